@@ -1,0 +1,73 @@
+// What every header in src/core stands on: host/device marking, the namespace, and the few scalar functions that
+// the C++ standard library and NVRTC spell differently. The core has no containers, exceptions or allocation, so
+// the same headers are compiled by the C++ compiler for the host and by NVRTC for a GPU.
+#pragma once
+
+#if defined(__CUDACC__)
+#define SW_HD __host__ __device__ inline
+#else
+#define SW_HD inline
+#endif
+
+// Multi-versioned host sources compile the core once per instruction set, each into its own namespace (see
+// CMakeLists.txt): an inline function compiled with AVX-512 must never be linked into the baseline build.
+#if !defined(SW_ISA)
+#define SW_ISA baseline
+#endif
+
+#define SW_BEGIN     \
+    namespace stepwell { \
+    inline namespace SW_ISA {
+#define SW_END \
+    }          \
+    }
+
+#if defined(__CUDACC_RTC__)
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef unsigned char uint8_t;
+#else
+#include <cmath>
+#include <cstdint>
+#endif
+
+SW_BEGIN
+
+template <class T>
+SW_HD T min_of(T a, T b) {
+    return b < a ? b : a;
+}
+
+template <class T>
+SW_HD T max_of(T a, T b) {
+    return a < b ? b : a;
+}
+
+template <class T>
+SW_HD T clamp_to(T value, T low, T high) {
+    return min_of(max_of(value, low), high);
+}
+
+SW_HD double absolute(double value) {
+    return value < 0 ? -value : value;
+}
+
+SW_HD double square_root(double value) {
+#if defined(__CUDACC__)
+    return sqrt(value);
+#else
+    return std::sqrt(value);
+#endif
+}
+
+// True for neither NaN nor infinity: x - x is 0 for finite x alone.
+SW_HD bool is_finite(double value) {
+    return value - value == 0.0;
+}
+
+constexpr double double_epsilon = 2.220446049250313e-16;
+constexpr double double_infinity = __builtin_huge_val();
+
+SW_END

@@ -1,0 +1,38 @@
+// Picks, once, the best instruction set this machine has among those the module was compiled for.
+#pragma once
+
+namespace stepwell {
+
+enum class Isa { baseline, avx2, avx512 };
+
+inline Isa best_isa() {
+#if defined(__x86_64__)
+    static const Isa best = [] {
+        __builtin_cpu_init();
+        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+        const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+        return avx512 ? Isa::avx512 : avx2 ? Isa::avx2 : Isa::baseline;
+    }();
+    return best;
+#else
+    return Isa::baseline;
+#endif
+}
+
+inline const char* isa_name(Isa isa) {
+    switch (isa) {
+        case Isa::avx512: return "AVX-512";
+        case Isa::avx2: return "AVX2";
+        default:
+#if defined(__aarch64__)
+            return "NEON";
+#elif defined(__x86_64__)
+            return "SSE2";
+#else
+            return "baseline";
+#endif
+    }
+}
+
+}  // namespace stepwell

@@ -1,0 +1,1 @@
+"""Where a solver runs: one small interface, one implementation per target."""
