@@ -15,7 +15,8 @@
 #define SW_ISA baseline
 #endif
 
-#define SW_BEGIN     \
+// Plain data (options, states) lives in namespace stepwell itself: it holds no code, so all builds share it.
+#define SW_BEGIN \
     namespace stepwell { \
     inline namespace SW_ISA {
 #define SW_END \
