@@ -80,7 +80,8 @@ def listing() -> tuple[Listing, ...]:
     ('rosenbrock', 1000, {'n': 1000, 'c': 100.0}, False)
     """
     return tuple(
-        Listing(p.name, p.n, p.parameters, p.bounds is not None, p.description, p.reference) for p in map(get, names())
+        Listing(p.name, p.n, p.parameters, p.bounds is not None, p.description, p.reference)
+        for p in map(get, names())
     )
 
 
@@ -92,16 +93,16 @@ def get(name: str, *, xp: Any = None, dtype: Any = None, device: Any = None, **s
     name : str
         One of `names()`.
     xp : module, optional
-        The array library of `x0` and `bounds`: ``numpy`` (default), ``torch``, ``cupy`` or ``jax.numpy``. Whatever it
-        is, `fun` takes arrays of any of them.
+        The array library of `x0` and `bounds`: ``numpy`` (default), ``torch``, ``cupy`` or ``jax.numpy``.
+        Whatever it is, `fun` takes arrays of any of them.
     dtype : dtype or str, optional
         Type of `x0` and `bounds`; default float64 (for JAX without 64-bit mode, float32).
     device : optional
         Device of `x0` and `bounds`, as `xp` names devices.
     **sizes
         Sizes and parameters of the problem: `n`, or `nx` and `ny` on a grid, or `natoms` and `ndim`, and the
-        parameters by their names, such as `c`, `e`, `lam`, `T`, `nv`. On a grid `n` alone means the nearest square
-        grid, and for atoms the nearest whole number of atoms: see the `n` of the result.
+        parameters by their names, such as `c`, `e`, `lam`, `T`, `nv`. On a grid `n` alone means the nearest
+        square grid, and for atoms the nearest whole number of atoms: see the `n` of the result.
 
     Returns
     -------

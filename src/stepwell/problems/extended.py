@@ -17,41 +17,45 @@ MORE_GARBOW_HILLSTROM = (
     "ACM Trans. Math. Softw. 7 (1981) 17-41"
 )
 CUTE = (
-    "I. Bongartz, A. R. Conn, N. Gould and Ph. L. Toint, CUTE: constrained and unconstrained testing environment, "
-    "ACM Trans. Math. Softw. 21 (1995) 123-160"
+    "I. Bongartz, A. R. Conn, N. Gould and Ph. L. Toint, CUTE: constrained and unconstrained testing "
+    "environment, ACM Trans. Math. Softw. 21 (1995) 123-160"
 )
 
-#: The terms of blocks: the columns x[..., 0::k], x[..., 1::k], ... in; terms of f and the gradient's columns out.
+#: Columns x[..., 0::k], x[..., 1::k], ... of blocks of k in; their terms of f and the gradient's columns out.
 Blocks = Callable[..., tuple[Array, tuple[Array, ...]]]
 
 
 def _separable(blocks: Blocks, width: int) -> Evaluate:
     """Evaluate a sum of blocks of `width` neighbouring variables."""
 
-    def whole(xp: Any, x: Array) -> tuple[Array, Array]:
+    def evaluate(xp: Any, x: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
+        if xp is numpy_namespace:
+            return by_pieces(x)
         terms, columns = blocks(*(x[..., i::width] for i in range(width)))
         return xp.sum(terms, axis=-1), xp.reshape(xp.stack(columns, axis=-1), x.shape)
 
-    def evaluate(xp: Any, x: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
-        n = x.shape[-1]
-        if xp is not numpy_namespace or n < 2 * PIECE:
-            return whole(xp, x)
-        f = np.zeros(x.shape[:-1], x.dtype)[()]
+    def by_pieces(x: np.ndarray) -> tuple[Any, np.ndarray]:
+        sums = []
         g = np.empty(x.shape, x.dtype)
-        for first in range(0, n, PIECE):
-            piece = x[..., first : first + PIECE]
-            terms, columns = blocks(*(piece[..., i::width] for i in range(width)))
-            f = f + np.sum(terms, axis=-1)
-            out = g[..., first : first + PIECE]
+        for first in range(0, x.shape[-1], PIECE):
+            here, out = x[..., first : first + PIECE], g[..., first : first + PIECE]
+            terms, columns = blocks(*(here[..., i::width] for i in range(width)))
+            sums.append(terms.sum(-1))
             for i, column in enumerate(columns):
                 out[..., i::width] = column
-        return f, g
+        return sum(sums[1:], sums[0]), g
 
     return evaluate
 
 
 def _extended(
-    name: str, n: Any, block: list[float], blocks: Blocks, description: str, reference: str, **parameters: float
+    name: str,
+    n: Any,
+    block: list[float],
+    blocks: Blocks,
+    description: str,
+    reference: str,
+    **parameters: float,
 ) -> Problem:
     width = len(block)
     n = integer("n", n, width, multiple=width)
@@ -79,7 +83,13 @@ def rosenbrock(n: int = 1000, c: float = 100.0) -> Problem:
         return (0.5 * g2) * valley + along * along, (-2.0 * (x1 * g2 + along), g2)
 
     return _extended(
-        "rosenbrock", n, [-1.2, 1.0], blocks, "extended Rosenbrock: curved valleys", MORE_GARBOW_HILLSTROM, c=c
+        "rosenbrock",
+        n,
+        [-1.2, 1.0],
+        blocks,
+        "extended Rosenbrock: curved valleys",
+        MORE_GARBOW_HILLSTROM,
+        c=c,
     )
 
 

@@ -4,7 +4,7 @@ On a border at zero the two triangles at an edge add up, and the sum over triang
 
     f = 1/2 sum a_x (v[i+1,j] - v[i,j])^2 + 1/2 sum a_y (v[i,j+1] - v[i,j])^2 + sum over nodes.
 
-It is evaluated by differences of neighbours, which keep their digits where the five-point formula cancels them.
+It is evaluated by differences of neighbours, which keep the digits that the five-point formula cancels.
 """
 
 from __future__ import annotations
@@ -32,11 +32,9 @@ Nodes = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
 
 
 def _membrane(grid: Grid, nodes: Nodes, constant: float = 0.0) -> Evaluate:
-    """Evaluate the energy of edges and nodes; tables ``across`` (nx + 1,) and ``along`` (nx,) hold a_x and a_y."""
+    """Evaluate the energy of edges and nodes; tables ``across`` (nx + 1) and ``along`` (nx) hold a_x, a_y."""
 
-    def strip(
-        xp: Any, v: Array, first: int, last: int, tables: Mapping[str, Array]
-    ) -> tuple[Array, Array]:
+    def strip(xp: Any, v: Array, first: int, last: int, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         inner = v[..., first:last, :]
         border = tables["column"][first:last, :]
         across = columns_with_neighbours(xp, inner, border, border)
@@ -126,7 +124,9 @@ def journal_bearing(
     )
 
 
-def combustion(n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 5.0) -> Problem:
+def combustion(
+    n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 5.0
+) -> Problem:
     """Build the steady-state combustion (Bratu) problem: the temperature of a burning rod.
 
     Unbounded below; the start lies in the basin of the lower solution branch, which exists for lam < 6.81.
@@ -156,5 +156,3 @@ def combustion(n: int | None = None, nx: int | None = None, ny: int | None = Non
             "along": np.asarray(grid.hx / grid.hy),
         },
     )
-
-

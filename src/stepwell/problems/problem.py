@@ -16,7 +16,7 @@ from stepwell.arrays import Array
 Evaluate = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
 
 #: NumPy works through large arguments in pieces of this many elements, so that temporaries stay in the cache.
-PIECE = 1 << 15
+PIECE = 1 << 14
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,7 +161,7 @@ class Problem:
         if xp is numpy_namespace:
             key: Any = x.dtype
         elif _is_traced(x):
-            # Inside a JAX transformation an array made now would be a tracer: hand over NumPy's, which it embeds.
+            # Inside a JAX transformation an array made now would be a tracer: NumPy's are embedded instead.
             key = ("traced", x.dtype)
         else:
             key = (xp.__name__, x.dtype, array_api_compat.device(x))

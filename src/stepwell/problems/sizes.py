@@ -9,7 +9,9 @@ from typing import Any
 
 def integer(name: str, value: Any, least: int, multiple: int = 1) -> int:
     """Return value as an int of at least `least` and a multiple of `multiple`."""
-    allowed = f"a multiple of {multiple}, at least {least}" if multiple > 1 else f"an integer of at least {least}"
+    allowed = (
+        f"a multiple of {multiple}, at least {least}" if multiple > 1 else f"an integer of at least {least}"
+    )
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -21,7 +23,9 @@ def integer(name: str, value: Any, least: int, multiple: int = 1) -> int:
     return number
 
 
-def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, closed: bool = False) -> float:
+def real(
+    name: str, value: Any, low: float = -math.inf, high: float = math.inf, closed: bool = False
+) -> float:
     """Return value as a finite float in the open interval (low, high), or [low, high) when closed."""
     allowed = "a finite number"
     if low > -math.inf:

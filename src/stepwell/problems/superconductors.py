@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
 from stepwell.problems.grids import MINPACK2, total
-from stepwell.problems.problem import Problem
+from stepwell.problems.problem import PIECE, Problem
 from stepwell.problems.sizes import grid_sides, integer, real
 
 # Physical constants and properties of lead (S) and tin (N), in cgs units, as the collection fixes them.
@@ -43,21 +44,37 @@ def ginzburg_landau_1d(n: int = 100, T: float = 5.0) -> Problem:
     def layers(in_n: float, in_s: float) -> np.ndarray:
         return np.repeat([in_n, in_s, in_n], [outer, inner, outer])
 
+    def closed(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values[-1:], values])
+
     step = layers(HALF_WIDTH["N"] / outer, 2.0 * HALF_WIDTH["S"] / inner)
 
-    def evaluate(xp: Any, x: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
-        # Interval i joins a = v[i] and b = v[i+1]; the last one closes the ring.
-        a = x
-        b = xp.concat([x[..., 1:], x[..., :1]], axis=-1)
+    def intervals(
+        xp: Any, a: Array, b: Array, part: slice, tables: Mapping[str, Array]
+    ) -> tuple[Array, Array]:
+        """Return the value of intervals but the first, and the gradient of the nodes between intervals."""
+        quadratic, quartic = tables["quadratic"][part], tables["quartic"][part]
         a2, b2, ab, jump = a * a, b * b, a * b, b - a
-        both = a2 + b2
-        quadratic, quartic, pull = tables["quadratic"], tables["quartic"], tables["stiffness"] * jump
-        # b^4 + b^3 a + b^2 a^2 + b a^3 + a^4 with b^4 + a^4 + b^2 a^2 = (a^2 + b^2)^2 - (ab)^2
-        terms = quadratic * (both + ab) + quartic * (both * (both + ab) - ab * ab) + pull * jump
-        left = quadratic * (b + 2.0 * a) + quartic * (a * (4.0 * a2 + 3.0 * ab + 2.0 * b2) + b2 * b)
-        right = quadratic * (a + 2.0 * b) + quartic * (b * (4.0 * b2 + 3.0 * ab + 2.0 * a2) + a2 * a)
-        left, right = left - 2.0 * pull, right + 2.0 * pull
-        return xp.sum(terms, axis=-1), left + xp.concat([right[..., -1:], right[..., :-1]], axis=-1)
+        pull, both = tables["stiffness"][part] * jump, a2 + b2
+        # a^4 + a^3 b + a^2 b^2 + a b^3 + b^4 = (a^2 + b^2)(a^2 + ab + b^2) - (ab)^2
+        middle = both + ab
+        terms = quadratic * middle + quartic * (both * middle - ab * ab) + pull * jump
+        pull = 2.0 * pull
+        left = quadratic * (b + 2.0 * a) + quartic * (a * (4.0 * a2 + 3.0 * ab + 2.0 * b2) + b2 * b) - pull
+        right = quadratic * (a + 2.0 * b) + quartic * (b * (4.0 * b2 + 3.0 * ab + 2.0 * a2) + a2 * a) + pull
+        return xp.sum(terms[..., 1:], axis=-1), left[..., 1:] + right[..., :-1]
+
+    def evaluate(xp: Any, x: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
+        # Interval i joins a = v[i] and b = v[i+1]; the ring is closed at both ends.
+        ring = xp.concat([x[..., -1:], x, x[..., :1]], axis=-1)
+        step = PIECE if xp is numpy_namespace else n
+        results = []
+        for first in range(0, n, step):
+            last = min(first + step, n)
+            part = slice(first, last + 1)
+            results.append(intervals(xp, ring[..., part], ring[..., first + 1 : last + 2], part, tables))
+        f = sum((value for value, _ in results[1:]), results[0][0])
+        return f, xp.concat([g for _, g in results], axis=-1) if len(results) > 1 else results[0][1]
 
     start = math.sqrt((beta_s + beta_n) / (2.0 * (abs(alpha_s) + abs(alpha_n))))
     return Problem(
@@ -71,9 +88,9 @@ def ginzburg_landau_1d(n: int = 100, T: float = 5.0) -> Problem:
         minimum=None,
         _evaluate=evaluate,
         _tables={
-            "quadratic": step * layers(alpha_n, alpha_s) / 3.0,
-            "quartic": step * layers(beta_n, beta_s) / 10.0,
-            "stiffness": gamma / step,
+            "quadratic": closed(step * layers(alpha_n, alpha_s) / 3.0),
+            "quartic": closed(step * layers(beta_n, beta_s) / 10.0),
+            "stiffness": closed(gamma / step),
         },
     )
 
@@ -83,8 +100,8 @@ def ginzburg_landau_2d(
 ) -> Problem:
     """Build the two-dimensional problem: a periodic lattice of nv vortices, Ginzburg-Landau parameter kappa.
 
-    The variables are four fields of nx by ny values: the real and the imaginary part of the order parameter v, and
-    the two components a, b of the vector potential.
+    The variables are four fields of nx by ny values: the real and the imaginary part of the order parameter v,
+    and the two components a, b of the vector potential.
     """
     nx, ny = grid_sides(n, nx, ny, default=20, fields=4, least=2)
     nv = integer("nv", nv, 1)

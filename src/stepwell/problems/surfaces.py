@@ -1,7 +1,7 @@
 """Two problems whose energy depends on the slope of each triangle: minimal surface and composites.
 
-With s = |gradient|^2 on a triangle, f = (hx hy / 2) sum of energy(s) over the triangles + load hx hy sum v. The
-derivative of an edge's energy is its difference times weight = 2 energy'(s) of its two triangles.
+With s = |gradient|^2 on a triangle, f = (hx hy / 2) sum of energy(s) over the triangles + load hx hy sum v.
+The derivative of an edge's energy is its difference times weight = 2 energy'(s) of its two triangles.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ from stepwell.problems.grids import (
 from stepwell.problems.problem import Evaluate, Problem
 from stepwell.problems.sizes import grid_sides, real
 
-#: (xp, s) -> energy(s) and weight(s) of triangles with squared slope s.
-Density = Callable[[Any, Array], tuple[Array, Array]]
+#: (xp, s, tables) -> energy(s) and weight(s) of triangles with squared slope s.
+Density = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
 
 
 def _surface(grid: Grid, density: Density, load: float) -> Evaluate:
     """Evaluate the energy; tables bottom, top (1, nx) and left, right (ny + 2, 1) hold v on the border."""
     hx, hy = grid.hx, grid.hy
 
-    def strip(
-        xp: Any, v: Array, first: int, last: int, tables: Mapping[str, Array]
-    ) -> tuple[Array, Array]:
+    def strip(xp: Any, v: Array, first: int, last: int, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         w = rows_with_neighbours(xp, v, tables["bottom"], tables["top"], first, last)
         rows = slice(first, last + 2)
         w = columns_with_neighbours(xp, w, tables["left"][rows, :], tables["right"][rows, :])
@@ -41,8 +39,8 @@ def _surface(grid: Grid, density: Density, load: float) -> Evaluate:
         along = w[..., 1:, :] - w[..., :-1, :]
         slope_x = (across * across) * (1.0 / (hx * hx))
         slope_y = (along * along) * (1.0 / (hy * hy))
-        lower_energy, lower = density(xp, slope_x[..., :-1, :] + slope_y[..., :-1])
-        upper_energy, upper = density(xp, slope_x[..., 1:, :] + slope_y[..., 1:])
+        lower_energy, lower = density(xp, slope_x[..., :-1, :] + slope_y[..., :-1], tables)
+        upper_energy, upper = density(xp, slope_x[..., 1:, :] + slope_y[..., 1:], tables)
         energy = lower_energy + upper_energy
         # The cells above a strip belong to the next one.
         if last < grid.ny:
@@ -67,7 +65,7 @@ def _surface(grid: Grid, density: Density, load: float) -> Evaluate:
 
 
 def _enneper(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Height of Enneper's surface over (x, y): u^2 - s^2 where x = u + u s^2 - u^3/3, y = -s - u^2 s + s^3/3."""
+    """Height u^2 - s^2 of Enneper's surface at x = u + u s^2 - u^3/3, y = -s - u^2 s + s^3/3."""
     u, s = x.copy(), -y
     for _ in range(8):  # Newton's method, quadratic from here: five steps reach 1e-10 and two more rounding
         residual_x = u + u * s**2 - u**3 / 3.0 - x
@@ -96,7 +94,7 @@ def minimal_surface(n: int | None = None, nx: int | None = None, ny: int | None 
         + across * right[1:-1, None]
     )
 
-    def density(xp: Any, s: Array) -> tuple[Array, Array]:
+    def density(xp: Any, s: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         area = xp.sqrt(1.0 + s)
         return area, 1.0 / area
 
@@ -119,22 +117,25 @@ def minimal_surface(n: int | None = None, nx: int | None = None, ny: int | None 
     )
 
 
-def composites(n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 0.008) -> Problem:
-    """Build the optimal design with composites problem: a rod of two materials, lam the price of the stiffer one."""
+def composites(
+    n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 0.008
+) -> Problem:
+    """Build the optimal design with composites problem: a rod of two materials, lam their trade-off."""
     grid = Grid(*grid_sides(n, nx, ny, default=50))
     lam = real("lam", lam, 0.0)
     mu1, mu2 = 1.0, 2.0
     t1, t2 = math.sqrt(2.0 * lam * mu1 / mu2), math.sqrt(2.0 * lam * mu2 / mu1)
 
-    def density(xp: Any, s: Array) -> tuple[Array, Array]:
+    def density(xp: Any, s: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         # psi's three branches in one: psi'(t)/t = mu2 below t1, mu1 above t2 and mu2 t1/t = mu1 t2/t between,
         # and psi = (psi'/t) t^2/2 + mu2 t1 (t - t1)/2 with the last t kept in [t1, t2].
-        t = xp.sqrt(xp.clip(s, t1 * t1, t2 * t2))
+        t = xp.sqrt(xp.minimum(xp.maximum(s, tables["least"]), tables["most"]))
         weight = (mu2 * t1) / t
         return 0.5 * (weight * s + (mu2 * t1) * (t - t1)), weight
 
-    zero = {side: np.zeros((1, grid.nx)) for side in ("bottom", "top")}
-    zero |= {side: np.zeros((grid.ny + 2, 1)) for side in ("left", "right")}
+    tables = {side: np.zeros((1, grid.nx)) for side in ("bottom", "top")}
+    tables |= {side: np.zeros((grid.ny + 2, 1)) for side in ("left", "right")}
+    tables |= {"least": np.asarray(t1 * t1), "most": np.asarray(t2 * t2)}
     distance = grid.distance()
     return Problem(
         name="composites",
@@ -146,5 +147,5 @@ def composites(n: int | None = None, nx: int | None = None, ny: int | None = Non
         description="optimal design with composites: convex, second derivative jumps",
         minimum=None,
         _evaluate=_surface(grid, density, load=1.0),
-        _tables=zero,
+        _tables=tables,
     )
