@@ -1,7 +1,8 @@
 """What the problems on a rectangular grid share: spacings, the distance to the edge, strips of rows, borders.
 
-The nodes (i, j), 1 <= i <= nx, 1 <= j <= ny, are numbered k = (j - 1) nx + i: a vector of n = nx ny values is an
-array of shape (ny, nx). Each cell of the grid is two triangles, and the functions are sums over the triangles.
+The nodes (i, j), 1 <= i <= nx, 1 <= j <= ny, are numbered k = (j - 1) nx + i: a vector of n = nx ny
+values is an array of shape (ny, nx). Each cell of the grid is two triangles, and the functions are sums over
+triangles.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Grid:
 
 
 def rows_with_neighbours(xp: Any, v: Array, low: Array, high: Array, first: int, last: int) -> Array:
-    """Return rows first - 1 to last of v (..., ny, nx), the borders (1, nx) `low` and `high` beyond its ends."""
+    """Return rows first - 1 to last of v (..., ny, nx), borders (1, nx) `low` and `high` beyond its ends."""
     inner = v[..., max(first - 1, 0) : last + 1, :]
     parts = [inner]
     if first == 0:

@@ -100,8 +100,8 @@ def ginzburg_landau_2d(
 ) -> Problem:
     """Build the two-dimensional problem: a periodic lattice of nv vortices, Ginzburg-Landau parameter kappa.
 
-    The variables are four fields of nx by ny values: the real and the imaginary part of the order parameter v,
-    and the two components a, b of the vector potential.
+    The variables are four fields of nx by ny values: the real and the imaginary part of the order parameter
+    v, and the two components a, b of the vector potential.
     """
     nx, ny = grid_sides(n, nx, ny, default=20, fields=4, least=2)
     nv = integer("nv", nv, 1)
