@@ -23,9 +23,9 @@ def lennard_jones(n: int | None = None, natoms: int | None = None, ndim: int = 3
 
     The coordinates of an atom are neighbours in x. `n` alone is rounded to whole atoms.
     """
-    ndim = integer("ndim", ndim, 2)
-    if ndim > 3:
-        raise ValueError(f"ndim must be 2 or 3, got {ndim}")
+    if ndim not in (2, 3):
+        raise ValueError(f"ndim must be 2 or 3, got {ndim!r}")
+    ndim = int(ndim)
     if natoms is None:
         natoms = 100 if n is None else max(2, round(integer("n", n, 1) / ndim))
     else:
