@@ -2,8 +2,9 @@
 
 Sources of the published values: the MINPACK-2 report (Averick, Carter, Moré and Xue 1992); the solutions
 quoted in CUTEst (TORSIONA to TORSIONF, JNLBRNG1, JNLBRNG2), in PETSc's TAO examples (eptorsion1, jbearing2,
-minsurf1) and in the COPS benchmark; the Cambridge Cluster Database. Values marked "computed" come from an independent
-restatement that agrees with the compiled Fortran of 1993 to 1e-15, minimised to a projected gradient of 1e-8.
+minsurf1) and in the COPS benchmark; the Cambridge Cluster Database. Values marked "computed" come from an
+independent restatement that agrees with the compiled Fortran of 1993 to 1e-15, minimised to a gradient
+of 1e-8.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def solve(name, bounded=True, **sizes):
     return lowest(problem, bounded=bounded, memory=memory)
 
 
-# f(x0) and ||g(x0)|| of the compiled Fortran. Tolerance 1e-12: a few hundred roundings, g as large as its terms.
+# f(x0) and ||g(x0)|| of the compiled Fortran. Tolerance 1e-12: a few hundred roundings.
 # The Fortran stops the Newton method for the border of the minimal surface at 1e-10, hence 1e-9 there.
 @pytest.mark.parametrize(
     ("name", "sizes", "value", "norm", "tolerance"),
