@@ -147,6 +147,15 @@ def test_argument_is_left_alone_and_may_be_strided():
     assert f_list == f
 
 
+@ALL
+def test_no_value_is_read_back_to_the_host(name):
+    """On torch's meta device arrays have no values: whatever would wait for one raises."""
+    torch = pytest.importorskip("torch")
+    problem = problems.get(name, xp=torch, device="meta", **SMALL[name])
+    f, g = problem.fun(problem.x0)
+    assert (f.device.type, f.shape, g.device.type, g.shape) == ("meta", (), "meta", (problem.n,))
+
+
 @pytest.mark.cuda
 @ALL
 def test_torch_on_cuda_and_in_a_graph(name):
