@@ -79,8 +79,8 @@ def rosenbrock(n: int = 1000, c: float = 100.0) -> Problem:
     def blocks(x1: Array, x2: Array) -> tuple[Array, tuple[Array, ...]]:
         valley = x2 - x1 * x1
         along = 1.0 - x1
-        g2 = (2.0 * c) * valley
-        return (0.5 * g2) * valley + along * along, (-2.0 * (x1 * g2 + along), g2)
+        g1 = ((-4.0 * c) * x1) * valley - 2.0 * along
+        return c * (valley * valley) + along * along, (g1, (2.0 * c) * valley)
 
     return _extended(
         "rosenbrock",
