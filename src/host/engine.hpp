@@ -24,12 +24,14 @@ struct EngineView {
     void* workspaces;  // one per thread
 };
 
+enum class TurnPart { whole, begin, finish };
+
 // The functions of one instruction set.
 struct EngineKernels {
     void* (*make_workspaces)(int threads, int capacity, bool bounded);
     void (*free_workspaces)(void*);
-    void (*turn_double)(const EngineView<double>&, const double* f, const double* gradient);
-    void (*turn_float)(const EngineView<float>&, const double* f, const float* gradient);
+    void (*turn_double)(const EngineView<double>&, const double* f, const double* gradient, TurnPart part);
+    void (*turn_float)(const EngineView<float>&, const double* f, const float* gradient, TurnPart part);
 };
 
 const EngineKernels& engine_kernels();  // for the best instruction set of this machine

@@ -86,10 +86,13 @@ struct Problem {
         state.action = Action::evaluate;
     }
 
-    // One evaluation, one turn: from f and g at the trial point to the next trial point or the end.
-    void turn(double f, const T* gradient) {
+    // One evaluation, one turn: from f and g at the trial point to the next trial point or the end. A turn may be
+    // cut after the line search has decided, so that the caller can supply the diagonal for an accepted point.
+    void turn(double f, const T* gradient, TurnPart part) {
         if (state.action == Action::done) return;
-        slope(f, gradient);
+        if (part == TurnPart::finish && state.action == Action::evaluate) return;
+        if (part != TurnPart::finish) slope(f, gradient);
+        if (part == TurnPart::begin && state.action == Action::absorb) return;
         while (state.action != Action::evaluate && state.action != Action::done) {
             switch (state.action) {
                 case Action::absorb:
@@ -107,7 +110,7 @@ struct Problem {
 };
 
 template <class T>
-void turn(const EngineView<T>& e, const double* f, const T* gradient) {
+void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart part) {
     auto& workspaces = *static_cast<std::vector<Workspace>*>(e.workspaces);
     const int m = e.options->capacity;
     auto run = [&](int64_t p, int threads, int workspace) {
@@ -118,7 +121,7 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient) {
                      e.weights ? e.weights + p * e.weight_stride : nullptr};
         Problem<T> problem{v, e.states[p], *e.options, small_matrices(e.small + p * small_matrices_length(m), m),
                            Chunks(e.n, threads), workspaces, workspace};
-        problem.turn(f[p], gradient + at);
+        problem.turn(f[p], gradient + at, part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < 2 * Chunks::least_length);
     if (many && e.threads > 1) {
@@ -144,8 +147,8 @@ const EngineKernels& engine_table() {
             return all;
         },
         [](void* all) { delete static_cast<std::vector<Workspace>*>(all); },
-        [](const EngineView<double>& e, const double* f, const double* g) { turn(e, f, g); },
-        [](const EngineView<float>& e, const double* f, const float* g) { turn(e, f, g); },
+        [](const EngineView<double>& e, const double* f, const double* g, TurnPart part) { turn(e, f, g, part); },
+        [](const EngineView<float>& e, const double* f, const float* g, TurnPart part) { turn(e, f, g, part); },
     };
     return table;
 }

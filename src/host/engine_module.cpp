@@ -82,29 +82,32 @@ class Engine {
         weight_stride = h.size() == size_t(n) ? 0 : n;
     }
 
-    void turn(const double* f, const T* gradient) {
+    void turn(const double* f, const T* gradient, TurnPart part) {
         const EngineView<T> view{batch, n, &options, states.data(), small.data(), x, g, d, trial, s, y,
                                  lower, upper, weights, bound_stride, weight_stride, threads, workspaces};
         if constexpr (sizeof(T) == 8) {
-            engine_kernels().turn_double(view, f, gradient);
+            engine_kernels().turn_double(view, f, gradient, part);
         } else {
-            engine_kernels().turn_float(view, f, gradient);
+            engine_kernels().turn_float(view, f, gradient, part);
         }
     }
 
-    // One problem: returns 2 if it ended, 1 if an iteration was accepted, else 0 (more trials).
-    int turn_one(double f, Vector<T> gradient) {
+    // Flags of one problem: 1 an iteration was accepted, 2 it ended, 4 it waits for the diagonal of H0.
+    static int flags(const State& state) {
+        return (state.accepted ? 1 : 0) | (state.action == Action::done ? 2 : 0) |
+               (state.action == Action::absorb ? 4 : 0);
+    }
+    int turn_one(double f, Vector<T> gradient, int part) {
         {
             nb::gil_scoped_release release;
-            turn(&f, gradient.data());
+            turn(&f, gradient.data(), TurnPart(part));
         }
-        const State& state = states[0];
-        return (state.accepted ? 1 : 0) | (state.action == Action::done ? 2 : 0);
+        return flags(states[0]);
     }
     // A batch: returns how many problems still run.
-    int64_t turn_all(Vector<double> f, Vector<T> gradient) {
+    int64_t turn_all(Vector<double> f, Vector<T> gradient, int part) {
         nb::gil_scoped_release release;
-        turn(f.data(), gradient.data());
+        turn(f.data(), gradient.data(), TurnPart(part));
         int64_t running = 0;
         for (const State& state : states) running += state.action != Action::done;
         return running;
@@ -148,9 +151,9 @@ void bind_engine(nb::module_& m, const char* name) {
         .def(nb::init<int64_t, int64_t, const Options&, int>(), nb::arg("batch"), nb::arg("n"), nb::arg("options"),
              nb::arg("threads"))
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
-        .def("set_weights", &E::set_weights)
-        .def("turn_one", &E::turn_one)
-        .def("turn_all", &E::turn_all)
+        .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
+        .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
+        .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("stop", &E::stop)
         .def_prop_ro("bytes", &E::bytes)
         .def_prop_ro("trial", rows(&E::trial), nb::rv_policy::reference_internal)
@@ -252,6 +255,7 @@ void bind_quasi_newton(nb::module_& m) {
     m.attr("STATE_FIELDS") = fields;
     m.attr("STATE_SIZE") = sizeof(State);
     m.attr("ACTION_DONE") = int(Action::done);
+    m.attr("ACTION_ABSORB") = int(Action::absorb);
     nb::dict statuses;
 #define STATUS(name) statuses[#name] = int(Status::name)
     STATUS(running);

@@ -80,8 +80,7 @@ def listing() -> tuple[Listing, ...]:
     ('rosenbrock', 1000, {'n': 1000, 'c': 100.0}, False)
     """
     return tuple(
-        Listing(p.name, p.n, p.parameters, p.bounds is not None, p.description, p.reference)
-        for p in map(get, names())
+        Listing(p.name, p.n, p.parameters, p.bounds is not None, p.description, p.reference) for p in map(get, names())
     )
 
 

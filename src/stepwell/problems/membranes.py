@@ -124,9 +124,7 @@ def journal_bearing(
     )
 
 
-def combustion(
-    n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 5.0
-) -> Problem:
+def combustion(n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 5.0) -> Problem:
     """Build the steady-state combustion (Bratu) problem: the temperature of a burning rod.
 
     Unbounded below; the start lies in the basin of the lower solution branch, which exists for lam < 6.81.

@@ -172,9 +172,7 @@ class Problem:
             else:
                 single = x.dtype == xp.float32
                 tables = {
-                    name: xp.asarray(
-                        values.astype(np.float32) if single else values, dtype=x.dtype, device=key[2]
-                    )
+                    name: xp.asarray(values.astype(np.float32) if single else values, dtype=x.dtype, device=key[2])
                     for name, values in self._tables.items()
                 }
             self._cache[key] = tables

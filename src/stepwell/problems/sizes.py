@@ -9,9 +9,7 @@ from typing import Any
 
 def integer(name: str, value: Any, least: int, multiple: int = 1) -> int:
     """Return value as an int of at least `least` and a multiple of `multiple`."""
-    allowed = (
-        f"a multiple of {multiple}, at least {least}" if multiple > 1 else f"an integer of at least {least}"
-    )
+    allowed = f"a multiple of {multiple}, at least {least}" if multiple > 1 else f"an integer of at least {least}"
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -23,9 +21,7 @@ def integer(name: str, value: Any, least: int, multiple: int = 1) -> int:
     return number
 
 
-def real(
-    name: str, value: Any, low: float = -math.inf, high: float = math.inf, closed: bool = False
-) -> float:
+def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, closed: bool = False) -> float:
     """Return value as a finite float in the open interval (low, high), or [low, high) when closed."""
     allowed = "a finite number"
     if low > -math.inf:
@@ -55,7 +51,5 @@ def grid_sides(n: Any, nx: Any, ny: Any, default: int, fields: int = 1, least: i
     ny = integer("ny", nx if ny is None else ny, least)
     if n is not None and integer("n", n, 1) != fields * nx * ny:
         counted = "nx * ny" if fields == 1 else f"{fields} * nx * ny"
-        raise ValueError(
-            f"n must be {counted} = {fields * nx * ny} for nx = {nx} and ny = {ny}, got {n}; leave it out"
-        )
+        raise ValueError(f"n must be {counted} = {fields * nx * ny} for nx = {nx} and ny = {ny}, got {n}; leave it out")
     return nx, ny

@@ -49,9 +49,7 @@ def ginzburg_landau_1d(n: int = 100, T: float = 5.0) -> Problem:
 
     step = layers(HALF_WIDTH["N"] / outer, 2.0 * HALF_WIDTH["S"] / inner)
 
-    def intervals(
-        xp: Any, a: Array, b: Array, part: slice, tables: Mapping[str, Array]
-    ) -> tuple[Array, Array]:
+    def intervals(xp: Any, a: Array, b: Array, part: slice, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         """Return the value of intervals but the first, and the gradient of the nodes between intervals."""
         quadratic, quartic = tables["quadratic"][part], tables["quartic"][part]
         a2, b2, ab, jump = a * a, b * b, a * b, b - a

@@ -117,9 +117,7 @@ def minimal_surface(n: int | None = None, nx: int | None = None, ny: int | None 
     )
 
 
-def composites(
-    n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 0.008
-) -> Problem:
+def composites(n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 0.008) -> Problem:
     """Build the optimal design with composites problem: a rod of two materials, lam their trade-off."""
     grid = Grid(*grid_sides(n, nx, ny, default=50))
     lam = real("lam", lam, 0.0)
