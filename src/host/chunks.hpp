@@ -34,4 +34,12 @@ struct Chunks {
     }
 };
 
+// Adds up one value per chunk, pairwise: the order is fixed and the rounding error grows with the logarithm only.
+template <class Value>
+inline double add_pairwise(const Value& value, int begin, int end) {
+    if (end - begin == 1) return value(begin);
+    const int middle = (begin + end) / 2;
+    return add_pairwise(value, begin, middle) + add_pairwise(value, middle, end);
+}
+
 }  // namespace stepwell

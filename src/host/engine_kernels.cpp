@@ -18,14 +18,17 @@ struct Problem {
     std::vector<Workspace>& workspaces;
     int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
 
+    template <class Value>
+    double add(const Value& value) const {
+        return add_pairwise(value, 0, chunks.count);
+    }
+
     Workspace& workspace(int thread) { return workspaces[first_workspace + thread]; }
 
     void slope(double f, const T* gradient) {
         double parts[Chunks::most];
         chunks.each([&](int c, int64_t begin, int64_t end, int) { parts[c] = slope_chunk(v, gradient, begin, end); });
-        double total = 0;
-        for (int c = 0; c < chunks.count; ++c) total += parts[c];
-        decide_slope(state, options, f, total);
+        decide_slope(state, options, f, add([&](int c) { return parts[c]; }));
     }
 
     void absorb(Gather gather, const T* gradient) {
@@ -39,16 +42,20 @@ struct Problem {
         chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
             sweep.chunk(begin, end, workspace(thread), parts[c], sums.data() + c * length);
         });
-        AbsorbScalars total = parts[0];
+        AbsorbScalars total;
+        total.movable_descent = add([&](int c) { return parts[c].movable_descent; });
+        total.gradient_squared = add([&](int c) { return parts[c].gradient_squared; });
+        total.projected_squared = add([&](int c) { return parts[c].projected_squared; });
+        total.x_squared = add([&](int c) { return parts[c].x_squared; });
+        total.held = add([&](int c) { return parts[c].held; });
+        total.projected_gradient = parts[0].projected_gradient;
+        total.first_break = parts[0].first_break;
         for (int c = 1; c < chunks.count; ++c) {
-            total.movable_descent += parts[c].movable_descent;
-            total.gradient_squared += parts[c].gradient_squared;
-            total.projected_squared += parts[c].projected_squared;
-            total.x_squared += parts[c].x_squared;
-            total.held += parts[c].held;
             total.projected_gradient = max_of(total.projected_gradient, parts[c].projected_gradient);
             total.first_break = min_of(total.first_break, parts[c].first_break);
-            for (int64_t i = 0; i < length; ++i) sums[i] += sums[c * length + i];
+        }
+        for (int64_t i = 0; chunks.count > 1 && i < length; ++i) {
+            sums[i] = add([&](int c) { return sums[c * length + i]; });
         }
         Lone team;
         if (gather == Gather::again) {
@@ -71,10 +78,12 @@ struct Problem {
         chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
             sweep.chunk(begin, end, workspace(thread), parts[c]);
         });
-        AimScalars total = parts[0];
+        AimScalars total;
+        total.slope = add([&](int c) { return parts[c].slope; });
+        total.direction_squared = add([&](int c) { return parts[c].direction_squared; });
+        total.step_limit = parts[0].step_limit;
+        total.truncation = parts[0].truncation;
         for (int c = 1; c < chunks.count; ++c) {
-            total.slope += parts[c].slope;
-            total.direction_squared += parts[c].direction_squared;
             total.step_limit = min_of(total.step_limit, parts[c].step_limit);
             total.truncation = min_of(total.truncation, parts[c].truncation);
         }

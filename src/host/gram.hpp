@@ -8,9 +8,10 @@ SW_BEGIN
 // Four by four dot products at once: 16 accumulators for 8 loads keeps the multipliers busy.
 template <int R, int C>
 inline void dot_block(const double* const* rows, const double* const* columns, int packs, Pack* const* sums) {
+    // Each tile is summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
     Pack acc[R][C];
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) acc[i][j] = sums[i][j];
+        for (int j = 0; j < C; ++j) acc[i][j] = splat(0);
     for (int k = 0; k < packs; ++k) {
         Pack a[R];
         for (int i = 0; i < R; ++i) a[i] = load(rows[i] + k * lanes);
@@ -20,7 +21,7 @@ inline void dot_block(const double* const* rows, const double* const* columns, i
         }
     }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = acc[i][j];
+        for (int j = 0; j < C; ++j) sums[i][j] += acc[i][j];
 }
 
 template <int R>

@@ -49,11 +49,16 @@ inline double smallest(const double* a, int packs) {
 // g·d at the trial point; not finite if any element of g is not.
 template <class T>
 double slope_chunk(const Vectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
-    Pack sum = splat(0);
-    int64_t i = begin;
-    for (; i + lanes <= end; i += lanes) sum += load(gradient + i) * load(v.d + i);
-    double total = add_lanes(sum);
-    for (; i < end; ++i) total += double(gradient[i]) * double(v.d[i]);
+    double total = 0;
+    for (int64_t at = begin; at < end; at += tile) {
+        const int64_t stop = min_of(at + tile, end);
+        Pack sum = splat(0);
+        int64_t i = at;
+        for (; i + lanes <= stop; i += lanes) sum += load(gradient + i) * load(v.d + i);
+        double part = add_lanes(sum);
+        for (; i < stop; ++i) part += double(gradient[i]) * double(v.d[i]);
+        total += part;
+    }
     return total;
 }
 
@@ -106,9 +111,10 @@ class Absorb {
         widen(w.g, (gather == Gather::again ? v.g : gradient) + at, count, padded);
         widen(w.x, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
         if (gather == Gather::pair) {
-            widen(w.s, v.x + at, count, padded);
+            // step * d, not the difference of the points: no digits cancel.
+            widen(w.s, v.d + at, count, padded);
             widen(w.y, v.g + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.s[i] = w.x[i] - w.s[i];
+            for (int i = 0; i < padded; ++i) w.s[i] = state.step * w.s[i];
             for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - w.y[i];
             T* s = v.s + int64_t(state.head) * v.n + at;
             T* y = v.y + int64_t(state.head) * v.n + at;
@@ -259,13 +265,14 @@ class Aim {
                 widen(w.root, v.weights + at, count, padded);
                 for (int i = 0; i < padded; ++i) w.y[i] *= w.root[i];
             }
-            // The unconstrained minimiser over the free variables.
-            double* goal = w.breaks;
-            for (int i = 0; i < padded; ++i) goal[i] = w.x[i] - state.gamma * w.y[i] - w.s[i];
+            // The step to the unconstrained minimiser over the free variables, and where it leads.
+            double *step = w.moving, *goal = w.breaks;
+            for (int i = 0; i < padded; ++i) step[i] = -state.gamma * w.y[i] - w.s[i];
+            for (int i = 0; i < padded; ++i) goal[i] = w.x[i] + step[i];
             if (v.lower) {
                 widen(w.lower, v.lower + at, count, padded);
                 widen(w.upper, v.upper + at, count, padded);
-                for (int i = 0; i < padded; ++i) w.moving[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
+                for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
                 if (state.confine == Confine::measure) {
                     scalars.truncation = min_of(scalars.truncation, feasible_fraction(packs, w));
                     continue;
@@ -273,10 +280,8 @@ class Aim {
                 confine(packs, w);
             }
             narrow(v.trial + at, goal, count);
-            widen(goal, v.trial + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.moving[i] = goal[i] - w.x[i];
-            narrow(v.d + at, w.moving, count);
-            widen(w.moving, v.d + at, count, padded);
+            narrow(v.d + at, step, count);
+            widen(step, v.d + at, count, padded);
             if (v.lower) {
                 for (int i = 0; i < padded; ++i) {
                     w.projected[i] = feasible_multiple(w.x[i], w.moving[i], w.lower[i], w.upper[i]);
@@ -318,33 +323,39 @@ class Aim {
         }
     }
 
-    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put inside.
+    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put inside. The step
+    // of a variable that meets no bound is left as it is: the difference of two points would lose digits.
     void confine(int packs, Workspace& w) const {
         const int padded = packs * lanes;
-        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.moving;
-        double* goal = w.breaks;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
+        double *step = w.moving, *goal = w.breaks;
         if (state.confine == Confine::truncate) {
             const double time = state.cauchy_time, fraction = state.truncation;
             for (int i = 0; i < padded; ++i) {
                 const double cauchy = clamp_to(x[i] - time * descent[i], lower[i], upper[i]);
                 goal[i] = cauchy + fraction * (goal[i] - cauchy);
+                step[i] = goal[i] - x[i];
             }
         }
         for (int i = 0; i < padded; ++i) {
             const double inside = clamp_to(goal[i], lower[i], upper[i]);
-            goal[i] = is_held(x[i], g[i], lower[i], upper[i]) ? x[i] : inside;
+            const double place = is_held(x[i], g[i], lower[i], upper[i]) ? x[i] : inside;
+            step[i] = place == goal[i] ? step[i] : place - x[i];
+            goal[i] = place;
         }
         if (state.held_time < 0) return;
         for (int i = 0; i < padded; ++i) {
             const bool goes = breakpoint(x[i], descent[i], lower[i], upper[i]) <= state.held_time;
             const bool held = is_held(x[i], g[i], lower[i], upper[i]);
-            goal[i] = goes & !held ? bound_ahead(descent[i], lower[i], upper[i]) : goal[i];
+            const double bound = bound_ahead(descent[i], lower[i], upper[i]);
+            goal[i] = goes & !held ? bound : goal[i];
+            step[i] = goes & !held ? bound - x[i] : step[i];
         }
     }
 
     // The largest feasible fraction of the way from the Cauchy point to the goal, over the free variables.
     double feasible_fraction(int packs, Workspace& w) const {
-        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.moving;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
         for (int i = 0; i < packs * lanes; ++i) {
             const bool free = !is_held(x[i], g[i], lower[i], upper[i]) &
                               (breakpoint(x[i], descent[i], lower[i], upper[i]) > state.held_time);

@@ -31,7 +31,7 @@ class Workspace {
           packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 8 * size_t(capacity)) * lanes),
           carried_memory(2 * size_t(capacity)), decision_memory(size_t(scratch_length(capacity))) {
         double** names[] = {&x, &g, &s, &y, &lower, &upper, &root, &inverse_root, &moving, &mask, &breaks, &carried,
-                            &projected};
+                            &projected, &descent};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
@@ -43,7 +43,7 @@ class Workspace {
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
-    double *x, *g, *s, *y, *lower, *upper, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected;
+    double *x, *g, *s, *y, *lower, *upper, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
     double* rows;  // stacked history rows of the tile, [Y; S] in order of age
     Pack *gram_sums, *whole_sums, *fresh_sums, *q_sums;
     double* carried_sums;
