@@ -32,9 +32,9 @@ def breakpoints(x, descent, lower, upper):
     return t
 
 
-def model(b, x, g, point):
-    step = point - x
-    return g @ step + 0.5 * step @ b @ step
+def model(b, g, steps):
+    """The quadratic model at several steps, one a row."""
+    return steps @ g + 0.5 * np.einsum("ki,ij,kj->k", steps, b, steps)
 
 
 def cauchy_time(b, x, g, h, lower, upper):
