@@ -114,7 +114,7 @@ def test_secant_equation_holds_after_any_number_of_wraps():
     fun = Quadratic(15, rng, condition=200.0, quartic=0.5)
     opt = LBFGSB(rng.normal(size=15), m=4, gtol=0, ftol=0)
     last = None
-    for state, x, g, _ in follow(opt, fun, 22):
+    for _, x, g, _ in follow(opt, fun, 22):
         if last is not None:
             s, y = x - last[0], g - last[1]
             operator = opt.inverse_hessian()
@@ -123,4 +123,4 @@ def test_secant_equation_holds_after_any_number_of_wraps():
             assert np.abs(operator @ y - s).max() <= limit
             assert np.abs(operator.T @ y - s).max() <= limit
         last = x, g
-    assert state["iterations"] > 3 * 4
+    assert opt.nit > 3 * 4
