@@ -58,7 +58,8 @@ def _pairs_from_sequence(bounds: Any) -> np.ndarray:
             index, length = next((i, len(pair)) for i, pair in enumerate(bounds) if len(pair) != 2)
             raise _NotPairs(f"bounds[{index}] has {length} members; allowed: pairs (low, high)")
         flat = np.fromiter(itertools.chain.from_iterable(bounds), dtype=float, count=2 * count)
-        return flat.reshape(count, 2)
+        if not np.isnan(flat).any():  # None reads as NaN
+            return flat.reshape(count, 2)
     except _NotPairs:
         raise
     except (TypeError, ValueError):
