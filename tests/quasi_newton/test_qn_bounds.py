@@ -53,7 +53,9 @@ def test_one_side_only():
     assert np.array_equal(read((np.zeros(3), None))[1], np.full(3, np.inf))
 
 
-@pytest.mark.parametrize("bounds", [None, (None, None), (-np.inf, np.inf), Bounds(), [(None, None)] * 3, Bounds(-np.inf)])
+@pytest.mark.parametrize(
+    "bounds", [None, (None, None), (-np.inf, np.inf), Bounds(), [(None, None)] * 3, Bounds(-np.inf)]
+)
 def test_no_bounds_at_all(bounds):
     assert read(bounds) is None
 
@@ -178,7 +180,7 @@ def test_bounds_in_single_precision_are_rounded_inwards():
     assert (high.astype(float) <= upper).all()
     assert np.isfinite(low).all()
     ordinary = [0, 1, 3, 4]
-    assert (low[ordinary] - lower[ordinary] < np.spacing(np.abs(low[ordinary]))).all()
+    assert (low[ordinary] - lower[ordinary] <= np.spacing(np.abs(low[ordinary]))).all()
 
 
 def test_intervals_that_single_precision_cannot_enter():

@@ -233,6 +233,12 @@ def test_start_outside_the_bounds_is_projected_and_said_so():
         minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.full((2, 2), 5.0), jac=True, bounds=(-1.0, 1.0))
 
 
+def test_a_start_outside_by_rounding_alone_is_projected_without_words():
+    """0.1 in single precision is larger than 0.1: the nearest number inside is the one below."""
+    opt = LBFGSB(np.array([0.1], np.float32), (0.0, 0.1))
+    assert opt.x[0] == np.nextafter(np.float32(0.1), np.float32(0))
+
+
 def test_the_start_is_never_changed():
     x0 = np.arange(1.0, 5.0)
     minimize(bowl, x0, jac=True)
