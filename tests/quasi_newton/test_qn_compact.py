@@ -62,43 +62,52 @@ def test_pairs_are_the_latest_steps_in_order_of_age(m):
     assert len(points) > 2 * m
 
 
+def compare_directions(seed, n, m, diagonal, cauchy, iterations, shift=8.0):
+    """Every direction of a bounded run against the dense oracle; counts of walks, truncations and comparisons."""
+    rng = np.random.default_rng([seed, m])
+    fun = Quadratic(n, rng, condition=1e3, quartic=0.1, shift=shift)
+    lower, upper, x0 = random_box(n, rng)
+    constant = rng.uniform(0.2, 3.0, size=n) / 100
+    h0 = {None: None, "constant": constant, "callable": lambda x: 0.01 / (1 + x**2)}[diagonal]
+    opt = LBFGSB(x0, (lower, upper), m=m, h0=h0, gtol=1e-9, ftol=0, cauchy=cauchy)
+    before, compared = np.zeros(2, int), 0
+    for state, x, g, trial in follow(opt, fun, iterations):
+        counts = np.array([state["truncations"], state["resets"]])
+        truncated, reset = counts > before
+        before = counts
+        s, y = opt._target.pairs(0)
+        if len(s) == 0 or reset:
+            continue
+        h = np.full(n, state["gamma"]) if h0 is None else h0(x) if callable(h0) else h0
+        b = dense_bfgs(s, y, h)
+        path = np.ones(n) if h0 is None else h
+        carried = np.zeros(n, bool)
+        if state["held_time"] >= 0:
+            carried = ~held(x, g, lower, upper) & (breakpoints(x, path * g, lower, upper) <= state["held_time"])
+            assert carried.any()
+        expected, gave_up = subspace_trial(b, x, g, path, lower, upper, carried, state["cauchy_time"])
+        assert gave_up == truncated
+        assert np.abs(trial - expected).max() <= error_limit(b, expected, x) * (10 if gave_up else 1)
+        compared += 1
+    return np.array([opt._state["cauchy_walks"][0], opt._state["truncations"][0], compared])
+
+
 @pytest.mark.parametrize("m", [1, 2, 5, 12, 64])
 @pytest.mark.parametrize("diagonal", [None, "constant", "callable"])
 @pytest.mark.parametrize("cauchy", ["exact", "first-interval", "none"])
 def test_direction_with_bounds_is_the_minimiser_over_the_free_variables(m, diagonal, cauchy):
-    walks = truncations = compared = 0
-    for seed in range(2 if m == 64 else 4):
-        rng = np.random.default_rng([seed, m])
-        n = 80 if m == 64 else 24
-        fun = Quadratic(n, rng, condition=1e3, quartic=0.1, shift=8.0)
-        lower, upper, x0 = random_box(n, rng)
-        constant = rng.uniform(0.2, 3.0, size=n) / 100
-        h0 = {None: None, "constant": constant, "callable": lambda x: 0.01 / (1 + x**2)}[diagonal]
-        opt = LBFGSB(x0, (lower, upper), m=m, h0=h0, gtol=0, ftol=0, cauchy=cauchy)
-        before = np.zeros(2, int)
-        for state, x, g, trial in follow(opt, fun, 70 if m == 64 else 3 * m + 8):
-            counts = np.array([state["truncations"], state["resets"]])
-            truncated, reset = counts > before
-            before = counts
-            s, y = opt._target.pairs(0)
-            h = np.full(n, state["gamma"]) if h0 is None else h0(x) if callable(h0) else h0
-            b = dense_bfgs(s, y, h)
-            path = np.ones(n) if h0 is None else h
-            carried = np.zeros(n, bool)
-            if state["held_time"] >= 0:
-                t = breakpoints(x, path * g, lower, upper)
-                carried = ~held(x, g, lower, upper) & (t <= state["held_time"])
-                assert carried.any()
-            if len(s) == 0 or reset:
-                continue
-            expected, gave_up = subspace_trial(b, x, g, path, lower, upper, carried, state["cauchy_time"])
-            assert gave_up == truncated
-            assert np.abs(trial - expected).max() <= error_limit(b, expected, x) * (10 if gave_up else 1)
-            compared += 1
-        walks += opt._state["cauchy_walks"][0]
-        truncations += opt._state["truncations"][0]
+    n, seeds, iterations = (80, 2, 70) if m == 64 else (24, 4, 3 * m + 8)
+    walks, _, compared = sum(compare_directions(seed, n, m, diagonal, cauchy, iterations) for seed in range(seeds))
     assert compared > 10
     assert (walks > 0) == (cauchy != "none")
+
+
+@pytest.mark.parametrize("cauchy", ["exact", "none"])
+@pytest.mark.parametrize("diagonal", [None, "constant"])
+def test_directions_cut_at_the_first_bound_where_the_projection_does_not_descend(diagonal, cauchy):
+    """The fallback of Morales and Nocedal (2011), rare enough to need a search for it."""
+    total = sum(compare_directions(seed, 6, 2, diagonal, cauchy, 15, shift=100.0) for seed in range(40))
+    assert total[1] > 0
 
 
 def test_hand_worked_cauchy_time_of_one_pair():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -66,9 +68,18 @@ def test_as_a_method_of_scipy_hessians_and_constraints_are_refused():
 
 def test_result_fields():
     r = REFERENCE
-    for field in "x fun jac nfev njev nit status message success hess_inv".split():
+    for field in ["x", "fun", "jac", "nfev", "njev", "nit", "status", "message", "success", "hess_inv"]:
         assert field in r
-    for field in "reason info projected_gradient seconds cauchy_walks truncations resets skipped".split():
+    for field in [
+        "reason",
+        "info",
+        "projected_gradient",
+        "seconds",
+        "cauchy_walks",
+        "truncations",
+        "resets",
+        "skipped",
+    ]:
         assert field in r
     assert set(r.seconds) == {"total", "objective", "solver"}
     assert r.hess_inv.shape == (N, N)
@@ -101,7 +112,7 @@ def test_callback_with_the_point():
     r = minimize(FUN, np.zeros(N), jac=True, callback=points.append)
     assert len(points) == r.nit
     assert np.array_equal(points[-1], r.x)
-    assert all(a is not b and not np.shares_memory(a, b) for a, b in zip(points, points[1:]))
+    assert all(a is not b and not np.shares_memory(a, b) for a, b in itertools.pairwise(points))
 
 
 def test_callback_with_the_intermediate_result():

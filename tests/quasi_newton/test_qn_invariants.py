@@ -7,8 +7,12 @@ it had never stopped.
 from __future__ import annotations
 
 import io
+import os
 import pickle
+import subprocess
+import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -294,6 +298,42 @@ def test_threads_change_no_bit(dtype, bounded):
             for t in (1, 2, 3)]  # fmt: skip
     assert np.array_equal(rows[0], rows[1])
     assert np.array_equal(rows[0], rows[2])
+
+
+def test_solves_in_several_python_threads_do_not_disturb_each_other():
+    """The pool serves one of them at a time; the others work alone."""
+    p = problems.get("torsion", nx=100, ny=100)
+
+    def solve(_):
+        return minimize(p.fun, p.x0, jac=True, bounds=p.bounds, options=dict(maxiter=15, threads=2)).x
+
+    alone = solve(0)
+    with ThreadPoolExecutor(4) as pool:
+        for x in pool.map(solve, range(8)):
+            assert np.array_equal(x, alone)
+
+
+FORK = """
+import os, sys
+import numpy as np
+from stepwell import minimize, problems
+p = problems.get("torsion", nx=100, ny=100)
+solve = lambda: minimize(p.fun, p.x0, jac=True, bounds=p.bounds, options=dict(maxiter=10, threads=2)).x
+first = solve()
+child = os.fork()
+same = np.array_equal(first, solve())
+if child == 0:
+    os._exit(0 if same else 1)
+_, code = os.waitpid(child, 0)
+sys.exit(0 if same and os.waitstatus_to_exitcode(code) == 0 else 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_can_solve_too():
+    """No worker thread lives in the child: its pool is made anew."""
+    out = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0, out.stderr
 
 
 # ---- resume ----

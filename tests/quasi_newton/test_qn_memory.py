@@ -66,7 +66,7 @@ print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize)
 def test_the_process_grows_by_the_formula(dtype, bounded):
     """Resident pages before and after a run that has filled its history, in a process of its own.
 
-    Two per cent, and a megabyte that does not grow with n: stacks of threads, their tile buffers, the allocator's slack.
+    Two per cent, and a megabyte that does not grow with n: stacks of threads, tile buffers, the allocator's slack.
     """
     code = GROWTH.format(n=2_000_000, bounded=bounded, dtype=dtype)
     # Every large array gets pages of its own, which go back when it is freed: what is left is what is held.
