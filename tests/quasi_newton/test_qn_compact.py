@@ -110,6 +110,55 @@ def test_directions_cut_at_the_first_bound_where_the_projection_does_not_descend
     assert total[1] > 0
 
 
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_pairs_without_curvature_are_refused_and_the_rest_stay_in_order(m):
+    """Waves in a box, steps cut short: they may see negative curvature, also when the ring is full."""
+    refused_when_full = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = 6
+        weight, phase = rng.uniform(0.2, 5, n), rng.uniform(0, 6, n)
+
+        def fun(x, weight=weight, phase=phase):
+            y = x + 0.3 * np.roll(x, 1)
+            slope = weight * np.cos(y + phase)
+            return float(weight @ np.sin(y + phase)), slope + 0.3 * np.roll(slope, -1)
+
+        lower, upper = np.full(n, -4.0), rng.uniform(-2, 4, n)
+        x0 = np.clip(rng.normal(size=n), lower, upper)
+        opt = LBFGSB(x0, (lower, upper), m=m, gtol=1e-7, ftol=0, line_search=dict(stpmax=0.1))
+        last, kept, resets = (x0, fun(x0)[1]), [], 0
+        for state, x, g, _ in follow(opt, fun, 40):
+            goal = x + opt._target.arrays()["d"][0]
+            y = g - last[1]
+            s = x - last[0]
+            last = x, g
+            stored, changes = opt._target.pairs(0)
+            if state["resets"] > resets:
+                resets, kept = state["resets"], []
+                continue
+            full = len(kept) >= m
+            if s @ y > EPS * (y @ y):
+                kept.append(y)
+            else:
+                refused_when_full += full
+            count = len(changes)
+            assert min(len(kept), m - 1) <= count <= m
+            assert np.array_equal(changes, kept[len(kept) - count :] if count else np.empty((0, n)))
+            kept = kept[len(kept) - count :]
+            if count == 0:
+                expected = np.clip(x - state["gamma"] * g, lower, upper)
+                assert np.abs(goal - expected).max() <= 8 * EPS * np.abs(x).max()
+                continue
+            b = dense_bfgs(stored, changes, np.full(n, state["gamma"]))
+            carried = np.zeros(n, bool)
+            if state["held_time"] >= 0:
+                carried = ~held(x, g, lower, upper) & (breakpoints(x, g, lower, upper) <= state["held_time"])
+            expected, _ = subspace_trial(b, x, g, np.ones(n), lower, upper, carried, state["cauchy_time"])
+            assert np.abs(goal - expected).max() <= 10 * error_limit(b, expected, x)
+    assert refused_when_full > 0
+
+
 def test_hand_worked_cauchy_time_of_one_pair():
     """The oracle itself, against a case worked by hand: B = I, one bound on the way."""
     x, g = np.zeros(2), np.array([-2.0, -1.0])
