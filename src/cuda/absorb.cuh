@@ -33,35 +33,54 @@ struct AbsorbTile {
     double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
 };
 
+// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way while
+// the rows of this one are multiplied.
+struct AbsorbInput {
+    Real g, x, g_before, d, lower, upper, weight;
+
+    __device__ void load(const Vectors& v, Gather gather, const Real* gradient, int64_t i) {
+        g = gather == Gather::again ? v.g[i] : gradient[i];
+        x = gather == Gather::again ? v.x[i] : v.trial[i];
+        if (gather == Gather::pair) {
+            g_before = v.g[i];
+            d = v.d[i];
+        }
+        if (v.lower) {
+            lower = v.lower[i];
+            upper = v.upper[i];
+        }
+        if (v.weights) weight = v.weights[i];
+    }
+};
+
 // The accepted point of one element; with a new pair, its ring rows.
-__device__ inline void absorb_element(const Vectors& v, const State& state, Gather gather, const Real* gradient,
-                                      int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
-    const double g = gather == Gather::again ? v.g[i] : gradient[i];
-    const double x = gather == Gather::again ? v.x[i] : v.trial[i];
-    const double h = v.weights ? double(v.weights[i]) : 1.0;
+__device__ inline void absorb_element(const Vectors& v, Gather gather, int head, double length, double held_time,
+                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
+    const double g = in.g, x = in.x;
+    const double h = v.weights ? double(in.weight) : 1.0;
     const double root = v.weights ? sqrt(h) : 1.0;
     double s = 0, y = 0;
     if (gather == Gather::pair) {
-        const Real step = Real(state.step * double(v.d[i]));
-        const Real change = Real(g - double(v.g[i]));
-        const int64_t row = int64_t(state.head) * v.stride + i;
+        const Real step = Real(length * double(in.d));
+        const Real change = Real(g - double(in.g_before));
+        const int64_t row = int64_t(head) * v.stride + i;
         v.s[row] = step;
         v.y[row] = change;
-        s = double(step) / root;
+        s = v.weights ? double(step) / root : double(step);
         y = double(change) * root;
     }
     if (gather != Gather::again) {
-        v.x[i] = Real(x);
-        v.g[i] = Real(g);
+        v.x[i] = in.x;
+        v.g[i] = in.g;
     }
     double mask = 1, carried = 0;
     if (v.lower) {
-        const double lower = v.lower[i], upper = v.upper[i];
+        const double lower = in.lower, upper = in.upper;
         const bool movable = !is_held(x, g, lower, upper);
         const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
         mask = movable ? 1.0 : 0.0;
         if (gather == Gather::again) {
-            if (time <= state.held_time) {
+            if (time <= held_time) {
                 carried = (bound_ahead(g, lower, upper) - x) / root;
                 mask = 0;
             }
@@ -85,7 +104,7 @@ __device__ inline void absorb_element(const Vectors& v, const State& state, Gath
     t.moving[at] = moving;
     t.carried[at] = carried;
     t.mask[at] = mask;
-    t.root[at] = root;
+    if (v.weights) t.root[at] = root;
 }
 
 // One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
@@ -210,24 +229,35 @@ __device__ inline void absorb_chunk(const Vectors& v, const State& state, const 
                                     const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t, double* shared,
                                     AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
+    constexpr int each = tile / threads;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
+        // A later strip goes over the same elements again: the point is taken already, nobody is carried anew.
+        const Gather how = strip == 0 ? gather : Gather::again;
+        const double held_time = gather == Gather::again ? state.held_time : -1.0;
         StripSums sums = {};
+        AbsorbScalars unused{};
+        AbsorbInput next[each];
+        auto prefetch = [&](int64_t at) {
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                const int64_t i = at + threadIdx.x + k * threads;
+                if (i < end) next[k].load(v, how, gradient, i);
+            }
+        };
+        prefetch(begin);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             __syncthreads();
-            // A later strip goes over the same elements again: the point is taken already.
-            const Gather how = strip == 0 ? gather : Gather::again;
-            for (int i = threadIdx.x; i < count; i += threads) {
-                AbsorbScalars unused{};
-                if (strip == 0) {
-                    absorb_element(v, state, how, gradient, at + i, t, i, scalars);
-                } else {
-                    State still = state;
-                    if (gather != Gather::again) still.held_time = -1;
-                    absorb_element(v, still, how, gradient, at + i, t, i, unused);
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                const int i = threadIdx.x + k * threads;
+                if (i < count) {
+                    absorb_element(v, how, state.head, state.step, held_time, next[k], at + i, t, i,
+                                   strip == 0 ? scalars : unused);
                 }
             }
             __syncthreads();
+            prefetch(at + tile);
             if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
         }
         if (r == 0) return;

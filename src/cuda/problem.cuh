@@ -15,7 +15,7 @@ constexpr int warps = threads / 32;
 constexpr int tile = 512;        // elements handled between two block barriers of the absorb sweep
 constexpr int capacity = SW_CAPACITY;
 constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
-constexpr int longest_walk = 2048;          // breakpoints walked at a time, at most
+constexpr int longest_walk = 1024;          // breakpoints walked at a time, at most
 
 struct Engine {
     int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned

@@ -20,7 +20,7 @@ from stepwell.targets.nvrtc import cuda_core, load_kernel
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
 TILE = 512
-_LONGEST_WALK = 2048
+_LONGEST_WALK = 1024
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
 
