@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -21,7 +21,9 @@ def make_console(*, stderr: bool = False) -> Console:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
     width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False)
+    # Without a colour system rich leaves out bold and dim as well.
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(file=stream, width=width, highlight=False, markup=False, color_system=colours)
 
 
 def make_table(*columns: str, header: bool = True, ruled: bool = True) -> Table:

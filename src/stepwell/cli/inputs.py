@@ -10,63 +10,53 @@ import click
 
 from stepwell import problems
 
-#: How each array library is installed, for the message when it is missing.
-LIBRARIES = {"numpy": "numpy", "torch": "torch", "jax": "jax"}
+#: The array libraries that can hold the vectors, by the names under which they are installed.
+LIBRARIES = ("numpy", "torch", "jax")
 
 
-class Parameter(click.ParamType[tuple[str, int | float]]):
-    """``name=value`` with a number as value."""
+# The first three are callbacks of click options: a BadParameter raised in one names the option by itself.
 
-    name = "NAME=VALUE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | float]:
-        """Split at the equals sign; whole numbers stay whole."""
-        if isinstance(value, tuple):
-            return value
-        name, equals, text = str(value).partition("=")
+def read_parameters(
+    ctx: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, int | float], ...]:
+    """Read ``name=value`` pairs; whole numbers stay whole."""
+    pairs: list[tuple[str, int | float]] = []
+    for value in values:
+        name, equals, text = value.partition("=")
         try:
             if not (name and equals):
                 raise ValueError
-            number: int | float = int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+            pairs.append((name.strip(), int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)))
         except ValueError:
-            self.fail(f"{value!r} is not name=number, such as c=5", param, ctx)
-        return name.strip(), number
+            raise click.BadParameter(f"{value!r} is not NAME=NUMBER, such as c=5") from None
+    return tuple(pairs)
 
 
-class Interval(click.ParamType[tuple[float, float]]):
-    """``LOW,HIGH``; a side left empty has no bound."""
-
-    name = "LOW,HIGH"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        """Split at the comma and check low <= high."""
-        if isinstance(value, tuple):
-            return value
-        sides = [side.strip() for side in str(value).split(",")]
-        try:
-            if len(sides) != 2:
-                raise ValueError
-            low = float(sides[0]) if sides[0] else -math.inf
-            high = float(sides[1]) if sides[1] else math.inf
-        except ValueError:
-            self.fail(
-                f"{value!r} is not LOW,HIGH; allowed: two numbers, or one side empty: 0,1 or 0, or ,1", param, ctx
-            )
-        if not low <= high or low == math.inf or high == -math.inf:
-            self.fail(f"{value!r} leaves no point; allowed: LOW <= HIGH", param, ctx)
-        return low, high
+def read_interval(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[float, float] | None:
+    """Read ``LOW,HIGH``; a side left empty has no bound."""
+    if value is None:
+        return None
+    sides = [side.strip() for side in value.split(",")]
+    try:
+        if len(sides) != 2:
+            raise ValueError
+        low = float(sides[0]) if sides[0] else -math.inf
+        high = float(sides[1]) if sides[1] else math.inf
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not LOW,HIGH; allowed: two numbers, or one with the other side empty"
+        ) from None
+    if not low <= high or low == math.inf or high == -math.inf:
+        raise click.BadParameter(f"{value!r} leaves no point; allowed: LOW <= HIGH")
+    return low, high
 
 
-class Device(click.ParamType[str]):
-    """``cpu``, ``cuda`` or ``cuda:K``."""
-
-    name = "cpu|cuda[:K]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the device with its number."""
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", str(value)):
-            self.fail(f"{value!r} is not a device; allowed: cpu, cuda, cuda:K", param, ctx)
-        return "cuda:0" if value == "cuda" else str(value)
+def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """Read ``cpu``, ``cuda`` or ``cuda:K``; plain ``cuda`` is ``cuda:0``."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
+        raise click.BadParameter(f"{value!r} is not a device; allowed: cpu, cuda, cuda:K")
+    return "cuda:0" if value == "cuda" else value
 
 
 def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
@@ -91,7 +81,7 @@ def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
         import jax
     except ImportError:
         raise click.BadParameter(
-            f"{name} is not installed; install it (pip install {LIBRARIES[name]}) or use --array numpy",
+            f"{name} is not installed; install it (pip install {name}) or use --array numpy",
             param_hint="--array",
         ) from None
     if dtype == "float64":

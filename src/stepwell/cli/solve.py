@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell.cli.console import make_table, show
-from stepwell.cli.inputs import LIBRARIES, Device, Interval, Parameter, build_problem
+from stepwell.cli.inputs import LIBRARIES, build_problem, read_device, read_interval, read_parameters
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.minimization import minimize
 from stepwell.problems import Problem
@@ -39,8 +39,20 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
 @click.option("-n", type=int, help="Number of variables; on a grid, the nearest square grid.")
 @click.option("--nx", type=int, help="Grid points in x.")
 @click.option("--ny", type=int, help="Grid points in y.")
-@click.option("--param", "parameters", type=Parameter(), multiple=True, help="A parameter of the problem, such as c=5.")
-@click.option("--bounds", type=Interval(), help="Bounds on every variable in place of the problem's; 0, is x >= 0.")
+@click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    callback=read_parameters,
+    metavar="NAME=VALUE",
+    help="A parameter of the problem, such as c=5; repeatable.",
+)
+@click.option(
+    "--bounds",
+    callback=read_interval,
+    metavar="LOW,HIGH",
+    help="Bounds on every variable in place of the problem's; 0, is x >= 0.",
+)
 @click.option("--no-bounds", is_flag=True, help="Leave out the problem's bounds.")
 @click.option("-m", type=int, default=10, show_default=True, help="Pairs of history.")
 @click.option("--cauchy", type=click.Choice(CAUCHY_POLICIES), help="How the Cauchy point is found.")
@@ -74,12 +86,19 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
 @click.option("--threads", type=int, help="Threads of the solver.  [default: all]")
 @click.option(
     "--array",
-    type=click.Choice(tuple(LIBRARIES)),
+    type=click.Choice(LIBRARIES),
     default="numpy",
     show_default=True,
     help="Library that holds the vectors and evaluates the problem.",
 )
-@click.option("--device", type=Device(), default="cpu", show_default=True, help="Where the vectors live.")
+@click.option(
+    "--device",
+    callback=read_device,
+    metavar="cpu|cuda[:K]",
+    default="cpu",
+    show_default=True,
+    help="Where the vectors live.",
+)
 @click.option(
     "--iprint",
     type=(int, click.IntRange(0, 3)),

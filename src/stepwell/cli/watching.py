@@ -118,7 +118,7 @@ class ProgressLine(Watcher):
         self._shown = now
         text = (
             f"{self._title}  iteration {iteration.nit}  f {iteration.fun:.6e}  "
-            f"projected gradient {iteration.projected_gradient:.2e}"
+            f"gradient {iteration.projected_gradient:.1e}"
         )
         if self._progress is None:
             self._progress = Progress(

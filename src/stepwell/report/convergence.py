@@ -101,7 +101,8 @@ def plot_convergence(
 
 
 def _draw_values(axes: Any, nit: np.ndarray, fun: np.ndarray, minimum: float | None, marker: dict[str, Any]) -> None:
-    reference = minimum if minimum is not None and np.nanmin(fun) >= minimum else np.nanmin(fun)
+    lowest = np.min(fun[np.isfinite(fun)], initial=np.inf)
+    reference = minimum if minimum is not None and lowest >= minimum else lowest
     gap = fun - reference
     if np.count_nonzero(gap > 0) >= 2:
         _draw_logarithmic(axes, nit, gap, color=_BLUE, linewidth=1.6, **marker)
