@@ -10,7 +10,7 @@ SW_BEGIN
 // Overwrites the lower triangle with L (unit diagonal implied) and D on the diagonal. False if a pivot has the wrong
 // sign, is zero or not finite: rounding has destroyed the matrix.
 template <class Team>
-SW_HD bool factor_ldlt(Team& team, double* a, int size, int negative) {
+SW_HD_CALLED bool factor_ldlt(Team& team, double* a, int size, int negative) {
     for (int k = 0; k < size; ++k) {
         const double pivot = a[k * size + k];
         if (!(k < negative ? pivot < 0 : pivot > 0) || !is_finite(pivot)) return false;
@@ -28,7 +28,7 @@ SW_HD bool factor_ldlt(Team& team, double* a, int size, int negative) {
 
 // x <- L⁻¹ x.
 template <class Team>
-SW_HD void solve_lower(Team& team, const double* l, int size, double* x) {
+SW_HD_CALLED void solve_lower(Team& team, const double* l, int size, double* x) {
     for (int k = 0; k < size; ++k) {
         for (int i = k + 1 + team.rank(); i < size; i += team.size()) x[i] -= l[i * size + k] * x[k];
         team.sync();
@@ -37,7 +37,7 @@ SW_HD void solve_lower(Team& team, const double* l, int size, double* x) {
 
 // x <- (L D Lᵀ)⁻¹ x.
 template <class Team>
-SW_HD void solve_ldlt(Team& team, const double* l, int size, double* x) {
+SW_HD_CALLED void solve_ldlt(Team& team, const double* l, int size, double* x) {
     solve_lower(team, l, size, x);
     for (int i = team.rank(); i < size; i += team.size()) x[i] /= l[i * size + i];
     team.sync();
