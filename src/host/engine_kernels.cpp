@@ -100,8 +100,15 @@ struct Problem {
     void turn(double f, const T* gradient, TurnPart part) {
         if (state.action == Action::done) return;
         if (part == TurnPart::finish && state.action == Action::evaluate) return;
-        if (part != TurnPart::finish) slope(f, gradient);
+        const bool starts = !state.started;
+        // A first part that was done already is not done twice: the caller's diagonal failed, and is asked again.
+        if (part != TurnPart::finish && state.action == Action::evaluate) slope(f, gradient);
         if (part == TurnPart::begin && state.action == Action::absorb) return;
+        if (starts && state.action == Action::done) {
+            // Not finite at the start: that point is all there is.
+            std::memcpy(v.x, v.trial, sizeof(T) * v.n);
+            std::memcpy(v.g, gradient, sizeof(T) * v.n);
+        }
         while (state.action != Action::evaluate && state.action != Action::done) {
             switch (state.action) {
                 case Action::absorb:

@@ -4,8 +4,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "core/quasi_newton/decide.hpp"
@@ -65,6 +67,7 @@ class Engine {
         y = next;
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
+        std::fill(g, g + batch * n, std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
         workspaces = engine_kernels().make_workspaces(threads, int(m), options.bounded != 0);
     }
     Engine(const Engine&) = delete;

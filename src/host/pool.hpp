@@ -33,8 +33,8 @@ class Pool {
     template <class Work>
     void run(int count, int threads, const Work& work) {
         // A pool serves one job at a time; a second caller works alone rather than wait.
-        std::unique_lock<std::mutex> turn(busy, std::try_to_lock);
-        if (threads <= 1 || count <= 1 || !turn.owns_lock()) {
+        std::unique_lock<std::mutex> turn(busy, std::defer_lock);
+        if (threads <= 1 || count <= 1 || !turn.try_lock()) {
             for (int piece = 0; piece < count; ++piece) work(piece, 0);
             return;
         }
@@ -47,7 +47,7 @@ class Pool {
         allowed = threads;
         finished.store(0, std::memory_order_relaxed);
         const uint32_t generation = uint32_t(claim.load(std::memory_order_relaxed) >> 32) + 1;
-        claim.store(uint64_t(generation) << 32, std::memory_order_release);
+        claim.store(uint64_t(generation) << 32 | uint32_t(count), std::memory_order_release);
         epoch.store(generation, std::memory_order_release);
         epoch.notify_all();
         take_pieces(generation, 0);
@@ -62,8 +62,11 @@ class Pool {
     // The job. Written before `claim` is published; read only by a thread that has claimed a piece of it.
     void (*function)(const void*, int, int) = nullptr;
     const void* context = nullptr;
-    std::atomic<int> pieces{0}, allowed{0};
-    std::atomic<uint64_t> claim{0};  // generation << 32 | next piece
+    int pieces = 0;
+    std::atomic<int> allowed{0};
+    // generation << 32 | pieces left: a worker late from a job that is done finds nothing left in this one word, however
+    // many pieces the next job has.
+    std::atomic<uint64_t> claim{0};
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0};
 
@@ -79,11 +82,10 @@ class Pool {
     void take_pieces(uint32_t generation, int thread) {
         uint64_t current = claim.load(std::memory_order_acquire);
         for (;;) {
-            if (uint32_t(current >> 32) != generation) return;
-            const int piece = int(uint32_t(current));
-            if (piece >= pieces.load(std::memory_order_relaxed)) return;
-            if (!claim.compare_exchange_weak(current, current + 1, std::memory_order_acq_rel)) continue;
-            function(context, piece, thread);
+            const uint32_t left = uint32_t(current);
+            if (uint32_t(current >> 32) != generation || left == 0) return;
+            if (!claim.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel)) continue;
+            function(context, pieces - int(left), thread);
             finished.fetch_add(1, std::memory_order_release);
             current = claim.load(std::memory_order_acquire);
         }

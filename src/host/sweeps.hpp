@@ -131,6 +131,8 @@ class Absorb {
         }
         if (v.weights) {
             widen(w.root, v.weights + at, count, padded);
+            // h g itself, not √h √h g: every sweep must find the same breakpoints, to the last bit.
+            for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
             for (int i = 0; i < padded; ++i) w.root[i] = i < count ? std::sqrt(w.root[i]) : 1.0;
             for (int i = 0; i < padded; ++i) w.inverse_root[i] = 1 / w.root[i];
             if (gather == Gather::pair) {
@@ -153,7 +155,7 @@ class Absorb {
             double *mask = w.mask, *breaks = w.breaks, *carried = w.carried;
             const double held_time = state.held_time;
             for (int i = 0; i < padded; ++i) {
-                const double descent = v.weights ? w.root[i] * w.moving[i] : g[i];
+                const double descent = v.weights ? w.descent[i] : g[i];
                 const bool movable = !is_held(x[i], g[i], lower[i], upper[i]);
                 const double t = breakpoint(x[i], descent, lower[i], upper[i]);
                 breaks[i] = movable ? t : double_infinity;
@@ -339,8 +341,11 @@ class Aim {
         }
         for (int i = 0; i < padded; ++i) {
             const double inside = clamp_to(goal[i], lower[i], upper[i]);
-            const double place = is_held(x[i], g[i], lower[i], upper[i]) ? x[i] : inside;
-            step[i] = place == goal[i] ? step[i] : place - x[i];
+            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
+            const double place = held ? x[i] : inside;
+            // Strictly inside: where x + step rounds to a bound, the step itself may point beyond it.
+            const bool untouched = !held & (goal[i] > lower[i]) & (goal[i] < upper[i]);
+            step[i] = untouched ? step[i] : place - x[i];
             goal[i] = place;
         }
         if (state.held_time < 0) return;

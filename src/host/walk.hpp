@@ -89,8 +89,13 @@ class CauchyWalk {
                 // Ties share one breakpoint: cross them together.
                 do moving = max_of(0.0, moving - cross(heap.pop(), next));
                 while (heap.count > 0 && time_of(heap.variable(0)) <= next);
-                slope = path_slope(moving, state.gamma, w.work, w.carried, w.k, size);
                 from = next;
+                if (moving <= double_epsilon * state.movable_descent) {
+                    // What still moves is below the rounding of these sums, and so is the slope: the path ends here.
+                    cauchy_time = from;
+                    return finish(from, held_time);
+                }
+                slope = path_slope(moving, state.gamma, w.work, w.carried, w.k, size);
             }
             if (settles(slope, from, range, cauchy_time)) return finish(from, held_time);
             from = max_of(from, collected);

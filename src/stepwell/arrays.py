@@ -6,6 +6,7 @@ hands a result back in the caller's kind (``in_kind``). No function here moves d
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import array_api_compat
@@ -64,6 +65,30 @@ def host_view(array: Array) -> np.ndarray:
     if kind_of(array) == "torch":
         return np.asarray(array.detach().numpy())
     return np.asarray(array)
+
+
+def scalar_of(value: Any) -> float:
+    """Return a function value as a float: a number, or an array of any library with one element."""
+    if hasattr(value, "shape") and math.prod(value.shape) == 1:
+        value = value.reshape(-1)[0]
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+        raise TypeError(f"f is {what}; allowed: a number") from None
+
+
+def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether an array of some shape holds its elements in the order of the wanted shape: equal, flat, or but for ones.
+
+    Examples
+    --------
+    >>> is_like((6,), (2, 3)), is_like((2, 1, 3), (2, 3)), is_like((3, 2), (2, 3))
+    (True, True, False)
+    """
+    if shape == wanted or shape == (math.prod(wanted),):
+        return True
+    return [k for k in shape if k != 1] == [k for k in wanted if k != 1]
 
 
 def in_kind(values: np.ndarray, template: Array) -> Array:

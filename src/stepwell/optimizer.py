@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, kind_of
+from stepwell.arrays import Array, host_view, in_kind, is_like, kind_of, scalar_of
 from stepwell.bounds import read_bounds
 from stepwell.inverse_hessian import InverseHessian
 from stepwell.results import Result, Status, status_message
@@ -42,7 +43,8 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
     if bounds is None:
         return x0
     inside = np.clip(x0, *bounds)
-    moved = int(np.count_nonzero(inside != x0))
+    # A start that rounding alone put outside, by one unit in its last place, needs no words.
+    moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
     if moved:
         warnings.warn(
             f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
@@ -55,7 +57,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
 def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Check a diagonal H0: every element positive and finite."""
     diagonal = np.ascontiguousarray(host_view(h0), dtype=dtype)
-    if diagonal.shape != shape and diagonal.size != int(np.prod(shape)):
+    if not is_like(diagonal.shape, shape):
         raise ValueError(f"h0 has shape {diagonal.shape}; allowed: {shape}")
     diagonal = diagonal.reshape(shape)
     bad = ~((diagonal > 0) & np.isfinite(diagonal))
@@ -127,7 +129,7 @@ class LBFGSB:
         if self._diagonal is not None:
             weights = np.ones(flat.size, flat.dtype)
         elif h0 is not None:
-            weights = read_diagonal(h0, flat.shape, flat.dtype)
+            weights = read_diagonal(h0, start.shape, flat.dtype).reshape(-1)
         self._target = HostTarget(flat[None], box, weights, self.settings, weights_vary=self._diagonal is not None)
         self._bind()
 
@@ -181,9 +183,9 @@ class LBFGSB:
         if self.done:
             raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
         gradient = np.ascontiguousarray(host_view(g), dtype=self._dtype)
-        if gradient.size != self._point.size:
+        if not is_like(gradient.shape, self._shape):
             raise ValueError(f"g has shape {gradient.shape}; allowed: {self._shape}")
-        self.advance(float(f), gradient)
+        self.advance(scalar_of(f), gradient)
 
     def advance(self, f: float, gradient: np.ndarray) -> None:
         """Do what `tell` does, without its checks: `gradient` is a contiguous host array of the right dtype."""
@@ -193,7 +195,8 @@ class LBFGSB:
             flags = self._turn(f, gradient, BEGIN)
             if flags & NEEDS_DIAGONAL:
                 assert self._target.weights is not None
-                self._target.weights[...] = read_diagonal(self._diagonal(self.x), self._point.shape, self._dtype)
+                fresh = read_diagonal(self._diagonal(self.x), self._shape, self._dtype)
+                self._target.weights[...] = fresh.reshape(-1)
                 flags = self._turn(f, gradient, FINISH)
         self.accepted = bool(flags & 1)
         if flags & ENDED:
@@ -244,23 +247,22 @@ class LBFGSB:
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume, as a dict of NumPy arrays and plain values (copies).
 
-        It can be saved with `numpy.savez` or pickle. A callable ``h0`` is not in it: pass it again to
-        `from_state_dict`.
+        It can be saved with `numpy.savez` (and read with `numpy.load`) or pickle. A callable ``h0`` is not in it: pass
+        it again to `from_state_dict`.
         """
         bounds = self._target.bounds
         return {
             "version": _STATE_VERSION,
             "shape": self._shape,
-            "settings": dataclasses.asdict(self.settings),
-            "lower": None if bounds is None else bounds[0].copy(),
-            "upper": None if bounds is None else bounds[1].copy(),
-            "weights": None if self._target.weights is None else self._target.weights.copy(),
+            "settings": json.dumps(dataclasses.asdict(self.settings), default=lambda number: number.item()),
             "weights_vary": self._diagonal is not None,
+            **({} if bounds is None else {"lower": bounds[0].copy(), "upper": bounds[1].copy()}),
+            **({} if self._target.weights is None else {"weights": self._target.weights.copy()}),
             **{name: array.copy() for name, array in self._target.arrays().items()},
         }
 
     @classmethod
-    def from_state_dict(cls, state: dict[str, Any], *, like: Array = None, h0: Any = None) -> LBFGSB:
+    def from_state_dict(cls, state: Mapping[str, Any], *, like: Array = None, h0: Any = None) -> LBFGSB:
         """Make an optimizer that continues, bit for bit, where `state_dict` was taken.
 
         Parameters
@@ -272,19 +274,19 @@ class LBFGSB:
         h0 : callable, optional
             The callable diagonal, if the run had one.
         """
-        version = state.get("version")
+        version = int(state["version"]) if "version" in state else None
         if version != _STATE_VERSION:
             raise ValueError(f"state_dict has version {version!r}; allowed: {_STATE_VERSION}")
         if bool(state["weights_vary"]) != callable(h0):
             raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
-        settings = dict(state["settings"])
+        settings = json.loads(str(state["settings"]))
         new = cls.__new__(cls)
         new.settings = Settings(**settings | {"line_search": LineSearch(**settings["line_search"])})
-        new._shape, new._dtype = tuple(state["shape"]), state["x"].dtype
+        new._shape, new._dtype = tuple(map(int, state["shape"])), state["x"].dtype
         new._template = np.empty(0) if like is None else like
         new._diagonal = h0
-        bounds = None if state["lower"] is None else (state["lower"].copy(), state["upper"].copy())
-        weights = None if state["weights"] is None else state["weights"].copy()
+        bounds = (state["lower"].copy(), state["upper"].copy()) if "lower" in state else None
+        weights = state["weights"].copy() if "weights" in state else None
         new._target = HostTarget(state["trial"], bounds, weights, new.settings, weights_vary=callable(h0))
         for name, array in new._target.arrays().items():
             array[...] = state[name]

@@ -60,6 +60,15 @@ SW_HD void start_state(State& s) {
     s.action = Action::evaluate;
 }
 
+// Goes back to the best step of the search, if it lowers f, to end there: its gradient has to be evaluated again.
+SW_HD bool return_to_best(State& s, Status why) {
+    if (!(s.search.best > 0 && s.search.f_best < s.f)) return false;
+    s.pending = why;
+    s.search.step = s.search.best;
+    s.action = Action::step;
+    return true;
+}
+
 SW_HD void search_failed(State& s, SearchInfo info, double f) {
     s.info = info;
     const Status why = s.search.nonfinite ? Status::nonfinite
@@ -67,10 +76,10 @@ SW_HD void search_failed(State& s, SearchInfo info, double f) {
                                                                                       : Status::line_search;
     if (s.pairs > 0) {
         aim_without_history(s);
-    } else if (f < s.f) {
+    } else if (f < s.f && f <= s.search.f_best) {
         s.pending = why;  // keep the better point, then stop
         s.action = Action::absorb;
-    } else {
+    } else if (!return_to_best(s, why)) {
         finish(s, why);
     }
 }
@@ -91,16 +100,22 @@ SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slop
         s.action = Action::absorb;
         return;
     }
+    const bool ending = s.pending != Status::running;  // back at the best step of a search that was given up
     const bool spent = s.evaluations >= o.max_evaluations;
-    SearchInfo info = finite ? advance_search(s.search, o.search, f, slope) : retreat_search(s.search, o.search);
+    SearchInfo info = ending   ? s.info
+                      : finite ? advance_search(s.search, o.search, f, slope)
+                               : retreat_search(s.search, o.search);
     const bool warning = info == SearchInfo::interval || info == SearchInfo::rounding ||
                          info == SearchInfo::step_min || info == SearchInfo::step_max;
-    const bool accept = finite && (info == SearchInfo::converged || f <= o.target ||
-                                   (warning && o.search.warning_is_step && f <= s.search.f0));
+    // A step cut short by a bound is as good as it can be, whatever the preset makes of a warning.
+    const bool at_bound = info == SearchInfo::step_max && s.search.step_max < o.search.step_max;
+    const bool accept = !ending && finite &&
+                        (info == SearchInfo::converged || f <= o.target ||
+                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0));
     if (accept) {
         s.action = Action::absorb;
-    } else if (spent) {
-        s.pending = Status::max_evaluations;
+    } else if (ending || spent) {
+        if (!ending) s.pending = Status::max_evaluations;
         if (finite && f < s.f) {
             s.action = Action::absorb;
         } else {
@@ -108,6 +123,8 @@ SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slop
         }
     } else if (info == SearchInfo::searching) {
         s.action = Action::step;
+        // The last evaluation goes to the best step so far, so that the run ends there.
+        if (s.evaluations + 1 == o.max_evaluations && return_to_best(s, Status::max_evaluations)) s.info = info;
     } else {
         search_failed(s, info, finite ? f : double_infinity);
     }
