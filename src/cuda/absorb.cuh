@@ -38,27 +38,29 @@ struct AbsorbTile {
 struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
-    __device__ void load(const Vectors& v, Gather gather, const Real* gradient, int64_t i) {
+    template <Gather gather>
+    __device__ void load(const Vectors& v, const Real* gradient, int64_t i) {
         g = gather == Gather::again ? v.g[i] : gradient[i];
         x = gather == Gather::again ? v.x[i] : v.trial[i];
         if (gather == Gather::pair) {
             g_before = v.g[i];
             d = v.d[i];
         }
-        if (v.lower) {
+        if (bounded) {
             lower = v.lower[i];
             upper = v.upper[i];
         }
-        if (v.weights) weight = v.weights[i];
+        if (weighted) weight = v.weights[i];
     }
 };
 
 // The accepted point of one element; with a new pair, its ring rows.
-__device__ inline void absorb_element(const Vectors& v, Gather gather, int head, double length, double held_time,
+template <Gather gather>
+__device__ inline void absorb_element(const Vectors& v, int head, double length, double held_time,
                                       const AbsorbInput& in, int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
     const double g = in.g, x = in.x;
-    const double h = v.weights ? double(in.weight) : 1.0;
-    const double root = v.weights ? sqrt(h) : 1.0;
+    const double h = weighted ? double(in.weight) : 1.0;
+    const double root = weighted ? sqrt(h) : 1.0;
     double s = 0, y = 0;
     if (gather == Gather::pair) {
         const Real step = Real(length * double(in.d));
@@ -66,7 +68,7 @@ __device__ inline void absorb_element(const Vectors& v, Gather gather, int head,
         const int64_t row = int64_t(head) * v.stride + i;
         v.s[row] = step;
         v.y[row] = change;
-        s = v.weights ? double(step) / root : double(step);
+        s = weighted ? double(step) / root : double(step);
         y = double(change) * root;
     }
     if (gather != Gather::again) {
@@ -74,7 +76,7 @@ __device__ inline void absorb_element(const Vectors& v, Gather gather, int head,
         v.g[i] = in.g;
     }
     double mask = 1, carried = 0;
-    if (v.lower) {
+    if (bounded) {
         const double lower = in.lower, upper = in.upper;
         const bool movable = !is_held(x, g, lower, upper);
         const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
@@ -104,7 +106,7 @@ __device__ inline void absorb_element(const Vectors& v, Gather gather, int head,
     t.moving[at] = moving;
     t.carried[at] = carried;
     t.mask[at] = mask;
-    if (v.weights) t.root[at] = root;
+    if (weighted) t.root[at] = root;
 }
 
 // One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
@@ -149,7 +151,6 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     const double* riding = nullptr;
 #pragma unroll
     for (int i = 0; i < 4; ++i) riding = rider == i ? riders[i] : riding;
-    const bool weighted = v.weights != nullptr;
 #pragma unroll 4
     for (int start = warp * 8; start < count; start += warps * 8) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to a
@@ -223,42 +224,54 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
+// One strip of a chunk: goes over its tiles, the inputs of the next tile on their way while the rows of this one are
+// multiplied.
+template <Gather gather>
+__device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
+                                    const Real* gradient, double held_time, int64_t begin, int64_t end, AbsorbTile& t,
+                                    int strip, StripSums& sums, AbsorbScalars& scalars) {
+    constexpr int each = tile / threads;
+    const int newest = state.head;
+    const double step = state.step;
+    AbsorbInput next[each];
+#pragma unroll
+    for (int k = 0; k < each; ++k) {
+        const int64_t i = begin + threadIdx.x + k * threads;
+        if (i < end) next[k].template load<gather>(v, gradient, i);
+    }
+    for (int64_t at = begin; at < end; at += tile) {
+        const int count = int(min_of(int64_t(tile), end - at));
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int i = threadIdx.x + k * threads;
+            if (i < count) absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int64_t i = at + tile + threadIdx.x + k * threads;
+            if (i < end) next[k].template load<gather>(v, gradient, i);
+        }
+        if (layout.rows > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+    }
+}
+
 // The whole chunk. `partial(j, value)` takes sum j of the chunk.
-template <class Partial>
-__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout, Gather gather,
+template <Gather gather, class Partial>
+__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
                                     const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t, double* shared,
                                     AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
-    constexpr int each = tile / threads;
+    const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
-        // A later strip goes over the same elements again: the point is taken already, nobody is carried anew.
-        const Gather how = strip == 0 ? gather : Gather::again;
-        const double held_time = gather == Gather::again ? state.held_time : -1.0;
         StripSums sums = {};
-        AbsorbScalars unused{};
-        AbsorbInput next[each];
-        auto prefetch = [&](int64_t at) {
-#pragma unroll
-            for (int k = 0; k < each; ++k) {
-                const int64_t i = at + threadIdx.x + k * threads;
-                if (i < end) next[k].load(v, how, gradient, i);
-            }
-        };
-        prefetch(begin);
-        for (int64_t at = begin; at < end; at += tile) {
-            const int count = int(min_of(int64_t(tile), end - at));
-            __syncthreads();
-#pragma unroll
-            for (int k = 0; k < each; ++k) {
-                const int i = threadIdx.x + k * threads;
-                if (i < count) {
-                    absorb_element(v, how, state.head, state.step, held_time, next[k], at + i, t, i,
-                                   strip == 0 ? scalars : unused);
-                }
-            }
-            __syncthreads();
-            prefetch(at + tile);
-            if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+        if (strip == 0) {
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums, scalars);
+        } else {
+            // A later strip goes over the same elements again: the point is taken already, nobody is carried anew.
+            AbsorbScalars unused{};
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums, unused);
         }
         if (r == 0) return;
         // Stacked index of a row: Y by age, then S by age.

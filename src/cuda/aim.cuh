@@ -16,7 +16,7 @@ __device__ inline void step_chunk(const Vectors& v, double step, int64_t begin, 
 #pragma unroll 4
     for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
         const double move = step * double(v.d[i]);
-        v.trial[i] = v.lower ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+        v.trial[i] = bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
     }
 }
 
@@ -27,11 +27,11 @@ struct AimInput {
     __device__ void load(const Vectors& v, int64_t i) {
         x = v.x[i];
         g = v.g[i];
-        if (v.lower) {
+        if (bounded) {
             lower = v.lower[i];
             upper = v.upper[i];
         }
-        if (v.weights) weight = v.weights[i];
+        if (weighted) weight = v.weights[i];
     }
 };
 
@@ -39,12 +39,12 @@ struct AimInput {
 __device__ inline void aim_element(const Vectors& v, const State& state, const AimInput& in, int64_t i,
                                    double toward_y, double toward_s, AimScalars& sums) {
     const double x = in.x, g = in.g;
-    const double h = v.weights ? double(in.weight) : 1.0;
+    const double h = weighted ? double(in.weight) : 1.0;
     const double descent = h * g;
     double step = -state.gamma * h * (g + toward_y) - toward_s;
     double goal = x + step;
     const double lower = in.lower, upper = in.upper;
-    if (v.lower) {
+    if (bounded) {
         const bool held = is_held(x, g, lower, upper);
         const bool goes = !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
         if (state.confine != Confine::project) {
@@ -65,7 +65,7 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
     v.trial[i] = Real(goal);
     v.d[i] = stored;
     step = double(stored);
-    if (v.lower) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
+    if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
     sums.slope += g * step;
     sums.direction_squared += step * step;
 }

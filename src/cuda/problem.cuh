@@ -1,11 +1,14 @@
 // Memory of the CUDA target, as the kernels see it. targets/cuda.py fills an Engine, field by field in this order.
 #pragma once
 
+#include "cuda/warp_ldlt.cuh"  // before the decisions that call it
+
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "cuda/gang.cuh"
 
-// Compile-time constants, set by the loader: SW_REAL (float or double), SW_CAPACITY (m).
+// Compile-time constants, set by the loader: SW_REAL (float or double), SW_CAPACITY (m), SW_BOUNDED, SW_WEIGHTED and
+// SW_WEIGHTS_VARY (0 or 1).
 typedef SW_REAL Real;
 
 SW_BEGIN
@@ -14,6 +17,7 @@ constexpr int threads = 256;
 constexpr int warps = threads / 32;
 constexpr int tile = 512;        // elements handled between two block barriers of the absorb sweep
 constexpr int capacity = SW_CAPACITY;
+constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
 constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
 constexpr int longest_walk = 1024;          // breakpoints walked at a time, at most
 

@@ -53,9 +53,17 @@ class Turn {
         slope();
         while (m.state.action != Action::evaluate && m.state.action != Action::done) {
             switch (m.state.action) {
-                case Action::absorb: absorb(m.state.iterations == 0 ? Gather::start : Gather::pair); break;
+                case Action::absorb:
+                    if (m.state.iterations == 0) {
+                        absorb<Gather::start>();
+                    } else {
+                        absorb<Gather::pair>();
+                    }
+                    break;
+#if SW_BOUNDED
                 case Action::walk: walk(); break;
-                case Action::regather: absorb(Gather::again); break;
+                case Action::regather: absorb<Gather::again>(); break;
+#endif
                 case Action::aim: aim(); break;
                 default: step();
             }
@@ -128,17 +136,48 @@ class Turn {
     // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
     __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
 
-    // Adds the chunks of sums 0 .. count - 1: one warp a sum, lanes over chunks, in a fixed tree.
-    template <class Kind, class Put>
-    __device__ void add_chunks(int64_t count, const Kind& kind, const Put& put) const {
-        for (int64_t j = block.row(); j < count; j += block.rows()) {
+    // Many chunks: the members of the gang share the adding, one warp a sum, lanes over chunks in a fixed tree; the
+    // total goes to the place of the first chunk. Few chunks are added by the member that decides (take_sums).
+    static constexpr int few_chunks = 32;
+
+    template <class Kind>
+    __device__ void share_sums(int64_t count, const Kind& kind) const {
+        if (e.chunks <= few_chunks) return;
+        gang.sync();
+        for (int64_t j = gang.member * warps + block.row(); j < count; j += gang.members * warps) {
             const Fold fold = kind(j);
-            double total = fold == Fold::least ? double_infinity : 0.0;
-            for (int c = block.lane(); c < e.chunks; c += 32) total = folded(fold, total, __ldcg(partial(j, c)));
+            const double neutral = fold == Fold::least ? double_infinity : 0.0;
+            double total = neutral;
+            for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
+                double part[8];
+#pragma unroll
+                for (int k = 0; k < 8; ++k) part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
+#pragma unroll
+                for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
+            }
             for (int offset = 16; offset > 0; offset >>= 1) {
                 total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
             }
-            if (block.lane() == 0) put(j, total);
+            if (block.lane() == 0) __stcg(partial(j, 0), total);
+        }
+    }
+
+    // The totals of sums 0 .. count - 1, one thread a sum.
+    template <class Kind, class Put>
+    __device__ void take_sums(int64_t count, const Kind& kind, const Put& put) const {
+        for (int64_t j = threadIdx.x; j < count; j += threads) {
+            double total = __ldcg(partial(j, 0));
+            if (e.chunks <= few_chunks) {
+                const Fold fold = kind(j);
+                for (int c = 1; c < e.chunks; c += 8) {
+                    double part[8];
+#pragma unroll
+                    for (int k = 0; k < 8; ++k) part[k] = c + k < e.chunks ? __ldcg(partial(j, c + k)) : total;
+#pragma unroll
+                    for (int k = 0; k < 8; ++k) total = c + k < e.chunks ? folded(fold, total, part[k]) : total;
+                }
+            }
+            put(j, total);
         }
         __syncthreads();
     }
@@ -193,30 +232,34 @@ class Turn {
             const double values[1] = {slope_chunk(v, gradient, begin, end)};
             put_scalars(0, chunk, values, AllSums{});
         });
+        share_sums(1, AllSums{});
         decide([&] {
-            add_chunks(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            take_sums(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
             if (threadIdx.x == 0) decide_slope(m.state, m.options, f, m.scalars[0]);
         });
     }
 
-    __device__ __noinline__ void absorb(Gather gather) {
+    template <Gather gather>
+    __device__ __noinline__ void absorb() {
         const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options);
         const SumLayout layout = sum_layout(m.options, rows);
         const int64_t length = layout.length();
+        const Vectors v = this->v;  // in registers, not behind `this`
         each_chunk([&](int chunk, int64_t begin, int64_t end) {
             AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
-            absorb_chunk(v, m.state, layout, gather, gradient, begin, end, m.absorb, m.exchange, mine,
-                         [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
+            absorb_chunk<gather>(v, m.state, layout, gradient, begin, end, m.absorb, m.exchange, mine,
+                                 [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
             if (gather == Gather::again) return;
             const double values[7] = {mine.movable_descent, mine.gradient_squared,   mine.projected_squared,
                                       mine.x_squared,       mine.held, mine.projected_gradient, mine.first_break};
             put_scalars(length, chunk, values, AbsorbKinds{0});
         });
+        constexpr bool again = gather == Gather::again;
+        share_sums(again ? length : length + 7, AbsorbKinds{length});
         decide([&] {
-            const bool again = gather == Gather::again;
             const bool fits = length <= int64_t(sizeof(m.sums) / sizeof(double));
             double* sums = fits ? m.sums : partials + (length + 7) * e.chunks;
-            add_chunks(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
+            take_sums(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
                 if (j < length) {
                     sums[j] = value;
                 } else {
@@ -258,6 +301,7 @@ class Turn {
 
     __device__ __noinline__ void aim() {
         const int r = m.state.pairs;
+        const Vectors v = this->v;
         __syncthreads();
         for (int j = threadIdx.x; j < 2 * r; j += threads) m.coefficients[j] = __ldcg(coefficients + j);
         for (int a = threadIdx.x; a < r; a += threads) {
@@ -270,8 +314,9 @@ class Turn {
             const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
             put_scalars(0, chunk, values, AimKinds{});
         });
+        share_sums(4, AimKinds{});
         decide([&] {
-            add_chunks(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            take_sums(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
             if (threadIdx.x == 0) {
                 decide_aim(m.state, m.options, AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
             }
@@ -285,6 +330,7 @@ class Turn {
         });
     }
 
+#if SW_BOUNDED
     __device__ __noinline__ void walk() {
         WalkState& shared = *reinterpret_cast<WalkState*>(walk_memory);
         const WalkLists lists = walk_lists(walk_memory, e.walk_length);
@@ -318,6 +364,7 @@ class Turn {
                         __stcg(partial(j, chunk), value);
                     });
                 });
+                share_sums(size + 1, AllSums{});
                 together([&] {
                     cross_ties(shared, lists, size);
                     next_range(shared, range);
@@ -338,7 +385,7 @@ class Turn {
 
     // All variables of one breakpoint at once: L⁻¹ is linear, so one solve serves their sum.
     __device__ void cross_ties(WalkState& shared, const WalkLists& lists, int size) const {
-        add_chunks(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
+        take_sums(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
         solve_lower(block, w.k, size, lists.crossing);
         const double time = time_of(shared.high - 1);
         // The minimiser may lie before the ties.
@@ -391,6 +438,7 @@ class Turn {
         }
         start_selection(shared, range);
     }
+#endif
 };
 
 SW_END

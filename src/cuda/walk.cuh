@@ -43,7 +43,7 @@ __device__ inline WalkLists walk_lists(double* memory, int length) {
 }
 
 __device__ inline double descent_of(const Vectors& v, int64_t i) {
-    return v.weights ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
+    return weighted ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
 }
 
 __device__ inline uint64_t bits_of(double time) {
@@ -197,7 +197,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
         for (int c = 0; c < size; ++c) {
             const double q = w.q[c] - (at < 0 ? 0.0 : lists.crossing[int64_t(at) * size + c]);
             const double r = w.r[c] - (at < 0 ? 0.0 : lists.weighted[int64_t(at) * size + c]);
-            const double scaled = q / k[c * size + c];
+            const double scaled = q * k[c * size + c];
             qr += scaled * r;
             qq += scaled * q;
         }

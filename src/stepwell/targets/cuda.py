@@ -46,13 +46,17 @@ class _Engine(ctypes.Structure):
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(capacity: int, single: bool, vary: bool, device_id: int) -> tuple[Any, int]:
+def _kernel(
+    capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int
+) -> tuple[Any, int]:
     """Return the turn kernel and how many of its blocks a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
     defines: dict[str, str | int] = {
         "SW_REAL": "float" if single else "double",
         "SW_CAPACITY": capacity,
+        "SW_BOUNDED": int(bounded),
+        "SW_WEIGHTED": int(weighted),
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
@@ -117,7 +121,7 @@ class CudaTarget:
             bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
         )
         m, word = settings.m, self.dtype.itemsize
-        kernel, resident = _kernel(m, word == 4, weights_vary, device_id)
+        kernel, resident = _kernel(m, word == 4, bounds is not None, weights is not None, weights_vary, device_id)
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident)
         stride = -(-n // 4) * 4
