@@ -225,6 +225,28 @@ void bind_quasi_newton(nb::module_& m) {
             return o;
         });
 
+    // Device memory as an object that every array library takes by DLPack, without a copy.
+    m.def(
+        "device_array",
+        [](uintptr_t pointer, nb::tuple shape, bool single, int device, nb::object owner) {
+            size_t dims[4] = {1, 1, 1, 1};
+            const size_t count = nb::len(shape);
+            if (count > 4) throw nb::value_error("device_array: at most four dimensions");
+            for (size_t i = 0; i < count; ++i) dims[i] = nb::cast<size_t>(shape[i]);
+            return nb::ndarray<>(reinterpret_cast<void*>(pointer), count, dims, owner, nullptr,
+                                 single ? nb::dtype<float>() : nb::dtype<double>(), nb::device::cuda::value, device);
+        },
+        nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
+
+    m.def("small_length", [](int capacity) { return small_matrices_length(capacity); });
+    m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
+    m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
+    m.def("start_state_bytes", [] {
+        State state;
+        start_state(state);
+        return nb::bytes(reinterpret_cast<const char*>(&state), sizeof(state));
+    });
+
     // Name -> (NumPy format, offset) of the state's fields: Python sees the state as a structured array.
     nb::dict fields;
 #define FIELD(format, name) fields[#name] = nb::make_tuple(format, offsetof(State, name))

@@ -19,11 +19,11 @@ struct PathSlope {
     SW_HD double at(double t) const { return offset + curvature * t; }
 };
 
-// q̂ and r̂ of length `size`, d the pivots of K with their stride.
+// q̂ and r̂ of length `size`; k the factors of K, inverse pivots on the diagonal.
 SW_HD PathSlope path_slope(double moving, double gamma, const double* q, const double* r, const double* k, int size) {
     double qr = 0, qq = 0;
     for (int i = 0; i < size; ++i) {
-        const double scaled = q[i] / k[i * size + i];
+        const double scaled = q[i] * k[i * size + i];
         qr += scaled * r[i];
         qq += scaled * q[i];
     }

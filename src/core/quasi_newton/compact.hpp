@@ -120,7 +120,7 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
 
 // K in order of age, lower triangle.
 template <class Team>
-SW_HD void form_k(Team& team, double* k, const SmallMatrices& m, const State& s) {
+SW_HD_CALLED void form_k(Team& team, double* k, const SmallMatrices& m, const State& s) {
     const int r = s.pairs, c = m.capacity, size = 2 * r;
     const double theta = 1 / s.gamma;
     for (int a = team.row(); a < r; a += team.rows()) {
@@ -140,7 +140,7 @@ SW_HD void form_k(Team& team, double* k, const SmallMatrices& m, const State& s)
 // G over the free variables, full square: from the sums, or from the kept products when every variable is free.
 // `rows` of the sums may exceed s.pairs by one, when the newest pair was refused.
 template <class Team>
-SW_HD void form_gram(Team& team, double* g, const SmallMatrices& m, const State& s, const SumLayout& layout,
+SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const State& s, const SumLayout& layout,
                      const double* sums) {
     const int r = s.pairs, c = m.capacity, size = 2 * r, rows = layout.rows;
     const double theta = 1 / s.gamma;
@@ -175,7 +175,7 @@ SW_HD void take_stacked(Team& team, double* out, const double* sums, const State
 // Solves for b + z. Scratch holds the factors of K, G and q (for the path direction: without gamma); `with_carried`
 // says that scratch.carried holds Σ_H w delta. False if rounding has destroyed K - G.
 template <class Team>
-SW_HD bool solve_subspace(Team& team, const Scratch& w, const SmallMatrices& m, const State& s, bool with_carried) {
+SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatrices& m, const State& s, bool with_carried) {
     const int size = 2 * s.pairs;
     form_k(team, w.kg, m, s);
     for (int i = team.row(); i < size; i += team.rows()) {

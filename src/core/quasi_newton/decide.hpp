@@ -85,7 +85,7 @@ SW_HD void search_failed(State& s, SearchInfo info, double f) {
 }
 
 // After the slope sweep: `slope` is g·d at the trial point, not finite if g is not. Scalar.
-SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
+SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slope) {
     ++s.evaluations;
     s.accepted = 0;
     const bool finite = is_finite(f) && is_finite(slope);
@@ -160,7 +160,7 @@ SW_HD int rows_to_absorb(const State& s, const Options& o) {
 // Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The sweep has already written its
 // rows over the oldest pair of a full ring, which is therefore gone either way.
 template <class Team>
-SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
+SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
                      const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
@@ -186,7 +186,7 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
 
 // After the absorb sweep.
 template <class Team>
-SW_HD void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m, const Scratch& w,
+SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m, const Scratch& w,
                          const AbsorbScalars& scalars, const SumLayout& layout, const double* sums) {
     if (layout.rows > 0) take_pair(team, s, o, m, layout, sums);
     if (team.rank() == 0) {
@@ -255,7 +255,7 @@ SW_HD void decide_walk(State& s, double held_time, double cauchy_time) {
 
 // After the regather sweep: sums over the free variables F and the carried ones H.
 template <class Team>
-SW_HD void decide_regather(Team& team, State& s, const SmallMatrices& m, const Scratch& w, const SumLayout& layout,
+SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, const Scratch& w, const SumLayout& layout,
                            const double* sums) {
     form_gram(team, w.gram, m, s, layout, sums);
     take_stacked(team, w.q, sums + layout.q(), s, layout.rows, 1.0);
@@ -273,7 +273,7 @@ SW_HD void decide_regather(Team& team, State& s, const SmallMatrices& m, const S
 }
 
 // After the aim sweep. Scalar.
-SW_HD void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
+SW_HD_CALLED void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
     if (s.confine == Confine::measure) {
         s.truncation = min_of(1.0, scalars.truncation);
         s.confine = Confine::truncate;

@@ -32,7 +32,7 @@ struct Options {
     double gtol = 1e-5;               // projected gradient, maximum norm
     double ftol = 2.220446049250313e-09;  // relative decrease of f
     double eps = 0.0;                 // |g| <= eps * max(1, |x|), Euclidean norms; 0: off
-    double target = -__builtin_huge_val();  // stop at f <= target
+    double target = -double_infinity;  // stop at f <= target
     int64_t max_iterations = 15000;
     int64_t max_evaluations = 15000;
     int32_t bounded = 0;    // lower and upper bounds are given

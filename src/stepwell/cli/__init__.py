@@ -7,7 +7,11 @@ import importlib
 import click
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "solve": ("stepwell.cli.solve", "Minimise a test problem."),
+    "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
+    "info": ("stepwell.cli.info", "Show versions, threads and devices."),
+}
 
 
 class LazyGroup(click.Group):
