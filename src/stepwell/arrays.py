@@ -105,3 +105,138 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
         with jax.default_device(next(iter(template.devices()))):
             return jax.numpy.asarray(values, dtype=values.dtype)
     return values
+
+
+def device_index(array: Array) -> int:
+    """Return the number of the CUDA device that an array lives on."""
+    return int(device_name(array).partition(":")[2] or 0)
+
+
+def current_stream(template: Array) -> int:
+    """Return the handle of the CUDA stream that the template's library is using on the template's device."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return int(torch.cuda.current_stream(template.device).cuda_stream)
+    if kind == "cupy":
+        import cupy
+
+        return int(cupy.cuda.get_current_stream(template.device.id).ptr)
+    return 0  # JAX has streams of its own, which it does not show: the default stream, and waiting
+
+
+def shares_streams(template: Array) -> bool:
+    """Whether work of the template's library and ours can follow each other on one stream, without waiting."""
+    return kind_of(template) in ("torch", "cupy")
+
+
+def device_address(array: Array) -> int:
+    """Return the address of a contiguous device array; waits for JAX to have computed it."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return int(array.data_ptr())
+    if kind == "cupy":
+        return int(array.data.ptr)
+    array.block_until_ready()
+    return int(array.unsafe_buffer_pointer())
+
+
+def is_contiguous(array: Array) -> bool:
+    """Whether a device array lies in one piece, in C order."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return bool(array.is_contiguous())
+    if kind == "cupy":
+        return bool(array.flags.c_contiguous)
+    return True
+
+
+def from_dlpack(exported: Any, template: Array) -> Array:
+    """View exported device memory as an array of the template's library, without a copy."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.from_dlpack(exported)
+    if kind == "cupy":
+        import cupy
+
+        return cupy.from_dlpack(exported)
+    import jax
+
+    return jax.dlpack.from_dlpack(exported)
+
+
+def on_device_of(values: Any, template: Array, dtype: np.dtype) -> Array:
+    """Return values (numbers or a host array) as a new array of the template's library, on its device."""
+    kind = kind_of(template)
+    host = np.ascontiguousarray(values, dtype=dtype)
+    if kind == "torch":
+        import torch
+
+        return torch.from_numpy(host).to(template.device)
+    if kind == "cupy":
+        import cupy
+
+        with cupy.cuda.Device(template.device.id):
+            return cupy.asarray(host)
+    import jax
+
+    return jax.device_put(host, next(iter(template.devices())))
+
+
+def to_host(array: Array) -> np.ndarray:
+    """Copy an array of any library, on any device, to the host."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return np.asarray(array.detach().cpu().numpy())
+    if kind == "cupy":
+        return np.asarray(array.get())
+    return np.array(array)
+
+
+def numpy_dtype(array: Array) -> np.dtype:
+    """Return the NumPy dtype that corresponds to an array's."""
+    return np.dtype(str(array.dtype).rpartition(".")[2])
+
+
+def capture(template: Array, work: Any) -> Any:
+    """Capture ``work(stream)`` in a CUDA graph; returns a function that replays it on the caller's stream.
+
+    ``work`` is called once, with the handle of the capturing stream, and what it returns is kept alive with the
+    graph. Raises whatever the library raises when the work cannot be captured.
+    """
+    if kind_of(template) == "torch":
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        side = torch.cuda.Stream(template.device)
+        side.wait_stream(torch.cuda.current_stream(template.device))
+        with torch.cuda.graph(graph, stream=side):
+            kept = work(int(side.cuda_stream))
+        replay = graph.replay
+    else:
+        import cupy
+
+        # A pool of its own: memory used inside the graph must not be lent to anyone else while it can be replayed.
+        pool = cupy.cuda.MemoryPool()
+        stream = cupy.cuda.Stream(non_blocking=True)
+        outer = cupy.cuda.get_current_stream()
+        with cupy.cuda.using_allocator(pool.malloc), stream:
+            work(int(stream.ptr))  # a real turn outside the graph fills the pool: nothing is allocated while capturing
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                kept = (work(int(stream.ptr)), pool)
+            finally:
+                captured = stream.end_capture()
+
+        def replay() -> None:
+            captured.launch(stream=outer)
+
+    def play() -> Any:
+        replay()
+        return kept
+
+    return play

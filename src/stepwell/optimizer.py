@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, is_like, kind_of, scalar_of
+from stepwell.arrays import Array, host_view, in_kind, is_cuda, kind_of
 from stepwell.bounds import read_bounds
 from stepwell.inverse_hessian import InverseHessian
-from stepwell.results import Result, Status, status_message
+from stepwell.results import Result, Status, single_result, status_message
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
 
@@ -104,6 +104,14 @@ class LBFGSB:
     (array([1., 0.]), 'GRADIENT')
     """
 
+    def __new__(cls, x0: Array = None, *args: Any, **settings: Any) -> LBFGSB:
+        """Make the variant that runs where x0 lives."""
+        if cls is LBFGSB and hasattr(x0, "shape") and is_cuda(x0):
+            from stepwell.device_doors import DeviceLBFGSB
+
+            return object.__new__(DeviceLBFGSB)
+        return object.__new__(cls)
+
     def __init__(
         self,
         x0: Array,
@@ -114,11 +122,7 @@ class LBFGSB:
         line_search: LineSearch | str | dict[str, Any] = "lbfgsb",
         **settings: Any,
     ) -> None:
-        known = {field.name for field in dataclasses.fields(Settings)} - {"m", "line_search"}
-        unknown = sorted(set(settings) - known)
-        if unknown:
-            raise TypeError(f"LBFGSB got unknown settings {unknown}; allowed: {', '.join(sorted(known))}")
-        self.settings = Settings(m=m, line_search=LineSearch.of(line_search), **settings)
+        self.settings = self._read_settings(m, line_search, settings)
         start = read_start(x0)
         self._template: Array = x0 if hasattr(x0, "shape") else start
         self._shape, self._dtype = start.shape, start.dtype
@@ -132,6 +136,14 @@ class LBFGSB:
             weights = read_diagonal(h0, start.shape, flat.dtype).reshape(-1)
         self._target = HostTarget(flat[None], box, weights, self.settings, weights_vary=self._diagonal is not None)
         self._bind()
+
+    @staticmethod
+    def _read_settings(m: int, line_search: LineSearch | str | dict[str, Any], settings: dict[str, Any]) -> Settings:
+        known = {field.name for field in dataclasses.fields(Settings)} - {"m", "line_search"}
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise TypeError(f"LBFGSB got unknown settings {unknown}; allowed: {', '.join(sorted(known))}")
+        return Settings(m=m, line_search=LineSearch.of(line_search), **settings)
 
     def _bind(self) -> None:
         self._point = self._target.trial[0]
@@ -225,23 +237,8 @@ class LBFGSB:
 
     def result(self) -> Result:
         """Return the outcome so far, as `stepwell.minimize` does."""
-        state = self._state[0]
-        reason = self.status
-        return Result(
-            x=self.accepted_point(),
-            fun=float(state["f"]),
-            jac=self.accepted_gradient(),
-            nit=int(state["iterations"]),
-            nfev=int(state["evaluations"]),
-            njev=int(state["evaluations"]),
-            status=reason.scipy,
-            reason=reason,
-            message=self.message,
-            success=reason.success,
-            info=int(state["info"]),
-            hess_inv=self.inverse_hessian(),
-            projected_gradient=float(state["projected_gradient"]),
-            **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
+        return single_result(
+            self._state[0], x=self.accepted_point(), jac=self.accepted_gradient(), hess_inv=self.inverse_hessian()
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,15 +247,29 @@ class LBFGSB:
         It can be saved with `numpy.savez` (and read with `numpy.load`) or pickle. A callable ``h0`` is not in it: pass
         it again to `from_state_dict`.
         """
-        bounds = self._target.bounds
+        bounds = self._target.bounds or (None, None)
+        return self._saved(
+            self._shape, bounds[0], bounds[1], self._target.weights, self._diagonal is not None, self._target.arrays()
+        )
+
+    def _saved(
+        self,
+        shape: tuple[int, ...],
+        lower: np.ndarray | None,
+        upper: np.ndarray | None,
+        weights: np.ndarray | None,
+        weights_vary: bool,
+        arrays: dict[str, np.ndarray],
+    ) -> dict[str, Any]:
+        """Put a state together; what the run does not have is left out."""
+        optional = {"lower": lower, "upper": upper, "weights": weights}
         return {
             "version": _STATE_VERSION,
-            "shape": self._shape,
+            "shape": shape,
             "settings": json.dumps(dataclasses.asdict(self.settings), default=lambda number: number.item()),
-            "weights_vary": self._diagonal is not None,
-            **({} if bounds is None else {"lower": bounds[0].copy(), "upper": bounds[1].copy()}),
-            **({} if self._target.weights is None else {"weights": self._target.weights.copy()}),
-            **{name: array.copy() for name, array in self._target.arrays().items()},
+            "weights_vary": weights_vary,
+            **{name: array.copy() for name, array in optional.items() if array is not None},
+            **{name: array.copy() for name, array in arrays.items()},
         }
 
     @classmethod
@@ -279,9 +290,14 @@ class LBFGSB:
             raise ValueError(f"state_dict has version {version!r}; allowed: {_STATE_VERSION}")
         if bool(state["weights_vary"]) != callable(h0):
             raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
-        settings = json.loads(str(state["settings"]))
+        saved = json.loads(str(state["settings"]))
+        settings = Settings(**saved | {"line_search": LineSearch(**saved["line_search"])})
+        if like is not None and is_cuda(like):
+            from stepwell.device_doors import resume_on_device
+
+            return resume_on_device(state, settings, like, h0)
         new = cls.__new__(cls)
-        new.settings = Settings(**settings | {"line_search": LineSearch(**settings["line_search"])})
+        new.settings = settings
         new._shape, new._dtype = tuple(map(int, state["shape"])), state["x"].dtype
         new._template = np.empty(0) if like is None else like
         new._diagonal = h0

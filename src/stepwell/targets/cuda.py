@@ -46,9 +46,7 @@ class _Engine(ctypes.Structure):
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(
-    capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int
-) -> tuple[Any, int]:
+def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int) -> tuple[Any, int]:
     """Return the turn kernel and how many of its blocks a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
@@ -163,7 +161,7 @@ class CudaTarget:
         self.report[...] = np.frombuffer(_core.start_state_bytes(), dtype=STATE_DTYPE)
         self._running = view[_core.STATE_SIZE : _core.STATE_SIZE + 4].view(np.uint32)
         self._running[0] = batch
-        self._at, self._stride = at, stride
+        self._at, self.row_stride = at, stride
         engine = _Engine(
             batch=batch, n=n, stride=stride, options=at["options"], states=at["states"], small=at["small"],
             x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
@@ -237,7 +235,7 @@ class CudaTarget:
     def array(self, name: str) -> Any:
         """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
         m = self._options.capacity
-        shape = (self.batch, m, self._stride) if name in "sy" else (self.batch, self.n)
+        shape = (self.batch, m, self.row_stride) if name in "sy" else (self.batch, self.n)
         return _core.device_array(self._at[name], shape, self.dtype.itemsize == 4, self.device.device_id, self._memory)
 
     def turn(self, gradient: int, f: int, f_is_single: bool, stream: int | None = None) -> None:
@@ -296,6 +294,11 @@ class CudaTarget:
         self.report[...] = states[0]
         self._running[0] = int(np.count_nonzero(states["action"] != _core.ACTION_DONE))
 
+    def show_accepted(self) -> None:
+        """Put the accepted points where the next trial points would be."""
+        self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
+        self.wait()
+
     def read(self, name: str) -> np.ndarray:
         """Return a host copy of one array of the complete state."""
         from cuda.bindings import driver
@@ -322,5 +325,5 @@ class CudaTarget:
         if name == "small":
             return np.empty((self.batch, int(_core.small_length(self._options.capacity))), dtype=np.float64)
         if name in "sy":
-            return np.empty((self.batch, self._options.capacity, self._stride), dtype=self.dtype)
+            return np.empty((self.batch, self._options.capacity, self.row_stride), dtype=self.dtype)
         return np.empty((self.batch, self.n), dtype=self.dtype)
