@@ -30,6 +30,10 @@ struct Chunks {
     // work(chunk, begin, end, thread)
     template <class Work>
     void each(const Work& work) const {
+        if (count == 1 || threads == 1) {  // a small problem does not even look at the pool
+            for (int c = 0; c < count; ++c) work(c, begin(c), end(c), 0);
+            return;
+        }
         Pool::instance().run(count, threads, [&](int c, int thread) { work(c, begin(c), end(c), thread); });
     }
 };
