@@ -28,7 +28,7 @@ enum class TurnPart { whole, begin, finish };
 
 // The functions of one instruction set.
 struct EngineKernels {
-    void* (*make_workspaces)(int threads, int capacity, bool bounded);
+    void* (*make_workspaces)(int threads, int capacity);
     void (*free_workspaces)(void*);
     void (*turn_double)(const EngineView<double>&, const double* f, const double* gradient, TurnPart part);
     void (*turn_float)(const EngineView<float>&, const double* f, const float* gradient, TurnPart part);

@@ -156,10 +156,10 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
 
 const EngineKernels& engine_table() {
     static const EngineKernels table{
-        [](int threads, int capacity, bool bounded) -> void* {
+        [](int threads, int capacity) -> void* {
             auto* all = new std::vector<Workspace>;
             all->reserve(threads);
-            for (int i = 0; i < threads; ++i) all->emplace_back(capacity, bounded);
+            for (int i = 0; i < threads; ++i) all->emplace_back(capacity);
             return all;
         },
         [](void* all) { delete static_cast<std::vector<Workspace>*>(all); },

@@ -68,7 +68,7 @@ class Engine {
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
         std::fill(g, g + batch * n, std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
-        workspaces = engine_kernels().make_workspaces(threads, int(m), options.bounded != 0);
+        workspaces = engine_kernels().make_workspaces(threads, int(m));
     }
     Engine(const Engine&) = delete;
     ~Engine() {

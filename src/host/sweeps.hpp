@@ -12,8 +12,13 @@ SW_BEGIN
 
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
-    for (int i = 0; i < count; ++i) out[i] = in[i];
-    for (int i = count; i < padded; ++i) out[i] = 0;
+    int i = 0;
+    for (; i + lanes <= count; i += lanes) {
+        store(out + i, load(in + i));
+        prefetch(in + i + tile);
+    }
+    for (; i < count; ++i) out[i] = in[i];
+    for (; i < padded; ++i) out[i] = 0;
 }
 
 template <class T>
@@ -192,41 +197,62 @@ class Absorb {
 
     void add_rows(int64_t at, int count, int packs, Workspace& w) const {
         const int r = layout.rows;
-        const int pairs = gather == Gather::pair ? r - 1 : r;  // the newest pair is in the buffers already
+        // The new pair lies in the ring already, in the slot that the head will leave behind.
         const int head = gather == Gather::pair ? state.head + 1 : state.head;
+        const T** places = w.places<T>();
         for (int age = 0; age < r; ++age) {
-            double *y = w.tile_row(age), *s = w.tile_row(r + age);
-            if (age < pairs) {
-                const int64_t row = int64_t(slot_of(age, head, r, options.capacity)) * v.n + at;
-                widen(y, v.y + row, count, packs * lanes);
-                widen(s, v.s + row, count, packs * lanes);
-                if (v.weights) {
-                    for (int i = 0; i < packs * lanes; ++i) y[i] *= w.root[i], s[i] *= w.inverse_root[i];
-                }
-            } else {
-                std::memcpy(y, w.y, sizeof(double) * packs * lanes);
-                std::memcpy(s, w.s, sizeof(double) * packs * lanes);
-            }
+            const int64_t row = int64_t(slot_of(age, head, r, options.capacity)) * v.n + at;
+            places[age] = v.y + row;
+            places[r + age] = v.s + row;
         }
-        const double* fresh[3] = {w.s, w.y, w.moving};
-        if (gather == Gather::pair) {
-            add_products(w.rows, 2 * r, tile, fresh, w.fresh_columns, packs, w.fresh_sums);
+        if (v.weights) {
+            scale_rows(places, count, packs, w);
+            gather_scaled(packs, w);
+        } else if (v.lower) {
+            gather_from<true>(places, count, w);
+        } else {
+            gather_from<false>(places, count, w);
         }
-        if (layout.all_ss) add_gram(w.tile_row(r), r, tile, packs, w.whole_sums);
-        if (layout.gram) {
-            if (v.lower) {
-                for (int j = 0; j < 2 * r; ++j) {
-                    double* row = w.tile_row(j);
-                    for (int i = 0; i < packs * lanes; ++i) row[i] *= w.mask[i];
-                }
-            }
-            add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
-        }
-        if (v.lower) {
-            const double* only[1] = {w.moving};
-            add_products(w.rows, 2 * r, tile, only, 1, packs, w.q_sums);
-        }
+        if (layout.gram) add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
         if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+    // Products of all rows with the new pair and with √h g, or with the latter alone; masked copies for the
+    // Gram matrix.
+    template <bool masked, class Element>
+    void gather_from(const Element* const* rows, int count, Workspace& w) const {
+        const double* columns[] = {w.s, w.y, w.moving};
+        if (gather == Gather::pair) {
+            gather_rows<3, masked>(rows, 2 * layout.rows, columns, w.mask, w.rows, count, w.fresh_sums, 3);
+        } else {
+            gather_rows<1, masked>(rows, 2 * layout.rows, columns + 2, w.mask, w.rows, count,
+                                   w.fresh_sums + 2, 3);
+        }
+    }
+
+    // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
+    void scale_rows(const T* const* places, int count, int packs, Workspace& w) const {
+        const int r = layout.rows, padded = packs * lanes;
+        for (int j = 0; j < 2 * r; ++j) {
+            double* row = w.tile_row(j);
+            const double* scale = j < r ? w.root : w.inverse_root;
+            widen(row, places[j], count, padded);
+            for (int i = 0; i < padded; ++i) row[i] *= scale[i];
+        }
+    }
+
+    void gather_scaled(int packs, Workspace& w) const {
+        const int r = layout.rows;
+        const double** rows = w.places<double>();
+        for (int j = 0; j < 2 * r; ++j) rows[j] = w.tile_row(j);
+        gather_from<false>(rows, packs * lanes, w);
+        if (layout.all_ss)
+            add_gram(w.tile_row(r), r, tile, packs, w.whole_sums);  // over all variables: before masking
+        if (!v.lower) return;
+        for (int j = 0; j < 2 * r; ++j) {
+            double* row = w.tile_row(j);
+            for (int i = 0; i < packs * lanes; ++i) row[i] *= w.mask[i];
+        }
     }
 
     // Σ_H w delta: carried variables are few, so rows are read again only where a tile has one.

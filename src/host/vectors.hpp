@@ -9,6 +9,7 @@
 SW_BEGIN
 
 constexpr int lanes = 8;
+constexpr int tile = 256;  // 2 KiB a row: 16 history rows of a tile fit the first-level cache
 typedef double Pack __attribute__((vector_size(lanes * sizeof(double)), aligned(8), may_alias));
 typedef float HalfPack __attribute__((vector_size(lanes * sizeof(float)), aligned(4), may_alias));
 
@@ -26,6 +27,12 @@ inline void store(double* p, Pack value) {
 
 inline void store(float* p, Pack value) {
     *reinterpret_cast<HalfPack*>(p) = __builtin_convertvector(value, HalfPack);
+}
+
+// Asks for the line that holds p, down to the second-level cache; any address will do.
+template <class T>
+inline void prefetch(const T* p) {
+    __builtin_prefetch(p, 0, 2);
 }
 
 inline Pack splat(double value) {

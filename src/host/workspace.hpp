@@ -22,14 +22,15 @@ struct Vectors {
 
 SW_BEGIN
 
-constexpr int tile = 256;  // 2 KiB a row: 16 history rows of a tile fit the first-level cache
-
 class Workspace {
    public:
-    Workspace(int capacity, bool bounded)
-        : fresh_columns(bounded ? 2 : 3), buffers(size_t(tile) * 14), history(size_t(tile) * 2 * capacity),
-          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 8 * size_t(capacity)) * lanes),
-          carried_memory(2 * size_t(capacity)), decision_memory(size_t(scratch_length(capacity))) {
+    static constexpr int columns = 3;  // of fresh_sums: s, y and √h g over the movable variables
+
+    explicit Workspace(int capacity)
+        : buffers(size_t(tile) * 14), history(size_t(tile) * 2 * capacity),
+          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 2 * columns * size_t(capacity)) * lanes),
+          carried_memory(2 * size_t(capacity)), decision_memory(size_t(scratch_length(capacity))),
+          row_places(2 * size_t(capacity)) {
         double** names[] = {&x, &g, &s, &y, &lower, &upper, &root, &inverse_root, &moving, &mask, &breaks, &carried,
                             &projected, &descent};
         double* next = buffers.data();
@@ -38,14 +39,14 @@ class Workspace {
         gram_sums = reinterpret_cast<Pack*>(packs.data());
         whole_sums = gram_sums + 4 * capacity * capacity;
         fresh_sums = whole_sums + capacity * capacity;
-        q_sums = fresh_sums + 6 * capacity;
         carried_sums = carried_memory.data();
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
     double *x, *g, *s, *y, *lower, *upper, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
     double* rows;  // stacked history rows of the tile, [Y; S] in order of age
-    Pack *gram_sums, *whole_sums, *fresh_sums, *q_sums;
+    Pack *gram_sums, *whole_sums;
+    Pack* fresh_sums;  // [row, column]
     double* carried_sums;
     Scratch scratch;
     std::vector<double> sums;  // partial sums of the chunks, in the first thread's workspace
@@ -57,15 +58,13 @@ class Workspace {
         const Pack zero = splat(0);
         if (layout.gram) std::fill(gram_sums, gram_sums + 4 * r * r, zero);
         if (layout.all_ss) std::fill(whole_sums, whole_sums + r * r, zero);
-        std::fill(fresh_sums, fresh_sums + 6 * r, zero);
-        std::fill(q_sums, q_sums + 2 * r, zero);
+        std::fill(fresh_sums, fresh_sums + 2 * r * columns, zero);
         std::fill(carried_sums, carried_sums + 2 * r, 0.0);
     }
 
-    // Lanes added up, into the order that the decisions expect. Unbounded, q rides along as the third fresh column.
+    // Lanes added up, into the order that the decisions expect.
     void collect(const SumLayout& layout, double* sums) const {
         const int r = layout.rows;
-        const int columns = fresh_columns;
         for (int a = 0; a < r; ++a) {
             sums[layout.new_ss() + a] = add_lanes(fresh_sums[(r + a) * columns]);
             sums[layout.new_sy() + a] = add_lanes(fresh_sums[a * columns]);
@@ -73,7 +72,7 @@ class Workspace {
             sums[layout.new_yy() + a] = add_lanes(fresh_sums[a * columns + 1]);
         }
         for (int j = 0; j < 2 * r; ++j) {
-            sums[layout.q() + j] = add_lanes(columns == 3 ? fresh_sums[j * columns + 2] : q_sums[j]);
+            sums[layout.q() + j] = add_lanes(fresh_sums[j * columns + 2]);
             sums[layout.carried() + j] = carried_sums[j];
         }
         if (layout.gram) {
@@ -88,10 +87,15 @@ class Workspace {
         }
     }
 
-    const int fresh_columns;  // s, y and, without bounds, √h g
+    // Where the rows of the current tile lie in the ring buffers, stacked as `rows`.
+    template <class T>
+    const T** places() {
+        return reinterpret_cast<const T**>(row_places.data());
+    }
 
    private:
     std::vector<double> buffers, history, packs, carried_memory, decision_memory;
+    std::vector<const void*> row_places;
 };
 
 SW_END

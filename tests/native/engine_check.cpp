@@ -233,7 +233,7 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
         for (int64_t b = 0; b < batch; ++b) trial[b * n + i] = i % 2 ? upper[i] : lower[i];
     }
     const EngineKernels& kernels = baseline::engine_table();
-    void* workspaces = kernels.make_workspaces(threads, m, bounded);
+    void* workspaces = kernels.make_workspaces(threads, m);
     const EngineView<T> view{batch,
                              n,
                              &options,
