@@ -1,6 +1,6 @@
 // The sweeps over the variables of one problem, on one chunk of them. A chunk is handled tile by tile: a tile's
 // vectors are widened to double in cache-resident buffers, padded with zeros to whole packs, and every element goes
-// through the functions of core/quasi_newton/variable.hpp.
+// through the functions of core/quasi_newton/variable.hpp. Whole packs of doubles need no buffer and are read in place.
 #pragma once
 
 #include "core/quasi_newton/decide.hpp"
@@ -19,6 +19,21 @@ inline void widen(double* out, const T* in, int count, int padded) {
     }
     for (; i < count; ++i) out[i] = in[i];
     for (; i < padded; ++i) out[i] = 0;
+}
+
+// A tile in double, padded to whole packs: in place where it is so already, else a copy in the buffer.
+inline const double* view(double* buffer, const double* in, int count, int padded) {
+    if (count < padded) {
+        widen(buffer, in, count, padded);
+        return buffer;
+    }
+    for (int i = 0; i < count; i += lanes) prefetch(in + i + tile);
+    return in;
+}
+
+inline const double* view(double* buffer, const float* in, int count, int padded) {
+    widen(buffer, in, count, padded);
+    return buffer;
 }
 
 template <class T>
@@ -113,14 +128,13 @@ class Absorb {
     // The accepted point in the tile buffers; with a new pair, s and y in buffers and ring.
     void load_point(int64_t at, int count, int packs, Workspace& w) const {
         const int padded = packs * lanes;
-        widen(w.g, (gather == Gather::again ? v.g : gradient) + at, count, padded);
-        widen(w.x, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
+        w.g = view(w.g_tile, (gather == Gather::again ? v.g : gradient) + at, count, padded);
+        w.x = view(w.x_tile, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
         if (gather == Gather::pair) {
             // step * d, not the difference of the points: no digits cancel.
-            widen(w.s, v.d + at, count, padded);
-            widen(w.y, v.g + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.s[i] = state.step * w.s[i];
-            for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - w.y[i];
+            const double *d = view(w.s, v.d + at, count, padded), *g_before = view(w.y, v.g + at, count, padded);
+            for (int i = 0; i < padded; ++i) w.s[i] = state.step * d[i];
+            for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
             T* s = v.s + int64_t(state.head) * v.n + at;
             T* y = v.y + int64_t(state.head) * v.n + at;
             narrow(s, w.s, count);
@@ -145,8 +159,8 @@ class Absorb {
             }
         }
         if (v.lower) {
-            widen(w.lower, v.lower + at, count, padded);
-            widen(w.upper, v.upper + at, count, padded);
+            w.lower = view(w.lower_tile, v.lower + at, count, padded);
+            w.upper = view(w.upper_tile, v.upper + at, count, padded);
         }
     }
 
@@ -285,8 +299,8 @@ class Aim {
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
-            widen(w.g, v.g + at, count, padded);
-            widen(w.x, v.x + at, count, padded);
+            w.g = view(w.g_tile, v.g + at, count, padded);
+            w.x = view(w.x_tile, v.x + at, count, padded);
             combine(v.y, coefficients, at, count, w.g, w.y, padded);
             combine(v.s, coefficients + state.pairs, at, count, nullptr, w.s, padded);
             if (v.weights) {
@@ -295,11 +309,13 @@ class Aim {
             }
             // The step to the unconstrained minimiser over the free variables, and where it leads.
             double *step = w.moving, *goal = w.breaks;
-            for (int i = 0; i < padded; ++i) step[i] = -state.gamma * w.y[i] - w.s[i];
-            for (int i = 0; i < padded; ++i) goal[i] = w.x[i] + step[i];
+            for (int i = 0; i < padded; ++i) {
+                step[i] = -state.gamma * w.y[i] - w.s[i];
+                goal[i] = w.x[i] + step[i];
+            }
             if (v.lower) {
-                widen(w.lower, v.lower + at, count, padded);
-                widen(w.upper, v.upper + at, count, padded);
+                w.lower = view(w.lower_tile, v.lower + at, count, padded);
+                w.upper = view(w.upper_tile, v.upper + at, count, padded);
                 for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
                 if (state.confine == Confine::measure) {
                     scalars.truncation = min_of(scalars.truncation, feasible_fraction(packs, w));
@@ -309,15 +325,15 @@ class Aim {
             }
             narrow(v.trial + at, goal, count);
             narrow(v.d + at, step, count);
-            widen(step, v.d + at, count, padded);
+            if (sizeof(T) < sizeof(double)) widen(step, v.d + at, count, padded);  // as it is stored
             if (v.lower) {
                 for (int i = 0; i < padded; ++i) {
-                    w.projected[i] = feasible_multiple(w.x[i], w.moving[i], w.lower[i], w.upper[i]);
+                    w.projected[i] = feasible_multiple(w.x[i], step[i], w.lower[i], w.upper[i]);
                 }
                 scalars.step_limit = min_of(scalars.step_limit, smallest(w.projected, packs));
             }
-            scalars.slope += sum_products(w.g, w.moving, packs);
-            scalars.direction_squared += sum_products(w.moving, w.moving, packs);
+            scalars.slope += sum_products(w.g, step, packs);
+            scalars.direction_squared += sum_products(step, step, packs);
         }
     }
 
@@ -327,27 +343,49 @@ class Aim {
     const Options& options;
     const double* coefficients;
 
-    // out = base + Σ coefficient · row, four rows at a time.
+    // out = base + Σ coefficient · row, eight rows at a time, added in groups of four.
     void combine(const T* history, const double* c, int64_t at, int count, const double* base, double* out,
                  int padded) const {
-        if (base) {
-            std::memcpy(out, base, sizeof(double) * padded);
-        } else {
-            std::memset(out, 0, sizeof(double) * padded);
-        }
         const int r = state.pairs;
-        for (int a = 0; a < r; a += 4) {
-            const T* row[4];
-            double k[4];
-            for (int b = 0; b < 4; ++b) {
+        if (base && r == 0) std::memcpy(out, base, sizeof(double) * padded);
+        if (!base) std::memset(out, 0, sizeof(double) * padded);
+        for (int a = 0; a < r; a += 8) {
+            const T* rows[8];
+            double k[8];
+            for (int b = 0; b < 8; ++b) {
                 const int age = min_of(a + b, r - 1);
-                row[b] = history + int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+                rows[b] = history + int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
                 k[b] = a + b < r ? c[a + b] : 0.0;
             }
-            const T *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-            for (int i = 0; i < count; ++i) {
-                out[i] += (k[0] * double(r0[i]) + k[1] * double(r1[i])) + (k[2] * double(r2[i]) + k[3] * double(r3[i]));
+            const double* from = a == 0 && base ? base : out;
+            if (r - a > 4) {
+                add_multiples<8>(rows, k, from, count, out);
+            } else {
+                add_multiples<4>(rows, k, from, count, out);
             }
+        }
+        for (int i = count; i < padded; ++i) out[i] = 0;
+    }
+
+    template <int R>
+    static void add_multiples(const T* const* rows, const double* k, const double* from, int count, double* out) {
+        int i = 0;
+        for (; i + lanes <= count; i += lanes) {
+            Pack total = load(from + i);
+            for (int b = 0; b < R; b += 4) {
+                for (int c = b; c < b + 4; ++c) prefetch(rows[c] + i + tile);
+                total += (k[b] * load(rows[b] + i) + k[b + 1] * load(rows[b + 1] + i)) +
+                         (k[b + 2] * load(rows[b + 2] + i) + k[b + 3] * load(rows[b + 3] + i));
+            }
+            store(out + i, total);
+        }
+        for (; i < count; ++i) {
+            double total = from[i];
+            for (int b = 0; b < R; b += 4) {
+                total += (k[b] * double(rows[b][i]) + k[b + 1] * double(rows[b + 1][i])) +
+                         (k[b + 2] * double(rows[b + 2][i]) + k[b + 3] * double(rows[b + 3][i]));
+            }
+            out[i] = total;
         }
     }
 

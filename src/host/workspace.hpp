@@ -31,7 +31,7 @@ class Workspace {
           packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 2 * columns * size_t(capacity)) * lanes),
           carried_memory(2 * size_t(capacity)), decision_memory(size_t(scratch_length(capacity))),
           row_places(2 * size_t(capacity)) {
-        double** names[] = {&x, &g, &s, &y, &lower, &upper, &root, &inverse_root, &moving, &mask, &breaks, &carried,
+        double** names[] = {&x_tile, &g_tile, &s, &y, &lower_tile, &upper_tile, &root, &inverse_root, &moving, &mask, &breaks, &carried,
                             &projected, &descent};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
@@ -43,7 +43,9 @@ class Workspace {
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
-    double *x, *g, *s, *y, *lower, *upper, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
+    const double *x, *g, *lower, *upper;  // the current tile: the caller's memory, or copies in the buffers below
+    double *x_tile, *g_tile, *lower_tile, *upper_tile;
+    double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
     double* rows;  // stacked history rows of the tile, [Y; S] in order of age
     Pack *gram_sums, *whole_sums;
     Pack* fresh_sums;  // [row, column]

@@ -13,7 +13,8 @@ SW_HD bool is_held(double x, double g, double lower, double upper) {
 
 // Where the path x - t * descent meets a bound (Byrd et al. 1995, eq. 4.1); infinity if it never does.
 SW_HD double breakpoint(double x, double descent, double lower, double upper) {
-    return descent < 0 ? (x - upper) / descent : descent > 0 ? (x - lower) / descent : double_infinity;
+    const double room = x - (descent < 0 ? upper : lower);  // one division: it is what this costs
+    return (descent < 0) | (descent > 0) ? room / descent : double_infinity;
 }
 
 // Component of the projected gradient: the gradient cut where the unit step down meets a bound.
@@ -28,7 +29,8 @@ SW_HD double bound_ahead(double descent, double lower, double upper) {
 
 // The largest multiple of a step that stays inside the bounds.
 SW_HD double feasible_multiple(double x, double step, double lower, double upper) {
-    return step < 0 ? (lower - x) / step : step > 0 ? (upper - x) / step : double_infinity;
+    const double room = (step < 0 ? lower : upper) - x;
+    return (step < 0) | (step > 0) ? room / step : double_infinity;
 }
 
 // x + step, exactly on the bound where it arrives there but for rounding, and never outside.
