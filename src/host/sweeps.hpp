@@ -3,6 +3,7 @@
 // through the functions of core/quasi_newton/variable.hpp. Whole packs of doubles need no buffer and are read in place.
 #pragma once
 
+#include "host/lone_ldlt.hpp"  // before the decisions that call it
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "host/gram.hpp"
