@@ -57,9 +57,9 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
             goal = cauchy + state.truncation * (goal - cauchy);
             step = goal - x;
         }
-        const double place = held ? x : goes ? bound_ahead(descent, lower, upper) : clamp_to(goal, lower, upper);
-        step = place == goal ? step : place - x;
-        goal = place;
+        const Aimed aimed = aim_within(x, goal, step, held, lower, upper);
+        goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
+        step = goes ? goal - x : aimed.step;
     }
     const Real stored = Real(step);
     v.trial[i] = Real(goal);

@@ -70,7 +70,15 @@ class Turn {
         }
         if (m.state.action == Action::done) {
             each_chunk([&](int, int64_t begin, int64_t end) {
-                for (int64_t i = begin + threadIdx.x; i < end; i += threads) v.trial[i] = v.x[i];
+                for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+                    if (m.state.started) {
+                        v.trial[i] = v.x[i];
+                    } else {
+                        // Not finite at the start: that point is all there is.
+                        v.x[i] = v.trial[i];
+                        v.g[i] = gradient[i];
+                    }
+                }
             });
         }
     }
@@ -407,6 +415,10 @@ class Turn {
             } else {
                 shared.moving = max_of(0.0, shared.moving - lists.crossing[size]);
                 shared.from = shared.held_time = time;
+                if (path_ends(shared.moving, m.state.movable_descent)) {
+                    shared.settled = 1;
+                    shared.cauchy_time = time;
+                }
             }
             shared.above = shared.high;
         }

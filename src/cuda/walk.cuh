@@ -206,7 +206,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
         double t;
         const double from = at < 0 ? w.from : time_of(times[at] - 1);
         const double to = at + 1 < count ? time_of(times[at + 1] - 1) : time_of(w.high - 1);
-        if (settles(slope, from, to, t)) {
+        if ((at >= 0 && path_ends(moving, s.movable_descent)) || settles(slope, from, to, t)) {
             first = at;
             break;
         }
@@ -230,6 +230,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
             const PathSlope slope = path_slope(w.moving, s.gamma, w.q, w.r, k, size);
             const double to = last + 1 < count ? time_of(times[last + 1] - 1) : time_of(w.high - 1);
             settles(slope, w.from, to, w.cauchy_time);
+            if (last >= 0 && path_ends(w.moving, s.movable_descent)) w.cauchy_time = w.from;
             w.settled = 1;
         }
         w.above = w.high;

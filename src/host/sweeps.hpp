@@ -340,13 +340,10 @@ class Aim {
             }
         }
         for (int i = 0; i < padded; ++i) {
-            const double inside = clamp_to(goal[i], lower[i], upper[i]);
             const bool held = is_held(x[i], g[i], lower[i], upper[i]);
-            const double place = held ? x[i] : inside;
-            // Strictly inside: where x + step rounds to a bound, the step itself may point beyond it.
-            const bool untouched = !held & (goal[i] > lower[i]) & (goal[i] < upper[i]);
-            step[i] = untouched ? step[i] : place - x[i];
-            goal[i] = place;
+            const Aimed aimed = aim_within(x[i], goal[i], step[i], held, lower[i], upper[i]);
+            step[i] = aimed.step;
+            goal[i] = aimed.place;
         }
         if (state.held_time < 0) return;
         for (int i = 0; i < padded; ++i) {

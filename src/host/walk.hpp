@@ -90,8 +90,7 @@ class CauchyWalk {
                 do moving = max_of(0.0, moving - cross(heap.pop(), next));
                 while (heap.count > 0 && time_of(heap.variable(0)) <= next);
                 from = next;
-                if (moving <= double_epsilon * state.movable_descent) {
-                    // What still moves is below the rounding of these sums, and so is the slope: the path ends here.
+                if (path_ends(moving, state.movable_descent)) {
                     cauchy_time = from;
                     return finish(from, held_time);
                 }

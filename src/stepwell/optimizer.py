@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, is_cuda, kind_of
+from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, kind_of, scalar_of
 from stepwell.bounds import read_bounds
 from stepwell.inverse_hessian import InverseHessian
 from stepwell.results import Result, Status, single_result, status_message

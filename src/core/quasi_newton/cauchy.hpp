@@ -46,4 +46,9 @@ SW_HD bool settles(const PathSlope& slope, double t_from, double t_to, double& t
     return t <= t_to;
 }
 
+// What still moves is below the rounding of these sums, and so is the slope: the path ends here.
+SW_HD bool path_ends(double moving, double moving_at_start) {
+    return moving <= double_epsilon * moving_at_start;
+}
+
 SW_END
