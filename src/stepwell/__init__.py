@@ -12,6 +12,11 @@ __version__ = "0.1.0"
 
 #: Public name -> module that defines it ("" marks a subpackage of its own).
 _HOMES: dict[str, str] = {
+    "tikhonov": "stepwell.krylov",
+    "ProjectedCG": "stepwell.krylov",
+    "cg": "stepwell.krylov",
+    "adjoint_error": "stepwell.operators",
+    "operators": "",
     "problems": "",
     "apps": "",
 }
