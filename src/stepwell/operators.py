@@ -18,6 +18,9 @@ from stepwell.arrays import Array, kind_of, namespace_of, to_like
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
 
+#: Columns that are multiplied at a time where a dense matrix AᵀA is made.
+GRAM_WIDTH = 256
+
 
 class Operator:
     """A linear map given by two functions on blocks of columns.
@@ -70,20 +73,20 @@ class Operator:
         return self._adjoint(block)
 
     def gram(self, template: Array) -> Array:
-        """Return the dense matrix AᵀA in the template's library, by matrix product or by products with unit vectors."""
-        xp = namespace_of(template)
-        if sp.issparse(self.matrix):
-            return to_like((self.matrix.T @ self.matrix).toarray(), template)
+        """Return the dense matrix AᵀA in the template's library, a block of columns at a time."""
         columns = self.shape[1]
         assert columns is not None
-        width = 256
         parts = []
-        for first in range(0, columns, width):
-            last = min(columns, first + width)
-            units = np.zeros((columns, last - first))
-            units[np.arange(first, last), np.arange(last - first)] = 1.0
-            parts.append(self.adjoint(self.forward(to_like(units, template))))
-        return xp.concat(parts, axis=1)
+        for first in range(0, columns, GRAM_WIDTH):
+            last = min(columns, first + GRAM_WIDTH)
+            if sp.issparse(self.matrix):
+                image = to_like(self.matrix[:, first:last].toarray(), template)
+            else:
+                units = np.zeros((columns, last - first))
+                units[np.arange(first, last), np.arange(last - first)] = 1.0
+                image = self.forward(to_like(units, template))
+            parts.append(self.adjoint(image))
+        return namespace_of(template).concat(parts, axis=1)
 
 
 def as_operator(A: Any, dtype: Any = None, *, name: str = "A") -> Operator:

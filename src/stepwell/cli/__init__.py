@@ -7,7 +7,10 @@ import importlib
 import click
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from parallel-beam projections."),
+    "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
+}
 
 
 class LazyGroup(click.Group):

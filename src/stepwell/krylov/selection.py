@@ -31,11 +31,15 @@ EXACT_SIZE = 1500
 KRYLOV_STEPS, KRYLOV_TOLERANCE = 150, 1e-3
 #: The λ at which the Krylov spaces are grown, relative to ‖A‖/‖L‖.
 KRYLOV_LAM = 3e-3
+#: Most columns from whose Krylov spaces a joint λ is chosen; more are represented by evenly spaced ones.
+JOINT_COLUMNS = 12
 #: Random sign vectors in the estimate of the trace.
 PROBES = 4
 #: λ is looked for in this range, relative to the largest generalised singular value that is finite.
 RANGE = (1e-7, 1e1)
 GRID = 241
+#: Where log-log slopes of both norms are below this, the L-curve stands still.
+STANDSTILL = 1e-3
 
 
 @dataclass
@@ -119,6 +123,9 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
     if not usable.size:
         return lams, products
     size, rows = problem.size, int(problem.B.shape[0])
+    everyone = usable
+    if joint and size > EXACT_SIZE and usable.size > JOINT_COLUMNS:
+        usable = usable[np.linspace(0, usable.size - 1, JOINT_COLUMNS).round().astype(int)]
     if size <= EXACT_SIZE:
         columns, probes = _exact(problem, usable), []
     else:
@@ -136,6 +143,8 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
         lams[usable[members]] = _pick(spectra, rule, level)
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
+    if usable.size < everyone.size:
+        products[everyone] = products.sum() / everyone.size
     return lams, products
 
 
@@ -178,7 +187,8 @@ def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:
     d_rho, d_eta = np.gradient(rho, t), np.gradient(eta, t)
     dd_rho, dd_eta = np.gradient(d_rho, t), np.gradient(d_eta, t)
     speed = (d_rho**2 + d_eta**2) ** 1.5
-    bent = (d_rho * dd_eta - dd_rho * d_eta) / np.where(speed > 0, speed, np.inf)
+    moving = speed > STANDSTILL**3  # where neither norm changes any more the quotient is rounding noise
+    bent = np.where(moving, (d_rho * dd_eta - dd_rho * d_eta) / np.where(moving, speed, 1.0), -np.inf)
     bent[:2] = bent[-2:] = -np.inf
     return np.asarray(bent)
 
