@@ -217,7 +217,7 @@ def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
 
 
 def in_library_of(matrix: Any, like: Array) -> Any:
-    """Copy a SciPy sparse matrix to the sparse CSR format of another array's library, device and dtype.
+    """Copy a SciPy sparse matrix to the sparse format of another array's library, device and dtype.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def in_library_of(matrix: Any, like: Array) -> Any:
     Returns
     -------
     sparse matrix
-        ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCSR``.
+        ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
     """
     matrix = sp.csr_matrix(matrix)
     data = to_like(matrix.data, like)
@@ -246,10 +246,11 @@ def in_library_of(matrix: Any, like: Array) -> Any:
         parts = (data, to_like(matrix.indices, like), to_like(matrix.indptr, like))
         return csr_matrix(parts, shape=matrix.shape)
     if kind == "jax":
-        from jax.experimental.sparse import BCSR
+        from jax.experimental.sparse import BCOO
 
-        parts = (data, to_like(matrix.indices, like), to_like(matrix.indptr, like))
-        return BCSR(parts, shape=matrix.shape)
+        entries = matrix.tocoo()
+        places = np.stack([entries.row, entries.col], axis=1)
+        return BCOO((to_like(entries.data, like), to_like(places, like)), shape=matrix.shape)
     return sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 

@@ -36,8 +36,15 @@ class Task:
 @click.option("--output", "-o", type=click.Path(path_type=Path), default=Path("reconstruction"), show_default=True,
               help="Folder for volume.npy, montage.png and convergence.png.")  # fmt: skip
 @click.option("--lam", default=None, help=f"λ itself, or a rule: {', '.join(RULES)}.")
-@click.option("--relative-lam", default=0.01, show_default=True, help="λ as a fraction of ‖A‖, where --lam is not given.")
-@click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
+@click.option(
+    "--relative-lam",
+    default=0.01,
+    show_default=True,
+    help="λ as a fraction of ‖A‖, where --lam is not given.",
+)
+@click.option(
+    "--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values."
+)
 @click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
@@ -71,7 +78,9 @@ def command(
     console = Console()
     try:
         with console.status("projection matrix"):
-            task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
+            task = (
+                _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
+            )
             chosen = _lam(lam, relative_lam, task.A)
         console.print(f"{task.name}: {task.B.shape[1]} slices of {task.shape[0]} x {task.shape[1]}, matrix "
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries", highlight=False)  # fmt: skip
@@ -90,17 +99,23 @@ def command(
     if plots:
         from stepwell.report.tomography import convergence, montage
 
-        title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
+        title = (
+            f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
+        )
         try:
             montage(volume, output / "montage.png", first=task.first, title=title)
             convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
         except ImportError as error:
-            raise click.ClickException(f"{error}; or run with --no-plots. The volume is in {output}") from error
+            raise click.ClickException(
+                f"{error}; or run with --no-plots. The volume is in {output}"
+            ) from error
         written += ["montage.png", "convergence.png"]
     console.print(_summary(result))
     if task.truth is not None:
         quality = [
-            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, task.truth) if np.any(truth)
+            tomography.signal_to_noise(image, truth)
+            for image, truth in zip(volume, task.truth)
+            if np.any(truth)
         ]
         if quality:
             console.print(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
@@ -127,7 +142,12 @@ class _Watch:
 
 
 def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
     return Progress(*columns, console=console)
 
 
@@ -140,7 +160,9 @@ def _summary(result: LinearResult) -> Table:
     table.add_row("converged", f"{converged} of {len(result.status)} slices")
     table.add_row("worst true residual", f"{np.nanmax(result.residual, initial=0.0):.2e}")
     per_slice = result.products.sum() / max(1, len(result.status))
-    table.add_row("products", f"{result.products.sum():.0f} ({per_slice:.1f} a slice), {result.calls} operator calls")
+    table.add_row(
+        "products", f"{result.products.sum():.0f} ({per_slice:.1f} a slice), {result.calls} operator calls"
+    )
     table.add_row("seconds", f"{result.seconds:.2f}")
     return table
 

@@ -25,9 +25,15 @@ def command() -> None:
               help="Tolerance for the four slices; may be given several times.")  # fmt: skip
 @click.option("--seed-tol", default=1e-6, show_default=True, help="Tolerance for the seed slice.")
 @click.option("--relative-lam", default=0.01, show_default=True, help="λ as a fraction of ‖A‖.")
-@click.option("--noise", default=0.01, show_default=True, help="Norm of the noise relative to that of the data.")
-@click.option("--direct", is_flag=True, help="Factor the dense matrix as well: 4.3 GB, about a minute on two cores.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), default=None, help="Write the rows here too.")
+@click.option(
+    "--noise", default=0.01, show_default=True, help="Norm of the noise relative to that of the data."
+)
+@click.option(
+    "--direct", is_flag=True, help="Factor the dense matrix as well: 4.3 GB, about a minute on two cores."
+)
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), default=None, help="Write the rows here too."
+)
 def projected_cg(
     tolerances: tuple[float, ...],
     seed_tol: float,

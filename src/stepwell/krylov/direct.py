@@ -54,7 +54,9 @@ class Direct:
         assert isinstance(system, TikhonovSystem)
         A, lam = system.A, float(system.lam[0])
         if uses_dual(A, system.L, lam):
-            gram = outer_gram(A, template) + lam**2 * xp.eye(A.shape[0], dtype=template.dtype, **_on(template))
+            gram = outer_gram(A, template) + lam**2 * xp.eye(
+                A.shape[0], dtype=template.dtype, **_on(template)
+            )
             inner = factor_positive(gram)
             return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / lam**2
         gram = A.gram(template)
@@ -89,7 +91,9 @@ def dense(H: Operator, template: Array) -> Array:
 
 def outer_gram(A: Operator, template: Array) -> Array:
     """Return AAᵀ as a dense matrix."""
-    turned = Operator(A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, A.matrix.T if A.matrix is not None else None)
+    turned = Operator(
+        A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, A.matrix.T if A.matrix is not None else None
+    )
     return turned.gram(template)
 
 

@@ -9,8 +9,11 @@ from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Round
 from stepwell.krylov.systems import column_norms
 
-#: Steps without a new smallest residual after which a column counts as stalled.
-PATIENCE = 200
+#: Steps without a new smallest residual after which a column counts as stalled: far from rounding errors, where
+#: conjugate gradients may pause for long, and near them.
+PATIENCE, PATIENCE_NEAR_ROUNDING = 200, 10
+#: Relative residuals below so many machine epsilons are near rounding errors.
+NEAR_ROUNDING = 1e4
 
 
 class Ledger:
@@ -28,6 +31,7 @@ class Ledger:
         self._history: list[list[float]] = [[] for _ in range(count)]
         self._claims: list[Status | None] = [None] * count
         self._best = to_host(column_norms(task.residual)) / task.norms
+        self._near = NEAR_ROUNDING * float(namespace_of(task.residual).finfo(task.residual.dtype).eps)
         self._age = np.zeros(count, dtype=np.int64)
         self._finished: list[Array] = []
         self._places: list[np.ndarray] = []
@@ -53,7 +57,9 @@ class Ledger:
                 self.end(place, Status.NONFINITE)
             elif now <= self.task.tol:
                 self.end(place, Status.CONVERGED)
-            elif self._age[column] >= PATIENCE:
+            elif self._age[column] >= (
+                PATIENCE_NEAR_ROUNDING if self._best[column] < self._near else PATIENCE
+            ):
                 self.end(place, Status.STAGNATED)
         active = [p for p, c in enumerate(self.columns) if self._claims[c] is None]
         worst = float(np.max(relative[-1, active], initial=0.0))

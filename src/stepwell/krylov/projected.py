@@ -193,7 +193,9 @@ class ProjectedCG:
             return solver
         operator, penalty = solver._prepared(working_dtype(A, directions))
         if operator.shape[1] != directions.shape[0]:
-            raise ValueError(f"A: has shape {operator.shape}, the saved directions {directions.shape[0]} unknowns")
+            raise ValueError(
+                f"A: has shape {operator.shape}, the saved directions {directions.shape[0]} unknowns"
+            )
         template = directions if operator.home is None else operator.home
         kept = to_like(directions, template), to_like(products, template)
         space = solver._space = DirectionSpace(directions.shape[0], bytes_per_number(kept[0]), solver.memory)
@@ -209,7 +211,10 @@ class ProjectedCG:
     def _prepared(self, dtype: str) -> tuple[Operator, Operator | None]:
         """Operators are made once: a sparse matrix is transposed only for the first right-hand side."""
         if self._operators is None:
-            self._operators = as_operator(self.A, dtype), None if self.L is None else as_operator(self.L, dtype, name="L")
+            self._operators = (
+                as_operator(self.A, dtype),
+                None if self.L is None else as_operator(self.L, dtype, name="L"),
+            )
         return self._operators
 
 
@@ -302,7 +307,9 @@ class DirectionSpace:
 class Projected:
     """The methods ``"prcg"`` and ``"aprcg"`` on one column, over a space of kept directions."""
 
-    def __init__(self, space: DirectionSpace, precondition: Callable[[Array], Array], augmented: bool) -> None:
+    def __init__(
+        self, space: DirectionSpace, precondition: Callable[[Array], Array], augmented: bool
+    ) -> None:
         self.space = space
         self.precondition = precondition
         self.augmented = augmented

@@ -35,7 +35,7 @@ class PseudoBlock:
         direction = self.precondition(residual)
         rho = xp.sum(residual * direction, axis=0)
         norms: list[Array] = []
-        curved: list[Array] = []
+        flats: list[Array] = []
         steps = 0
         while True:
             if ledger.any_ended:
@@ -44,13 +44,17 @@ class PseudoBlock:
                     return ledger.close()
                 system = system.take(stay)
                 state = tuple(part if part is None else take_columns(part, stay) for part in state)
-                x, direction, rho = take_columns(x, stay), take_columns(direction, stay), xp.take(rho, to_like(stay, rho))
+                x, direction, rho = (
+                    take_columns(x, stay),
+                    take_columns(direction, stay),
+                    xp.take(rho, to_like(stay, rho)),
+                )
                 safe = x
 
             image = system.image(direction)
             curvature = system.curvature(direction, image)
-            positive = curvature > 0
-            step = xp.where(positive, rho / xp.where(positive, curvature, xp.ones_like(rho)), xp.zeros_like(rho))
+            flat = curvature <= 0  # a NaN is not flat: it shows in the residual
+            step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
             x = x + step * direction
             state = system.advance(state, step, image)
             residual = system.gradient(state)
@@ -60,13 +64,13 @@ class PseudoBlock:
             steps += 1
             ledger.step(float(x.shape[1]))
             norms.append(column_norms(residual))
-            curved.append(positive)
+            flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.max_iter:
-                for place in (to_host(xp.stack(curved)) == 0).any(axis=0).nonzero()[0]:
+                for place in (to_host(xp.stack(flats)) != 0).any(axis=0).nonzero()[0]:
                     ledger.end(int(place), Status.BREAKDOWN)
                 ledger.look(steps, to_host(xp.stack(norms)))
                 lost = ledger.ended_so(Status.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite
                     x = xp.where(to_like(lost, x), safe, x)
-                norms, curved, safe = [], [], x
+                norms, flats, safe = [], [], x

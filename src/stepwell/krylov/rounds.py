@@ -126,7 +126,7 @@ def solve_in_rounds(
             history[column] += correction.history[place]
         state, gradient = work.state(x, rhs)
         true = to_host(column_norms(gradient)) / norms[columns]
-        worse = ~(true <= before)
+        worse = true > before
         if worse.any():  # a round that made things worse is not taken
             x = xp.where(to_like(worse, x), start, x)
             true = np.where(worse, before, true)

@@ -54,6 +54,10 @@ class Spectrum:
     rhs: np.ndarray
     data: float
 
+    def times(self, weight: float) -> Spectrum:
+        """Return the spectrum of the right-hand side times a number."""
+        return Spectrum(self.signal, self.penalty, weight * self.rhs, weight**2 * self.data)
+
     def filtered(self, lam: float) -> np.ndarray:
         """Coefficients of x_λ."""
         bottom = self.signal + lam**2 * self.penalty
@@ -112,7 +116,9 @@ class Spectra:
         return (top or 1.0) * np.geomspace(low, high, GRID)
 
 
-def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> tuple[np.ndarray, np.ndarray]:
+def choose(
+    problem: Problem, rule: str, noise: np.ndarray | None, joint: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """One λ per column by a rule, and the products per column that it took.
 
     A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none).
@@ -136,10 +142,17 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
             signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(rows, PROBES))
             probes, spent = _by_krylov(problem, to_like(signs, problem.B))
             products[usable] += spent.sum() / usable.size
+    if joint:  # columns weigh by their own size, not as they were scaled for the solver
+        weights = to_host(problem.scale).ravel()[usable]
+        weights = weights / weights.max()
+        columns = [column.times(weight) for column, weight in zip(columns, weights)]
+        noise = None if noise is None else noise[usable] * weights
+    elif noise is not None:
+        noise = noise[usable]
     together = [np.arange(usable.size)] if joint else [np.array([i]) for i in range(usable.size)]
     for members in together:
         spectra = Spectra([columns[i] for i in members], probes, rows)
-        level = 0.0 if noise is None else float(np.sum(noise[usable[members]] ** 2))
+        level = 0.0 if noise is None else float(np.sum(noise[members] ** 2))
         lams[usable[members]] = _pick(spectra, rule, level)
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))

@@ -49,7 +49,12 @@ def montage(volume: np.ndarray, path: str | os.PathLike[str], *, first: int = 0,
 
 
 def convergence(
-    histories: Sequence[np.ndarray], tol: float, path: str | os.PathLike[str], *, first: int = 0, title: str = ""
+    histories: Sequence[np.ndarray],
+    tol: float,
+    path: str | os.PathLike[str],
+    *,
+    first: int = 0,
+    title: str = "",
 ) -> None:
     """Write a picture of the relative residual of every column against the iteration.
 
@@ -72,10 +77,21 @@ def convergence(
     for column, history in enumerate(histories):
         if len(history):
             steps = np.arange(len(history) + 1)
-            axis.semilogy(steps, np.concatenate([[1.0], history]), color=colours(norm(first + column)), lw=0.9, alpha=0.8)
+            axis.semilogy(
+                steps,
+                np.concatenate([[1.0], history]),
+                color=colours(norm(first + column)),
+                lw=0.9,
+                alpha=0.8,
+            )
     axis.axhline(tol, color="crimson", lw=1.2, ls="--")
     axis.annotate(
-        f"tolerance {tol:g}", (0.01, tol), xycoords=("axes fraction", "data"), va="bottom", fontsize=9, color="crimson"
+        f"tolerance {tol:g}",
+        (0.01, tol),
+        xycoords=("axes fraction", "data"),
+        va="bottom",
+        fontsize=9,
+        color="crimson",
     )
     axis.set_xlabel("iteration")
     axis.set_ylabel("relative residual of the normal equations")

@@ -60,7 +60,9 @@ def line_integrals(
             f"(slices, detectors)"
         )
     if not 0 <= border <= counts.shape[2] // 2:
-        raise ValueError(f"border: got {border}; it must be between 0 and half the detector ({counts.shape[2] // 2})")
+        raise ValueError(
+            f"border: got {border}; it must be between 0 and half the detector ({counts.shape[2] // 2})"
+        )
     dead = white <= black
     transmission = (counts - black) / np.where(dead, 1.0, white - black)
     everywhere = np.arange(counts.shape[2])
@@ -87,7 +89,9 @@ def load_scan(path: str | os.PathLike[str]) -> Scan:
     with np.load(path) as file:
         names = set(file.files)
         if "angles_deg" not in names:
-            raise ValueError(f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}")
+            raise ValueError(
+                f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}"
+            )
         center = float(file["center_column"]) if "center_column" in names else None
         if "integrals" in names:
             integrals = np.asarray(file["integrals"], dtype=np.float64)

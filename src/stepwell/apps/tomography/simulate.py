@@ -33,7 +33,9 @@ def largest_singular_value(A: Any) -> float:
     product = scipy.sparse.linalg.LinearOperator(
         (columns, columns), matvec=lambda v: _normal(operator, v), dtype=np.float64
     )
-    top = scipy.sparse.linalg.eigsh(product, 1, which="LA", v0=np.ones(columns or 1), return_eigenvectors=False, tol=1e-10)
+    top = scipy.sparse.linalg.eigsh(
+        product, 1, which="LA", v0=np.ones(columns or 1), return_eigenvectors=False, tol=1e-10
+    )
     return float(np.sqrt(top[0]))
 
 

@@ -65,11 +65,15 @@ class Study:
     def ratios(self, tol: float) -> list[float]:
         """Products of CG over those of APrCG, slice by slice."""
         pairs = [(self.find(tol, number, "CG"), self.find(tol, number, "APrCG")) for number in POSTER]
-        return [cold.products / ours.products for cold, ours in pairs if cold is not None and ours is not None]
+        return [
+            cold.products / ours.products for cold, ours in pairs if cold is not None and ours is not None
+        ]
 
     def reaches_poster(self, tol: float) -> bool:
         """Whether every ratio is at least the poster's."""
-        return all(ratio >= published[2] for ratio, published in zip(self.ratios(tol), POSTER.values(), strict=True))
+        return all(
+            ratio >= published[2] for ratio, published in zip(self.ratios(tol), POSTER.values(), strict=True)
+        )
 
 
 def projected_cg_study(
@@ -115,7 +119,17 @@ def projected_cg_study(
         tell(f"tolerance {tol:g}: CG")
         for number, column in zip(numbers, columns):
             result = tikhonov(A, data[:, column], lam, method="cgls", tol=tol)
-            _add(study, tol, number, "CG", result.products[0], result.seconds, result.x, images, result.residual[0])
+            _add(
+                study,
+                tol,
+                number,
+                "CG",
+                result.products[0],
+                result.seconds,
+                result.x,
+                images,
+                result.residual[0],
+            )
         for name in ("PrCG", "APrCG"):
             tell(f"tolerance {tol:g}: {name}")
             solver = ProjectedCG(A, lam, augmented=name == "APrCG")
@@ -123,7 +137,17 @@ def projected_cg_study(
             study.seed_products, study.seed_directions = float(seed.products[0]), solver.directions
             for number, column in zip(numbers, columns):
                 result = solver.solve(data[:, column], tol=tol)
-                _add(study, tol, number, name, result.products[0], result.seconds, result.x, images, result.residual[0])
+                _add(
+                    study,
+                    tol,
+                    number,
+                    name,
+                    result.products[0],
+                    result.seconds,
+                    result.x,
+                    images,
+                    result.residual[0],
+                )
         tell(f"tolerance {tol:g}: CG from previous")
         previous = tikhonov(A, data[:, SEED_SLICE - 1], lam, method="cgls", tol=tol).x
         for number, column in zip(numbers, columns):
