@@ -10,9 +10,14 @@
 
 SW_BEGIN
 
+// Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes + lane.
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }
+    SW_HD int lane() const { return 0; }
+    SW_HD int lanes() const { return 1; }
+    SW_HD int row() const { return 0; }
+    SW_HD int rows() const { return 1; }
     SW_HD void sync() const {}
     SW_HD double sum(double value) const { return value; }
     // The largest value and where it is; the lowest index wins a tie, whatever the team.

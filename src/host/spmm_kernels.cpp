@@ -1,9 +1,10 @@
-// Compiled once per instruction set. Rows are taken a few at a time, and each row is multiplied with as many columns
-// as the registers hold sums for: measured on projection matrices, wide panels beat blocking for the cache.
-#include "host/spmm.hpp"
-
+// Compiled once per instruction set. Rows are taken a few at a time, and each row is multiplied with as many
+// columns as the registers hold sums for: measured on projection matrices, wide panels beat blocking for the
+// cache.
 #include <algorithm>
 #include <type_traits>
+
+#include "host/spmm.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
@@ -21,12 +22,13 @@ constexpr std::int64_t stretch = 8;  // rows a thread takes at a time
 template <class Value, int lanes>
 struct Vector {
     // Loads and stores need no more than the alignment of one value.
-    typedef Value type __attribute__((vector_size(lanes * sizeof(Value)), aligned(alignof(Value)), may_alias));
+    typedef Value type
+        __attribute__((vector_size(lanes * sizeof(Value)), aligned(alignof(Value)), may_alias));
 };
 
 template <int lanes, int vectors, class Value, class Index>
-void panel(std::int64_t first, std::int64_t last, std::int64_t columns, const Index* indptr, const Index* indices,
-           const Value* data, const Value* x, Value* y) {
+void panel(std::int64_t first, std::int64_t last, std::int64_t columns, const Index* indptr,
+           const Index* indices, const Value* data, const Value* x, Value* y) {
     using Lane = typename Vector<Value, lanes>::type;
     for (std::int64_t row = first; row < last; ++row) {
         Lane sums[vectors] = {};
@@ -64,14 +66,15 @@ void stretch_of_rows(std::int64_t first, std::int64_t last, std::int64_t columns
     const auto cover = [&](auto width, auto vectors) {
         constexpr std::int64_t span = decltype(width)::value * decltype(vectors)::value;
         for (; c + span <= columns; c += span)
-            panel<decltype(width)::value, decltype(vectors)::value>(first, last, columns, indptr, indices, data, x + c,
-                                                                    y + c);
+            panel<decltype(width)::value, decltype(vectors)::value>(first, last, columns, indptr, indices,
+                                                                    data, x + c, y + c);
     };
     const auto whole = std::integral_constant<int, lanes>();
     cover(whole, std::integral_constant<int, most_vectors>());
     cover(whole, std::integral_constant<int, 4>());
     cover(whole, std::integral_constant<int, 1>());
-    if (c < columns && columns >= lanes) {  // the last vector may overlap its neighbour: both write the same sums
+    if (c < columns &&
+        columns >= lanes) {  // the last vector may overlap its neighbour: both write the same sums
         c = columns - lanes;
         cover(whole, std::integral_constant<int, 1>());
     }
@@ -80,8 +83,8 @@ void stretch_of_rows(std::int64_t first, std::int64_t last, std::int64_t columns
 }
 
 template <class Value, class Index>
-void product(std::int64_t rows, std::int64_t columns, const Index* indptr, const Index* indices, const Value* data,
-             const Value* x, Value* y) {
+void product(std::int64_t rows, std::int64_t columns, const Index* indptr, const Index* indices,
+             const Value* data, const Value* x, Value* y) {
 #pragma omp parallel for schedule(dynamic, 4)
     for (std::int64_t first = 0; first < rows; first += stretch)
         stretch_of_rows(first, std::min(rows, first + stretch), columns, indptr, indices, data, x, y);

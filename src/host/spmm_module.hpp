@@ -4,5 +4,5 @@
 #include <nanobind/nanobind.h>
 
 namespace stepwell {
-void register_spmm(nanobind::module_& m);
+void bind_spmm(nanobind::module_& m);
 }

@@ -111,9 +111,7 @@ def to_like(values: np.ndarray, template: Array) -> Array:
     if kind == "jax":
         import jax
 
-        return jax.device_put(
-            values.astype(template.dtype) if floating else values, next(iter(template.devices()))
-        )
+        return jax.device_put(values.astype(template.dtype) if floating else values, next(iter(template.devices())))
     return values.astype(template.dtype, copy=False) if floating else values
 
 

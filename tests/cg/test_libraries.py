@@ -73,9 +73,7 @@ def test_functions_receive_the_callers_kind():
         seen.add(kind_of(v))
         return matrix @ v
 
-    result = stepwell.tikhonov(
-        (forward, lambda v: matrix.T @ v), torch.from_numpy(B), 0.5, method="block", tol=1e-10
-    )
+    result = stepwell.tikhonov((forward, lambda v: matrix.T @ v), torch.from_numpy(B), 0.5, method="block", tol=1e-10)
     assert seen == {"torch"}
     np.testing.assert_allclose(to_host(result.x), X, atol=1e-8)
 
@@ -95,9 +93,7 @@ def test_projected_cg_in_torch(tmp_path):
     A, B, X = problem()
     solver = stepwell.ProjectedCG(torch.from_numpy(A), 0.5, augmented=True)
     for j in (0, 2):
-        np.testing.assert_allclose(
-            to_host(solver.solve(torch.from_numpy(B[:, j]), tol=1e-10).x), X[:, j], atol=1e-8
-        )
+        np.testing.assert_allclose(to_host(solver.solve(torch.from_numpy(B[:, j]), tol=1e-10).x), X[:, j], atol=1e-8)
     solver.save(tmp_path / "space.npz")
     again = stepwell.ProjectedCG.load(tmp_path / "space.npz", torch.from_numpy(A))
     assert again.solve(torch.from_numpy(B[:, 0]), tol=1e-9).products[0] == 1

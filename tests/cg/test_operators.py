@@ -31,9 +31,7 @@ def test_the_sparse_product_is_scipys(rows, columns, width, density, dtype, inde
     # A sum of at most 40 terms, each of size |a||x|, taken in another order.
     slack = 40 * np.finfo(dtype).eps
     np.testing.assert_allclose(operator.forward(X), A @ X, atol=slack * np.max(abs(A) @ abs(X), initial=1.0))
-    np.testing.assert_allclose(
-        operator.adjoint(Y), A.T @ Y, atol=slack * np.max(abs(A.T) @ abs(Y), initial=1.0)
-    )
+    np.testing.assert_allclose(operator.adjoint(Y), A.T @ Y, atol=slack * np.max(abs(A.T) @ abs(Y), initial=1.0))
     fortran = operator.forward(np.asfortranarray(X))
     np.testing.assert_array_equal(fortran, operator.forward(X))
     assert (operator.forward_columns, operator.adjoint_columns) == (3 * width, width)

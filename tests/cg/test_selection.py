@@ -14,9 +14,7 @@ def blurred(size: int = 48):
     random = np.random.default_rng(5)
     grid = np.arange(size)
     A = np.exp(-0.5 * ((grid[:, None] - grid) / 2.0) ** 2)
-    X = np.stack(
-        [(grid > 10) & (grid < 25), np.sin(grid / 5.0) + 1, np.exp(-(((grid - 30) / 6.0) ** 2))], axis=1
-    )
+    X = np.stack([(grid > 10) & (grid < 25), np.sin(grid / 5.0) + 1, np.exp(-(((grid - 30) / 6.0) ** 2))], axis=1)
     clean = A @ X.astype(float)
     E = random.normal(size=clean.shape) * 0.01 * np.linalg.norm(clean, axis=0) / np.sqrt(size)
     return A, clean + E, np.linalg.norm(E, axis=0)
@@ -63,9 +61,7 @@ def test_gcv(penalty, evaluation):
 def test_discrepancy(penalty, evaluation):
     A, B, noise = blurred()
     L = PENALTIES[penalty]
-    result = stepwell.tikhonov(
-        A, B, "discrepancy", None if penalty == "identity" else L, noise=noise, tol=1e-10
-    )
+    result = stepwell.tikhonov(A, B, "discrepancy", None if penalty == "identity" else L, noise=noise, tol=1e-10)
     left = np.linalg.norm(A @ result.x - B, axis=0)
     np.testing.assert_allclose(left, noise, rtol=1e-4)
 

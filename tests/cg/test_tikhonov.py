@@ -29,9 +29,7 @@ def exact(A: np.ndarray, B: np.ndarray, lam: float, L: np.ndarray | None) -> np.
     return np.linalg.solve(normal_matrix(A, lam, L), A.T.astype(np.float64) @ B)
 
 
-def true_residual(
-    A: np.ndarray, B: np.ndarray, lam: float, L: np.ndarray | None, X: np.ndarray
-) -> np.ndarray:
+def true_residual(A: np.ndarray, B: np.ndarray, lam: float, L: np.ndarray | None, X: np.ndarray) -> np.ndarray:
     R = A.T @ B
     return np.linalg.norm(R - normal_matrix(A, lam, L) @ X, axis=0) / np.linalg.norm(R, axis=0)
 
@@ -154,9 +152,7 @@ def test_every_kind_of_operator(method):
         A.tolist(),
     ]
     for operator in kinds[:-1]:
-        np.testing.assert_allclose(
-            stepwell.tikhonov(operator, B, 0.5, method=method, tol=1e-11).x, X, atol=1e-9
-        )
+        np.testing.assert_allclose(stepwell.tikhonov(operator, B, 0.5, method=method, tol=1e-11).x, X, atol=1e-9)
     with pytest.raises(TypeError, match="A: got list"):
         stepwell.tikhonov(kinds[-1], B, 0.5)
 
@@ -314,9 +310,7 @@ def test_block_width_and_memory_change_products_not_answers():
 def test_bad_arguments_are_named(arguments, message):
     A, B = problem(60, 40, 3)
     with pytest.raises(ValueError, match=message):
-        stepwell.tikhonov(
-            arguments.pop("A", A), arguments.pop("B", B), arguments.pop("lam", 0.5), **arguments
-        )
+        stepwell.tikhonov(arguments.pop("A", A), arguments.pop("B", B), arguments.pop("lam", 0.5), **arguments)
 
 
 def test_complex_data_are_refused():
@@ -338,9 +332,7 @@ def test_minimize_and_tikhonov_agree():
         residual = A @ x - B[:, 0]
         return residual @ residual + lam**2 * (x @ x), 2 * (A.T @ residual + lam**2 * x)
 
-    found = stepwell.minimize(
-        objective, np.zeros(40), jac=True, options={"gtol": 1e-9, "ftol": 0.0, "maxiter": 5000}
-    )
+    found = stepwell.minimize(objective, np.zeros(40), jac=True, options={"gtol": 1e-9, "ftol": 0.0, "maxiter": 5000})
     x = stepwell.tikhonov(A, B[:, 0], lam, tol=1e-12).x
     # With gradient g the error is at most ‖(2H)⁻¹‖ ‖g‖; f itself can be told apart to about √ε only.
     assert np.linalg.norm(found.x - x) <= 1e-5 * np.linalg.norm(x) * np.sqrt(np.linalg.cond(H))

@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from stepwell.cli.console import make_console, make_table
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.doors import METHODS
+from stepwell.krylov.inputs import check_tolerance
 from stepwell.krylov.selection import RULES
 
 
@@ -40,18 +42,16 @@ class Task:
     "--relative-lam",
     default=0.01,
     show_default=True,
-    help="λ as a fraction of ‖A‖, where --lam is not given.",
+    help="λ as a fraction of ‖A‖, without --lam.",
 )
-@click.option(
-    "--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values."
-)
+@click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
 @click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
 @click.option("--size", default=128, show_default=True, help="Pixels along each side of the phantom.")
 @click.option("--angles", default=90, show_default=True, help="Projections of the phantom over 180 degrees.")
-@click.option("--noise", default=0.01, show_default=True, help="Noise added to the phantom's data, or known to be in the "
-              "scan: norm relative to each slice's data.")  # fmt: skip
+@click.option("--noise", default=0.01, show_default=True, help="Noise added to the phantom's data, or known to be in "
+              "the scan: norm relative to each slice's data.")  # fmt: skip
 @click.option("--plots/--no-plots", default=True, show_default=True)
 def command(
     source: str,
@@ -75,17 +75,16 @@ def command(
     from stepwell.apps import tomography
     from stepwell.operators import gradient
 
-    console = Console()
+    console = make_console()
     try:
         with console.status("projection matrix"):
-            task = (
-                _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
-            )
+            task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
             chosen = _lam(lam, relative_lam, task.A)
         console.print(f"{task.name}: {task.B.shape[1]} slices of {task.shape[0]} x {task.shape[1]}, matrix "
-                      f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries", highlight=False)  # fmt: skip
+                      f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
         penalty = gradient(task.shape) if smooth else None
         level = noise * np.linalg.norm(task.B, axis=0)
+        check_tolerance(tol)
         with _bar(console) as bar:
             watch = _Watch(bar, tol)
             result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
@@ -99,23 +98,17 @@ def command(
     if plots:
         from stepwell.report.tomography import convergence, montage
 
-        title = (
-            f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
-        )
+        title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
         try:
             montage(volume, output / "montage.png", first=task.first, title=title)
             convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
         except ImportError as error:
-            raise click.ClickException(
-                f"{error}; or run with --no-plots. The volume is in {output}"
-            ) from error
+            raise click.ClickException(f"{error}; or run with --no-plots. The volume is in {output}") from error
         written += ["montage.png", "convergence.png"]
     console.print(_summary(result))
     if task.truth is not None:
         quality = [
-            tomography.signal_to_noise(image, truth)
-            for image, truth in zip(volume, task.truth)
-            if np.any(truth)
+            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, task.truth) if np.any(truth)
         ]
         if quality:
             console.print(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
@@ -152,17 +145,16 @@ def _bar(console: Console) -> Progress:
 
 
 def _summary(result: LinearResult) -> Table:
-    table = Table("", "")
-    table.add_row("method", f"{result.method} ({result.choice})")
+    table = make_table("", "", header=False)
+    table.add_row("method", result.method)
+    table.add_row("", result.choice)
     if result.lam is not None:
         table.add_row("lam", ", ".join(f"{value:.4g}" for value in np.unique(result.lam)[:6]))
     converged = sum(status.name == "CONVERGED" for status in result.status)
     table.add_row("converged", f"{converged} of {len(result.status)} slices")
     table.add_row("worst true residual", f"{np.nanmax(result.residual, initial=0.0):.2e}")
     per_slice = result.products.sum() / max(1, len(result.status))
-    table.add_row(
-        "products", f"{result.products.sum():.0f} ({per_slice:.1f} a slice), {result.calls} operator calls"
-    )
+    table.add_row("products", f"{result.products.sum():.0f} ({per_slice:.1f} a slice), {result.calls} operator calls")
     table.add_row("seconds", f"{result.seconds:.2f}")
     return table
 

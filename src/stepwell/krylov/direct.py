@@ -54,9 +54,7 @@ class Direct:
         assert isinstance(system, TikhonovSystem)
         A, lam = system.A, float(system.lam[0])
         if uses_dual(A, system.L, lam):
-            gram = outer_gram(A, template) + lam**2 * xp.eye(
-                A.shape[0], dtype=template.dtype, **_on(template)
-            )
+            gram = outer_gram(A, template) + lam**2 * xp.eye(A.shape[0], dtype=template.dtype, **_on(template))
             inner = factor_positive(gram)
             return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / lam**2
         gram = A.gram(template)

@@ -115,9 +115,7 @@ def tikhonov(
     """
     start = time.perf_counter()
     problem = prepare(A, B, L, x0)
-    options = _Options(
-        method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width
-    )
+    options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
     lams, spent = _resolve_lam(lam, problem, noise, joint)
     system = TikhonovSystem(problem.A, problem.L, lams, problem.B)
     return _solve(problem, system, lams, options, start, spent)
@@ -161,9 +159,7 @@ def cg(
     start = time.perf_counter()
     operator = from_functions(H, H) if callable(H) and not hasattr(H, "shape") else H
     problem = prepare(operator, B, None, x0, name="H", square=True)
-    options = _Options(
-        method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width
-    )
+    options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
     return _solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
 
 
@@ -216,9 +212,7 @@ def _solve(
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
-        accounts.append(
-            solve_in_rounds(part, run, first, options.tol, options.max_iter, options.callback, needed)
-        )
+        accounts.append(solve_in_rounds(part, run, first, options.tol, options.max_iter, options.callback, needed))
     account = _join(accounts, [columns for columns, _ in groups], problem)
     account.products += spent
     return problem.result(
@@ -232,9 +226,7 @@ def _solve(
     )
 
 
-def _resolve_lam(
-    lam: Any, problem: Problem, noise: Any, joint: bool
-) -> tuple[np.ndarray, np.ndarray | float]:
+def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> tuple[np.ndarray, np.ndarray | float]:
     """One λ per column, and the products per column that choosing took."""
     count = problem.columns
     if isinstance(lam, str):
@@ -242,9 +234,7 @@ def _resolve_lam(
             raise ValueError(f"lam: got {lam!r}; allowed are numbers and the rules {', '.join(RULES)}")
         if lam == "discrepancy" and noise is None:
             raise ValueError("noise: the rule 'discrepancy' needs the norm of the noise in each column")
-        levels = (
-            None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
-        )
+        levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
         return choose(problem, lam, levels, joint)
     return _per_column(lam, count, "lam"), 0.0
 
@@ -252,9 +242,7 @@ def _resolve_lam(
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:
     values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
     if values.shape not in ((), (count,)):
-        raise ValueError(
-            f"{name}: got shape {values.shape}; it must be one number or one per column ({count})"
-        )
+        raise ValueError(f"{name}: got shape {values.shape}; it must be one number or one per column ({count})")
     if not np.all(np.isfinite(values) & (values >= 0)):
         raise ValueError(f"{name}: got {value!r}; it must be finite and at least 0")
     return np.array(np.broadcast_to(values, (count,)))

@@ -52,9 +52,7 @@ class Problem:
         )
 
 
-def prepare(
-    A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", square: bool = False
-) -> Problem:
+def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", square: bool = False) -> Problem:
     """Check operators and blocks against each other and bring them to a common kind.
 
     The work is done in the library of A (a pair of functions takes that of B), in float32 if all that has a dtype is
@@ -62,9 +60,7 @@ def prepare(
     """
     given = B if hasattr(B, "shape") and kind_of(B) != "numpy" else np.asarray(B)
     if len(given.shape) not in (1, 2):
-        raise ValueError(
-            f"B: got an array of shape {tuple(given.shape)}; it must be a vector or a block of columns"
-        )
+        raise ValueError(f"B: got an array of shape {tuple(given.shape)}; it must be a vector or a block of columns")
     if "complex" in str(given.dtype):
         raise TypeError(f"B: got dtype {given.dtype}; only real right-hand sides are supported")
     dtype = working_dtype(A, given)
@@ -122,15 +118,13 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
         return lambda block: diagonal * block
     operator = as_operator(preconditioner, _dtype_name(problem.B), name="preconditioner")
     if operator.shape != (problem.size, problem.size):
-        raise ValueError(
-            f"preconditioner: has shape {operator.shape}; it must be {(problem.size, problem.size)}"
-        )
+        raise ValueError(f"preconditioner: has shape {operator.shape}; it must be {(problem.size, problem.size)}")
     return operator.forward
 
 
 def check_tolerance(tol: float) -> None:
     """Refuse a tolerance that no residual can be compared with."""
-    if not (np.isscalar(tol) and np.isfinite(tol) and tol > 0):
+    if not (isinstance(tol, int | float | np.number) and np.isfinite(tol) and float(tol) > 0):
         raise ValueError(f"tol: got {tol!r}; it must be one finite positive number")
 
 

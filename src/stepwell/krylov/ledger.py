@@ -57,9 +57,7 @@ class Ledger:
                 self.end(place, Status.NONFINITE)
             elif now <= self.task.tol:
                 self.end(place, Status.CONVERGED)
-            elif self._age[column] >= (
-                PATIENCE_NEAR_ROUNDING if self._best[column] < self._near else PATIENCE
-            ):
+            elif self._age[column] >= (PATIENCE_NEAR_ROUNDING if self._best[column] < self._near else PATIENCE):
                 self.end(place, Status.STAGNATED)
         active = [p for p, c in enumerate(self.columns) if self._claims[c] is None]
         worst = float(np.max(relative[-1, active], initial=0.0))

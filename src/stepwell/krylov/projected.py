@@ -11,6 +11,7 @@ direction is made conjugate to all kept ones twice and normalised, so that PᵀH
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable
@@ -85,7 +86,7 @@ class ProjectedCG:
         augmented: bool = False,
         preconditioner: Any = None,
     ) -> None:
-        if not np.isscalar(lam) or not np.isfinite(lam) or lam < 0:  # type: ignore[operator,arg-type]
+        if not (isinstance(lam, int | float | np.number) and np.isfinite(lam) and float(lam) >= 0):
             raise ValueError(f"lam: got {lam!r}; it must be one finite number, at least 0")
         self.A, self.L, self.lam = A, L, float(lam)
         self.memory = int(memory)
@@ -157,6 +158,15 @@ class ProjectedCG:
             memory=self.memory,
         )
 
+    def copy(self) -> ProjectedCG:
+        """Return a solver with the directions kept so far; the two go on independently."""
+        other = ProjectedCG(
+            self.A, self.lam, self.L, self.memory, augmented=self.augmented, preconditioner=self.preconditioner
+        )
+        other._operators = self._operators
+        other._space = None if self._space is None else self._space.copy()
+        return other
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the kept directions and settings to an ``.npz`` file.
 
@@ -175,9 +185,7 @@ class ProjectedCG:
         )
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], A: Any, L: Any = None, *, preconditioner: Any = None
-    ) -> ProjectedCG:
+    def load(cls, path: str | os.PathLike[str], A: Any, L: Any = None, *, preconditioner: Any = None) -> ProjectedCG:
         """Read what :meth:`save` wrote, for the same operators (one product checks that they are the same)."""
         with np.load(path) as file:
             solver = cls(
@@ -193,9 +201,7 @@ class ProjectedCG:
             return solver
         operator, penalty = solver._prepared(working_dtype(A, directions))
         if operator.shape[1] != directions.shape[0]:
-            raise ValueError(
-                f"A: has shape {operator.shape}, the saved directions {directions.shape[0]} unknowns"
-            )
+            raise ValueError(f"A: has shape {operator.shape}, the saved directions {directions.shape[0]} unknowns")
         template = directions if operator.home is None else operator.home
         kept = to_like(directions, template), to_like(products, template)
         space = solver._space = DirectionSpace(directions.shape[0], bytes_per_number(kept[0]), solver.memory)
@@ -237,6 +243,12 @@ class DirectionSpace:
         self._kept: tuple[Array, Array] | None = None
         self._new: list[tuple[Array, Array]] = []
         self._scores = np.empty(0)
+
+    def copy(self) -> DirectionSpace:
+        """Return a space with the same directions; arrays are shared, as none is ever written to."""
+        other = copy.copy(self)
+        other._new = list(self._new)
+        return other
 
     @property
     def count(self) -> int:
@@ -307,9 +319,7 @@ class DirectionSpace:
 class Projected:
     """The methods ``"prcg"`` and ``"aprcg"`` on one column, over a space of kept directions."""
 
-    def __init__(
-        self, space: DirectionSpace, precondition: Callable[[Array], Array], augmented: bool
-    ) -> None:
+    def __init__(self, space: DirectionSpace, precondition: Callable[[Array], Array], augmented: bool) -> None:
         self.space = space
         self.precondition = precondition
         self.augmented = augmented

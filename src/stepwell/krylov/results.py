@@ -16,9 +16,7 @@ class Status(Enum):
     CONVERGED = "the true relative residual is within the tolerance"
     ITERATION_LIMIT = "the iteration limit was reached before the tolerance"
     STAGNATED = "rounding errors keep the true residual above the tolerance; x is the best point reached"
-    BREAKDOWN = (
-        "the operator is not positive definite along a search direction; x is the last point before it"
-    )
+    BREAKDOWN = "the operator is not positive definite along a search direction; x is the last point before it"
     NONFINITE = "the right-hand side or an operator product is not finite; x is the last finite point"
     STOPPED = "the callback asked to stop"
 
@@ -112,9 +110,7 @@ class LinearResult:
     def message(self) -> str:
         """One line for a person: how many columns ended how, and the worst residual."""
         counts = {status: self.status.count(status) for status in Status if status in self.status}
-        endings = "; ".join(
-            f"{count} of {len(self.status)}: {status.message}" for status, count in counts.items()
-        )
+        endings = "; ".join(f"{count} of {len(self.status)}: {status.message}" for status, count in counts.items())
         finite = self.residual[np.isfinite(self.residual)]
         worst = f"; worst true residual {finite.max():.2e}" if finite.size else ""
         return f"{self.method}: {endings}{worst}" if endings else f"{self.method}: no columns"

@@ -175,7 +175,7 @@ def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Arra
 
 
 def scale_columns(block: Array) -> tuple[Array, Array]:
-    """Return the block with every column divided by its largest entry, and those entries: no square over- or underflows."""
+    """Divide every column by its largest entry, so that no square over- or underflows; return those entries too."""
     xp = namespace_of(block)
     if not block.shape[0] or not block.shape[1]:
         return block, xp.ones_like(block[:1, :])

@@ -116,9 +116,7 @@ class Spectra:
         return (top or 1.0) * np.geomspace(low, high, GRID)
 
 
-def choose(
-    problem: Problem, rule: str, noise: np.ndarray | None, joint: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> tuple[np.ndarray, np.ndarray]:
     """One λ per column by a rule, and the products per column that it took.
 
     A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none).
@@ -132,12 +130,12 @@ def choose(
     everyone = usable
     if joint and size > EXACT_SIZE and usable.size > JOINT_COLUMNS:
         usable = usable[np.linspace(0, usable.size - 1, JOINT_COLUMNS).round().astype(int)]
+    probes: list[Spectrum] = []
     if size <= EXACT_SIZE:
-        columns, probes = _exact(problem, usable), []
+        columns = _exact(problem, usable)
     else:
         columns, spent = _by_krylov(problem, take_columns(problem.B, usable))
         products[usable] += spent
-        probes = []
         if rule == "gcv":
             signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(rows, PROBES))
             probes, spent = _by_krylov(problem, to_like(signs, problem.B))

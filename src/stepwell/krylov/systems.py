@@ -22,8 +22,13 @@ State = tuple[Array, ...]
 class System(Protocol):
     """What the methods ask of a linear system; ``products`` and ``calls`` count what it was asked."""
 
-    products: int
-    calls: int
+    @property
+    def products(self) -> int:
+        """Products with the positive definite matrix so far, a column each."""
+
+    @property
+    def calls(self) -> int:
+        """Sequential calls in which they were made."""
 
     @property
     def size(self) -> int:
@@ -139,7 +144,7 @@ class TikhonovSystem(_Counted):
         penalty = state[1] if self.L is None else self.L.adjoint(state[1])
         return self.A.adjoint(state[0]) + self.scale * penalty
 
-    def take(self, columns: np.ndarray) -> TikhonovSystem:
+    def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
         return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.books)
 
@@ -193,7 +198,7 @@ class PositiveSystem(_Counted):
         """Return the residual that the state is."""
         return state[0]
 
-    def take(self, columns: np.ndarray) -> PositiveSystem:
+    def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
         return PositiveSystem(self.H, take_columns(self.B, columns), self.books)
 

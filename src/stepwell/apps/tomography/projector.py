@@ -45,9 +45,7 @@ def parallel_beam(
     >>> A[:4].toarray()[1].reshape(4, 4)[0]  # at 0 degrees bin 1 sees the image's column 1
     array([0., 1., 0., 0.])
     """
-    rows, columns = (size, size) if np.isscalar(size) else size  # type: ignore[misc]
-    if int(rows) != rows or int(columns) != columns or min(rows, columns) < 1:
-        raise ValueError(f"size: got {size!r}; it must be a positive integer or a pair of them")
+    rows, columns = _sides(size)
     degrees = np.atleast_1d(np.asarray(angles, dtype=np.float64))
     if degrees.ndim != 1 or not np.isfinite(degrees).all():
         raise ValueError(f"angles: got shape {degrees.shape}; it must be a list of finite angles in degrees")
@@ -73,9 +71,16 @@ def default_detectors(size: int | tuple[int, int]) -> int:
     >>> default_detectors(128)
     185
     """
-    rows, columns = (size, size) if np.isscalar(size) else size  # type: ignore[misc]
-    half = [n - (n - 1) // 2 - 1 for n in (rows, columns)]
+    half = [n - (n - 1) // 2 - 1 for n in _sides(size)]
     return 2 * math.ceil(math.hypot(*half)) + 3
+
+
+def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of the image, checked."""
+    sides: tuple[Any, ...] = tuple(size) if isinstance(size, tuple | list) else (size, size)
+    if len(sides) != 2 or any(int(side) != side or side < 1 for side in sides):
+        raise ValueError(f"size: got {size!r}; it must be a positive integer or a pair of them")
+    return int(sides[0]), int(sides[1])
 
 
 def _one_angle(x: np.ndarray, y: np.ndarray, angle: float, bins: int, middle: float) -> sp.csr_matrix:
@@ -111,4 +116,4 @@ def _shadow_left_of(edge: np.ndarray, cosine: float, sine: float) -> np.ndarray:
     beyond = np.maximum(distance - inner, 0.0)
     # Integral of the falling flank; where the flank has no width nothing lies beyond.
     flank_part = height * beyond * (1 - 0.5 * beyond / slope) if slope > 0 else 0.0
-    return 0.5 + np.sign(edge) * (level_part + flank_part)
+    return np.asarray(0.5 + np.sign(edge) * (level_part + flank_part))

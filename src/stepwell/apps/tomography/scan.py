@@ -30,9 +30,7 @@ class Scan:
     center: float | None
 
 
-def line_integrals(
-    projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, *, border: int = 8
-) -> np.ndarray:
+def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, *, border: int = 8) -> np.ndarray:
     """Line integrals −log((p − dark) / (flat − dark)) of raw projections, normalised by the border.
 
     Parameters
@@ -60,9 +58,7 @@ def line_integrals(
             f"(slices, detectors)"
         )
     if not 0 <= border <= counts.shape[2] // 2:
-        raise ValueError(
-            f"border: got {border}; it must be between 0 and half the detector ({counts.shape[2] // 2})"
-        )
+        raise ValueError(f"border: got {border}; it must be between 0 and half the detector ({counts.shape[2] // 2})")
     dead = white <= black
     transmission = (counts - black) / np.where(dead, 1.0, white - black)
     everywhere = np.arange(counts.shape[2])
@@ -89,9 +85,7 @@ def load_scan(path: str | os.PathLike[str]) -> Scan:
     with np.load(path) as file:
         names = set(file.files)
         if "angles_deg" not in names:
-            raise ValueError(
-                f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}"
-            )
+            raise ValueError(f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}")
         center = float(file["center_column"]) if "center_column" in names else None
         if "integrals" in names:
             integrals = np.asarray(file["integrals"], dtype=np.float64)

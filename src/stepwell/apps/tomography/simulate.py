@@ -29,7 +29,7 @@ def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
 def largest_singular_value(A: Any) -> float:
     """‖A‖₂ of a host operator, by Lanczos from a fixed start."""
     operator = as_operator(A)
-    rows, columns = operator.shape
+    columns = operator.shape[1]
     product = scipy.sparse.linalg.LinearOperator(
         (columns, columns), matvec=lambda v: _normal(operator, v), dtype=np.float64
     )

@@ -65,15 +65,11 @@ class Study:
     def ratios(self, tol: float) -> list[float]:
         """Products of CG over those of APrCG, slice by slice."""
         pairs = [(self.find(tol, number, "CG"), self.find(tol, number, "APrCG")) for number in POSTER]
-        return [
-            cold.products / ours.products for cold, ours in pairs if cold is not None and ours is not None
-        ]
+        return [cold.products / ours.products for cold, ours in pairs if cold is not None and ours is not None]
 
     def reaches_poster(self, tol: float) -> bool:
         """Whether every ratio is at least the poster's."""
-        return all(
-            ratio >= published[2] for ratio, published in zip(self.ratios(tol), POSTER.values(), strict=True)
-        )
+        return all(ratio >= published[2] for ratio, published in zip(self.ratios(tol), POSTER.values(), strict=True))
 
 
 def projected_cg_study(
@@ -113,6 +109,10 @@ def projected_cg_study(
     A = as_operator(matrix)
     lam = relative_lam * largest_singular_value(A)
     study = Study([], lam, relative_lam, noise, seed_tol, 0.0, 0)
+    tell("seed slice")
+    seeded = ProjectedCG(A, lam)
+    study.seed_products = float(seeded.solve(data[:, SEED_SLICE - 1], tol=seed_tol).products[0])
+    study.seed_directions = seeded.directions
     numbers = list(POSTER)
     columns = [number - 1 for number in numbers]  # the poster counts slices from 1
     for tol in tolerances:
@@ -132,9 +132,8 @@ def projected_cg_study(
             )
         for name in ("PrCG", "APrCG"):
             tell(f"tolerance {tol:g}: {name}")
-            solver = ProjectedCG(A, lam, augmented=name == "APrCG")
-            seed = solver.solve(data[:, SEED_SLICE - 1], tol=seed_tol)
-            study.seed_products, study.seed_directions = float(seed.products[0]), solver.directions
+            solver = seeded.copy()
+            solver.augmented = name == "APrCG"
             for number, column in zip(numbers, columns):
                 result = solver.solve(data[:, column], tol=tol)
                 _add(

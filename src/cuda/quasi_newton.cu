@@ -1,0 +1,440 @@
+// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one launch. The
+// grid (or, for small problems, each block) goes through the same sweeps and decisions as the host: src/core decides.
+#include "cuda/absorb.cuh"
+#include "cuda/aim.cuh"
+#include "cuda/walk.cuh"
+
+SW_BEGIN
+
+// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in global memory.
+constexpr bool small_history = capacity <= 10;
+constexpr int64_t shared_scratch = 12 * capacity * capacity + 8 * capacity;
+constexpr int64_t shared_products = 3 * capacity * capacity;
+
+struct SharedMemory {
+    union {
+        AbsorbTile absorb;
+        double exchange[warps * 64];  // the tile is done with when blocks of sums are exchanged
+        double sums[sizeof(AbsorbTile) / sizeof(double)];
+        struct {
+            uint64_t times[longest_walk];
+            int64_t variables[longest_walk];
+        } walk;
+    };
+    double reduce[33];
+    double coefficients[2 * capacity];
+    int64_t offsets[capacity];
+    double scratch[small_history ? shared_scratch : 1];
+    double products[small_history ? shared_products : 1];
+    double scalars[8];
+    State state;
+    Engine engine;
+    Options options;
+};
+
+// How the chunks of one sum are put together.
+enum class Fold { sum, most, least };
+
+class Turn {
+   public:
+    __device__ Turn(const Engine& e, SharedMemory& m, const Gang& gang, int64_t problem, int64_t slot,
+                    const Real* gradient, double f)
+        : e(e), m(m), gang(gang), block(gang.block), v(vectors_of(e, problem)), p(problem),
+          gradient(gradient + problem * e.n), f(f), partials(e.partials + slot * e.partial_stride),
+          coefficients(e.coefficients + slot * 2 * capacity),
+          walk_memory(e.walk + slot * e.walk_stride),
+          products(e.small + problem * small_matrices_length(capacity)),
+          matrices(small_matrices(small_history ? m.products : products, capacity)),
+          w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity), capacity)) {}
+
+    __device__ void run() {
+        load_state();
+        if (m.state.action == Action::done) return;
+        slope();
+        while (m.state.action != Action::evaluate && m.state.action != Action::done) {
+            switch (m.state.action) {
+                case Action::absorb: absorb(m.state.iterations == 0 ? Gather::start : Gather::pair); break;
+                case Action::walk: walk(); break;
+                case Action::regather: absorb(Gather::again); break;
+                case Action::aim: aim(); break;
+                default: step();
+            }
+        }
+        if (m.state.action == Action::done) {
+            each_chunk([&](int, int64_t begin, int64_t end) {
+                for (int64_t i = begin + threadIdx.x; i < end; i += threads) v.trial[i] = v.x[i];
+            });
+        }
+    }
+
+   private:
+    const Engine& e;
+    SharedMemory& m;
+    const Gang& gang;
+    const Block& block;
+    const Vectors v;
+    const int64_t p;
+    const Real* gradient;
+    const double f;
+    double *partials, *coefficients, *walk_memory, *products;
+    const SmallMatrices matrices;
+    const Scratch w;
+
+    template <class Work>
+    __device__ void each_chunk(const Work& work) const {
+        for (int chunk = gang.member; chunk < e.chunks; chunk += gang.members) {
+            const int64_t begin = chunk * e.chunk_length;
+            work(chunk, begin, min_of(begin + e.chunk_length, e.n));
+        }
+    }
+
+    // Every block keeps a copy of the state; member 0 changes it.
+    __device__ void load_state() const {
+        __syncthreads();
+        const uint32_t* from = reinterpret_cast<const uint32_t*>(e.states + p);
+        uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
+        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
+        __syncthreads();
+    }
+
+    // Runs a decision on member 0 once all members are here, and shows its outcome to all.
+    template <class Decide>
+    __device__ void decide(const Decide& decision) const {
+        gang.gather();
+        if (gang.decides()) {
+            decision();
+            __syncthreads();
+            const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
+            uint32_t* to = reinterpret_cast<uint32_t*>(e.states + p);
+            for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
+            gang.release();
+        } else {
+            load_state();
+        }
+        __syncthreads();
+    }
+
+    // Runs something on member 0 once all members are here.
+    template <class Work>
+    __device__ void together(const Work& work) const {
+        gang.gather();
+        if (gang.decides()) {
+            work();
+            gang.release();
+        }
+        __syncthreads();
+    }
+
+    // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
+    __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
+
+    // Adds the chunks of sums 0 .. count - 1: one warp a sum, lanes over chunks, in a fixed tree.
+    template <class Kind, class Put>
+    __device__ void add_chunks(int64_t count, const Kind& kind, const Put& put) const {
+        for (int64_t j = block.row(); j < count; j += block.rows()) {
+            const Fold fold = kind(j);
+            double total = fold == Fold::least ? double_infinity : 0.0;
+            for (int c = block.lane(); c < e.chunks; c += 32) total = folded(fold, total, __ldcg(partial(j, c)));
+            for (int offset = 16; offset > 0; offset >>= 1) {
+                total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
+            }
+            if (block.lane() == 0) put(j, total);
+        }
+        __syncthreads();
+    }
+    __device__ static double folded(Fold fold, double a, double b) {
+        return fold == Fold::sum ? a + b : fold == Fold::most ? max_of(a, b) : min_of(a, b);
+    }
+
+    // Folds `count` values of every thread over the block, value k into sum first + k of a chunk.
+    template <int count, class Kind>
+    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count], const Kind& kind) const {
+        double mine[count];
+#pragma unroll
+        for (int k = 0; k < count; ++k) {
+            mine[k] = values[k];
+            for (int offset = 16; offset > 0; offset >>= 1) {
+                mine[k] = folded(kind(k), mine[k], __shfl_xor_sync(0xffffffffu, mine[k], offset));
+            }
+        }
+        __syncthreads();
+        // The tile is done with: its memory serves for the exchange.
+        if (block.lane() == 0) {
+#pragma unroll
+            for (int k = 0; k < count; ++k) m.exchange[k * warps + block.row()] = mine[k];
+        }
+        __syncthreads();
+        if (threadIdx.x < count) {
+            double total = m.exchange[threadIdx.x * warps];
+            for (int row = 1; row < warps; ++row) {
+                total = folded(kind(threadIdx.x), total, m.exchange[threadIdx.x * warps + row]);
+            }
+            __stcg(partial(first + threadIdx.x, chunk), total);
+        }
+        __syncthreads();
+    }
+
+    struct AllSums {
+        __device__ Fold operator()(int64_t) const { return Fold::sum; }
+    };
+    // The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
+    struct AbsorbKinds {
+        int64_t first;
+        __device__ Fold operator()(int64_t j) const {
+            return j == first + 5 ? Fold::most : j == first + 6 ? Fold::least : Fold::sum;
+        }
+    };
+    struct AimKinds {
+        __device__ Fold operator()(int64_t j) const { return j < 2 ? Fold::sum : Fold::least; }
+    };
+
+    __device__ void slope() {
+        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+            const double values[1] = {slope_chunk(v, gradient, begin, end)};
+            put_scalars(0, chunk, values, AllSums{});
+        });
+        decide([&] {
+            add_chunks(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            if (threadIdx.x == 0) decide_slope(m.state, m.options, f, m.scalars[0]);
+        });
+    }
+
+    __device__ __noinline__ void absorb(Gather gather) {
+        const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options);
+        const SumLayout layout = sum_layout(m.options, rows);
+        const int64_t length = layout.length();
+        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+            AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
+            absorb_chunk(v, m.state, layout, gather, gradient, begin, end, m.absorb, m.exchange, mine,
+                         [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
+            if (gather == Gather::again) return;
+            const double values[7] = {mine.movable_descent, mine.gradient_squared,   mine.projected_squared,
+                                      mine.x_squared,       mine.held, mine.projected_gradient, mine.first_break};
+            put_scalars(length, chunk, values, AbsorbKinds{0});
+        });
+        decide([&] {
+            const bool again = gather == Gather::again;
+            const bool fits = length <= int64_t(sizeof(m.sums) / sizeof(double));
+            double* sums = fits ? m.sums : partials + (length + 7) * e.chunks;
+            add_chunks(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
+                if (j < length) {
+                    sums[j] = value;
+                } else {
+                    m.scalars[j - length] = value;
+                }
+            });
+            if (small_history && !again) {
+                for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
+                __syncthreads();
+            }
+            const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
+                                        m.scalars[5], m.scalars[6], m.scalars[4]};
+            if (small_history) {
+                if (threadIdx.x < 32) decide_absorbed(Warp{}, again, scalars, layout, sums);
+                __syncthreads();
+                for (int i = threadIdx.x; i < shared_products; i += threads) __stcg(products + i, m.products[i]);
+            } else {
+                decide_absorbed(block, again, scalars, layout, sums);
+            }
+            publish_coefficients();
+        });
+    }
+
+    template <class Team>
+    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars, const SumLayout& layout,
+                                    const double* sums) {
+        if (again) {
+            decide_regather(team, m.state, matrices, w, layout, sums);
+        } else {
+            decide_absorb(team, m.state, m.options, matrices, w, scalars, layout, sums);
+        }
+    }
+
+    __device__ void publish_coefficients() const {
+        __syncthreads();
+        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads) __stcg(coefficients + j, w.coefficients[j]);
+        __syncthreads();
+    }
+
+    __device__ __noinline__ void aim() {
+        const int r = m.state.pairs;
+        __syncthreads();
+        for (int j = threadIdx.x; j < 2 * r; j += threads) m.coefficients[j] = __ldcg(coefficients + j);
+        for (int a = threadIdx.x; a < r; a += threads) {
+            m.offsets[a] = int64_t(slot_of(a, m.state.head, r, capacity)) * v.stride;
+        }
+        __syncthreads();
+        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+            AimScalars mine{0, 0, double_infinity, double_infinity};
+            aim_chunk(v, m.state, m.coefficients, m.offsets, begin, end, mine);
+            const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
+            put_scalars(0, chunk, values, AimKinds{});
+        });
+        decide([&] {
+            add_chunks(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            if (threadIdx.x == 0) {
+                decide_aim(m.state, m.options, AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
+            }
+        });
+    }
+
+    __device__ __noinline__ void step() {
+        each_chunk([&](int, int64_t begin, int64_t end) { step_chunk(v, m.state.search.step, begin, end); });
+        decide([&] {
+            if (threadIdx.x == 0) m.state.action = Action::evaluate;
+        });
+    }
+
+    __device__ __noinline__ void walk() {
+        WalkState& shared = *reinterpret_cast<WalkState*>(walk_memory);
+        const WalkLists lists = walk_lists(walk_memory, e.walk_length);
+        const int size = 2 * m.state.pairs;
+        double range = 0;  // member 0's
+        together([&] {
+            const PathSlope slope = path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
+            range = 2 * max_of(m.state.first_break, -slope.offset / slope.curvature);
+            if (!(range > 0)) range = double_infinity;
+            for (int c = threadIdx.x; c < size; c += threads) {
+                shared.q[c] = w.work[c];
+                shared.r[c] = w.carried[c];
+            }
+            if (threadIdx.x == 0) {
+                shared.above = 0;
+                shared.settled = shared.ranges = 0;
+                shared.moving = m.state.movable_descent;
+                shared.from = 0;
+                shared.held_time = -1;
+            }
+            start_selection(shared, range);
+        });
+        while (!*(volatile int32_t*)&shared.settled) {
+            while (*(volatile int32_t*)&shared.selecting) {
+                each_chunk([&](int, int64_t begin, int64_t end) { count_bins(v, shared, begin, end); });
+                together([&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
+            }
+            if (*(volatile int32_t*)&shared.tied) {
+                each_chunk([&](int chunk, int64_t begin, int64_t end) {
+                    sum_ties(v, m.state, shared, block, begin, end, [&](int j, double value) {
+                        __stcg(partial(j, chunk), value);
+                    });
+                });
+                together([&] {
+                    cross_ties(shared, lists, size);
+                    next_range(shared, range);
+                });
+            } else {
+                each_chunk([&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
+                together([&] {
+                    sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
+                    cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);
+                    next_range(shared, range);
+                });
+            }
+        }
+        decide([&] {
+            if (threadIdx.x == 0) decide_walk(m.state, shared.held_time, shared.cauchy_time);
+        });
+    }
+
+    // All variables of one breakpoint at once: L⁻¹ is linear, so one solve serves their sum.
+    __device__ void cross_ties(WalkState& shared, const WalkLists& lists, int size) const {
+        add_chunks(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
+        solve_lower(block, w.k, size, lists.crossing);
+        const double time = time_of(shared.high - 1);
+        // The minimiser may lie before the ties.
+        const PathSlope before = path_slope(shared.moving, m.state.gamma, shared.q, shared.r, w.k, size);
+        double t = 0;
+        const bool settled = settles(before, shared.from, time, t);
+        __syncthreads();
+        if (!settled) {
+            for (int c = threadIdx.x; c < size; c += threads) {
+                shared.q[c] -= lists.crossing[c];
+                shared.r[c] -= time * lists.crossing[c];
+            }
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            if (settled) {
+                shared.settled = 1;
+                shared.cauchy_time = t;
+            } else {
+                shared.moving = max_of(0.0, shared.moving - lists.crossing[size]);
+                shared.from = shared.held_time = time;
+            }
+            shared.above = shared.high;
+        }
+        __syncthreads();
+    }
+
+    // If the walk goes on: the rest of the range, or the next range, eight times as far.
+    __device__ void next_range(WalkState& shared, double& range) const {
+        __syncthreads();
+        const bool settled = shared.settled;
+        const uint64_t above = shared.above;
+        if (settled) return;
+        if (is_finite(range) ? above > bits_of(range) : above > bits_of(1.7976931348623157e308)) {
+            if (!is_finite(range)) {
+                // No breakpoint is left: the last segment is unbounded.
+                const PathSlope slope =
+                    path_slope(shared.moving, m.state.gamma, shared.q, shared.r, w.k, 2 * m.state.pairs);
+                __syncthreads();
+                if (threadIdx.x == 0) {
+                    settles(slope, shared.from, double_infinity, shared.cauchy_time);
+                    shared.settled = 1;
+                }
+                __syncthreads();
+                return;
+            }
+            range = shared.ranges < 8 && range < 1e300 ? 8 * range : double_infinity;
+            __syncthreads();
+            if (threadIdx.x == 0) ++shared.ranges;
+        }
+        start_selection(shared, range);
+    }
+};
+
+SW_END
+
+template <class T>
+__device__ inline void copy_words(T* to, const T* from) {
+    for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += blockDim.x) {
+        reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+    }
+}
+
+// f: the objective's values, float or double, one per problem.
+extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwell::Engine* engine, const Real* gradient,
+                                                                   const void* f, int f_is_float) {
+    using namespace stepwell;
+    __shared__ SharedMemory m;
+    copy_words(&m.engine, engine);
+    __syncthreads();
+    const Engine& e = m.engine;
+    copy_words(&m.options, e.options);
+    __syncthreads();
+    const bool blocks = e.gangs_are_blocks;
+    const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
+                    blocks ? 1 : int(gridDim.x)};
+    unsigned int running = 0;
+    for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
+        const double value = f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+        Turn turn(e, m, gang, p, blocks ? blockIdx.x : 0, gradient, value);
+        turn.run();
+        running += m.state.action != Action::done;
+        if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
+        __syncthreads();
+    }
+    // The last block to finish tells the host how many problems still run, and that this turn is over.
+    if (gang.decides() && threadIdx.x == 0) {
+        __threadfence_system();
+        atomicAdd(e.counter, running);
+        __threadfence();
+        const unsigned int last = blocks ? gridDim.x - 1 : 0;
+        if (atomicAdd(e.counter + 1, 1u) == last) {
+            const unsigned int total = atomicAdd(e.counter, 0u);
+            e.counter[0] = e.counter[1] = 0;
+            *(volatile unsigned int*)e.running = total;
+            __threadfence_system();
+        }
+    }
+}
