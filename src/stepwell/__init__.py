@@ -18,6 +18,11 @@ _HOMES: dict[str, str] = {
     "LBFGSB": "stepwell.optimizer",
     "LineSearch": "stepwell.settings",
     "Status": "stepwell.results",
+    "tikhonov": "stepwell.krylov",
+    "ProjectedCG": "stepwell.krylov",
+    "cg": "stepwell.krylov",
+    "adjoint_error": "stepwell.operators",
+    "operators": "",
     "problems": "",
     "apps": "",
 }
