@@ -7,11 +7,8 @@ device, where a solver takes a decision on a small matrix or a caller asks for a
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import math
-=======
 from collections.abc import Callable
->>>>>>> manyrhs
 from typing import Any
 
 import array_api_compat
@@ -112,7 +109,6 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
     return values
 
 
-<<<<<<< HEAD
 def device_index(array: Array) -> int:
     """Return the number of the CUDA device that an array lives on."""
     return int(device_name(array).partition(":")[2] or 0)
@@ -174,29 +170,11 @@ def from_dlpack(exported: Any, template: Array) -> Array:
     return jax.dlpack.from_dlpack(exported)
 
 
-def on_device_of(values: Any, template: Array, dtype: np.dtype) -> Array:
-    """Return values (numbers or a host array) as a new array of the template's library, on its device."""
-    kind = kind_of(template)
-    host = np.ascontiguousarray(values, dtype=dtype)
-    if kind == "torch":
-        import torch
-
-        return torch.from_numpy(host).to(template.device)
-    if kind == "cupy":
-        import cupy
-
-        with cupy.cuda.Device(template.device.id):
-            return cupy.asarray(host)
-    import jax
-
-    return jax.device_put(host, next(iter(template.devices())))
-
-
-def to_host(array: Array) -> np.ndarray:
+def host_copy(array: Array) -> np.ndarray:
     """Copy an array of any library, on any device, to the host."""
     kind = kind_of(array)
     if kind == "torch":
-        return np.asarray(array.detach().cpu().numpy())
+        return np.array(array.detach().cpu().numpy())
     if kind == "cupy":
         return np.asarray(array.get())
     return np.array(array)
@@ -246,15 +224,11 @@ def capture(template: Array, work: Any) -> Any:
         return kept
 
     return play
-=======
+
+
 def to_host(array: Array) -> np.ndarray:
     """Copy an array of any library and device to the host, as float64."""
-    kind = kind_of(array)
-    if kind == "torch":
-        array = array.detach().cpu().numpy()
-    elif kind == "cupy":
-        array = array.get()
-    return np.asarray(array, dtype=np.float64)
+    return np.asarray(host_copy(array), dtype=np.float64)
 
 
 def to_like(values: np.ndarray, template: Array) -> Array:
@@ -337,4 +311,3 @@ def available_bytes(template: Array) -> int | None:
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return None
->>>>>>> manyrhs
