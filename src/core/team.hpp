@@ -1,5 +1,6 @@
-// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum() and
-// argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp) a
+// The team concept: code for a team of workers is written once, against rank(), size(), sync(), sum() and
+// argmax(). A team may fall into groups of lanes that work in step (the warps of a thread block): group(), lane(),
+// lane_sum(), lane_sync(). each() and lane_each() deal out a loop. Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp) a
 // handful of real threads, for tests only, so that ThreadSanitizer sees the very source that a GPU runs.
 //
 // Contract: every member calls sync(), sum() and argmax() in the same order; both return the same value to all
@@ -17,6 +18,29 @@ struct Lone {
     SW_HD double sum(double value) const { return value; }
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     SW_HD int64_t argmax(double& /*value*/, int64_t index) const { return index; }
+
+    SW_HD int group() const { return 0; }
+    SW_HD int groups() const { return 1; }
+    SW_HD int lane() const { return 0; }
+    SW_HD int lanes() const { return 1; }
+    SW_HD double lane_sum(double value) const { return value; }
+    SW_HD void lane_sync() const {}
+
+    // Calls body(i) for every i in [0, count) that is this member's.
+    template <class Body>
+    SW_HD void each(int count, Body body) const {
+        for (int i = 0; i < count; ++i) body(i);
+    }
+    // The same within one group.
+    template <class Body>
+    SW_HD void lane_each(int count, Body body) const {
+        for (int i = 0; i < count; ++i) body(i);
+    }
+    // The contiguous piece of [0, count) that is this member's; teams of CPU threads alone.
+    void chunk(int count, int& begin, int& end) const {
+        begin = 0;
+        end = count;
+    }
 };
 
 SW_END

@@ -12,6 +12,10 @@ __version__ = "0.1.0"
 
 #: Public name -> module that defines it ("" marks a subpackage of its own).
 _HOMES: dict[str, str] = {
+    "nnls": "stepwell.leastsq",
+    "Convolution": "stepwell.leastsq",
+    "NNLSResult": "stepwell.leastsq",
+    "NNLSStatus": "stepwell.leastsq",
     "problems": "",
     "apps": "",
 }

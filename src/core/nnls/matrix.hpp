@@ -1,0 +1,311 @@
+// What NNLS asks of a matrix: A'r with its column norms, A'r alone, one column. Two kinds: dense rows, and the banded
+// Toeplitz matrix of a convolution, which is never stored.
+//
+// Leading and trailing zeros are found once and never read again: the envelope. CPU threads walk along rows (each
+// member its own range of columns), so theirs is kept by row; a thread of a block owns columns, so its is by column.
+#pragma once
+
+#include "core/nnls/vectors.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+struct Envelope {
+    int32_t* low;
+    int32_t* high;
+};
+
+SW_HD int64_t envelope_length(int64_t rows, int64_t columns, int members) {
+#if defined(__CUDACC__)
+    (void)rows, (void)members;
+    return columns;
+#else
+    (void)columns;
+    return rows * members;
+#endif
+}
+
+#if !defined(__CUDACC__)
+// Whether 32 values are all +0.
+template <class Scalar>
+inline bool all_zero(const Scalar* values) {
+    typedef unsigned long long Bits __attribute__((vector_size(64), aligned(4), may_alias));
+    const Bits* bits = reinterpret_cast<const Bits*>(values);
+    Bits any = bits[0];
+    for (unsigned q = 1; q < 32 * sizeof(Scalar) / sizeof(Bits); ++q) any |= bits[q];
+    return ((any[0] | any[1]) | (any[2] | any[3]) | (any[4] | any[5]) | (any[6] | any[7])) == 0;
+}
+#endif
+
+template <class Scalar>
+struct Dense {
+    const Scalar* values;
+    int64_t stride;
+    int rows, columns;
+
+    // Zeros the product reads before and after the vector it is multiplied with.
+    SW_HD int zeros_before() const { return 0; }
+    SW_HD int zeros_after() const { return 0; }
+
+    // squares[j] = |a_j|^2, sums[j] = a_j . r, and the envelope. Ends in a sync.
+    template <class Team>
+    SW_HD void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
+#if defined(__CUDACC__)
+        team.each(columns, [&](int j) {
+            int low = rows, high = 0;
+            double square = 0, sum = 0;
+            for (int i = 0; i < rows; ++i) {
+                const double a = values[i * stride + j];
+                if (a != 0) {
+                    if (low > i) low = i;
+                    high = i + 1;
+                }
+                square += a * a;
+                sum += a * r[i];
+            }
+            envelope.low[j] = min_of(low, high);
+            envelope.high[j] = high;
+            squares[j] = square;
+            sums[j] = sum;
+        });
+#else
+        int begin, end;
+        team.chunk(columns, begin, end);
+        int32_t* low = envelope.low + static_cast<int64_t>(team.rank()) * rows;
+        int32_t* high = envelope.high + static_cast<int64_t>(team.rank()) * rows;
+        for (int j = begin; j < end; ++j) squares[j] = sums[j] = 0;
+        for (int i = 0; i < rows; i += 4) {
+            const int height = min_of(4, rows - i);
+            int from = end, to = begin;
+            for (int q = 0; q < height; ++q) {
+                const Scalar* row = values + (i + q) * stride;
+                int first = begin, last = end;
+                while (first + 32 <= last && all_zero(row + first)) first += 32;
+                while (first < last && row[first] == 0) ++first;
+                while (first + 32 <= last && all_zero(row + last - 32)) last -= 32;
+                while (last > first && row[last - 1] == 0) --last;
+                low[i + q] = first;
+                high[i + q] = last;
+                if (first < last) {
+                    from = min_of(from, first);
+                    to = max_of(to, last);
+                }
+            }
+            if (height == 4)
+                measure_rows(values + i * stride, r + i, from, to, squares, sums);
+            else
+                for (int q = 0; q < height; ++q)
+                    for (int j = from; j < to; ++j) {
+                        const double a = values[(i + q) * stride + j];
+                        squares[j] += a * a;
+                        sums[j] += a * r[i + q];
+                    }
+        }
+#endif
+        team.sync();
+    }
+
+    // sums[j] = a_j . r. Ends in a sync.
+    template <class Team>
+    SW_HD void multiply(const Team& team, const double* r, Envelope envelope, double* sums) const {
+#if defined(__CUDACC__)
+        team.each(columns, [&](int j) {
+            double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+            int i = envelope.low[j];
+            const int last = envelope.high[j];
+            for (; i + 4 <= last; i += 4) {
+                const Scalar* a = values + i * stride + j;
+                s0 += a[0] * r[i];
+                s1 += a[stride] * r[i + 1];
+                s2 += a[2 * stride] * r[i + 2];
+                s3 += a[3 * stride] * r[i + 3];
+            }
+            for (; i < last; ++i) s0 += values[i * stride + j] * r[i];
+            sums[j] = (s0 + s1) + (s2 + s3);
+        });
+#else
+        int begin, end;
+        team.chunk(columns, begin, end);
+        const int32_t* low = envelope.low + static_cast<int64_t>(team.rank()) * rows;
+        const int32_t* high = envelope.high + static_cast<int64_t>(team.rank()) * rows;
+        for (int j = begin; j < end; ++j) sums[j] = 0;
+        int i = 0;
+        for (; i + 8 <= rows; i += 8) {
+            int from = end, to = begin;
+            for (int q = 0; q < 8; ++q)
+                if (low[i + q] < high[i + q]) {
+                    from = min_of(from, low[i + q]);
+                    to = max_of(to, high[i + q]);
+                }
+            if (from < to) add_rows(values + i * stride, r + i, from, to, sums);
+        }
+        for (; i < rows; ++i)
+            for (int j = low[i]; j < high[i]; ++j) sums[j] += values[i * stride + j] * r[i];
+#endif
+        team.sync();
+    }
+
+    // out = scale a_j, padded to `length` with zeros. Ends in a sync.
+    template <class Team>
+    SW_HD void gather(const Team& team, int j, double scale, double* out, int length) const {
+        team.each(length, [&](int i) { out[i] = i < rows ? scale * values[i * stride + j] : 0.0; });
+        team.sync();
+    }
+
+    // The largest magnitude in a column, NaN if it holds one.
+    SW_HD double largest_in(int j) const {
+        double most = 0;
+        for (int i = 0; i < rows; ++i) {
+            const double a = absolute(values[i * stride + j]);
+            if (!is_finite(a)) return a;
+            most = max_of(most, a);
+        }
+        return most;
+    }
+
+    SW_HD double entry(int i, int j) const { return values[i * stride + j]; }
+
+    // The rows within which column j, gathered in `column`, is not zero.
+    SW_HD void bounds(Envelope envelope, int j, const double* column, int32_t& low, int32_t& high) const {
+#if defined(__CUDACC__)
+        (void)column;
+        low = envelope.low[j];
+        high = envelope.high[j];
+#else
+        (void)envelope, (void)j;
+        int first = 0, last = rows;
+        while (first + 32 <= last && all_zero(column + first)) first += 32;
+        while (first < last && column[first] == 0) ++first;
+        while (first + 32 <= last && all_zero(column + last - 32)) last -= 32;
+        while (last > first && column[last - 1] == 0) --last;
+        low = first;
+        high = last;
+#endif
+    }
+
+#if !defined(__CUDACC__)
+    void measure_rows(const Scalar* a, const double* r, int from, int to, double* squares, double* sums) const {
+        const Scalar *a0 = a, *a1 = a + stride, *a2 = a + 2 * stride, *a3 = a + 3 * stride;
+        const double r0 = r[0], r1 = r[1], r2 = r[2], r3 = r[3];
+        int j = from;
+        for (; j + 8 <= to; j += 8) {
+            const Wide v0 = load(a0 + j), v1 = load(a1 + j), v2 = load(a2 + j), v3 = load(a3 + j);
+            store(sums + j, load(sums + j) + ((v0 * r0 + v1 * r1) + (v2 * r2 + v3 * r3)));
+            store(squares + j, load(squares + j) + ((v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3)));
+        }
+        for (; j < to; ++j) {
+            const double v0 = a0[j], v1 = a1[j], v2 = a2[j], v3 = a3[j];
+            sums[j] += (v0 * r0 + v1 * r1) + (v2 * r2 + v3 * r3);
+            squares[j] += (v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3);
+        }
+    }
+
+    void add_rows(const Scalar* a, const double* r, int from, int to, double* sums) const {
+        const Scalar *a0 = a, *a1 = a + stride, *a2 = a + 2 * stride, *a3 = a + 3 * stride;
+        const Scalar *a4 = a0 + 4 * stride, *a5 = a1 + 4 * stride, *a6 = a2 + 4 * stride, *a7 = a3 + 4 * stride;
+        int j = from;
+        for (; j + 8 <= to; j += 8) {
+            Wide s = load(sums + j), t = load(a4 + j) * r[4];
+            s += load(a0 + j) * r[0];
+            t += load(a5 + j) * r[5];
+            s += load(a1 + j) * r[1];
+            t += load(a6 + j) * r[6];
+            s += load(a2 + j) * r[2];
+            t += load(a7 + j) * r[7];
+            s += load(a3 + j) * r[3];
+            store(sums + j, s + t);
+        }
+        for (; j < to; ++j)
+            sums[j] += ((a0[j] * r[0] + a1[j] * r[1]) + (a2[j] * r[2] + a3[j] * r[3])) +
+                       ((a4[j] * r[4] + a5[j] * r[5]) + (a6[j] * r[6] + a7[j] * r[7]));
+    }
+#endif
+};
+
+// A_ij = pulse[i - j + origin]: the pulse's sample `origin` falls on row j of column j.
+template <class Scalar>
+struct Convolution {
+    const Scalar* pulse;
+    int length, origin;
+    int rows, columns;
+
+    SW_HD int zeros_before() const { return origin + padding; }
+    SW_HD int zeros_after() const { return max_of(0, columns - rows + length - origin) + padding; }
+
+    template <class Team>
+    SW_HD void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
+        team.each(columns, [&](int j) {
+            double square = 0;
+            const int from = max_of(0, origin - j), to = min_of(length, rows - j + origin);
+            for (int t = from; t < to; ++t) square += double(pulse[t]) * double(pulse[t]);
+            squares[j] = square;
+        });
+        multiply(team, r, envelope, sums);
+    }
+
+    template <class Team>
+    SW_HD void multiply(const Team& team, const double* r, Envelope, double* sums) const {
+        const double* shifted = r - origin;
+#if defined(__CUDACC__)
+        team.each(columns, [&](int j) {
+            double s = 0;
+            for (int t = 0; t < length; ++t) s += pulse[t] * shifted[j + t];
+            sums[j] = s;
+        });
+#else
+        int begin, end;
+        team.chunk(columns, begin, end);
+        int j = begin;
+        for (; j + 32 <= end; j += 32) {
+            Wide s0{}, s1{}, s2{}, s3{};
+            for (int t = 0; t < length; ++t) {
+                const double p = pulse[t];
+                const double* at = shifted + j + t;
+                s0 += p * load(at);
+                s1 += p * load(at + 8);
+                s2 += p * load(at + 16);
+                s3 += p * load(at + 24);
+            }
+            store(sums + j, s0);
+            store(sums + j + 8, s1);
+            store(sums + j + 16, s2);
+            store(sums + j + 24, s3);
+        }
+        for (; j < end; ++j) {
+            double s = 0;
+            for (int t = 0; t < length; ++t) s += pulse[t] * shifted[j + t];
+            sums[j] = s;
+        }
+#endif
+        team.sync();
+    }
+
+    template <class Team>
+    SW_HD void gather(const Team& team, int j, double scale, double* out, int padded_length) const {
+        team.each(padded_length, [&](int i) { out[i] = i < rows ? scale * entry(i, j) : 0.0; });
+        team.sync();
+    }
+
+    SW_HD double largest_in(int j) const {
+        double most = 0;
+        for (int i = 0; i < rows; ++i) {
+            const double a = absolute(entry(i, j));
+            if (!is_finite(a)) return a;
+            most = max_of(most, a);
+        }
+        return most;
+    }
+
+    SW_HD void bounds(Envelope, int j, const double*, int32_t& low, int32_t& high) const {
+        high = clamp_to(j - origin + length, 0, rows);
+        low = clamp_to(j - origin, 0, static_cast<int>(high));
+    }
+
+    SW_HD double entry(int i, int j) const {
+        const int t = i - j + origin;
+        return t >= 0 && t < length ? double(pulse[t]) : 0.0;
+    }
+};
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,341 @@
+// NNLS on the CPU, compiled once per instruction set: a queue of systems over all threads, or one large system on all
+// of them.
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "core/nnls/active_set.hpp"
+#include "host/crew.hpp"
+#include "host/nnls.hpp"
+#include "host/subnormals.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace {
+
+// Aligned memory that is not touched before it is used: Q and the panel are sized for the worst case.
+template <class T>
+class Room {
+public:
+    explicit Room(int64_t count)
+        : memory_(static_cast<T*>(
+              std::aligned_alloc(64, (static_cast<size_t>(count) * sizeof(T) + 127) / 64 * 64))) {
+        if (!memory_) throw std::bad_alloc();
+    }
+    T* get() const { return memory_.get(); }
+
+private:
+    struct Free {
+        void operator()(T* p) const { std::free(p); }
+    };
+    std::unique_ptr<T[], Free> memory_;
+};
+
+struct OwnWorkspace {
+    explicit OwnWorkspace(const Extent& extent)
+        : doubles(Workspace::doubles(extent)), integers(Workspace::integers(extent)) {
+        workspace.carve(extent, doubles.get(), integers.get());
+    }
+    Room<double> doubles;
+    Room<int32_t> integers;
+    Workspace workspace;
+};
+
+template <class Matrix>
+Extent extent_of(const NnlsJob& job, const Matrix& matrix, int members, bool gathers) {
+    Extent e;
+    e.rows = job.rows;
+    e.columns = job.columns;
+    e.damped = job.damping > 0;
+    e.most_columns = e.damped ? job.columns : std::min(job.rows, job.columns);
+    e.zeros_before = matrix.zeros_before();
+    e.zeros_after = matrix.zeros_after();
+    e.members = members;
+    e.square_q = job.update == rotations;
+    e.has_q = job.update != csne;
+    e.gathers = gathers;
+    return e;
+}
+
+template <class Scalar>
+Dense<Scalar> matrix_of(const NnlsJob& job, int64_t system, const Dense<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride, job.rows, job.columns};
+}
+
+template <class Scalar>
+Convolution<Scalar> matrix_of(const NnlsJob& job, int64_t system, const Convolution<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin, job.rows,
+            job.columns};
+}
+
+// The scaled columns of a matrix that all systems share, their norms and, on request, their products.
+template <class Matrix>
+class SharedMatrix {
+public:
+    SharedMatrix(const NnlsJob& job, const Matrix& matrix)
+        : stride_(padded(job.rows)),
+          numbers_(3 * padded(job.columns) + stride_ * job.columns + padded(job.rows)),
+          bounds_(2 * padded(job.columns) + 2 * padded(job.rows)),
+          gram_(job.form_gram ? padded(job.columns) * job.columns : 0) {
+        const int n = job.columns;
+        double* scale = numbers_.get();
+        double* norm = scale + padded(n);
+        double* inverse = norm + padded(n);
+        double* columns = inverse + padded(n);
+        int32_t* low = bounds_.get();
+        int32_t* high = low + padded(n);
+        Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
+        const Room<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
+                                   padded(matrix.zeros_after()));
+        double* squares = scratch.get();
+        double* sums = squares + padded(n);
+        double* r = sums + padded(n) + padded(matrix.zeros_before());
+        std::fill(sums, r + padded(job.rows) + padded(matrix.zeros_after()), 0.0);
+        matrix.measure(Lone(), r, envelope, squares, sums);
+#pragma omp parallel for schedule(static) num_threads(job.threads)
+        for (int j = 0; j < n; ++j) {
+            // The door has refused a shared matrix that is not finite.
+            scale_column(matrix, j, squares[j], job.damping, scale[j], norm[j]);
+            inverse[j] = norm[j] > 0 ? 1.0 / norm[j] : 0.0;
+            double* column = columns + j * stride_;
+            matrix.gather(Lone(), j, scale[j], column, static_cast<int>(stride_));
+            matrix.bounds(envelope, j, column, low[j], high[j]);
+        }
+        shared.scale = scale;
+        shared.norm = norm;
+        shared.inverse_norm = inverse;
+        shared.columns = columns;
+        shared.column_stride = stride_;
+        shared.low = low;
+        shared.high = high;
+        shared.envelope = envelope;
+        if (job.form_gram) form_gram(job, columns, low, high);
+    }
+
+    Shared shared;
+
+private:
+    // Products of all pairs of columns, four by four: the upper triangle by blocks, mirrored.
+    void form_gram(const NnlsJob& job, const double* columns, const int32_t* low, const int32_t* high) {
+        const int n = job.columns;
+        const int64_t gram_stride = padded(n);
+        double* gram = gram_.get();
+        const int blocks = (n + 3) / 4;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(job.threads)
+        for (int block = 0; block < blocks; ++block) {
+            const int j = 4 * block, width = std::min(4, n - j);
+            int from = job.rows, to = 0;
+            for (int q = j; q < j + width; ++q) {
+                from = std::min(from, static_cast<int>(low[q]));
+                to = std::max(to, static_cast<int>(high[q]));
+            }
+            from &= ~(padding - 1);
+            for (int i = j; i < n; ++i) {
+                double products[4] = {0, 0, 0, 0};
+                const int start = std::max(from, static_cast<int>(low[i]) & ~(padding - 1));
+                const int end = static_cast<int>(padded(std::min(to, static_cast<int>(high[i]))));
+                if (end > start) {
+                    const double* four[4];
+                    for (int q = 0; q < 4; ++q) four[q] = columns + std::min(j + q, n - 1) * stride_ + start;
+                    dot_four(four, columns + i * stride_ + start, end - start, products);
+                }
+                for (int q = 0; q < width; ++q) {
+                    gram[(j + q) * gram_stride + i] = products[q];
+                    gram[i * gram_stride + j + q] = products[q];
+                }
+            }
+        }
+        for (int j = 0; j < n; ++j) {
+            const double below = job.damping * shared.scale[j];
+            gram[j * gram_stride + j] += below * below;
+        }
+        shared.gram = gram;
+        shared.gram_stride = gram_stride;
+    }
+
+    int64_t stride_;
+    Room<double> numbers_;
+    Room<int32_t> bounds_;
+    Room<double> gram_;
+};
+
+template <class Scalar, class Team, class Matrix>
+void solve_one(const Team& team, const NnlsJob& job, int64_t system, const Matrix& matrix, const Options& options,
+               const Extent& extent, const Shared& shared, Workspace& workspace, bool chained) {
+    workspace.triangle.stride = first_stride + stride_gap;
+    ActiveSet<Team, Matrix, Scalar> solver(team, matrix, options, extent, shared, workspace);
+    const int64_t n = job.columns;
+    WarmStart<Scalar> warm;
+    if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
+    if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
+    if (chained) warm.marks = job.active + (system - 1) * n;
+    solver.run(static_cast<const Scalar*>(job.b) + system * job.b_stride, warm);
+    double residual;
+    solver.answer(static_cast<Scalar*>(job.x) + system * n, static_cast<Scalar*>(job.dual) + system * n,
+                  job.active + system * n, residual);
+    if (team.rank() != 0) return;
+    const Tally& tally = solver.tally;
+    job.residual[system] = residual;
+    job.violation[system] = tally.status == non_finite ? double_nan() : solver.violation();
+    job.status[system] = tally.status;
+    job.insertions[system] = tally.insertions;
+    job.removals[system] = tally.removals;
+    job.solves[system] = tally.solves;
+    job.passes[system] = tally.passes;
+    job.escalated[system] = tally.escalated;
+    int64_t* costs = job.costs + 4 * system;
+    costs[0] = tally.update_accesses;
+    costs[1] = tally.update_flops;
+    costs[2] = tally.downdate_accesses;
+    costs[3] = tally.downdate_flops;
+}
+
+// A chain is broken every so often, so that what a system starts from does not depend on the number of threads.
+constexpr int64_t chain_length = 64;
+
+template <class Scalar, class Matrix>
+void solve_batch(const NnlsJob& job) {
+    const Matrix* kind = nullptr;
+    const Matrix first = matrix_of(job, 0, kind);
+    const Options options{job.tolerance, job.damping,  job.most_solves,
+                          job.update,    job.guarded, std::min(job.rows, job.columns)};
+    const bool share = job.a_stride == 0 && job.systems > 1 &&
+                       (job.pulse_length == 0 || int64_t(job.rows) * job.columns <= int64_t(1) << 22);
+    // Fewer systems than threads, each large: the threads work on one system together.
+    if (job.systems < job.threads && int64_t(job.rows) * job.columns >= 1 << 18 && job.update != rotations) {
+        const Extent extent = extent_of(job, first, job.threads, true);
+        OwnWorkspace own(extent);
+        const Workspace layout = own.workspace;
+        for (int64_t system = 0; system < job.systems; ++system) {
+            const Matrix matrix = matrix_of(job, system, kind);
+            run_crew(job.threads, [&](const Crew& crew) {
+                const FlushSubnormals flush;
+                Workspace mine = layout;
+                solve_one<Scalar>(crew, job, system, matrix, options, extent, Shared(), mine,
+                                  job.chain && system > 0);
+            });
+        }
+        return;
+    }
+    std::unique_ptr<SharedMatrix<Matrix>> common;
+    if (share) common = std::make_unique<SharedMatrix<Matrix>>(job, first);
+    const Extent extent = extent_of(job, first, 1, !share);
+    const int64_t work = int64_t(job.rows) * job.columns;
+    const int64_t piece = job.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+    const int64_t pieces = (job.systems + piece - 1) / piece;
+    const int threads = static_cast<int>(std::min<int64_t>(job.threads, pieces));
+    bool out_of_memory = false;
+#pragma omp parallel num_threads(threads)
+    {
+        const FlushSubnormals flush;
+        std::unique_ptr<OwnWorkspace> own;
+        try {
+            own = std::make_unique<OwnWorkspace>(extent);
+        } catch (const std::bad_alloc&) {
+#pragma omp atomic write
+            out_of_memory = true;
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t p = 0; p < pieces; ++p) {
+            if (!own) continue;
+            for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system)
+                solve_one<Scalar>(Lone(), job, system, matrix_of(job, system, kind), options, extent,
+                                  common ? common->shared : Shared(), own->workspace,
+                                  job.chain && system > p * piece);
+        }
+    }
+    if (out_of_memory) throw std::bad_alloc();
+}
+
+void solve(const NnlsJob& job) {
+    if (job.single) {
+        job.pulse_length ? solve_batch<float, Convolution<float>>(job) : solve_batch<float, Dense<float>>(job);
+    } else {
+        job.pulse_length ? solve_batch<double, Convolution<double>>(job) : solve_batch<double, Dense<double>>(job);
+    }
+}
+
+void try_factor(FactorTrial& trial) {
+    const Lone team;
+    const Dense<double> matrix{trial.a, trial.columns, trial.rows, trial.columns};
+    NnlsJob job{};
+    job.rows = trial.rows;
+    job.columns = trial.columns;
+    job.update = trial.update;
+    const Extent extent = extent_of(job, matrix, 1, true);
+    OwnWorkspace own(extent);
+    Workspace& ws = own.workspace;
+    const int length = extent.row_length();
+    std::fill(ws.r, ws.r + length, 0.0);
+    std::fill(ws.b, ws.b + length, 0.0);
+    matrix.measure(team, ws.r, ws.envelope, ws.score, ws.w);
+    for (int j = 0; j < trial.columns; ++j) {
+        scale_column(matrix, j, ws.score[j], 0.0, ws.scale[j], ws.norm[j]);
+        ws.inverse_norm[j] = ws.norm[j] > 0 ? 1.0 / ws.norm[j] : 0.0;
+    }
+    for (int p = 0; p <= extent.most_columns; ++p) ws.slot[p] = p;
+    if (extent.square_q)
+        for (int64_t c = 0; c < length; ++c)
+            for (int i = 0; i < length; ++i) ws.q[c * length + i] = i == c;
+    Tally tally;
+    Factor<Lone> factor{team, ws, tally, extent, Shared(), 0.0, trial.update};
+    trial.rejected = 0;
+    for (int64_t move = 0; move < trial.move_count; ++move) {
+        const int32_t j = trial.moves[move];
+        if (j < 0) {
+            factor.leave(-1 - j);
+            continue;
+        }
+        const int slot = ws.slot[factor.count];
+        double* column = ws.panel + static_cast<int64_t>(slot) * length;
+        matrix.gather(team, j, ws.scale[j], column, length);
+        matrix.bounds(ws.envelope, j, column, ws.low[slot], ws.high[slot]);
+        trial.rejected += factor.enter(j, ws.b, 0.0, 0) != Entry::entered;
+    }
+    trial.count = factor.count;
+    trial.orthogonality = trial.backward_error = 0;
+    for (int p = 0; p < factor.count; ++p) {
+        const double* q = ws.q + static_cast<int64_t>(p) * length;
+        const double* column = factor.positive().at(p);
+        if (factor.keeps_q())
+            for (int s = 0; s <= p; ++s)
+                trial.orthogonality =
+                    std::max(trial.orthogonality,
+                             absolute(dot(ws.q + static_cast<int64_t>(s) * length, q, length) - (s == p)));
+        // a_p = Q R e_p, or, without Q, a_s . a_p = (R e_s) . (R e_p).
+        if (factor.keeps_q()) {
+            for (int i = 0; i < trial.rows; ++i) {
+                double sum = 0;
+                for (int s = 0; s <= p; ++s) sum += ws.q[static_cast<int64_t>(s) * length + i] * ws.triangle.row(s)[p];
+                trial.backward_error = std::max(trial.backward_error, absolute(sum - column[i]));
+            }
+        } else {
+            for (int s = 0; s <= p; ++s) {
+                double sum = 0;
+                for (int t = 0; t <= s; ++t) sum += ws.triangle.row(t)[s] * ws.triangle.row(t)[p];
+                trial.backward_error =
+                    std::max(trial.backward_error, absolute(sum - dot(factor.positive().at(s), column, length)));
+            }
+        }
+    }
+    trial.costs[0] = tally.update_accesses;
+    trial.costs[1] = tally.update_flops;
+    trial.costs[2] = tally.downdate_accesses;
+    trial.costs[3] = tally.downdate_flops;
+}
+
+}  // namespace
+}  // namespace nnls
+SW_END
+
+namespace stepwell {
+namespace SW_ISA {
+const NnlsKernels& nnls_kernels() {
+    static const NnlsKernels kernels{nnls::solve, nnls::try_factor};
+    return kernels;
+}
+}  // namespace SW_ISA
+}  // namespace stepwell
