@@ -101,7 +101,7 @@ public:
             scale_column(matrix, j, squares[j], job.damping, scale[j], norm[j]);
             inverse[j] = norm[j] > 0 ? 1.0 / norm[j] : 0.0;
             double* column = columns + j * stride_;
-            matrix.gather(Lone(), j, scale[j], column, static_cast<int>(stride_));
+            matrix.gather(Lone(), envelope, j, scale[j], column, static_cast<int>(stride_));
             matrix.bounds(envelope, j, column, low[j], high[j]);
         }
         shared.scale = scale;
@@ -149,6 +149,7 @@ private:
             }
         }
         for (int j = 0; j < n; ++j) {
+            std::fill(gram + j * gram_stride + n, gram + (j + 1) * gram_stride, 0.0);
             const double below = job.damping * shared.scale[j];
             gram[j * gram_stride + j] += below * below;
         }
@@ -291,7 +292,7 @@ void try_factor(FactorTrial& trial) {
         }
         const int slot = ws.slot[factor.count];
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
-        matrix.gather(team, j, ws.scale[j], column, length);
+        matrix.gather(team, ws.envelope, j, ws.scale[j], column, length);
         matrix.bounds(ws.envelope, j, column, ws.low[slot], ws.high[slot]);
         trial.rejected += factor.enter(j, ws.b, 0.0, 0) != Entry::entered;
     }

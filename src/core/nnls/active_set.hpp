@@ -81,11 +81,14 @@ struct ActiveSet {
     int best_count = 0;
     double squared_residual = 0;
     double top = 0, slope = 0, room = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
+    int top_column = 0;
     int block[most_in_a_block];           // columns inserted in this step
     int block_size = 0;
+    int block_limit = most_in_a_block;
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool any_barred = false, any_dependent = false;
+    bool solved = false;  // ws.z is the solution on the columns just inserted
 
     SW_HD ActiveSet(const Team& team, const Matrix& matrix, const Options& options, const Extent& extent,
                     const Shared& shared, Workspace& ws)
@@ -118,12 +121,16 @@ struct ActiveSet {
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
     SW_HD void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
         const double missing = tally.status == non_finite ? double_nan() : 0.0;
-        team.each(matrix.columns, [&](int j) {
-            const double unscale = factor.scale_of(j) * b_scale;
-            x[j] = Scalar(missing);
-            dual[j] = Scalar(missing + (unscale > 0 && tally.status != non_finite ? ws.w[j] / unscale : 0.0));
-            active[j] = 0;
-        });
+        team.each(matrix.columns, [&](int j) { x[j] = Scalar(missing); });
+        team.each(matrix.columns, [&](int j) { active[j] = 0; });
+        if (tally.status == non_finite || b_norm == 0) {
+            team.each(matrix.columns, [&](int j) { dual[j] = Scalar(missing); });
+        } else {
+            const double* scale = shared.scale ? shared.scale : ws.scale;
+            const double b_unscale = 1 / b_scale;
+            team.each(matrix.columns,
+                      [&](int j) { dual[j] = Scalar(scale[j] > 0 ? ws.w[j] / scale[j] * b_unscale : 0.0); });
+        }
         team.sync();
         team.each(factor.count, [&](int p) {
             const int j = ws.order[p];
@@ -170,6 +177,7 @@ private:
             return false;
         }
         ++tally.passes;
+        team.each(matrix.columns, [&](int j) { ws.gate[j] = factor.inverse_norm_of(j); });
         scale_dual();
         from_gram = shared.gram != nullptr;
         if (from_gram) team.each(matrix.columns, [&](int j) { ws.c[j] = ws.w[j]; });
@@ -284,7 +292,7 @@ private:
                 return any_dependent ? dependent : stalled;
             }
             refinements = 0;
-            if (!advance()) return limit;
+            if (!advance(solved)) return limit;
             finish_step();
         }
     }
@@ -301,10 +309,9 @@ private:
     // inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
     SW_HD bool advance(bool solved = false) {
         for (;;) {
-            if (!solved) {
-                if (tally.solves >= options.most_solves) return false;
-                factor.solve();
-            }
+            if (tally.solves >= options.most_solves) return false;
+            ++tally.solves;
+            if (!solved) factor.solve();
             solved = false;
             double step = -double_infinity;  // minus the longest feasible step
             team.each(factor.count, [&](int p) {
@@ -334,8 +341,14 @@ private:
         const int j = ws.order[position];
         team.sync();
         factor.leave(position);
-        if (team.rank() == 0) ws.state[j] &= ~is_positive;
+        if (team.rank() == 0) mark(j, ws.state[j] & ~is_positive);
         team.sync();
+    }
+
+    // A column's score counts only while it is zero and not barred: the gate.
+    SW_HD void mark(int j, int state) const {
+        ws.state[j] = state;
+        ws.gate[j] = state == zero ? factor.inverse_norm_of(j) : 0.0;
     }
 
     SW_HD bool refine() {
@@ -356,20 +369,20 @@ private:
         const int slot = ws.slot[factor.count];
         const int length = factor.extent.row_length();
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
-        matrix.gather(team, j, ws.scale[j], column, length);
+        matrix.gather(team, envelope, j, ws.scale[j], column, length);
         if (team.rank() == 0) matrix.bounds(envelope, j, column, ws.low[slot], ws.high[slot]);
         team.sync();
     }
 
     SW_HD Entry insert(int j, const double* against, double product, int settled) {
         const Entry outcome = factor.enter(j, against, product, settled);
-        if (team.rank() == 0 && outcome == Entry::entered) ws.state[j] |= is_positive;
+        if (team.rank() == 0 && outcome == Entry::entered) mark(j, ws.state[j] | is_positive);
         team.sync();
         return outcome;
     }
 
     SW_HD void bar(int j) {
-        if (team.rank() == 0) ws.state[j] |= barred;
+        if (team.rank() == 0) mark(j, ws.state[j] | barred);
         any_barred = true;
     }
 
@@ -379,12 +392,15 @@ private:
         const int before = factor.count;
         const double* against = from_gram ? ws.b : ws.r;
         double threshold = room;
-        const int most = options.guarded ? most_in_a_block : 1;
+        // With the Gram matrix a look at the dual costs no more than an insertion: one at a time is best.
+        const int most = options.guarded && !from_gram ? block_limit : 1;
         int misses = 0;
+        bool known = true;  // the largest score is still that of the last look
         block_size = 0;
-        while (block_size < most && misses < 2 * most_in_a_block) {
-            double value;
-            const int j = largest(team, ws.score, matrix.columns, value);
+        while (block_size < most && misses < most) {
+            double value = top;
+            const int j = known ? top_column : largest(team, ws.score, matrix.columns, value);
+            known = false;
             if (!(value > threshold)) break;
             team.sync();
             if (team.rank() == 0) ws.score[j] = -1;
@@ -418,16 +434,22 @@ private:
         if (block_size == 0) return false;
         // Deviation maximisation's guard: of the new unknowns all have to become positive, so the latest are dropped
         // until they do. The first alone does.
-        if (block_size > 1)
+        const bool several = block_size > 1;
+        bool dropped = false;
+        if (several)
             for (;;) {
                 factor.solve();
                 double lowest = -double_infinity;
                 team.each(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
                 team.argmax(lowest, team.rank());
-                if (lowest < 0 || factor.count == before + 1) break;
+                if (lowest < 0 || block_size == 1) break;
                 take_back();
                 --block_size;
+                dropped = true;
             }
+        // Where many were dropped, the next step tries fewer.
+        block_limit = min_of(2 * (dropped ? block_size : block_limit), most_in_a_block);
+        solved = several;
         return true;
     }
 
@@ -465,7 +487,7 @@ private:
         team.sync();
         factor.take_back();
         --tally.insertions;
-        if (team.rank() == 0) ws.state[j] &= ~is_positive;
+        if (team.rank() == 0) mark(j, ws.state[j] & ~is_positive);
         team.sync();
     }
 
@@ -498,7 +520,7 @@ private:
     }
 
     SW_HD void unbar() {
-        team.each(matrix.columns, [&](int j) { ws.state[j] &= ~barred; });
+        team.each(matrix.columns, [&](int j) { mark(j, ws.state[j] & ~barred); });
         any_barred = any_dependent = false;
         team.sync();
         mask_scores();
@@ -522,7 +544,7 @@ private:
     // Factors a remembered point anew.
     SW_HD void rebuild(const int32_t* order, const double* x, int count) {
         for (int p = 0; p < factor.count; ++p)
-            if (team.rank() == 0) ws.state[ws.order[p]] &= ~is_positive;
+            if (team.rank() == 0) mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
         const Tally before = tally;
         factor.count = factor.settled = 0;
@@ -578,10 +600,12 @@ private:
 
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
     SW_HD void look_from_gram() {
-        const Columns products{shared.gram, shared.gram_stride, ws.order, nullptr, nullptr, matrix.columns};
-        team.each(matrix.columns, [&](int j) { ws.w[j] = ws.c[j]; });
+        const Columns products{shared.gram, shared.gram_stride, ws.order, nullptr, nullptr,
+                               static_cast<int>(padded(matrix.columns))};
+        const int length = static_cast<int>(padded(matrix.columns));
+        team.each(length, [&](int j) { ws.w[j] = ws.c[j]; });
         team.sync();
-        subtract_columns(team, products, factor.count, ws.x, ws.w, matrix.columns);
+        subtract_columns(team, products, factor.count, ws.x, ws.w, length);
         mask_scores();
         fresh = true;
     }
@@ -594,16 +618,16 @@ private:
 
     // Scores of the zeros that may be inserted, and the largest duals.
     SW_HD void mask_scores() {
-        team.each(matrix.columns, [&](int j) {
-            ws.score[j] = ws.state[j] == zero ? ws.w[j] * factor.inverse_norm_of(j) : -1.0;
-        });
+        team.each(matrix.columns, [&](int j) { ws.score[j] = ws.w[j] * ws.gate[j]; });
         team.sync();
-        largest(team, ws.score, matrix.columns, top);
+        top_column = largest(team, ws.score, matrix.columns, top);
+        const double* inverse_norm = shared.inverse_norm ? shared.inverse_norm : ws.inverse_norm;
+        const double* norm = shared.norm ? shared.norm : ws.norm;
         double steepest = 0, size = 0;
         team.each(factor.count, [&](int p) {
             const int j = ws.order[p];
-            steepest = max_of(steepest, absolute(ws.w[j]) * factor.inverse_norm_of(j));
-            size += ws.x[p] * factor.norm_of(j);
+            steepest = max_of(steepest, absolute(ws.w[j] * inverse_norm[j]));
+            size += ws.x[p] * norm[j];
         });
         team.argmax(steepest, team.rank());
         slope = steepest;

@@ -89,7 +89,6 @@ struct Factor {
             ws.triangle.solve(team, count, ws.z);
         }
         team.sync();
-        ++tally.solves;
     }
 
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.

@@ -147,8 +147,20 @@ struct Dense {
 
     // out = scale a_j, padded to `length` with zeros. Ends in a sync.
     template <class Team>
-    SW_HD void gather(const Team& team, int j, double scale, double* out, int length) const {
-        team.each(length, [&](int i) { out[i] = i < rows ? scale * values[i * stride + j] : 0.0; });
+    SW_HD void gather(const Team& team, Envelope envelope, int j, double scale, double* out, int length) const {
+        int first = 0, last = rows;
+#if defined(__CUDACC__)
+        first = envelope.low[j];
+        last = envelope.high[j];
+#else
+        // A lone thread knows every row's range: only rows that reach column j are read.
+        if (team.size() == 1) {
+            const int32_t *low = envelope.low, *high = envelope.high;
+            while (first < last && (j < low[first] || j >= high[first])) ++first;
+            while (last > first && (j < low[last - 1] || j >= high[last - 1])) --last;
+        }
+#endif
+        team.each(length, [&](int i) { out[i] = i >= first && i < last ? scale * values[i * stride + j] : 0.0; });
         team.sync();
     }
 
@@ -281,7 +293,7 @@ struct Convolution {
     }
 
     template <class Team>
-    SW_HD void gather(const Team& team, int j, double scale, double* out, int padded_length) const {
+    SW_HD void gather(const Team& team, Envelope, int j, double scale, double* out, int padded_length) const {
         team.each(padded_length, [&](int i) { out[i] = i < rows ? scale * entry(i, j) : 0.0; });
         team.sync();
     }

@@ -52,7 +52,7 @@ constexpr double candidate_cosine = 0.9;
 // of rounding errors has about sqrt(m) of them.
 constexpr double dependence = 100 * double_epsilon;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
-constexpr double correct_below = 0.1;
+constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
 
 }  // namespace nnls

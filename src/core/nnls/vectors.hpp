@@ -58,6 +58,11 @@ inline double total(Wide v) {
 
 // a . b, any length.
 inline double dot(const double* a, const double* b, int64_t count) {
+    if (count < 8) {
+        double s = 0;
+        for (int64_t i = 0; i < count; ++i) s += a[i] * b[i];
+        return s;
+    }
     Wide s0{}, s1{}, s2{}, s3{};
     int64_t i = 0;
     for (; i + 32 <= count; i += 32) {
@@ -272,7 +277,8 @@ SW_HD int largest(const Team& team, const double* values, int count, double& val
         const Wide v = load(values + i);
         most = v > most ? v : most;
     }
-    for (int q = 0; q < 8; ++q) value = max_of(value, most[q]);
+    if (i > begin)
+        for (int q = 0; q < 8; ++q) value = max_of(value, most[q]);
     for (; i < end; ++i) value = max_of(value, values[i]);
     for (i = begin; i < end; ++i)
         if (values[i] == value) {

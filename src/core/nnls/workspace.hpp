@@ -37,7 +37,7 @@ struct Extent {
 
 struct Workspace {
     double *b, *r, *v, *image;                          // rows (v, image: rows of Q)
-    double *w, *c, *score, *scale, *norm, *inverse_norm;    // columns
+    double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;    // columns
     double *x, *z, *h, *g, *best_x;                     // positions
     double* note;                                       // a few scalars one group tells the others
     double *panel, *q;                                  // gathered columns; Q
@@ -85,6 +85,7 @@ struct Workspace {
         scale = take(e.columns);
         norm = take(e.columns);
         inverse_norm = take(e.columns);
+        gate = take(e.columns);
         x = take(cap);
         z = take(cap);
         h = take(cap);
