@@ -11,6 +11,13 @@
 
 SW_BEGIN
 
+// In the body of a short loop: keeps the compiler from vectorising it, which would cost more than the loop.
+#if defined(__CUDACC__)
+#define SW_SHORT_LOOP(index)
+#else
+#define SW_SHORT_LOOP(index) asm volatile("" : "+r"(index))
+#endif
+
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }
@@ -31,10 +38,18 @@ struct Lone {
     SW_HD void each(int count, Body body) const {
         for (int i = 0; i < count; ++i) body(i);
     }
+    // The same for a loop that is mostly short.
+    template <class Body>
+    SW_HD void few(int count, Body body) const {
+        for (int i = 0; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            body(i);
+        }
+    }
     // The same within one group.
     template <class Body>
     SW_HD void lane_each(int count, Body body) const {
-        for (int i = 0; i < count; ++i) body(i);
+        few(count, body);
     }
     // The contiguous piece of [0, count) that is this member's; teams of CPU threads alone.
     void chunk(int count, int& begin, int& end) const {

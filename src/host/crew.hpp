@@ -97,6 +97,11 @@ public:
     }
 
     template <class Body>
+    void few(int count, Body body) const {
+        each(count, body);
+    }
+
+    template <class Body>
     void lane_each(int count, Body body) const {
         for (int i = 0; i < count; ++i) body(i);
     }

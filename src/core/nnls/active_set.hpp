@@ -132,7 +132,7 @@ struct ActiveSet {
                       [&](int j) { dual[j] = Scalar(scale[j] > 0 ? ws.w[j] / scale[j] * b_unscale : 0.0); });
         }
         team.sync();
-        team.each(factor.count, [&](int p) {
+        team.few(factor.count, [&](int p) {
             const int j = ws.order[p];
             x[j] = Scalar(ws.x[p] * (factor.scale_of(j) / b_scale));
             active[j] = 1;
@@ -151,15 +151,8 @@ private:
 
     SW_HD bool begin(const Scalar* b) {
         const int length = factor.extent.row_length();
-        double most = 0, bad = 0;
-        team.each(matrix.rows, [&](int i) {
-            const double value = absolute(double(b[i]));
-            if (!is_finite(value)) bad = 1;
-            most = max_of(most, value);
-        });
-        team.argmax(bad, team.rank());
-        if (bad > 0) return false;
-        team.argmax(most, team.rank());
+        const double most = largest_magnitude(team, b, matrix.rows);
+        if (!is_finite(most)) return false;
         b_scale = most >= 1e-290 ? power_below(most) : 0.0;
         team.each(length, [&](int i) { ws.b[i] = ws.r[i] = i < matrix.rows ? b_scale * double(b[i]) : 0.0; });
         const int before = static_cast<int>(padded(matrix.zeros_before()));
@@ -299,7 +292,7 @@ private:
 
     // x becomes z, which is positive: settled.
     SW_HD void finish_step() {
-        team.each(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
+        team.few(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
         factor.settled = factor.count;
         fresh = false;
         team.sync();
@@ -314,13 +307,13 @@ private:
             if (!solved) factor.solve();
             solved = false;
             double step = -double_infinity;  // minus the longest feasible step
-            team.each(factor.count, [&](int p) {
+            team.few(factor.count, [&](int p) {
                 if (!(ws.z[p] > 0)) step = max_of(step, -longest_step(p));
             });
             team.argmax(step, team.rank());
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
-            team.each(factor.count, [&](int p) {
+            team.few(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && !(longest_step(p) > alpha);
                 const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
                 ws.x[p] = blocks || !(moved > 0) ? 0.0 : moved;
@@ -352,7 +345,7 @@ private:
     }
 
     SW_HD bool refine() {
-        team.each(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
+        team.few(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         factor.refine();
         block_size = 0;
@@ -440,7 +433,7 @@ private:
             for (;;) {
                 factor.solve();
                 double lowest = -double_infinity;
-                team.each(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
+                team.few(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
                 team.argmax(lowest, team.rank());
                 if (lowest < 0 || block_size == 1) break;
                 take_back();
@@ -460,7 +453,7 @@ private:
         double close = 0;
         if (shared.gram) {
             const double* products = shared.gram + j * shared.gram_stride;
-            team.each(block_size, [&](int q) {
+            team.few(block_size, [&](int q) {
                 if (absolute(products[block[q]]) > limit * factor.norm_of(block[q])) close = 1;
             });
             team.argmax(close, team.rank());
@@ -475,7 +468,7 @@ private:
         Columns chosen = columns;
         chosen.slot += before;
         dot_columns(team, chosen, block_size, column, first, last, ws.g);
-        team.each(block_size, [&](int q) {
+        team.few(block_size, [&](int q) {
             if (absolute(ws.g[q]) > limit * factor.norm_of(block[q])) close = 1;
         });
         team.argmax(close, team.rank());
@@ -499,7 +492,7 @@ private:
         if (squared_residual < best) {
             best = squared_residual;
             best_count = factor.count;
-            team.each(factor.count, [&](int p) {
+            team.few(factor.count, [&](int p) {
                 ws.best_x[p] = ws.x[p];
                 ws.best_order[p] = ws.order[p];
             });
@@ -530,7 +523,7 @@ private:
         factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
-        team.each(factor.count, [&](int p) {
+        team.few(factor.count, [&](int p) {
             ws.best_x[p] = ws.x[p];
             ws.best_order[p] = ws.order[p];
         });
@@ -578,7 +571,7 @@ private:
         subtract_columns(team, factor.positive(), factor.count, ws.x, ws.r, length);
         double part = part_of_dot(team, ws.r, ws.r, length);
         if (options.damping > 0)
-            team.each(factor.count, [&](int p) {
+            team.few(factor.count, [&](int p) {
                 const double d = factor.below(ws.order[p]) * ws.x[p];
                 part += d * d;
             });
@@ -587,7 +580,7 @@ private:
         ++tally.passes;
         scale_dual();
         if (options.damping > 0 && factor.count > 0) {
-            team.each(factor.count, [&](int p) {
+            team.few(factor.count, [&](int p) {
                 const int j = ws.order[p];
                 const double d = factor.below(j);
                 ws.w[j] -= d * d * ws.x[p];
@@ -624,7 +617,7 @@ private:
         const double* inverse_norm = shared.inverse_norm ? shared.inverse_norm : ws.inverse_norm;
         const double* norm = shared.norm ? shared.norm : ws.norm;
         double steepest = 0, size = 0;
-        team.each(factor.count, [&](int p) {
+        team.few(factor.count, [&](int p) {
             const int j = ws.order[p];
             steepest = max_of(steepest, absolute(ws.w[j] * inverse_norm[j]));
             size += ws.x[p] * norm[j];

@@ -109,6 +109,7 @@ private:
         if (team.lane() == 0) {
             const int32_t freed = ws.slot[position];
             for (int p = position; p < count - 1; ++p) {
+                SW_SHORT_LOOP(p);
                 ws.order[p] = ws.order[p + 1];
                 ws.slot[p] = ws.slot[p + 1];
                 ws.x[p] = ws.x[p + 1];
@@ -128,7 +129,7 @@ private:
         const int64_t m = extent.rows, k = count;
         if (shared.gram) {
             const double* products = shared.gram + j * shared.gram_stride;
-            team.each(count, [&](int p) { ws.h[p] = products[ws.order[p]]; });
+            team.few(count, [&](int p) { ws.h[p] = products[ws.order[p]]; });
             team.sync();
         } else {
             dot_columns(team, columns, count, column, first, last, ws.h);
@@ -188,7 +189,7 @@ private:
         team.sync();
         subtract_columns(team, columns, count, ws.g, ws.v, length);
         double part = 0;
-        team.each(count, [&](int p) {
+        team.few(count, [&](int p) {
             const double d = below(ws.order[p]) * (ws.z[p] + ws.g[p]);
             part += d * d;
         });
@@ -197,7 +198,7 @@ private:
         double product = part_of_dot(team, ws.v, against, length);
         // b - A x below A: the rows of the damping hold -below(p) x_p, unless `against` is b itself.
         if (damping > 0 && against != ws.b)
-            team.each(count, [&](int p) {
+            team.few(count, [&](int p) {
                 const double d = below(ws.order[p]);
                 product += d * d * (ws.z[p] + ws.g[p]) * ws.x[p];
             });
@@ -238,7 +239,7 @@ private:
         const int length = extent.row_length();
         double part = part_of_dot(team, column, against, length);
         if (extent.damped && against != ws.b)
-            team.each(count, [&](int p) {
+            team.few(count, [&](int p) {
                 const int j = ws.order[p];
                 part -= column[length + j] * below(j) * ws.x[p];
             });
@@ -251,7 +252,7 @@ private:
         subtract_columns(team, basis, count, ws.h, ws.v, length);
         dot_columns(team, basis, count, ws.v, 0, length, ws.g);
         subtract_columns(team, basis, count, ws.g, ws.v, length);
-        team.each(count, [&](int p) { ws.h[p] += ws.g[p]; });
+        team.few(count, [&](int p) { ws.h[p] += ws.g[p]; });
         team.sync();
         tally.update_accesses += 2 * static_cast<int64_t>(count) + 2;
         tally.update_flops += 8 * static_cast<int64_t>(extent.rows) * count + count + 3 * extent.rows + 1;
@@ -295,7 +296,7 @@ private:
             }
             team.sync();
         }
-        team.each(count, [&](int p) { ws.h[p] = image[p]; });
+        team.few(count, [&](int p) { ws.h[p] = image[p]; });
         pivot = image[count];
         team.sync();
         tally.update_accesses += 2 * turns;

@@ -1,14 +1,17 @@
 // What NNLS asks of a matrix: A'r with its column norms, A'r alone, one column. Two kinds: dense rows, and the banded
 // Toeplitz matrix of a convolution, which is never stored.
 //
-// Leading and trailing zeros are found once and never read again: the envelope. CPU threads walk along rows (each
-// member its own range of columns), so theirs is kept by row; a thread of a block owns columns, so its is by column.
+// Leading and trailing zeros are found once and never read again: the envelope. CPU threads walk along rows, eight at
+// a time (each member its own range of columns), so theirs is kept by eights of rows; a thread of a block owns
+// columns, so its is by column.
 #pragma once
 
 #include "core/nnls/vectors.hpp"
 
 SW_BEGIN
 namespace nnls {
+
+constexpr int rows_at_once = 8;
 
 struct Envelope {
     int32_t* low;
@@ -21,7 +24,7 @@ SW_HD int64_t envelope_length(int64_t rows, int64_t columns, int members) {
     return columns;
 #else
     (void)columns;
-    return rows * members;
+    return (rows + rows_at_once - 1) / rows_at_once * members;
 #endif
 }
 
@@ -71,35 +74,32 @@ struct Dense {
 #else
         int begin, end;
         team.chunk(columns, begin, end);
-        int32_t* low = envelope.low + static_cast<int64_t>(team.rank()) * rows;
-        int32_t* high = envelope.high + static_cast<int64_t>(team.rank()) * rows;
+        const Envelope mine = own(envelope, team.rank());
         for (int j = begin; j < end; ++j) squares[j] = sums[j] = 0;
-        for (int i = 0; i < rows; i += 4) {
-            const int height = min_of(4, rows - i);
+        for (int i = 0; i < rows; i += rows_at_once) {
+            const int height = min_of(rows_at_once, rows - i);
             int from = end, to = begin;
             for (int q = 0; q < height; ++q) {
                 const Scalar* row = values + (i + q) * stride;
                 int first = begin, last = end;
-                while (first + 32 <= last && all_zero(row + first)) first += 32;
-                while (first < last && row[first] == 0) ++first;
-                while (first + 32 <= last && all_zero(row + last - 32)) last -= 32;
-                while (last > first && row[last - 1] == 0) --last;
-                low[i + q] = first;
-                high[i + q] = last;
-                if (first < last) {
-                    from = min_of(from, first);
-                    to = max_of(to, last);
-                }
+                while (first + 32 <= min_of(last, from) && all_zero(row + first)) first += 32;
+                while (first < min_of(last, from) && row[first] == 0) ++first;
+                while (max_of(first, to) + 32 <= last && all_zero(row + last - 32)) last -= 32;
+                while (last > max_of(first, to) && row[last - 1] == 0) --last;
+                from = min_of(from, first);
+                to = max_of(to, last);
             }
-            if (height == 4)
-                measure_rows(values + i * stride, r + i, from, to, squares, sums);
-            else
-                for (int q = 0; q < height; ++q)
-                    for (int j = from; j < to; ++j) {
-                        const double a = values[(i + q) * stride + j];
-                        squares[j] += a * a;
-                        sums[j] += a * r[i + q];
-                    }
+            mine.low[i / rows_at_once] = from;
+            mine.high[i / rows_at_once] = to;
+            int q = 0;
+            for (; q + 4 <= height; q += 4)
+                measure_rows(values + (i + q) * stride, r + i + q, from, to, squares, sums);
+            for (; q < height; ++q)
+                for (int j = from; j < to; ++j) {
+                    const double a = values[(i + q) * stride + j];
+                    squares[j] += a * a;
+                    sums[j] += a * r[i + q];
+                }
         }
 #endif
         team.sync();
@@ -126,21 +126,13 @@ struct Dense {
 #else
         int begin, end;
         team.chunk(columns, begin, end);
-        const int32_t* low = envelope.low + static_cast<int64_t>(team.rank()) * rows;
-        const int32_t* high = envelope.high + static_cast<int64_t>(team.rank()) * rows;
+        const Envelope mine = own(envelope, team.rank());
         for (int j = begin; j < end; ++j) sums[j] = 0;
-        int i = 0;
-        for (; i + 8 <= rows; i += 8) {
-            int from = end, to = begin;
-            for (int q = 0; q < 8; ++q)
-                if (low[i + q] < high[i + q]) {
-                    from = min_of(from, low[i + q]);
-                    to = max_of(to, high[i + q]);
-                }
-            if (from < to) add_rows(values + i * stride, r + i, from, to, sums);
-        }
+        int i = 0, eight = 0;
+        for (; i + rows_at_once <= rows; i += rows_at_once, ++eight)
+            add_rows(values + i * stride, r + i, mine.low[eight], mine.high[eight], sums);
         for (; i < rows; ++i)
-            for (int j = low[i]; j < high[i]; ++j) sums[j] += values[i * stride + j] * r[i];
+            for (int j = mine.low[eight]; j < mine.high[eight]; ++j) sums[j] += values[i * stride + j] * r[i];
 #endif
         team.sync();
     }
@@ -153,11 +145,14 @@ struct Dense {
         first = envelope.low[j];
         last = envelope.high[j];
 #else
-        // A lone thread knows every row's range: only rows that reach column j are read.
+        // A lone thread knows the range of all rows: only those that reach column j are read.
         if (team.size() == 1) {
             const int32_t *low = envelope.low, *high = envelope.high;
-            while (first < last && (j < low[first] || j >= high[first])) ++first;
-            while (last > first && (j < low[last - 1] || j >= high[last - 1])) --last;
+            int head = 0, tail = (rows + rows_at_once - 1) / rows_at_once;
+            while (head < tail && (j < low[head] || j >= high[head])) ++head;
+            while (tail > head && (j < low[tail - 1] || j >= high[tail - 1])) --tail;
+            first = head * rows_at_once;
+            last = min_of(rows, tail * rows_at_once);
         }
 #endif
         team.each(length, [&](int i) { out[i] = i >= first && i < last ? scale * values[i * stride + j] : 0.0; });
@@ -196,6 +191,11 @@ struct Dense {
     }
 
 #if !defined(__CUDACC__)
+    Envelope own(Envelope all, int rank) const {
+        const int64_t start = envelope_length(rows, columns, 1) * rank;
+        return {all.low + start, all.high + start};
+    }
+
     void measure_rows(const Scalar* a, const double* r, int from, int to, double* squares, double* sums) const {
         const Scalar *a0 = a, *a1 = a + stride, *a2 = a + 2 * stride, *a3 = a + 3 * stride;
         const double r0 = r[0], r1 = r[1], r2 = r[2], r3 = r[3];

@@ -133,7 +133,10 @@ private:
         }
 #else
         (void)team;
-        for (int c = 0; c < count; ++c) values[c] = values[c + 1];
+        for (int c = 0; c < count; ++c) {
+            SW_SHORT_LOOP(c);
+            values[c] = values[c + 1];
+        }
 #endif
     }
 
@@ -160,6 +163,7 @@ private:
             store(lower + q + 1, c * below - s * above);
         }
         for (; q < count; ++q) {
+            SW_SHORT_LOOP(q);
             const double above = upper[q + 1], below = lower[q + 1];
             upper[q] = c * above + s * below;
             lower[q + 1] = c * below - s * above;

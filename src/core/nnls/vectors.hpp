@@ -60,7 +60,10 @@ inline double total(Wide v) {
 inline double dot(const double* a, const double* b, int64_t count) {
     if (count < 8) {
         double s = 0;
-        for (int64_t i = 0; i < count; ++i) s += a[i] * b[i];
+        for (int64_t i = 0; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            s += a[i] * b[i];
+        }
         return s;
     }
     Wide s0{}, s1{}, s2{}, s3{};
@@ -73,7 +76,10 @@ inline double dot(const double* a, const double* b, int64_t count) {
     }
     for (; i + 8 <= count; i += 8) s0 += load(a + i) * load(b + i);
     double tail = 0;
-    for (; i < count; ++i) tail += a[i] * b[i];
+    for (; i < count; ++i) {
+        SW_SHORT_LOOP(i);
+        tail += a[i] * b[i];
+    }
     return total((s0 + s1) + (s2 + s3)) + tail;
 }
 
@@ -81,7 +87,10 @@ inline double dot(const double* a, const double* b, int64_t count) {
 inline void add_scaled(double f, const double* x, double* y, int64_t count) {
     int64_t i = 0;
     for (; i + 8 <= count; i += 8) store(y + i, load(y + i) + f * load(x + i));
-    for (; i < count; ++i) y[i] += f * x[i];
+    for (; i < count; ++i) {
+        SW_SHORT_LOOP(i);
+        y[i] += f * x[i];
+    }
 }
 
 // Four dots with one vector, whose loads they share; count a multiple of `padding`.
@@ -206,7 +215,10 @@ SW_HD void subtract_columns(const Team& team, const Columns& columns, int count,
                 for (; i + 8 <= end; i += 8)
                     store(v + i, load(v + i) - ((f0 * load(a0 + i) + f1 * load(a1 + i)) +
                                                 (f2 * load(a2 + i) + f3 * load(a3 + i))));
-                for (; i < end; ++i) v[i] -= (f0 * a0[i] + f1 * a1[i]) + (f2 * a2[i] + f3 * a3[i]);
+                for (; i < end; ++i) {
+                    SW_SHORT_LOOP(i);
+                    v[i] -= (f0 * a0[i] + f1 * a1[i]) + (f2 * a2[i] + f3 * a3[i]);
+                }
                 p += 4;
                 continue;
             }
@@ -256,6 +268,39 @@ SW_HD void rotate_columns(const Team& team, double* base, int64_t stride, int po
     team.sync();
 }
 
+// The largest magnitude in values[0..count), infinite where one is NaN or infinite; the same in every member.
+template <class Team, class Scalar>
+SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count) {
+    double most = 0, oddness = 0;  // v - v is NaN for NaN and infinity alone
+#if defined(__CUDACC__)
+    team.each(count, [&](int i) {
+        const double v = values[i];
+        oddness += v - v;
+        most = max_of(most, absolute(v));
+    });
+#else
+    int i, end;
+    team.chunk(count, i, end);
+    Wide high{}, low{}, odd{};
+    for (; i + 8 <= end; i += 8) {
+        const Wide v = load(values + i);
+        odd += v - v;
+        high = v > high ? v : high;
+        low = v < low ? v : low;
+    }
+    for (int q = 0; q < 8; ++q) most = max_of(most, max_of(high[q], -low[q]));
+    oddness = total(odd);
+    for (; i < end; ++i) {
+        const double v = values[i];
+        oddness += v - v;
+        most = max_of(most, absolute(v));
+    }
+#endif
+    if (!(oddness == 0)) most = double_infinity;
+    team.argmax(most, team.rank());
+    return most;
+}
+
 // The largest of values[0..count) and the lowest index that has it, the same in every member.
 template <class Team>
 SW_HD int largest(const Team& team, const double* values, int count, double& value) {
@@ -279,12 +324,11 @@ SW_HD int largest(const Team& team, const double* values, int count, double& val
     }
     if (i > begin)
         for (int q = 0; q < 8; ++q) value = max_of(value, most[q]);
-    for (; i < end; ++i) value = max_of(value, values[i]);
-    for (i = begin; i < end; ++i)
-        if (values[i] == value) {
-            where = i;
-            break;
-        }
+    for (; i < end; ++i) {
+        SW_SHORT_LOOP(i);
+        value = max_of(value, values[i]);
+    }
+    for (where = begin; where < end && values[where] != value;) ++where;
 #endif
     return static_cast<int>(team.argmax(value, where));
 }
