@@ -7,7 +7,7 @@
 #include <memory>
 #include <new>
 
-#include "core/nnls/active_set.hpp"
+#include "core/nnls/job.hpp"
 #include "host/crew.hpp"
 #include "host/nnls.hpp"
 #include "host/subnormals.hpp"
@@ -35,40 +35,44 @@ private:
 };
 
 struct OwnWorkspace {
-    explicit OwnWorkspace(const Extent& extent)
-        : doubles(Workspace::doubles(extent)), integers(Workspace::integers(extent)) {
-        workspace.carve(extent, doubles.get(), integers.get());
+    explicit OwnWorkspace(const Extent& extent) : memory(Workspace::bytes(extent)) {
+        Arena arena{nullptr, 0, memory.get()};
+        workspace.carve(extent, arena);
     }
-    Room<double> doubles;
-    Room<int32_t> integers;
+    Room<char> memory;
     Workspace workspace;
 };
 
-template <class Matrix>
-Extent extent_of(const NnlsJob& job, const Matrix& matrix, int members, bool gathers) {
-    Extent e;
-    e.rows = job.rows;
-    e.columns = job.columns;
-    e.damped = job.damping > 0;
-    e.most_columns = e.damped ? job.columns : std::min(job.rows, job.columns);
-    e.zeros_before = matrix.zeros_before();
-    e.zeros_after = matrix.zeros_after();
-    e.members = members;
-    e.square_q = job.update == rotations;
-    e.has_q = job.update != csne;
-    e.gathers = gathers;
-    return e;
-}
-
-template <class Scalar>
-Dense<Scalar> matrix_of(const NnlsJob& job, int64_t system, const Dense<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride, job.rows, job.columns};
-}
-
-template <class Scalar>
-Convolution<Scalar> matrix_of(const NnlsJob& job, int64_t system, const Convolution<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin, job.rows,
-            job.columns};
+Job job_of(const NnlsJob& host) {
+    Job job{};
+    job.systems = host.systems;
+    job.rows = host.rows;
+    job.columns = host.columns;
+    job.a = host.a;
+    job.a_stride = host.a_stride;
+    job.row_stride = host.row_stride;
+    job.pulse_length = host.pulse_length;
+    job.pulse_origin = host.pulse_origin;
+    job.b = host.b;
+    job.b_stride = host.b_stride;
+    job.options = {host.tolerance, host.damping, host.most_solves, host.update, host.guarded};
+    job.warm_values = host.warm_values;
+    job.warm_marks = host.warm_marks;
+    job.warm_stride = host.warm_stride;
+    job.chain = host.chain;
+    job.x = host.x;
+    job.dual = host.dual;
+    job.active = host.active;
+    job.residual = host.residual;
+    job.violation = host.violation;
+    job.status = host.status;
+    job.insertions = host.insertions;
+    job.removals = host.removals;
+    job.solves = host.solves;
+    job.passes = host.passes;
+    job.escalated = host.escalated;
+    job.costs = host.costs;
+    return job;
 }
 
 // The scaled columns of a matrix that all systems share, their norms and, on request, their products.
@@ -87,7 +91,7 @@ public:
         double* columns = inverse + padded(n);
         int32_t* low = bounds_.get();
         int32_t* high = low + padded(n);
-        Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
+        const Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
         const Room<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
                                    padded(matrix.zeros_after()));
         double* squares = scratch.get();
@@ -163,71 +167,34 @@ private:
     Room<double> gram_;
 };
 
-template <class Scalar, class Team, class Matrix>
-void solve_one(const Team& team, const NnlsJob& job, int64_t system, const Matrix& matrix, const Options& options,
-               const Extent& extent, const Shared& shared, Workspace& workspace, bool chained) {
-    workspace.triangle.stride = first_stride + stride_gap;
-    ActiveSet<Team, Matrix, Scalar> solver(team, matrix, options, extent, shared, workspace);
-    const int64_t n = job.columns;
-    WarmStart<Scalar> warm;
-    if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
-    if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
-    if (chained) warm.marks = job.active + (system - 1) * n;
-    solver.run(static_cast<const Scalar*>(job.b) + system * job.b_stride, warm);
-    double residual;
-    solver.answer(static_cast<Scalar*>(job.x) + system * n, static_cast<Scalar*>(job.dual) + system * n,
-                  job.active + system * n, residual);
-    if (team.rank() != 0) return;
-    const Tally& tally = solver.tally;
-    job.residual[system] = residual;
-    job.violation[system] = tally.status == non_finite ? double_nan() : solver.violation();
-    job.status[system] = tally.status;
-    job.insertions[system] = tally.insertions;
-    job.removals[system] = tally.removals;
-    job.solves[system] = tally.solves;
-    job.passes[system] = tally.passes;
-    job.escalated[system] = tally.escalated;
-    int64_t* costs = job.costs + 4 * system;
-    costs[0] = tally.update_accesses;
-    costs[1] = tally.update_flops;
-    costs[2] = tally.downdate_accesses;
-    costs[3] = tally.downdate_flops;
-}
-
-// A chain is broken every so often, so that what a system starts from does not depend on the number of threads.
-constexpr int64_t chain_length = 64;
-
 template <class Scalar, class Matrix>
-void solve_batch(const NnlsJob& job) {
+void solve_batch(const NnlsJob& host) {
+    const Job job = job_of(host);
     const Matrix* kind = nullptr;
     const Matrix first = matrix_of(job, 0, kind);
-    const Options options{job.tolerance, job.damping,  job.most_solves,
-                          job.update,    job.guarded, std::min(job.rows, job.columns)};
-    const bool share = job.a_stride == 0 && job.systems > 1 &&
-                       (job.pulse_length == 0 || int64_t(job.rows) * job.columns <= int64_t(1) << 22);
+    const int64_t work = int64_t(job.rows) * job.columns;
     // Fewer systems than threads, each large: the threads work on one system together.
-    if (job.systems < job.threads && int64_t(job.rows) * job.columns >= 1 << 18 && job.update != rotations) {
-        const Extent extent = extent_of(job, first, job.threads, true);
+    if (job.systems < host.threads && work >= 1 << 18) {
+        const Extent extent = extent_of(job, first, host.threads, true);
         OwnWorkspace own(extent);
-        const Workspace layout = own.workspace;
         for (int64_t system = 0; system < job.systems; ++system) {
             const Matrix matrix = matrix_of(job, system, kind);
-            run_crew(job.threads, [&](const Crew& crew) {
+            run_crew(host.threads, [&](const Crew& crew) {
                 const FlushSubnormals flush;
-                Workspace mine = layout;
-                solve_one<Scalar>(crew, job, system, matrix, options, extent, Shared(), mine,
-                                  job.chain && system > 0);
+                Workspace mine = own.workspace;
+                solve_system<Scalar>(crew, job, system, matrix, extent, Shared(), mine);
             });
         }
         return;
     }
+    const bool share = job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || work <= int64_t(1) << 22);
     std::unique_ptr<SharedMatrix<Matrix>> common;
-    if (share) common = std::make_unique<SharedMatrix<Matrix>>(job, first);
+    if (share) common = std::make_unique<SharedMatrix<Matrix>>(host, first);
+    const Shared shared = common ? common->shared : Shared();
     const Extent extent = extent_of(job, first, 1, !share);
-    const int64_t work = int64_t(job.rows) * job.columns;
     const int64_t piece = job.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
     const int64_t pieces = (job.systems + piece - 1) / piece;
-    const int threads = static_cast<int>(std::min<int64_t>(job.threads, pieces));
+    const int threads = static_cast<int>(std::min<int64_t>(host.threads, pieces));
     bool out_of_memory = false;
 #pragma omp parallel num_threads(threads)
     {
@@ -243,9 +210,8 @@ void solve_batch(const NnlsJob& job) {
         for (int64_t p = 0; p < pieces; ++p) {
             if (!own) continue;
             for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system)
-                solve_one<Scalar>(Lone(), job, system, matrix_of(job, system, kind), options, extent,
-                                  common ? common->shared : Shared(), own->workspace,
-                                  job.chain && system > p * piece);
+                solve_system<Scalar>(Lone(), job, system, matrix_of(job, system, kind), extent, shared,
+                                     own->workspace);
         }
     }
     if (out_of_memory) throw std::bad_alloc();
@@ -262,10 +228,10 @@ void solve(const NnlsJob& job) {
 void try_factor(FactorTrial& trial) {
     const Lone team;
     const Dense<double> matrix{trial.a, trial.columns, trial.rows, trial.columns};
-    NnlsJob job{};
+    Job job{};
     job.rows = trial.rows;
     job.columns = trial.columns;
-    job.update = trial.update;
+    job.options.update = trial.update;
     const Extent extent = extent_of(job, matrix, 1, true);
     OwnWorkspace own(extent);
     Workspace& ws = own.workspace;

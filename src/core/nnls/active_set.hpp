@@ -115,6 +115,7 @@ struct ActiveSet {
         tally.status = iterate();
         if (!fresh || from_gram) look_from_matrix();
         if (any_barred) unbar();
+        if (sizeof(Scalar) < sizeof(double)) round_answer();
         if (tally.status >= stalled && top <= room && slope <= room) tally.status = converged;
     }
 
@@ -165,7 +166,7 @@ private:
         squared_residual = team.sum(part_of_dot(team, ws.r, ws.r, length));
         b_norm = square_root(squared_residual);
         if (shared.scale) {
-            if (b_norm > 0) matrix.multiply(team, ws.r, envelope, ws.w);
+            if (b_norm > 0) matrix.multiply(team, ws.r, envelope, ws.w, ws.scratch);
         } else if (!measure()) {
             return false;
         }
@@ -258,31 +259,21 @@ private:
                 if (!refine()) return limit;
                 continue;
             }
-            if (refinements >= 3 && slope > room && nothing_left && factor.update == gram) {
-                escalate();
+            const bool solved_here = nothing_left && slope <= room;
+            if (solved_here && !from_gram) return converged;
+            if (tally.solves >= options.most_solves) return limit;
+            if (nothing_left || !insert_block()) {
+                // The end of this road: look at A itself, then rely on Q and R, then give up.
+                if (from_gram && block_size >= 0) {
+                    from_gram = false;
+                    fresh = false;
+                } else if (factor.update == gram) {
+                    escalate();
+                } else {
+                    return any_dependent ? dependent : stalled;
+                }
                 refinements = 0;
                 continue;
-            }
-            if (nothing_left) {
-                if (from_gram) {
-                    from_gram = false;
-                    fresh = false;
-                    continue;
-                }
-                return slope <= room ? converged : stalled;
-            }
-            if (tally.solves >= options.most_solves) return limit;
-            if (!insert_block()) {
-                if (block_size < 0) {
-                    escalate();
-                    continue;
-                }
-                if (from_gram) {
-                    from_gram = false;
-                    fresh = false;
-                    continue;
-                }
-                return any_dependent ? dependent : stalled;
             }
             refinements = 0;
             if (!advance(solved)) return limit;
@@ -561,6 +552,16 @@ private:
         team.sync();
     }
 
+    // The residual and the dual that are reported belong to the x that is returned, rounding to float included.
+    SW_HD void round_answer() {
+        const bool was_fine = top <= room && slope <= room;
+        const int32_t status = tally.status;
+        team.few(factor.count, [&](int p) { ws.x[p] = double(Scalar(ws.x[p])); });
+        team.sync();
+        look_from_matrix();
+        tally.status = status >= stalled && was_fine ? int32_t(converged) : status;
+    }
+
     // ---- residual and dual -----------------------------------------------------------------------------------
 
     // r = b - A x and w = A'r from A itself.
@@ -576,7 +577,7 @@ private:
                 part += d * d;
             });
         squared_residual = team.sum(part);
-        matrix.multiply(team, ws.r, envelope, ws.w);
+        matrix.multiply(team, ws.r, envelope, ws.w, ws.scratch);
         ++tally.passes;
         scale_dual();
         if (options.damping > 0 && factor.count > 0) {

@@ -57,6 +57,7 @@ struct Dense {
         team.each(columns, [&](int j) {
             int low = rows, high = 0;
             double square = 0, sum = 0;
+#pragma unroll 8
             for (int i = 0; i < rows; ++i) {
                 const double a = values[i * stride + j];
                 if (a != 0) {
@@ -107,25 +108,26 @@ struct Dense {
 
     // sums[j] = a_j . r. Ends in a sync.
     template <class Team>
-    SW_HD void multiply(const Team& team, const double* r, Envelope envelope, double* sums) const {
+    SW_HD void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double* scratch) const {
 #if defined(__CUDACC__)
-        team.each(columns, [&](int j) {
-            double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-            int i = envelope.low[j];
-            const int last = envelope.high[j];
-            for (; i + 4 <= last; i += 4) {
-                const Scalar* a = values + i * stride + j;
-                s0 += a[0] * r[i];
-                s1 += a[stride] * r[i + 1];
-                s2 += a[2 * stride] * r[i + 2];
-                s3 += a[3 * stride] * r[i + 3];
-            }
-            for (; i < last; ++i) s0 += values[i * stride + j] * r[i];
-            sums[j] = (s0 + s1) + (s2 + s3);
-        });
+        // Where there are more members than columns, several share one, each with every so many of its rows.
+        const int slices = max_of(1, team.size() / max_of(columns, 1));
+        if (slices == 1) {
+            team.each(columns, [&](int j) { sums[j] = slice_of_product(r, envelope, j, 0, 1); });
+        } else {
+            const int slice = team.rank() / columns, j = team.rank() % columns;
+            if (slice < slices) scratch[team.rank()] = slice_of_product(r, envelope, j, slice, slices);
+            team.sync();
+            team.each(columns, [&](int column) {
+                double sum = 0;
+                for (int s = 0; s < slices; ++s) sum += scratch[s * columns + column];
+                sums[column] = sum;
+            });
+        }
 #else
         int begin, end;
         team.chunk(columns, begin, end);
+        (void)scratch;
         const Envelope mine = own(envelope, team.rank());
         for (int j = begin; j < end; ++j) sums[j] = 0;
         int i = 0, eight = 0;
@@ -190,6 +192,23 @@ struct Dense {
 #endif
     }
 
+    // Of a_j . r, rows slice, slice + slices, ... of the envelope.
+    SW_HD double slice_of_product(const double* r, Envelope envelope, int j, int slice, int slices) const {
+        double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+        int i = envelope.low[j] + slice;
+        const int last = envelope.high[j];
+        const int64_t step = slices * stride;
+        for (; i + 3 * slices < last; i += 4 * slices) {
+            const Scalar* a = values + i * stride + j;
+            s0 += a[0] * r[i];
+            s1 += a[step] * r[i + slices];
+            s2 += a[2 * step] * r[i + 2 * slices];
+            s3 += a[3 * step] * r[i + 3 * slices];
+        }
+        for (; i < last; i += slices) s0 += values[i * stride + j] * r[i];
+        return (s0 + s1) + (s2 + s3);
+    }
+
 #if !defined(__CUDACC__)
     Envelope own(Envelope all, int rank) const {
         const int64_t start = envelope_length(rows, columns, 1) * rank;
@@ -252,11 +271,11 @@ struct Convolution {
             for (int t = from; t < to; ++t) square += double(pulse[t]) * double(pulse[t]);
             squares[j] = square;
         });
-        multiply(team, r, envelope, sums);
+        multiply(team, r, envelope, sums, nullptr);
     }
 
     template <class Team>
-    SW_HD void multiply(const Team& team, const double* r, Envelope, double* sums) const {
+    SW_HD void multiply(const Team& team, const double* r, Envelope, double* sums, double*) const {
         const double* shifted = r - origin;
 #if defined(__CUDACC__)
         team.each(columns, [&](int j) {

@@ -20,18 +20,36 @@ SW_HD int64_t triangle_capacity(int64_t columns) {
     return capacity;
 }
 
-SW_HD int64_t triangle_length(int64_t columns) {
-    const int64_t capacity = triangle_capacity(columns);
-    return capacity * (capacity + stride_gap);
-}
-
 struct Triangle {
     double* entries;
+    double* near_entries;
+    double* far_entries;  // where entries go when the fast memory is too small for them
+    int near_capacity;    // columns that fit where entries start
     double* inverse_diagonal;
     double* target;  // Q'b
     double* cosine;  // the rotations of the last removal
     double* sine;
     int stride = first_stride + stride_gap;
+
+    // From the arena's fast memory what fits, from the slow the rest.
+    template <class Arena>
+    SW_HD void carve(Arena& arena, int columns) {
+        near_capacity = 0;
+        entries = nullptr;
+        const int64_t most = triangle_capacity(columns);
+        for (int64_t capacity = first_stride; capacity <= most; capacity *= 2)
+            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes) near_capacity = static_cast<int>(capacity);
+        near_entries = near_capacity ? arena.template take<double>(bytes(near_capacity) / 8) : nullptr;
+        far_entries = near_capacity < most ? arena.template take<double>(bytes(most) / 8) : nullptr;
+        reset();
+    }
+
+    SW_HD void reset() {
+        stride = first_stride + stride_gap;
+        entries = near_capacity ? near_entries : far_entries;
+    }
+
+    SW_HD static int64_t bytes(int64_t capacity) { return capacity * (capacity + stride_gap) * 8; }
 
     SW_HD double* row(int t) const { return entries + static_cast<int64_t>(t) * stride; }
 
@@ -39,16 +57,19 @@ struct Triangle {
     template <class Team>
     SW_HD void make_room(const Team& team, int count) {
         if (count < stride - stride_gap) return;
-        const int wider = 2 * (stride - stride_gap) + stride_gap;
+        const int capacity = 2 * (stride - stride_gap), wider = capacity + stride_gap;
+        double* target_entries = entries == near_entries && capacity > near_capacity ? far_entries : entries;
         team.sync();
         if (team.group() == 0)
-            for (int t = count - 1; t > 0; --t) {
+            for (int t = count - 1; t >= 0; --t) {
                 const double* from = row(t);
-                double* to = entries + static_cast<int64_t>(t) * wider;
+                double* to = target_entries + static_cast<int64_t>(t) * wider;
+                if (to == from) continue;
                 team.lane_each(count - t, [&](int c) { to[t + c] = from[t + c]; });
                 team.lane_sync();
             }
         stride = wider;
+        entries = target_entries;
         team.sync();
     }
 

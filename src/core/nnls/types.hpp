@@ -25,7 +25,6 @@ struct Options {
     int32_t most_solves;   // limit on least-squares solutions
     int32_t update;        // an Update
     int32_t guarded;       // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
-    int32_t most_columns;  // largest number of positive unknowns: min(m, n), or n with damping
 };
 
 // What one system cost. Column accesses and flops count as in Table 3.1 of Luo & Duraiswami.

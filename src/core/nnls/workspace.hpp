@@ -1,4 +1,5 @@
-// Where everything a solve needs lies in memory: one block of doubles and one of integers per team, carved up here.
+// Where everything a solve needs lies in memory. A team has a fast piece (a thread block's shared memory; none on the
+// host) and a slow piece; small things are asked for first and go where there is room.
 #pragma once
 
 #include "core/nnls/matrix.hpp"
@@ -35,80 +36,77 @@ struct Extent {
     SW_HD int q_columns() const { return square_q ? q_length() : most_columns; }
 };
 
+// Hands out aligned pieces; with null memory it only counts.
+struct Arena {
+    char* fast;
+    int64_t fast_bytes;
+    char* slow;
+    int64_t used_fast = 0, used_slow = 0;
+
+    template <class T>
+    SW_HD T* take(int64_t count) {
+        const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+        if (used_fast + bytes <= fast_bytes) {
+            used_fast += bytes;
+            return reinterpret_cast<T*>(fast + used_fast - bytes);
+        }
+        used_slow += bytes;
+        return slow ? reinterpret_cast<T*>(slow + used_slow - bytes) : nullptr;
+    }
+};
+
 struct Workspace {
-    double *b, *r, *v, *image;                          // rows (v, image: rows of Q)
+    double *b, *r, *v, *image;                                     // rows (v, image: rows of Q)
     double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;    // columns
-    double *x, *z, *h, *g, *best_x;                     // positions
-    double* note;                                       // a few scalars one group tells the others
-    double *panel, *q;                                  // gathered columns; Q
+    double *x, *z, *h, *g, *best_x;                                // positions
+    double *note, *scratch;                                        // a few scalars; a number a member
+    double *panel, *q;                                             // gathered columns; Q
     Triangle triangle;
     int32_t *order, *best_order, *slot, *low, *high;    // positions, positions, slots
-    int32_t *state;                                     // columns
+    int32_t* state;                                     // columns
     Envelope envelope;
 
-    static constexpr int notes = 8;
-
-    SW_HD static int64_t doubles(const Extent& e) {
-        Workspace w;
-        return w.carve(e, nullptr, nullptr).first;
-    }
-    SW_HD static int64_t integers(const Extent& e) {
-        Workspace w;
-        return w.carve(e, nullptr, nullptr).second;
+    // What a team needs without fast memory: the most it can ever need of the slow.
+    SW_HD static int64_t bytes(const Extent& e) {
+        Workspace workspace;
+        Arena arena{nullptr, 0, nullptr};
+        workspace.carve(e, arena);
+        return arena.used_slow;
     }
 
-    struct Sizes {
-        int64_t first, second;
-    };
-
-    SW_HD Sizes carve(const Extent& e, double* doubles, int32_t* integers) {
-        int64_t used = 0, used_integers = 0;
-        auto take = [&](int64_t count) {
-            double* start = doubles ? doubles + used : nullptr;
-            used += padded(count);
-            return start;
-        };
-        auto take_integers = [&](int64_t count) {
-            int32_t* start = integers ? integers + used_integers : nullptr;
-            used_integers += 2 * padded(count);
-            return start;
-        };
-        const int64_t cap = padded(e.most_columns + 1);
-        b = take(e.row_length());
-        r = take(padded(e.zeros_before) + e.row_length() + e.zeros_after);
-        if (r) r += padded(e.zeros_before);
-        v = take(e.q_length());
-        image = take(e.square_q ? e.q_length() : 0);
-        w = take(e.columns);
-        c = take(e.columns);
-        score = take(e.columns);
-        scale = take(e.columns);
-        norm = take(e.columns);
-        inverse_norm = take(e.columns);
-        gate = take(e.columns);
-        x = take(cap);
-        z = take(cap);
-        h = take(cap);
-        g = take(cap);
-        best_x = take(cap);
-        note = take(notes);
-        triangle.inverse_diagonal = take(cap);
-        triangle.target = take(cap);
-        triangle.cosine = take(cap);
-        triangle.sine = take(cap);
-        triangle.entries = take(triangle_length(e.most_columns));
-        panel = take(e.gathers ? e.row_length() * (static_cast<int64_t>(e.most_columns) + 1) : 0);
-        q = take(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
-        order = take_integers(cap);
-        best_order = take_integers(cap);
-        slot = take_integers(cap);
-        low = take_integers(cap);
-        high = take_integers(cap);
-        state = take_integers(e.columns);
-        const int64_t bounds = envelope_length(e.rows, e.columns, e.members);
-        envelope.low = take_integers(bounds);
-        envelope.high = take_integers(bounds);
-        return {used, used_integers};
+    SW_HD void carve(const Extent& e, Arena& arena) {
+        const int64_t cap = padded(e.most_columns + 1), n = padded(e.columns);
+        note = arena.take<double>(8);
+        scratch = arena.take<double>(e.members);
+        double** positions[] = {&x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine,
+                                &triangle.sine};
+        for (double** vector : positions) *vector = arena.take<double>(cap);
+        int32_t** lists[] = {&order, &slot, &low, &high};
+        for (int32_t** list : lists) *list = arena.take<int32_t>(cap);
+        const int64_t before = padded(e.zeros_before);
+        r = arena.take<double>(before + e.row_length() + e.zeros_after);
+        if (r) r += before;
+        triangle.carve(arena, e.most_columns);
+        v = arena.take<double>(e.q_length());
+        score = arena.take<double>(n);
+        w = arena.take<double>(n);
+        gate = arena.take<double>(n);
+        b = arena.take<double>(e.row_length());
+        state = arena.take<int32_t>(n);
+        c = arena.take<double>(n);
+        best_x = arena.take<double>(cap);
+        best_order = arena.take<int32_t>(cap);
+        // What one matrix for all keeps elsewhere.
+        const int64_t own = e.gathers ? n : 0;
+        scale = arena.take<double>(own);
+        norm = arena.take<double>(own);
+        inverse_norm = arena.take<double>(own);
+        const int64_t bounds = e.gathers ? envelope_length(e.rows, e.columns, e.members) : 0;
+        envelope.low = arena.take<int32_t>(bounds);
+        envelope.high = arena.take<int32_t>(bounds);
+        image = arena.take<double>(e.square_q ? e.q_length() : 0);
+        panel = arena.take<double>(e.gathers ? e.row_length() * (static_cast<int64_t>(e.most_columns) + 1) : 0);
+        q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
     }
 };
 
