@@ -68,6 +68,10 @@ SW_HD bool is_finite(double value) {
 }
 
 constexpr double double_epsilon = 2.220446049250313e-16;
+#if defined(__CUDACC_RTC__)
+constexpr double double_infinity = __builtin_bit_cast(double, 0x7ff0000000000000ull);
+#else
 constexpr double double_infinity = __builtin_huge_val();
+#endif
 
 SW_END

@@ -51,11 +51,13 @@ struct Lone {
     SW_HD void lane_each(int count, Body body) const {
         few(count, body);
     }
+#if !defined(__CUDACC__)
     // The contiguous piece of [0, count) that is this member's; teams of CPU threads alone.
     void chunk(int count, int& begin, int& end) const {
         begin = 0;
         end = count;
     }
+#endif
 };
 
 SW_END

@@ -30,7 +30,7 @@ SW_HD double power_below(double value) {
 // Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow of the
 // squares is mended by a second look at the column. False where the column holds NaN or infinity.
 template <class Matrix>
-SW_HD bool scale_column(const Matrix& matrix, int j, double square, double damping, double& scale, double& norm) {
+SW_CALL bool scale_column(const Matrix& matrix, int j, double square, double damping, double& scale, double& norm) {
     scale = norm = 0;
     if (!(square > 1e-200 && square < 1e200)) {
         const double most = matrix.largest_in(j);
@@ -100,7 +100,7 @@ struct ActiveSet {
           factor{team, ws, tally, extent, shared, options.damping, options.update},
           envelope(shared.envelope.low ? shared.envelope : ws.envelope) {}
 
-    SW_HD void run(const Scalar* b, WarmStart<Scalar> warm) {
+    SW_CALL void run(const Scalar* b, WarmStart<Scalar> warm) {
         if (!begin(b)) {
             tally.status = non_finite;
             return;
@@ -120,7 +120,7 @@ struct ActiveSet {
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
-    SW_HD void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
+    SW_CALL void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
         const double missing = tally.status == non_finite ? double_nan() : 0.0;
         team.each(matrix.columns, [&](int j) { x[j] = Scalar(missing); });
         team.each(matrix.columns, [&](int j) { active[j] = 0; });
@@ -150,7 +150,7 @@ struct ActiveSet {
 private:
     // ---- start -----------------------------------------------------------------------------------------------
 
-    SW_HD bool begin(const Scalar* b) {
+    SW_CALL bool begin(const Scalar* b) {
         const int length = factor.extent.row_length();
         const double most = largest_magnitude(team, b, matrix.rows);
         if (!is_finite(most)) return false;
@@ -181,7 +181,7 @@ private:
         return true;
     }
 
-    SW_HD bool measure() {
+    SW_CALL bool measure() {
         double* squares = ws.score;
         matrix.measure(team, ws.r, envelope, squares, ws.w);
         double bad = 0;
@@ -204,7 +204,7 @@ private:
     }
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
-    SW_HD void start_from(WarmStart<Scalar> warm) {
+    SW_CALL void start_from(WarmStart<Scalar> warm) {
         for (int j = 0; j < matrix.columns; ++j) {
             const bool wanted = warm.values ? warm.values[j] > Scalar(0) : warm.marks[j] != 0;
             if (!wanted || factor.norm_of(j) == 0) continue;
@@ -242,7 +242,7 @@ private:
 
     // ---- the iteration ---------------------------------------------------------------------------------------
 
-    SW_HD int iterate() {
+    SW_CALL int iterate() {
         int refinements = 0;
         for (;;) {
             if (!fresh) {
@@ -282,7 +282,7 @@ private:
     }
 
     // x becomes z, which is positive: settled.
-    SW_HD void finish_step() {
+    SW_CALL void finish_step() {
         team.few(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
         factor.settled = factor.count;
         fresh = false;
@@ -291,7 +291,7 @@ private:
 
     // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson & Hanson's
     // inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
-    SW_HD bool advance(bool solved = false) {
+    SW_CALL bool advance(bool solved = false) {
         for (;;) {
             if (tally.solves >= options.most_solves) return false;
             ++tally.solves;
@@ -321,7 +321,7 @@ private:
     // How far from x to z position p can go.
     SW_HD double longest_step(int p) const { return ws.x[p] > 0 ? ws.x[p] / (ws.x[p] - ws.z[p]) : 0.0; }
 
-    SW_HD void remove(int position) {
+    SW_CALL void remove(int position) {
         const int j = ws.order[position];
         team.sync();
         factor.leave(position);
@@ -335,7 +335,7 @@ private:
         ws.gate[j] = state == zero ? factor.inverse_norm_of(j) : 0.0;
     }
 
-    SW_HD bool refine() {
+    SW_CALL bool refine() {
         team.few(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         factor.refine();
@@ -348,7 +348,7 @@ private:
     // ---- insertion -------------------------------------------------------------------------------------------
 
     // Brings column j to where the factor expects the next one.
-    SW_HD void fetch(int j) {
+    SW_CALL void fetch(int j) {
         if (shared.columns) return;
         const int slot = ws.slot[factor.count];
         const int length = factor.extent.row_length();
@@ -358,7 +358,7 @@ private:
         team.sync();
     }
 
-    SW_HD Entry insert(int j, const double* against, double product, int settled) {
+    SW_CALL Entry insert(int j, const double* against, double product, int settled) {
         const Entry outcome = factor.enter(j, against, product, settled);
         if (team.rank() == 0 && outcome == Entry::entered) mark(j, ws.state[j] | is_positive);
         team.sync();
@@ -372,7 +372,7 @@ private:
 
     // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; block_size is then -1
     // if the Gram factor must give way.
-    SW_HD bool insert_block() {
+    SW_CALL bool insert_block() {
         const int before = factor.count;
         const double* against = from_gram ? ws.b : ws.r;
         double threshold = room;
@@ -438,7 +438,7 @@ private:
     }
 
     // Whether candidate j makes an angle with every column of this step.
-    SW_HD bool apart(int j, int before) {
+    SW_CALL bool apart(int j, int before) {
         const Columns columns = factor.positive();
         const double limit = candidate_cosine * factor.norm_of(j);
         double close = 0;
@@ -466,7 +466,7 @@ private:
         return close == 0;
     }
 
-    SW_HD void take_back() {
+    SW_CALL void take_back() {
         const int j = ws.order[factor.count - 1];
         team.sync();
         factor.take_back();
@@ -479,7 +479,7 @@ private:
 
     // Rounding can let an insertion fail to lower the residual. Its columns are then barred until another does, and a
     // point that is worse is given up for the best: so the iteration ends. False after a return to the best point.
-    SW_HD bool progress() {
+    SW_CALL bool progress() {
         if (squared_residual < best) {
             best = squared_residual;
             best_count = factor.count;
@@ -503,14 +503,14 @@ private:
         return true;
     }
 
-    SW_HD void unbar() {
+    SW_CALL void unbar() {
         team.each(matrix.columns, [&](int j) { mark(j, ws.state[j] & ~barred); });
         any_barred = any_dependent = false;
         team.sync();
         mask_scores();
     }
 
-    SW_HD void escalate() {
+    SW_CALL void escalate() {
         factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
@@ -526,7 +526,7 @@ private:
     }
 
     // Factors a remembered point anew.
-    SW_HD void rebuild(const int32_t* order, const double* x, int count) {
+    SW_CALL void rebuild(const int32_t* order, const double* x, int count) {
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
@@ -553,7 +553,7 @@ private:
     }
 
     // The residual and the dual that are reported belong to the x that is returned, rounding to float included.
-    SW_HD void round_answer() {
+    SW_CALL void round_answer() {
         const bool was_fine = top <= room && slope <= room;
         const int32_t status = tally.status;
         team.few(factor.count, [&](int p) { ws.x[p] = double(Scalar(ws.x[p])); });
@@ -565,7 +565,7 @@ private:
     // ---- residual and dual -----------------------------------------------------------------------------------
 
     // r = b - A x and w = A'r from A itself.
-    SW_HD void look_from_matrix() {
+    SW_CALL void look_from_matrix() {
         const int length = factor.extent.row_length();
         team.each(length, [&](int i) { ws.r[i] = ws.b[i]; });
         team.sync();
@@ -593,7 +593,7 @@ private:
     }
 
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
-    SW_HD void look_from_gram() {
+    SW_CALL void look_from_gram() {
         const Columns products{shared.gram, shared.gram_stride, ws.order, nullptr, nullptr,
                                static_cast<int>(padded(matrix.columns))};
         const int length = static_cast<int>(padded(matrix.columns));
@@ -611,7 +611,7 @@ private:
     }
 
     // Scores of the zeros that may be inserted, and the largest duals.
-    SW_HD void mask_scores() {
+    SW_CALL void mask_scores() {
         team.each(matrix.columns, [&](int j) { ws.score[j] = ws.w[j] * ws.gate[j]; });
         team.sync();
         top_column = largest(team, ws.score, matrix.columns, top);

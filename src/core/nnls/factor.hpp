@@ -43,7 +43,7 @@ struct Factor {
 
     // Inserts column j, which is already gathered at position `count`. `against` is b or the residual at x: the new
     // column of Q has the same product with both. `product` is a_j . (b - A x), where x is settled, or a_j . b.
-    SW_HD Entry enter(int j, const double* against, double product, int settled_there) {
+    SW_CALL Entry enter(int j, const double* against, double product, int settled_there) {
         if (count >= extent.most_columns) return Entry::dependent;
         ws.triangle.make_room(team, count);
         if (team.rank() == 0) ws.order[count] = j;
@@ -61,7 +61,7 @@ struct Factor {
     }
 
     // Removes the column at a position by rotations (Luo & Duraiswami, algorithm 3).
-    SW_HD void leave(int position) {
+    SW_CALL void leave(int position) {
         if (team.group() == 0) {
             ws.triangle.remove(team, count, position);
             shift_lists(position);
@@ -82,7 +82,7 @@ struct Factor {
     SW_HD void take_back() { --count; }
 
     // z = R^-1 Q'b, the least-squares solution on the positive columns.
-    SW_HD void solve() {
+    SW_CALL void solve() {
         if (team.group() == 0) {
             team.lane_each(count, [&](int p) { ws.z[p] = ws.triangle.target[p]; });
             team.lane_sync();
@@ -92,7 +92,7 @@ struct Factor {
     }
 
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.
-    SW_HD void refine() {
+    SW_CALL void refine() {
         if (team.group() == 0) {
             ws.triangle.solve_transposed(team, count, ws.g);
             team.lane_sync();
@@ -120,7 +120,7 @@ private:
     }
 
     // R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
-    SW_HD Entry normal(int j, const double* against, double product, int settled_there, double& pivot,
+    SW_CALL Entry normal(int j, const double* against, double product, int settled_there, double& pivot,
                        double& entry) {
         const Columns columns = positive();
         const double square = norm_of(j) * norm_of(j);
@@ -161,7 +161,7 @@ private:
     }
 
     // Corrected semi-normal equations: v = a_j - A_P z is formed from A, twice.
-    SW_HD Entry correct(int j, const double* column, const double* against, double& pivot, double& entry) {
+    SW_CALL Entry correct(int j, const double* column, const double* against, double& pivot, double& entry) {
         const Columns columns = positive();
         const int length = extent.row_length();
         const int64_t m = extent.rows, k = count;
@@ -212,7 +212,7 @@ private:
     }
 
     // R's new column and Q's from the column itself.
-    SW_HD Entry orthogonalise(int j, const double* against, double& pivot, double& entry) {
+    SW_CALL Entry orthogonalise(int j, const double* against, double& pivot, double& entry) {
         const int length = extent.row_length(), q_length = extent.q_length();
         const double* column = positive().at(count);
         team.each(length, [&](int i) { ws.v[i] = column[i]; });
@@ -235,7 +235,7 @@ private:
     }
 
     // q . (b - A x), the rows of the damping included.
-    SW_HD double product_below(const double* column, const double* against) const {
+    SW_CALL double product_below(const double* column, const double* against) const {
         const int length = extent.row_length();
         double part = part_of_dot(team, column, against, length);
         if (extent.damped && against != ws.b)
@@ -246,7 +246,7 @@ private:
         return team.sum(part);
     }
 
-    SW_HD void classical_gram_schmidt_twice(int length) {
+    SW_CALL void classical_gram_schmidt_twice(int length) {
         const Columns basis = q(length);
         dot_columns(team, basis, count, ws.v, 0, length, ws.h);
         subtract_columns(team, basis, count, ws.h, ws.v, length);
@@ -258,7 +258,7 @@ private:
         tally.update_flops += 8 * static_cast<int64_t>(extent.rows) * count + count + 3 * extent.rows + 1;
     }
 
-    SW_HD void modified_gram_schmidt(int length) {
+    SW_CALL void modified_gram_schmidt(int length) {
         for (int p = 0; p < count; ++p) {
             const double* basis = ws.q + static_cast<int64_t>(p) * length;
             const double product = team.sum(part_of_dot(team, basis, ws.v, length));
@@ -271,7 +271,7 @@ private:
     }
 
     // Q is square and starts as the identity; rotations bring Q'a_j to zero below the diagonal (section 3.2).
-    SW_HD Entry rotate_in(int j, const double* against, double& pivot, double& entry) {
+    SW_CALL Entry rotate_in(int j, const double* against, double& pivot, double& entry) {
         const int length = extent.q_length();
         const int64_t m = extent.rows;
         double* image = ws.image;

@@ -52,7 +52,7 @@ struct Dense {
 
     // squares[j] = |a_j|^2, sums[j] = a_j . r, and the envelope. Ends in a sync.
     template <class Team>
-    SW_HD void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
+    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
 #if defined(__CUDACC__)
         team.each(columns, [&](int j) {
             int low = rows, high = 0;
@@ -108,7 +108,7 @@ struct Dense {
 
     // sums[j] = a_j . r. Ends in a sync.
     template <class Team>
-    SW_HD void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double* scratch) const {
+    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double* scratch) const {
 #if defined(__CUDACC__)
         // Where there are more members than columns, several share one, each with every so many of its rows.
         const int slices = max_of(1, team.size() / max_of(columns, 1));
@@ -141,7 +141,7 @@ struct Dense {
 
     // out = scale a_j, padded to `length` with zeros. Ends in a sync.
     template <class Team>
-    SW_HD void gather(const Team& team, Envelope envelope, int j, double scale, double* out, int length) const {
+    SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out, int length) const {
         int first = 0, last = rows;
 #if defined(__CUDACC__)
         first = envelope.low[j];
@@ -162,7 +162,7 @@ struct Dense {
     }
 
     // The largest magnitude in a column, NaN if it holds one.
-    SW_HD double largest_in(int j) const {
+    SW_CALL double largest_in(int j) const {
         double most = 0;
         for (int i = 0; i < rows; ++i) {
             const double a = absolute(values[i * stride + j]);
@@ -264,7 +264,7 @@ struct Convolution {
     SW_HD int zeros_after() const { return max_of(0, columns - rows + length - origin) + padding; }
 
     template <class Team>
-    SW_HD void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
+    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
         team.each(columns, [&](int j) {
             double square = 0;
             const int from = max_of(0, origin - j), to = min_of(length, rows - j + origin);
@@ -275,7 +275,7 @@ struct Convolution {
     }
 
     template <class Team>
-    SW_HD void multiply(const Team& team, const double* r, Envelope, double* sums, double*) const {
+    SW_CALL void multiply(const Team& team, const double* r, Envelope, double* sums, double*) const {
         const double* shifted = r - origin;
 #if defined(__CUDACC__)
         team.each(columns, [&](int j) {
@@ -312,12 +312,12 @@ struct Convolution {
     }
 
     template <class Team>
-    SW_HD void gather(const Team& team, Envelope, int j, double scale, double* out, int padded_length) const {
+    SW_CALL void gather(const Team& team, Envelope, int j, double scale, double* out, int padded_length) const {
         team.each(padded_length, [&](int i) { out[i] = i < rows ? scale * entry(i, j) : 0.0; });
         team.sync();
     }
 
-    SW_HD double largest_in(int j) const {
+    SW_CALL double largest_in(int j) const {
         double most = 0;
         for (int i = 0; i < rows; ++i) {
             const double a = absolute(entry(i, j));

@@ -55,7 +55,7 @@ struct Triangle {
 
     // Makes room for `count` + 1 columns.
     template <class Team>
-    SW_HD void make_room(const Team& team, int count) {
+    SW_CALL void make_room(const Team& team, int count) {
         if (count < stride - stride_gap) return;
         const int capacity = 2 * (stride - stride_gap), wider = capacity + stride_gap;
         double* target_entries = entries == near_entries && capacity > near_capacity ? far_entries : entries;
@@ -75,7 +75,7 @@ struct Triangle {
 
     // Solves R'h = g in place, by columns of R' (rows of R). By one group; no sync.
     template <class Team>
-    SW_HD void solve_transposed(const Team& team, int count, double* g) const {
+    SW_CALL void solve_transposed(const Team& team, int count, double* g) const {
         for (int t = 0; t < count; ++t) {
             const double* r = row(t);
             const double h = g[t] * inverse_diagonal[t];
@@ -92,7 +92,7 @@ struct Triangle {
 
     // Solves R z = g in place, by rows of R. By one group; no sync.
     template <class Team>
-    SW_HD void solve(const Team& team, int count, double* g) const {
+    SW_CALL void solve(const Team& team, int count, double* g) const {
         for (int t = count - 1; t >= 0; --t) {
             const double s = lane_dot(team, row(t) + t + 1, g + t + 1, count - t - 1);
             if (team.lane() == 0) g[t] = (g[t] - s) * inverse_diagonal[t];
@@ -115,7 +115,7 @@ struct Triangle {
     // Removes column `position` of `count`: Givens rotations bring the Hessenberg rest back to a triangle and are
     // kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By one group; no sync.
     template <class Team>
-    SW_HD void remove(const Team& team, int count, int position) const {
+    SW_CALL void remove(const Team& team, int count, int position) const {
         for (int t = 0; t < position; ++t) shift_left(team, row(t) + position, count - 1 - position);
         for (int t = position; t < count - 1; ++t) {
             double *upper = row(t), *lower = row(t + 1);

@@ -6,6 +6,14 @@
 
 #include "core/team.hpp"
 
+// A function that a device calls instead of inlining: the solver inlined whole is a megabyte of code and a minute of
+// compilation.
+#if defined(__CUDACC__)
+#define SW_CALL __host__ __device__ __noinline__
+#else
+#define SW_CALL inline
+#endif
+
 SW_BEGIN
 namespace nnls {
 
@@ -153,7 +161,7 @@ SW_HD double lane_dot(const Team& team, const double* a, const double* b, int co
 
 // out[p] = column_p . v for p < count, v non-zero within [first, last). Ends in a sync.
 template <class Team>
-SW_HD void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first, int last,
+SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first, int last,
                        double* out) {
 #if defined(__CUDACC__)
     for (int p = team.group(); p < count; p += team.groups()) {
@@ -192,7 +200,7 @@ SW_HD void dot_columns(const Team& team, const Columns& columns, int count, cons
 
 // v -= sum of f[p] column_p. Ends in a sync.
 template <class Team>
-SW_HD void subtract_columns(const Team& team, const Columns& columns, int count, const double* f, double* v,
+SW_CALL void subtract_columns(const Team& team, const Columns& columns, int count, const double* f, double* v,
                             int length) {
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
@@ -234,7 +242,7 @@ SW_HD void subtract_columns(const Team& team, const Columns& columns, int count,
 // Applies the rotations of a removal to the columns base + t * stride, t = position .. count - 1: each member its own
 // rows, one read and one write of every column. Ends in a sync.
 template <class Team>
-SW_HD void rotate_columns(const Team& team, double* base, int64_t stride, int position, int count,
+SW_CALL void rotate_columns(const Team& team, double* base, int64_t stride, int position, int count,
                           const double* cosine, const double* sine, int length) {
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
@@ -303,7 +311,7 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
 
 // The largest of values[0..count) and the lowest index that has it, the same in every member.
 template <class Team>
-SW_HD int largest(const Team& team, const double* values, int count, double& value) {
+SW_CALL int largest(const Team& team, const double* values, int count, double& value) {
     value = -double_infinity;
     int where = -1;
 #if defined(__CUDACC__)
