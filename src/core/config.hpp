@@ -3,10 +3,14 @@
 // the same headers are compiled by the C++ compiler for the host and by NVRTC for a GPU.
 #pragma once
 
+// SW_HD marks a function for host and device; SW_HD_CALLED one that is called there, not inlined: decisions run rarely
+// and by one block, and must not cost the sweeps of the same kernel their registers.
 #if defined(__CUDACC__)
 #define SW_HD __host__ __device__ inline
+#define SW_HD_CALLED __host__ __device__ __noinline__
 #else
 #define SW_HD inline
+#define SW_HD_CALLED inline
 #endif
 
 // Multi-versioned host sources compile the core once per instruction set, each into its own namespace (see
@@ -15,7 +19,8 @@
 #define SW_ISA baseline
 #endif
 
-#define SW_BEGIN     \
+// Plain data (options, states) lives in namespace stepwell itself: it holds no code, so all builds share it.
+#define SW_BEGIN \
     namespace stepwell { \
     inline namespace SW_ISA {
 #define SW_END \
@@ -68,10 +73,6 @@ SW_HD bool is_finite(double value) {
 }
 
 constexpr double double_epsilon = 2.220446049250313e-16;
-#if defined(__CUDACC_RTC__)
 constexpr double double_infinity = __builtin_bit_cast(double, 0x7ff0000000000000ull);
-#else
-constexpr double double_infinity = __builtin_huge_val();
-#endif
 
 SW_END

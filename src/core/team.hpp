@@ -1,6 +1,5 @@
-// The team concept: code for a team of workers is written once, against rank(), size(), sync(), sum() and
-// argmax(). A team may fall into groups of lanes that work in step (the warps of a thread block): group(), lane(),
-// lane_sum(), lane_sync(). each() and lane_each() deal out a loop. Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp) a
+// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum() and
+// argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp) a
 // handful of real threads, for tests only, so that ThreadSanitizer sees the very source that a GPU runs.
 //
 // Contract: every member calls sync(), sum() and argmax() in the same order; both return the same value to all
@@ -18,18 +17,20 @@ SW_BEGIN
 #define SW_SHORT_LOOP(index) asm volatile("" : "+r"(index))
 #endif
 
+// Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes + lane. The
+// lanes of a row (a warp) work in step: lane_sum(), lane_sync(). each() and lane_each() deal out a loop.
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }
+    SW_HD int lane() const { return 0; }
+    SW_HD int lanes() const { return 1; }
+    SW_HD int row() const { return 0; }
+    SW_HD int rows() const { return 1; }
     SW_HD void sync() const {}
     SW_HD double sum(double value) const { return value; }
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     SW_HD int64_t argmax(double& /*value*/, int64_t index) const { return index; }
 
-    SW_HD int group() const { return 0; }
-    SW_HD int groups() const { return 1; }
-    SW_HD int lane() const { return 0; }
-    SW_HD int lanes() const { return 1; }
     SW_HD double lane_sum(double value) const { return value; }
     SW_HD void lane_sync() const {}
 
@@ -46,7 +47,7 @@ struct Lone {
             body(i);
         }
     }
-    // The same within one group.
+    // The same within one row.
     template <class Body>
     SW_HD void lane_each(int count, Body body) const {
         few(count, body);

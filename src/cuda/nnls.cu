@@ -4,7 +4,7 @@
 //   SW_KIND     Dense or Convolution
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
 #include "core/nnls/job.hpp"
-#include "cuda/block.cuh"
+#include "cuda/system_teams.cuh"
 
 using namespace stepwell;
 using namespace stepwell::nnls;
@@ -87,13 +87,13 @@ static __device__ Shared shared_of(const Launch& launch) {
 
 // A team's number, and its turn at the queue: the first member draws, all learn.
 #if SW_BY_WARP
-static __device__ int64_t draw(const Warp& team, unsigned long long* queue) {
+static __device__ int64_t draw(const SystemWarp& team, unsigned long long* queue) {
     unsigned long long ticket = 0;
     if (team.rank() == 0) ticket = atomicAdd(queue, 1ull);
     return static_cast<int64_t>(__shfl_sync(0xffffffffu, ticket, 0));
 }
 #else
-static __device__ int64_t draw(const Block& team, unsigned long long* queue) {
+static __device__ int64_t draw(const SystemBlock& team, unsigned long long* queue) {
     __shared__ unsigned long long ticket;
     team.sync();
     if (team.rank() == 0) ticket = atomicAdd(queue, 1ull);
@@ -106,11 +106,11 @@ extern "C" __global__ void nnls_solve(const Launch* arguments) {
     extern __shared__ __align__(64) char fast[];
     const Launch launch = *arguments;
 #if SW_BY_WARP
-    const Warp team;
+    const SystemWarp team;
     const int in_block = threadIdx.x >> 5, teams_in_block = blockDim.x >> 5;
 #else
     __shared__ BlockRoom room;
-    const Block team(room);
+    const SystemBlock team(room);
     const int in_block = 0, teams_in_block = 1;
 #endif
     const int64_t number = static_cast<int64_t>(blockIdx.x) * teams_in_block + in_block;
@@ -148,7 +148,7 @@ extern "C" __global__ void nnls_share_columns(const Launch* arguments) {
     const Job job = job_of(launch);
     const Matrix* kind = nullptr;
     const Matrix matrix = matrix_of(job, 0, kind);
-    const Warp team;
+    const SystemWarp team;
     const int warps = (blockDim.x >> 5) * gridDim.x;
     for (int j = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); j < matrix.columns; j += warps) {
         double square = 0;

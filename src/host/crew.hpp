@@ -82,8 +82,8 @@ public:
         return where;
     }
 
-    int group() const { return rank_; }
-    int groups() const { return size_; }
+    int row() const { return rank_; }
+    int rows() const { return size_; }
     int lane() const { return 0; }
     int lanes() const { return 1; }
     double lane_sum(double value) const { return value; }

@@ -12,6 +12,12 @@ __version__ = "0.1.0"
 
 #: Public name -> module that defines it ("" marks a subpackage of its own).
 _HOMES: dict[str, str] = {
+    "minimize": "stepwell.minimization",
+    "minimize_batch": "stepwell.minimization",
+    "scipy_method": "stepwell.minimization",
+    "LBFGSB": "stepwell.optimizer",
+    "LineSearch": "stepwell.settings",
+    "Status": "stepwell.results",
     "nnls": "stepwell.leastsq",
     "Convolution": "stepwell.leastsq",
     "NNLSResult": "stepwell.leastsq",

@@ -52,7 +52,7 @@ struct Factor {
         const Entry outcome = keeps_q() ? orthogonalise(j, against, pivot, entry)
                                           : normal(j, against, product, settled_there, pivot, entry);
         if (outcome != Entry::entered) return outcome;
-        if (team.group() == 0) ws.triangle.append(team, count, ws.h, pivot, entry);
+        if (team.row() == 0) ws.triangle.append(team, count, ws.h, pivot, entry);
         if (team.rank() == 0) ws.x[count] = 0;
         ++count;
         ++tally.insertions;
@@ -62,7 +62,7 @@ struct Factor {
 
     // Removes the column at a position by rotations (Luo & Duraiswami, algorithm 3).
     SW_CALL void leave(int position) {
-        if (team.group() == 0) {
+        if (team.row() == 0) {
             ws.triangle.remove(team, count, position);
             shift_lists(position);
         }
@@ -83,7 +83,7 @@ struct Factor {
 
     // z = R^-1 Q'b, the least-squares solution on the positive columns.
     SW_CALL void solve() {
-        if (team.group() == 0) {
+        if (team.row() == 0) {
             team.lane_each(count, [&](int p) { ws.z[p] = ws.triangle.target[p]; });
             team.lane_sync();
             ws.triangle.solve(team, count, ws.z);
@@ -93,7 +93,7 @@ struct Factor {
 
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.
     SW_CALL void refine() {
-        if (team.group() == 0) {
+        if (team.row() == 0) {
             ws.triangle.solve_transposed(team, count, ws.g);
             team.lane_sync();
             team.lane_each(count, [&](int p) { ws.triangle.target[p] += ws.g[p]; });
@@ -136,7 +136,7 @@ private:
             tally.update_accesses += k + 1;
             tally.update_flops += 2 * m * k;
         }
-        if (team.group() == 0) {
+        if (team.row() == 0) {
             ws.triangle.solve_transposed(team, count, ws.h);
             const double inside = lane_dot(team, ws.h, ws.h, count);
             // Q'(b - A x) is zero where x is settled and Q'b on the positions after.
@@ -165,7 +165,7 @@ private:
         const Columns columns = positive();
         const int length = extent.row_length();
         const int64_t m = extent.rows, k = count;
-        if (team.group() == 0) {
+        if (team.row() == 0) {
             team.lane_each(count, [&](int p) { ws.z[p] = ws.h[p]; });
             team.lane_sync();
             ws.triangle.solve(team, count, ws.z);
@@ -174,7 +174,7 @@ private:
         team.sync();
         subtract_columns(team, columns, count, ws.z, ws.v, length);
         dot_columns(team, columns, count, ws.v, 0, length, ws.g);
-        if (team.group() == 0) {
+        if (team.row() == 0) {
             // Rows of the damping: column p has only its own, below(p), where v holds -below(p) z_p.
             team.lane_each(count, [&](int p) {
                 const double d = below(ws.order[p]);

@@ -60,7 +60,7 @@ struct Triangle {
         const int capacity = 2 * (stride - stride_gap), wider = capacity + stride_gap;
         double* target_entries = entries == near_entries && capacity > near_capacity ? far_entries : entries;
         team.sync();
-        if (team.group() == 0)
+        if (team.row() == 0)
             for (int t = count - 1; t >= 0; --t) {
                 const double* from = row(t);
                 double* to = target_entries + static_cast<int64_t>(t) * wider;

@@ -164,7 +164,7 @@ template <class Team>
 SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first, int last,
                        double* out) {
 #if defined(__CUDACC__)
-    for (int p = team.group(); p < count; p += team.groups()) {
+    for (int p = team.row(); p < count; p += team.rows()) {
         const int from = max_of(first, columns.first(p)), to = min_of(last, columns.last(p));
         const double s = lane_dot(team, columns.at(p) + from, v + from, to - from);
         if (team.lane() == 0) out[p] = s;

@@ -1,5 +1,5 @@
 // Bindings of NNLS: arrays in, arrays filled. All checking of values is done at the Python door.
-#include "host/nnls.hpp"
+#include "host/nnls_module.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "host/dispatch.hpp"
+#include "host/nnls.hpp"
 
 namespace nb = nanobind;
 

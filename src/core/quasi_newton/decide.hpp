@@ -1,0 +1,293 @@
+// Every decision of the quasi-Newton iteration, taken from the sums of a sweep: sums -> decide -> next action.
+//
+//   slope     phi'(step) = g·d                     the line search goes on, accepts, or fails
+//   absorb    new pair, pair products, free set    stopping tests, Cauchy point, subspace step
+//   walk      breakpoints in order                 the exact Cauchy point (the target walks with cauchy.hpp)
+//   regather  sums over the free set again         subspace step with carried variables
+//   aim       the direction                        descent test, first trial step
+//   step      a later trial                        nothing
+//
+// Team code: rank 0 changes the state, all members see the result after sync().
+#pragma once
+
+#include "core/quasi_newton/cauchy.hpp"
+#include "core/quasi_newton/line_search.hpp"
+
+SW_BEGIN
+
+// Scalars summed by the absorb sweep.
+struct AbsorbScalars {
+    double movable_descent;     // Σ over movable variables of h g²
+    double gradient_squared, projected_squared, x_squared;
+    double projected_gradient;  // maximum norm
+    double first_break;         // smallest breakpoint of a movable variable
+    double held;                // count
+};
+
+struct AimScalars {
+    double slope, direction_squared;
+    double step_limit;  // largest feasible multiple of the direction
+    double truncation;  // Confine::measure only: largest feasible fraction of the way from the Cauchy point
+};
+
+SW_HD void finish(State& s, Status status) {
+    s.status = status;
+    s.action = Action::done;
+}
+
+SW_HD void drop_history(State& s) {
+    s.pairs = s.head = 0;
+    s.gamma = 1;
+    s.has_pair = 0;
+    ++s.resets;
+}
+
+// Aim along the (scaled) steepest descent direction: what is left when the history cannot be trusted.
+SW_HD void aim_without_history(State& s) {
+    drop_history(s);
+    s.held_time = -1;
+    s.cauchy_time = 1;
+    s.confine = Confine::project;
+    s.action = Action::aim;
+}
+
+SW_HD void start_state(State& s) {
+    s = State{};
+    s.gamma = 1;
+    s.held_time = -1;
+    s.info = SearchInfo::searching;
+    s.status = s.pending = Status::running;
+    s.action = Action::evaluate;
+}
+
+SW_HD void search_failed(State& s, SearchInfo info, double f) {
+    s.info = info;
+    const Status why = s.search.nonfinite ? Status::nonfinite
+                       : info == SearchInfo::rounding || info == SearchInfo::interval ? Status::rounding
+                                                                                      : Status::line_search;
+    if (s.pairs > 0) {
+        aim_without_history(s);
+    } else if (f < s.f) {
+        s.pending = why;  // keep the better point, then stop
+        s.action = Action::absorb;
+    } else {
+        finish(s, why);
+    }
+}
+
+// After the slope sweep: `slope` is g·d at the trial point, not finite if g is not. Scalar.
+SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slope) {
+    ++s.evaluations;
+    s.accepted = 0;
+    const bool finite = is_finite(f) && is_finite(slope);
+    if (!s.started) {
+        if (!finite) {
+            s.f = f;
+            finish(s, Status::nonfinite_start);
+            return;
+        }
+        s.started = 1;
+        s.f = s.f_before = f;
+        s.action = Action::absorb;
+        return;
+    }
+    const bool spent = s.evaluations >= o.max_evaluations;
+    SearchInfo info = finite ? advance_search(s.search, o.search, f, slope) : retreat_search(s.search, o.search);
+    const bool warning = info == SearchInfo::interval || info == SearchInfo::rounding ||
+                         info == SearchInfo::step_min || info == SearchInfo::step_max;
+    const bool accept = finite && (info == SearchInfo::converged || f <= o.target ||
+                                   (warning && o.search.warning_is_step && f <= s.search.f0));
+    if (accept) {
+        s.action = Action::absorb;
+    } else if (spent) {
+        s.pending = Status::max_evaluations;
+        if (finite && f < s.f) {
+            s.action = Action::absorb;
+        } else {
+            finish(s, s.pending);
+        }
+    } else if (info == SearchInfo::searching) {
+        s.action = Action::step;
+    } else {
+        search_failed(s, info, finite ? f : double_infinity);
+    }
+    if (s.action == Action::absorb) {
+        s.info = info;
+        s.step = s.search.step;
+        s.f_before = s.f;
+        s.f = f;
+        s.accepted = 1;
+        ++s.iterations;
+    }
+}
+
+SW_HD Status stopping_status(const State& s, const Options& o) {
+    if (s.projected_gradient <= o.gtol) return Status::gradient;
+    if (o.eps > 0 && s.projected_norm <= o.eps * max_of(1.0, s.x_norm)) return Status::gradient_norm;
+    if (s.f <= o.target) return Status::target;
+    if (s.pending != Status::running) return s.pending;
+    if (s.iterations > 0) {
+        const double scale = max_of(max_of(absolute(s.f_before), absolute(s.f)), 1.0);
+        if (s.f_before - s.f <= o.ftol * scale) return o.ftol > 0 ? Status::decrease : Status::rounding;
+    }
+    if (s.iterations >= o.max_iterations) return Status::max_iterations;
+    if (s.evaluations >= o.max_evaluations) return Status::max_evaluations;
+    return Status::running;
+}
+
+// Number of pairs that the absorb sweep puts into its sums: those kept and, after a step, the new one.
+SW_HD int rows_to_absorb(const State& s, const Options& o) {
+    return s.iterations == 0 ? 0 : min_of(s.pairs + 1, int(o.capacity));
+}
+
+// Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The sweep has already written its
+// rows over the oldest pair of a full ring, which is therefore gone either way.
+template <class Team>
+SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
+                     const double* sums) {
+    const int r = layout.rows;
+    const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
+    const bool keep = sy > double_epsilon * yy;
+    const int next = s.head + 1 == o.capacity ? 0 : s.head + 1;
+    team.sync();
+    if (keep) {
+        if (team.rank() == 0) {
+            s.head = next;
+            s.pairs = r;
+            s.has_pair = 1;
+            if (!o.weighted) s.gamma = sy / yy;
+        }
+        team.sync();
+        store_new_products(team, m, s, layout, sums);
+    } else if (team.rank() == 0) {
+        s.pairs = min_of(s.pairs, int(o.capacity) - 1);
+        s.has_pair = 0;
+        ++s.skipped;
+    }
+    team.sync();
+}
+
+// After the absorb sweep.
+template <class Team>
+SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m, const Scratch& w,
+                         const AbsorbScalars& scalars, const SumLayout& layout, const double* sums) {
+    if (layout.rows > 0) take_pair(team, s, o, m, layout, sums);
+    if (team.rank() == 0) {
+        s.gradient_norm = square_root(scalars.gradient_squared);
+        s.projected_norm = square_root(scalars.projected_squared);
+        s.x_norm = square_root(scalars.x_squared);
+        s.projected_gradient = scalars.projected_gradient;
+        s.movable_descent = scalars.movable_descent;
+        s.first_break = scalars.first_break;
+        s.held = int64_t(scalars.held);
+        s.confine = Confine::project;
+        s.held_time = -1;
+        s.cauchy_time = s.gamma;
+        const Status status = stopping_status(s, o);
+        if (status != Status::running) {
+            finish(s, status);
+        } else {
+            s.action = Action::aim;
+        }
+    }
+    team.sync();
+    if (s.action == Action::done || s.pairs == 0) return;
+
+    if (o.weights_vary) store_whole_ss(team, m, s, layout, sums);
+    form_k(team, w.k, m, s);
+    form_gram(team, w.gram, m, s, layout, sums);
+    take_stacked(team, w.q, sums + layout.q(), s, layout.rows, 1.0);
+    bool sound = !o.bounded || factor_ldlt(team, w.k, 2 * s.pairs, s.pairs);
+    if (sound && o.bounded) {
+        // The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q).
+        const int size = 2 * s.pairs;
+        for (int i = team.rank(); i < size; i += team.size()) {
+            w.work[i] = w.q[i];
+            w.carried[i] = 0;
+        }
+        team.sync();
+        solve_lower(team, w.k, size, w.work);
+        const PathSlope slope = path_slope(s.movable_descent, s.gamma, w.work, w.carried, w.k, size);
+        double t = 0;
+        const bool inside = settles(slope, 0.0, s.first_break, t);
+        team.sync();
+        if (team.rank() == 0) {
+            s.cauchy_time = inside ? t : s.first_break;
+            if (!inside && o.cauchy != Cauchy::none) {
+                ++s.cauchy_walks;
+                s.held_time = s.first_break;
+                s.action = o.cauchy == Cauchy::exact ? Action::walk : Action::regather;
+            }
+        }
+        team.sync();
+    }
+    if (sound && s.action == Action::aim) sound = solve_subspace(team, w, m, s, false);
+    if (!sound) {
+        team.sync();
+        if (team.rank() == 0) aim_without_history(s);
+        team.sync();
+    }
+}
+
+// After the walk: variables with breakpoints up to held_time are carried to their bounds. Scalar.
+SW_HD void decide_walk(State& s, double held_time, double cauchy_time) {
+    s.held_time = held_time;
+    s.cauchy_time = cauchy_time;
+    s.action = Action::regather;
+}
+
+// After the regather sweep: sums over the free variables F and the carried ones H.
+template <class Team>
+SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, const Scratch& w, const SumLayout& layout,
+                           const double* sums) {
+    form_gram(team, w.gram, m, s, layout, sums);
+    take_stacked(team, w.q, sums + layout.q(), s, layout.rows, 1.0);
+    take_stacked(team, w.carried, sums + layout.carried(), s, layout.rows, 1.0);
+    const bool sound = solve_subspace(team, w, m, s, true);
+    team.sync();
+    if (team.rank() == 0) {
+        if (sound) {
+            s.action = Action::aim;
+        } else {
+            aim_without_history(s);
+        }
+    }
+    team.sync();
+}
+
+// After the aim sweep. Scalar.
+SW_HD_CALLED void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
+    if (s.confine == Confine::measure) {
+        s.truncation = min_of(1.0, scalars.truncation);
+        s.confine = Confine::truncate;
+        return;
+    }
+    s.slope = scalars.slope;
+    s.direction_norm = square_root(scalars.direction_squared);
+    s.step_limit = scalars.step_limit;
+    if (!(scalars.slope < 0) || !is_finite(scalars.slope) || !is_finite(scalars.direction_squared)) {
+        s.info = SearchInfo::improper;
+        if (s.pairs > 0 && o.bounded && s.confine == Confine::project) {
+            s.confine = Confine::measure;
+            ++s.truncations;
+        } else if (s.pairs > 0) {
+            aim_without_history(s);
+        } else {
+            finish(s, scalars.direction_squared == 0 ? Status::rounding : Status::line_search);
+        }
+        return;
+    }
+    const bool first = s.iterations == 0;
+    double step = 1, step_max = o.search.step_max;
+    if (first && o.search.first_step_gradient) {
+        step = 1 / s.projected_norm;
+    } else if (first && !o.boxed) {
+        step = 1 / s.direction_norm;
+    }
+    if (o.bounded) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
+    if (!(step <= step_max)) step = step_max;
+    start_search(s.search, o.search, s.f, s.slope, step, step_max);
+    s.action = s.search.step == 1.0 ? Action::evaluate : Action::step;
+}
+
+SW_END

@@ -1,0 +1,276 @@
+// The absorb sweep on one chunk: first read of the history.
+//
+// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and four columns
+// each lane holds one element, row lane/4, column lane%4, and that register serves as both operands of a Gram matrix.
+// The order of columns does not matter to a sum, so each lane loads 16 bytes: two columns, two instructions. The vectors
+// s, y, √h g (masked) and the carried displacements ride along as a further block of eight rows.
+#pragma once
+
+#include "cuda/problem.cuh"
+
+SW_BEGIN
+
+enum class Gather { start, pair, again };
+
+// c += a bᵀ for 8 x 4 operands in registers; c[i] is row lane/4, column 2 (lane%4) + i.
+__device__ inline void multiply_add(double (&c)[2], double a, double b) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+d"(c[0]), "+d"(c[1])
+                 : "d"(a), "d"(b));
+#else
+    const int lane = threadIdx.x & 31, row = lane >> 2, column = 2 * (lane & 3);
+    for (int k = 0; k < 4; ++k) {
+        const double left = __shfl_sync(0xffffffffu, a, 4 * row + k);
+        c[0] += left * __shfl_sync(0xffffffffu, b, 4 * column + k);
+        c[1] += left * __shfl_sync(0xffffffffu, b, 4 * (column + 1) + k);
+    }
+#endif
+}
+
+// Shared memory of the sweep.
+struct AbsorbTile {
+    double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
+};
+
+// The accepted point of one element; with a new pair, its ring rows.
+__device__ inline void absorb_element(const Vectors& v, const State& state, Gather gather, const Real* gradient,
+                                      int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
+    const double g = gather == Gather::again ? v.g[i] : gradient[i];
+    const double x = gather == Gather::again ? v.x[i] : v.trial[i];
+    const double h = v.weights ? double(v.weights[i]) : 1.0;
+    const double root = v.weights ? sqrt(h) : 1.0;
+    double s = 0, y = 0;
+    if (gather == Gather::pair) {
+        const Real step = Real(state.step * double(v.d[i]));
+        const Real change = Real(g - double(v.g[i]));
+        const int64_t row = int64_t(state.head) * v.stride + i;
+        v.s[row] = step;
+        v.y[row] = change;
+        s = double(step) / root;
+        y = double(change) * root;
+    }
+    if (gather != Gather::again) {
+        v.x[i] = Real(x);
+        v.g[i] = Real(g);
+    }
+    double mask = 1, carried = 0;
+    if (v.lower) {
+        const double lower = v.lower[i], upper = v.upper[i];
+        const bool movable = !is_held(x, g, lower, upper);
+        const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
+        mask = movable ? 1.0 : 0.0;
+        if (gather == Gather::again) {
+            if (time <= state.held_time) {
+                carried = (bound_ahead(g, lower, upper) - x) / root;
+                mask = 0;
+            }
+        } else {
+            const double projected = projected_gradient(x, g, lower, upper);
+            sums.held += 1 - mask;
+            sums.first_break = min_of(sums.first_break, time);
+            sums.projected_squared += projected * projected;
+            sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));
+        }
+    } else {
+        sums.projected_squared += g * g;
+        sums.projected_gradient = max_of(sums.projected_gradient, absolute(g));
+    }
+    const double moving = mask * root * g;
+    sums.movable_descent += moving * moving;
+    sums.gradient_squared += g * g;
+    sums.x_squared += x * x;
+    t.s[at] = s;
+    t.y[at] = y;
+    t.moving[at] = moving;
+    t.carried[at] = carried;
+    t.mask[at] = mask;
+    t.root[at] = root;
+}
+
+// One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
+struct RowBlock {
+    const Real* row;  // null where there is no such pair
+
+    __device__ Two at(int64_t column) const { return row ? load_two(row + column) : Two{0, 0}; }
+};
+
+// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against all row
+// blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
+constexpr int row_blocks = 2 * halves;
+constexpr bool whole_gram = row_blocks <= 4;
+constexpr int strip_rows = whole_gram ? row_blocks : 1;
+
+__device__ inline int absorb_strips() {
+    return whole_gram ? 1 : row_blocks;
+}
+
+struct StripSums {
+    double gram[strip_rows][row_blocks][2];
+    double riding[row_blocks][2];
+#if SW_WEIGHTS_VARY
+    double whole[strip_rows][row_blocks][2];  // S Sᵀ over all variables
+#endif
+};
+
+__device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
+                                   const AbsorbTile& t, int strip, StripSums& sums) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
+    RowBlock rows[row_blocks];
+    bool is_s[row_blocks];
+#pragma unroll
+    for (int b = 0; b < row_blocks; ++b) {
+        is_s[b] = b >= halves;
+        const int age = (is_s[b] ? b - halves : b) * 8 + (lane >> 2);
+        const Real* base = is_s[b] ? v.s : v.y;
+        rows[b].row = age < r ? base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at : nullptr;
+    }
+    const int rider = lane >> 2;
+    const double* riders[8] = {t.moving, t.s, t.y, t.carried, nullptr, nullptr, nullptr, nullptr};
+    const double* riding = nullptr;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) riding = rider == i ? riders[i] : riding;
+    const bool weighted = v.weights != nullptr;
+#pragma unroll 4
+    for (int start = warp * 8; start < count; start += warps * 8) {
+        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to a
+        // multiple of four elements: an odd last column is read with its neighbour, then masked off.
+        const int column = start + 2 * (lane & 3);
+        const bool first = column < count, second = column + 1 < count;
+        Two values[row_blocks];
+#pragma unroll
+        for (int b = 0; b < row_blocks; ++b) values[b] = first ? rows[b].at(column) : Two{0, 0};
+        if (!second) {
+#pragma unroll
+            for (int b = 0; b < row_blocks; ++b) values[b].b = 0;
+        }
+        if (weighted) {
+            const double ra = first ? t.root[column] : 1.0, rb = second ? t.root[column + 1] : 1.0;
+#pragma unroll
+            for (int b = 0; b < row_blocks; ++b) {
+                values[b].a = is_s[b] ? values[b].a / ra : values[b].a * ra;
+                values[b].b = is_s[b] ? values[b].b / rb : values[b].b * rb;
+            }
+        }
+        const double xa = riding && first ? riding[column] : 0.0, xb = riding && second ? riding[column + 1] : 0.0;
+        if (strip == 0) {
+#pragma unroll
+            for (int b = 0; b < row_blocks; ++b) {
+                multiply_add(sums.riding[b], xa, values[b].a);
+                multiply_add(sums.riding[b], xb, values[b].b);
+            }
+        }
+        if (layout.gram) {
+            const double ma = first ? t.mask[column] : 0.0, mb = second ? t.mask[column + 1] : 0.0;
+#pragma unroll
+            for (int i = 0; i < strip_rows; ++i) {
+#pragma unroll
+                for (int j = 0; j < row_blocks; ++j) {
+                    if (whole_gram ? j <= i : j <= strip) {
+                        // A run-time strip must not index registers: pick the row block by comparison.
+                        double left_a = values[whole_gram ? i : 0].a, left_b = values[whole_gram ? i : 0].b;
+                        if (!whole_gram) {
+#pragma unroll
+                            for (int b = 1; b < row_blocks; ++b) {
+                                left_a = b == strip ? values[b].a : left_a;
+                                left_b = b == strip ? values[b].b : left_b;
+                            }
+                        }
+                        multiply_add(sums.gram[i][j], ma * left_a, values[j].a);
+                        multiply_add(sums.gram[i][j], mb * left_b, values[j].b);
+#if SW_WEIGHTS_VARY
+                        multiply_add(sums.whole[i][j], left_a, values[j].a);
+                        multiply_add(sums.whole[i][j], left_b, values[j].b);
+#endif
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Adds one 8 x 8 block over the warps, in their order, and stores it through `put(row, column, value)`.
+template <class Put>
+__device__ inline void store_block(const double (&c)[2], double* shared, const Put& put) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    __syncthreads();
+    shared[warp * 64 + (lane >> 2) * 8 + 2 * (lane & 3)] = c[0];
+    shared[warp * 64 + (lane >> 2) * 8 + 2 * (lane & 3) + 1] = c[1];
+    __syncthreads();
+    if (threadIdx.x < 64) {
+        double total = 0;
+        for (int w = 0; w < warps; ++w) total += shared[w * 64 + threadIdx.x];
+        put(int(threadIdx.x) / 8, int(threadIdx.x) % 8, total);
+    }
+}
+
+// The whole chunk. `partial(j, value)` takes sum j of the chunk.
+template <class Partial>
+__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout, Gather gather,
+                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t, double* shared,
+                                    AbsorbScalars& scalars, const Partial& partial) {
+    const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
+    for (int strip = 0; strip < absorb_strips(); ++strip) {
+        StripSums sums = {};
+        for (int64_t at = begin; at < end; at += tile) {
+            const int count = int(min_of(int64_t(tile), end - at));
+            __syncthreads();
+            // A later strip goes over the same elements again: the point is taken already.
+            const Gather how = strip == 0 ? gather : Gather::again;
+            for (int i = threadIdx.x; i < count; i += threads) {
+                AbsorbScalars unused{};
+                if (strip == 0) {
+                    absorb_element(v, state, how, gradient, at + i, t, i, scalars);
+                } else {
+                    State still = state;
+                    if (gather != Gather::again) still.held_time = -1;
+                    absorb_element(v, still, how, gradient, at + i, t, i, unused);
+                }
+            }
+            __syncthreads();
+            if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+        }
+        if (r == 0) return;
+        // Stacked index of a row: Y by age, then S by age.
+        auto stacked = [&](int b, int row) { return b < halves ? b * 8 + row : r + (b - halves) * 8 + row; };
+        auto alive = [&](int b, int row) { return (b < halves ? b : b - halves) * 8 + row < r; };
+        if (strip == 0) {
+#pragma unroll
+            for (int b = 0; b < row_blocks; ++b) {
+                store_block(sums.riding[b], shared, [&](int row, int column, double value) {
+                    if (!alive(b, column) || row > 3) return;
+                    const int j = stacked(b, column);
+                    if (row == 0) partial(layout.q() + j, value);
+                    if (row == 1) partial(b < halves ? layout.new_sy() + j : layout.new_ss() + j - r, value);
+                    if (row == 2) partial(b < halves ? layout.new_yy() + j : layout.new_ys() + j - r, value);
+                    if (row == 3) partial(layout.carried() + j, value);
+                });
+            }
+        }
+        if (!layout.gram) return;
+#pragma unroll
+        for (int i = 0; i < strip_rows; ++i) {
+            const int bi = whole_gram ? i : strip;
+#pragma unroll
+            for (int j = 0; j < row_blocks; ++j) {
+                if (j > bi) continue;
+                store_block(sums.gram[i][j], shared, [&](int row, int column, double value) {
+                    const int a = stacked(bi, row), b = stacked(j, column);
+                    if (alive(bi, row) && alive(j, column) && b <= a) partial(layout.free_gram() + triangle(a, b), value);
+                });
+#if SW_WEIGHTS_VARY
+                if (layout.all_ss && bi >= halves && j >= halves) {
+                    store_block(sums.whole[i][j], shared, [&](int row, int column, double value) {
+                        const int a = stacked(bi, row) - r, b = stacked(j, column) - r;
+                        if (alive(bi, row) && alive(j, column) && b <= a) {
+                            partial(layout.whole_ss() + triangle(a, b), value);
+                        }
+                    });
+                }
+#endif
+            }
+        }
+    }
+}
+
+SW_END

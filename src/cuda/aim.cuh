@@ -1,0 +1,79 @@
+// The aim sweep (second read of the history), the slope sweep and the step sweep on one chunk.
+#pragma once
+
+#include "cuda/problem.cuh"
+
+SW_BEGIN
+
+__device__ inline double slope_chunk(const Vectors& v, const Real* gradient, int64_t begin, int64_t end) {
+    double sum = 0;
+#pragma unroll 4
+    for (int64_t i = begin + threadIdx.x; i < end; i += threads) sum += double(gradient[i]) * double(v.d[i]);
+    return sum;
+}
+
+__device__ inline void step_chunk(const Vectors& v, double step, int64_t begin, int64_t end) {
+#pragma unroll 4
+    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+        const double move = step * double(v.d[i]);
+        v.trial[i] = v.lower ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+    }
+}
+
+// Where one variable aims: the step, the trial point, and what the decision needs.
+__device__ inline void aim_element(const Vectors& v, const State& state, int64_t i, double toward_y, double toward_s,
+                                   AimScalars& sums) {
+    const double x = v.x[i], g = v.g[i];
+    const double h = v.weights ? double(v.weights[i]) : 1.0;
+    const double descent = h * g;
+    double step = -state.gamma * h * (g + toward_y) - toward_s;
+    double goal = x + step;
+    double lower = 0, upper = 0;
+    if (v.lower) {
+        lower = v.lower[i], upper = v.upper[i];
+        const bool held = is_held(x, g, lower, upper);
+        const bool goes = !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
+        if (state.confine != Confine::project) {
+            const double cauchy = clamp_to(x - state.cauchy_time * descent, lower, upper);
+            if (state.confine == Confine::measure) {
+                const double reach = feasible_multiple(cauchy, goal - cauchy, lower, upper);
+                if (!held && !goes) sums.truncation = min_of(sums.truncation, reach);
+                return;
+            }
+            goal = cauchy + state.truncation * (goal - cauchy);
+            step = goal - x;
+        }
+        const double place = held ? x : goes ? bound_ahead(descent, lower, upper) : clamp_to(goal, lower, upper);
+        step = place == goal ? step : place - x;
+        goal = place;
+    }
+    const Real stored = Real(step);
+    v.trial[i] = Real(goal);
+    v.d[i] = stored;
+    step = double(stored);
+    if (v.lower) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
+    sums.slope += g * step;
+    sums.direction_squared += step * step;
+}
+
+// coefficients: [for y; for s] in order of age, in shared memory; offsets: of the ring rows.
+__device__ inline void aim_chunk(const Vectors& v, const State& state, const double* coefficients,
+                                 const int64_t* offsets, int64_t begin, int64_t end, AimScalars& sums) {
+    const int r = state.pairs;
+    for (int64_t i = begin + 2 * threadIdx.x; i < end; i += 2 * threads) {
+        double ya = 0, yb = 0, sa = 0, sb = 0;
+#pragma unroll 8
+        for (int a = 0; a < r; ++a) {
+            const Two y = load_two(v.y + offsets[a] + i);
+            const Two s = load_two(v.s + offsets[a] + i);
+            ya += coefficients[a] * y.a;
+            yb += coefficients[a] * y.b;
+            sa += coefficients[r + a] * s.a;
+            sb += coefficients[r + a] * s.b;
+        }
+        aim_element(v, state, i, ya, sa, sums);
+        if (i + 1 < end) aim_element(v, state, i + 1, yb, sb, sums);
+    }
+}
+
+SW_END

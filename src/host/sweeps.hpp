@@ -1,0 +1,370 @@
+// The sweeps over the variables of one problem, on one chunk of them. A chunk is handled tile by tile: a tile's
+// vectors are widened to double in cache-resident buffers, padded with zeros to whole packs, and every element goes
+// through the functions of core/quasi_newton/variable.hpp.
+#pragma once
+
+#include "core/quasi_newton/decide.hpp"
+#include "core/quasi_newton/variable.hpp"
+#include "host/gram.hpp"
+#include "host/workspace.hpp"
+
+SW_BEGIN
+
+template <class T>
+inline void widen(double* out, const T* in, int count, int padded) {
+    for (int i = 0; i < count; ++i) out[i] = in[i];
+    for (int i = count; i < padded; ++i) out[i] = 0;
+}
+
+template <class T>
+inline void narrow(T* out, const double* in, int count) {
+    for (int i = 0; i < count; ++i) out[i] = T(in[i]);
+}
+
+inline double sum_products(const double* a, const double* b, int packs) {
+    Pack sum = splat(0);
+    for (int k = 0; k < packs; ++k) sum += load(a + k * lanes) * load(b + k * lanes);
+    return add_lanes(sum);
+}
+
+inline double largest_magnitude(const double* a, int packs) {
+    Pack top = splat(0);
+    for (int k = 0; k < packs; ++k) {
+        const Pack v = load(a + k * lanes);
+        top = larger(top, larger(v, -v));
+    }
+    double result = 0;
+    for (int i = 0; i < lanes; ++i) result = max_of(result, top[i]);
+    return result;
+}
+
+inline double smallest(const double* a, int packs) {
+    Pack low = splat(double_infinity);
+    for (int k = 0; k < packs; ++k) low = smaller(low, load(a + k * lanes));
+    double result = double_infinity;
+    for (int i = 0; i < lanes; ++i) result = min_of(result, low[i]);
+    return result;
+}
+
+// g·d at the trial point; not finite if any element of g is not.
+template <class T>
+double slope_chunk(const Vectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
+    double total = 0;
+    for (int64_t at = begin; at < end; at += tile) {
+        const int64_t stop = min_of(at + tile, end);
+        Pack sum = splat(0);
+        int64_t i = at;
+        for (; i + lanes <= stop; i += lanes) sum += load(gradient + i) * load(v.d + i);
+        double part = add_lanes(sum);
+        for (; i < stop; ++i) part += double(gradient[i]) * double(v.d[i]);
+        total += part;
+    }
+    return total;
+}
+
+// A later trial of one line search.
+template <class T>
+void step_chunk(const Vectors<T>& v, double step, int64_t begin, int64_t end) {
+    if (v.lower) {
+        for (int64_t i = begin; i < end; ++i) {
+            v.trial[i] = move_within(v.x[i], step * double(v.d[i]), v.lower[i], v.upper[i]);
+        }
+    } else {
+        for (int64_t i = begin; i < end; ++i) v.trial[i] = T(double(v.x[i]) + step * double(v.d[i]));
+    }
+}
+
+enum class Gather { start, pair, again };  // no pair yet; a new pair; sums again with carried variables
+
+// First read of the history: forms the new pair, finds the free variables, and sums everything the decisions need.
+template <class T>
+class Absorb {
+   public:
+    Absorb(const Vectors<T>& v, const State& state, const Options& options, SumLayout layout, Gather gather,
+           const T* gradient)
+        : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
+
+    void chunk(int64_t begin, int64_t end, Workspace& w, AbsorbScalars& scalars, double* sums) const {
+        scalars = AbsorbScalars{0, 0, 0, 0, 0, double_infinity, 0};
+        w.clear(layout);
+        for (int64_t at = begin; at < end; at += tile) {
+            const int count = int(min_of(int64_t(tile), end - at));
+            const int packs = (count + lanes - 1) / lanes;
+            load_point(at, count, packs, w);
+            classify(count, packs, w, scalars);
+            if (layout.rows > 0) add_rows(at, count, packs, w);
+        }
+        if (layout.rows > 0) w.collect(layout, sums);
+    }
+
+   private:
+    const Vectors<T>& v;
+    const State& state;
+    const Options& options;
+    const SumLayout layout;
+    const Gather gather;
+    const T* gradient;
+
+    // The accepted point in the tile buffers; with a new pair, s and y in buffers and ring.
+    void load_point(int64_t at, int count, int packs, Workspace& w) const {
+        const int padded = packs * lanes;
+        widen(w.g, (gather == Gather::again ? v.g : gradient) + at, count, padded);
+        widen(w.x, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
+        if (gather == Gather::pair) {
+            // step * d, not the difference of the points: no digits cancel.
+            widen(w.s, v.d + at, count, padded);
+            widen(w.y, v.g + at, count, padded);
+            for (int i = 0; i < padded; ++i) w.s[i] = state.step * w.s[i];
+            for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - w.y[i];
+            T* s = v.s + int64_t(state.head) * v.n + at;
+            T* y = v.y + int64_t(state.head) * v.n + at;
+            narrow(s, w.s, count);
+            narrow(y, w.y, count);
+            if (sizeof(T) < sizeof(double)) {  // sums must see the pair as it is stored
+                widen(w.s, s, count, padded);
+                widen(w.y, y, count, padded);
+            }
+        }
+        if (gather != Gather::again) {
+            narrow(v.x + at, w.x, count);
+            narrow(v.g + at, w.g, count);
+        }
+        if (v.weights) {
+            widen(w.root, v.weights + at, count, padded);
+            for (int i = 0; i < padded; ++i) w.root[i] = i < count ? std::sqrt(w.root[i]) : 1.0;
+            for (int i = 0; i < padded; ++i) w.inverse_root[i] = 1 / w.root[i];
+            if (gather == Gather::pair) {
+                for (int i = 0; i < padded; ++i) w.s[i] *= w.inverse_root[i], w.y[i] *= w.root[i];
+            }
+        }
+        if (v.lower) {
+            widen(w.lower, v.lower + at, count, padded);
+            widen(w.upper, v.upper + at, count, padded);
+        }
+    }
+
+    // Which variables are free, which carried; norms and the first breakpoint.
+    void classify(int count, int packs, Workspace& w, AbsorbScalars& scalars) const {
+        const int padded = packs * lanes;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper;
+        // √h g: its square is h g², and its product with the stacked rows is q.
+        for (int i = 0; i < padded; ++i) w.moving[i] = v.weights ? w.root[i] * g[i] : g[i];
+        if (v.lower) {
+            double *mask = w.mask, *breaks = w.breaks, *carried = w.carried;
+            const double held_time = state.held_time;
+            for (int i = 0; i < padded; ++i) {
+                const double descent = v.weights ? w.root[i] * w.moving[i] : g[i];
+                const bool movable = !is_held(x[i], g[i], lower[i], upper[i]);
+                const double t = breakpoint(x[i], descent, lower[i], upper[i]);
+                breaks[i] = movable ? t : double_infinity;
+                mask[i] = movable ? 1.0 : 0.0;
+            }
+            if (gather == Gather::again) {
+                for (int i = 0; i < padded; ++i) {
+                    const double bound = bound_ahead(g[i], lower[i], upper[i]);
+                    const bool goes = breaks[i] <= held_time;
+                    carried[i] = goes ? bound - x[i] : 0.0;
+                    mask[i] = goes ? 0.0 : mask[i];
+                }
+                if (v.weights) {
+                    for (int i = 0; i < padded; ++i) carried[i] *= w.inverse_root[i];
+                }
+            } else {
+                for (int i = 0; i < padded; ++i) {
+                    w.projected[i] = projected_gradient(x[i], g[i], lower[i], upper[i]);
+                }
+                scalars.held += count - sum_products(mask, mask, packs);
+                scalars.first_break = min_of(scalars.first_break, smallest(breaks, packs));
+            }
+            for (int i = 0; i < padded; ++i) w.moving[i] *= mask[i];
+        }
+        if (gather != Gather::again) {
+            const double* projected = v.lower ? w.projected : g;
+            scalars.movable_descent += sum_products(w.moving, w.moving, packs);
+            scalars.gradient_squared += sum_products(g, g, packs);
+            scalars.projected_squared += sum_products(projected, projected, packs);
+            scalars.x_squared += sum_products(x, x, packs);
+            scalars.projected_gradient = max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
+        }
+    }
+
+    void add_rows(int64_t at, int count, int packs, Workspace& w) const {
+        const int r = layout.rows;
+        const int pairs = gather == Gather::pair ? r - 1 : r;  // the newest pair is in the buffers already
+        const int head = gather == Gather::pair ? state.head + 1 : state.head;
+        for (int age = 0; age < r; ++age) {
+            double *y = w.tile_row(age), *s = w.tile_row(r + age);
+            if (age < pairs) {
+                const int64_t row = int64_t(slot_of(age, head, r, options.capacity)) * v.n + at;
+                widen(y, v.y + row, count, packs * lanes);
+                widen(s, v.s + row, count, packs * lanes);
+                if (v.weights) {
+                    for (int i = 0; i < packs * lanes; ++i) y[i] *= w.root[i], s[i] *= w.inverse_root[i];
+                }
+            } else {
+                std::memcpy(y, w.y, sizeof(double) * packs * lanes);
+                std::memcpy(s, w.s, sizeof(double) * packs * lanes);
+            }
+        }
+        const double* fresh[3] = {w.s, w.y, w.moving};
+        if (gather == Gather::pair) {
+            add_products(w.rows, 2 * r, tile, fresh, w.fresh_columns, packs, w.fresh_sums);
+        }
+        if (layout.all_ss) add_gram(w.tile_row(r), r, tile, packs, w.whole_sums);
+        if (layout.gram) {
+            if (v.lower) {
+                for (int j = 0; j < 2 * r; ++j) {
+                    double* row = w.tile_row(j);
+                    for (int i = 0; i < packs * lanes; ++i) row[i] *= w.mask[i];
+                }
+            }
+            add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
+        }
+        if (v.lower) {
+            const double* only[1] = {w.moving};
+            add_products(w.rows, 2 * r, tile, only, 1, packs, w.q_sums);
+        }
+        if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+    // Σ_H w delta: carried variables are few, so rows are read again only where a tile has one.
+    void add_carried(int64_t at, int count, int packs, Workspace& w) const {
+        if (largest_magnitude(w.carried, packs) == 0) return;
+        const int r = layout.rows;
+        for (int age = 0; age < r; ++age) {
+            const int64_t row = int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+            double y = 0, s = 0;
+            for (int i = 0; i < count; ++i) {
+                if (w.carried[i] == 0) continue;
+                y += w.carried[i] * double(v.y[row + i]) * (v.weights ? w.root[i] : 1.0);
+                s += w.carried[i] * double(v.s[row + i]) * (v.weights ? w.inverse_root[i] : 1.0);
+            }
+            w.carried_sums[age] += y;
+            w.carried_sums[r + age] += s;
+        }
+    }
+};
+
+// Second read of the history: the direction and the trial point at step 1.
+template <class T>
+class Aim {
+   public:
+    Aim(const Vectors<T>& v, const State& state, const Options& options, const double* coefficients)
+        : v(v), state(state), options(options), coefficients(coefficients) {}
+
+    void chunk(int64_t begin, int64_t end, Workspace& w, AimScalars& scalars) const {
+        scalars = AimScalars{0, 0, double_infinity, double_infinity};
+        for (int64_t at = begin; at < end; at += tile) {
+            const int count = int(min_of(int64_t(tile), end - at));
+            const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
+            widen(w.g, v.g + at, count, padded);
+            widen(w.x, v.x + at, count, padded);
+            combine(v.y, coefficients, at, count, w.g, w.y, padded);
+            combine(v.s, coefficients + state.pairs, at, count, nullptr, w.s, padded);
+            if (v.weights) {
+                widen(w.root, v.weights + at, count, padded);
+                for (int i = 0; i < padded; ++i) w.y[i] *= w.root[i];
+            }
+            // The step to the unconstrained minimiser over the free variables, and where it leads.
+            double *step = w.moving, *goal = w.breaks;
+            for (int i = 0; i < padded; ++i) step[i] = -state.gamma * w.y[i] - w.s[i];
+            for (int i = 0; i < padded; ++i) goal[i] = w.x[i] + step[i];
+            if (v.lower) {
+                widen(w.lower, v.lower + at, count, padded);
+                widen(w.upper, v.upper + at, count, padded);
+                for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
+                if (state.confine == Confine::measure) {
+                    scalars.truncation = min_of(scalars.truncation, feasible_fraction(packs, w));
+                    continue;
+                }
+                confine(packs, w);
+            }
+            narrow(v.trial + at, goal, count);
+            narrow(v.d + at, step, count);
+            widen(step, v.d + at, count, padded);
+            if (v.lower) {
+                for (int i = 0; i < padded; ++i) {
+                    w.projected[i] = feasible_multiple(w.x[i], w.moving[i], w.lower[i], w.upper[i]);
+                }
+                scalars.step_limit = min_of(scalars.step_limit, smallest(w.projected, packs));
+            }
+            scalars.slope += sum_products(w.g, w.moving, packs);
+            scalars.direction_squared += sum_products(w.moving, w.moving, packs);
+        }
+    }
+
+   private:
+    const Vectors<T>& v;
+    const State& state;
+    const Options& options;
+    const double* coefficients;
+
+    // out = base + Σ coefficient · row, four rows at a time.
+    void combine(const T* history, const double* c, int64_t at, int count, const double* base, double* out,
+                 int padded) const {
+        if (base) {
+            std::memcpy(out, base, sizeof(double) * padded);
+        } else {
+            std::memset(out, 0, sizeof(double) * padded);
+        }
+        const int r = state.pairs;
+        for (int a = 0; a < r; a += 4) {
+            const T* row[4];
+            double k[4];
+            for (int b = 0; b < 4; ++b) {
+                const int age = min_of(a + b, r - 1);
+                row[b] = history + int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+                k[b] = a + b < r ? c[a + b] : 0.0;
+            }
+            const T *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
+            for (int i = 0; i < count; ++i) {
+                out[i] += (k[0] * double(r0[i]) + k[1] * double(r1[i])) + (k[2] * double(r2[i]) + k[3] * double(r3[i]));
+            }
+        }
+    }
+
+    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put inside. The step
+    // of a variable that meets no bound is left as it is: the difference of two points would lose digits.
+    void confine(int packs, Workspace& w) const {
+        const int padded = packs * lanes;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
+        double *step = w.moving, *goal = w.breaks;
+        if (state.confine == Confine::truncate) {
+            const double time = state.cauchy_time, fraction = state.truncation;
+            for (int i = 0; i < padded; ++i) {
+                const double cauchy = clamp_to(x[i] - time * descent[i], lower[i], upper[i]);
+                goal[i] = cauchy + fraction * (goal[i] - cauchy);
+                step[i] = goal[i] - x[i];
+            }
+        }
+        for (int i = 0; i < padded; ++i) {
+            const double inside = clamp_to(goal[i], lower[i], upper[i]);
+            const double place = is_held(x[i], g[i], lower[i], upper[i]) ? x[i] : inside;
+            step[i] = place == goal[i] ? step[i] : place - x[i];
+            goal[i] = place;
+        }
+        if (state.held_time < 0) return;
+        for (int i = 0; i < padded; ++i) {
+            const bool goes = breakpoint(x[i], descent[i], lower[i], upper[i]) <= state.held_time;
+            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
+            const double bound = bound_ahead(descent[i], lower[i], upper[i]);
+            goal[i] = goes & !held ? bound : goal[i];
+            step[i] = goes & !held ? bound - x[i] : step[i];
+        }
+    }
+
+    // The largest feasible fraction of the way from the Cauchy point to the goal, over the free variables.
+    double feasible_fraction(int packs, Workspace& w) const {
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
+        for (int i = 0; i < packs * lanes; ++i) {
+            const bool free = !is_held(x[i], g[i], lower[i], upper[i]) &
+                              (breakpoint(x[i], descent[i], lower[i], upper[i]) > state.held_time);
+            const double cauchy = clamp_to(x[i] - state.cauchy_time * descent[i], lower[i], upper[i]);
+            const double reach = feasible_multiple(cauchy, w.breaks[i] - cauchy, lower[i], upper[i]);
+            w.projected[i] = free ? reach : double_infinity;
+        }
+        return smallest(w.projected, packs);
+    }
+};
+
+SW_END

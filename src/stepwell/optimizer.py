@@ -1,0 +1,292 @@
+"""L-BFGS-B by reverse communication: ask for a point, tell its value and gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeWarning
+
+from stepwell import _core
+from stepwell.arrays import Array, host_view, in_kind, kind_of
+from stepwell.bounds import read_bounds
+from stepwell.inverse_hessian import InverseHessian
+from stepwell.results import Result, Status, status_message
+from stepwell.settings import LineSearch, Settings
+from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
+
+_STATE_VERSION = 1
+
+
+def read_start(x0: Array) -> np.ndarray:
+    """Check a starting point and return it as a fresh, contiguous float64 or float32 host array of the same shape."""
+    values = host_view(x0)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"x0 has dtype {values.dtype}; allowed: real numbers (float64, float32, or integers)")
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    if values.size == 0:
+        raise ValueError("x0 is empty; allowed: at least one variable")
+    if not np.isfinite(values).all():
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(f"x0 is not finite at index {index}; allowed: finite numbers")
+    return np.array(values, order="C", ndmin=1)
+
+
+def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+    """Move a starting point into the bounds, and say so where it was outside."""
+    if bounds is None:
+        return x0
+    inside = np.clip(x0, *bounds)
+    moved = int(np.count_nonzero(inside != x0))
+    if moved:
+        warnings.warn(
+            f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
+            OptimizeWarning,
+            stacklevel=4,
+        )
+    return inside
+
+
+def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Check a diagonal H0: every element positive and finite."""
+    diagonal = np.ascontiguousarray(host_view(h0), dtype=dtype)
+    if diagonal.shape != shape and diagonal.size != int(np.prod(shape)):
+        raise ValueError(f"h0 has shape {diagonal.shape}; allowed: {shape}")
+    diagonal = diagonal.reshape(shape)
+    bad = ~((diagonal > 0) & np.isfinite(diagonal))
+    if bad.any():
+        index = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"h0[{index}] is {diagonal.reshape(-1)[index]}; allowed: positive, finite numbers")
+    return diagonal
+
+
+class LBFGSB:
+    """L-BFGS-B that asks for evaluations instead of making them.
+
+    Parameters
+    ----------
+    x0 : array
+        Starting point: NumPy, or a CPU array of PyTorch or JAX; any shape; float64 or float32.
+    bounds : optional
+        As in `stepwell.minimize`.
+    m : int, default 10
+        Pairs of history.
+    h0 : array or callable, optional
+        Diagonal of the initial inverse Hessian, all positive; or ``h0(x)`` giving it at each accepted point.
+    gtol, ftol, eps, maxiter, maxfun, target, cauchy, threads
+        As the options of `stepwell.minimize`.
+    line_search : str, dict or LineSearch
+        ``"lbfgsb"`` or ``"va15"``, or constants of your own.
+
+    Attributes
+    ----------
+    x : array
+        The point to evaluate; once ``done``, the solution. A view that the next `tell` overwrites.
+    done : bool
+        Whether the run has ended.
+    status : Status
+        Why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> opt = LBFGSB(np.array([3.0, -2.0]), bounds=(np.array([1.0, -1.0]), np.array([5.0, 5.0])))
+    >>> while not opt.done:
+    ...     opt.tell(float(opt.x @ opt.x), 2 * opt.x)
+    >>> opt.x, opt.status.name
+    (array([1., 0.]), 'GRADIENT')
+    """
+
+    def __init__(
+        self,
+        x0: Array,
+        bounds: Any = None,
+        *,
+        m: int = 10,
+        h0: Any = None,
+        line_search: LineSearch | str | dict[str, Any] = "lbfgsb",
+        **settings: Any,
+    ) -> None:
+        known = {field.name for field in dataclasses.fields(Settings)} - {"m", "line_search"}
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise TypeError(f"LBFGSB got unknown settings {unknown}; allowed: {', '.join(sorted(known))}")
+        self.settings = Settings(m=m, line_search=LineSearch.of(line_search), **settings)
+        start = read_start(x0)
+        self._template: Array = x0 if hasattr(x0, "shape") else start
+        self._shape, self._dtype = start.shape, start.dtype
+        box = read_bounds(bounds, start.shape, start.dtype)
+        flat = project_start(start.reshape(-1), box)
+        self._diagonal: Callable[[Array], Any] | None = h0 if callable(h0) else None
+        weights = None
+        if self._diagonal is not None:
+            weights = np.ones(flat.size, flat.dtype)
+        elif h0 is not None:
+            weights = read_diagonal(h0, flat.shape, flat.dtype)
+        self._target = HostTarget(flat[None], box, weights, self.settings, weights_vary=self._diagonal is not None)
+        self._bind()
+
+    def _bind(self) -> None:
+        self._point = self._target.trial[0]
+        self._state = self._target.states[0:1]
+        self._turn = self._target.turn_one
+        self._kind = kind_of(self._template)
+        self.done = bool(self._state["action"][0] == _core.ACTION_DONE)
+        self.accepted = False
+        self._began = time.perf_counter()
+
+    @property
+    def x(self) -> Array:
+        """The point to evaluate next; once done, the solution."""
+        shaped = self._point.reshape(self._shape)
+        return shaped if self._kind == "numpy" else in_kind(shaped, self._template)
+
+    @property
+    def status(self) -> Status:
+        """Why the run ended, or ``Status.RUNNING``."""
+        return Status(int(self._state["status"][0]))
+
+    @property
+    def message(self) -> str:
+        """What the status means, in words."""
+        return status_message(self.status, int(self._state["info"][0]))
+
+    @property
+    def nit(self) -> int:
+        """Iterations accepted so far."""
+        return int(self._state["iterations"][0])
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations told so far."""
+        return int(self._state["evaluations"][0])
+
+    @property
+    def fun(self) -> float:
+        """Value of f at the last accepted point."""
+        return float(self._state["f"][0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._target.nbytes
+
+    def tell(self, f: Any, g: Array) -> None:
+        """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
+        if self.done:
+            raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
+        gradient = np.ascontiguousarray(host_view(g), dtype=self._dtype)
+        if gradient.size != self._point.size:
+            raise ValueError(f"g has shape {gradient.shape}; allowed: {self._shape}")
+        self.advance(float(f), gradient)
+
+    def advance(self, f: float, gradient: np.ndarray) -> None:
+        """Do what `tell` does, without its checks: `gradient` is a contiguous host array of the right dtype."""
+        if self._diagonal is None:
+            flags = self._turn(f, gradient, WHOLE)
+        else:
+            flags = self._turn(f, gradient, BEGIN)
+            if flags & NEEDS_DIAGONAL:
+                assert self._target.weights is not None
+                self._target.weights[...] = read_diagonal(self._diagonal(self.x), self._point.shape, self._dtype)
+                flags = self._turn(f, gradient, FINISH)
+        self.accepted = bool(flags & 1)
+        if flags & ENDED:
+            self.done = True
+        elif time.perf_counter() - self._began > self.settings.time_limit:
+            self.stop(Status.TIME_LIMIT)
+
+    def stop(self, status: Status = Status.CALLBACK) -> None:
+        """End the run now; `x` becomes the last accepted point."""
+        self._target.stop(0, status.value)
+        self.done = True
+
+    def accepted_point(self) -> Array:
+        """Return a copy of the last accepted point, in the caller's kind and shape."""
+        return in_kind(self._target.x[0].reshape(self._shape).copy(), self._template)
+
+    def accepted_gradient(self) -> Array:
+        """Return a copy of the gradient at the last accepted point."""
+        return in_kind(self._target.gradient[0].reshape(self._shape).copy(), self._template)
+
+    def inverse_hessian(self) -> InverseHessian:
+        """Return the inverse Hessian approximation as a linear operator."""
+        s, y = self._target.pairs(0)
+        weights = self._target.weights
+        return InverseHessian(s, y, float(self._state["gamma"][0]) if weights is None else weights.astype(float).copy())
+
+    def result(self) -> Result:
+        """Return the outcome so far, as `stepwell.minimize` does."""
+        state = self._state[0]
+        reason = self.status
+        return Result(
+            x=self.accepted_point(),
+            fun=float(state["f"]),
+            jac=self.accepted_gradient(),
+            nit=int(state["iterations"]),
+            nfev=int(state["evaluations"]),
+            njev=int(state["evaluations"]),
+            status=reason.scipy,
+            reason=reason,
+            message=self.message,
+            success=reason.success,
+            info=int(state["info"]),
+            hess_inv=self.inverse_hessian(),
+            projected_gradient=float(state["projected_gradient"]),
+            **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to resume, as a dict of NumPy arrays and plain values (copies).
+
+        It can be saved with `numpy.savez` or pickle. A callable ``h0`` is not in it: pass it again to
+        `from_state_dict`.
+        """
+        bounds = self._target.bounds
+        return {
+            "version": _STATE_VERSION,
+            "shape": self._shape,
+            "settings": dataclasses.asdict(self.settings),
+            "lower": None if bounds is None else bounds[0].copy(),
+            "upper": None if bounds is None else bounds[1].copy(),
+            "weights": None if self._target.weights is None else self._target.weights.copy(),
+            "weights_vary": self._diagonal is not None,
+            **{name: array.copy() for name, array in self._target.arrays().items()},
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any], *, like: Array = None, h0: Any = None) -> LBFGSB:
+        """Make an optimizer that continues, bit for bit, where `state_dict` was taken.
+
+        Parameters
+        ----------
+        state : dict
+            From `state_dict`.
+        like : array, optional
+            An array of the kind in which points are to be handed out; NumPy by default.
+        h0 : callable, optional
+            The callable diagonal, if the run had one.
+        """
+        version = state.get("version")
+        if version != _STATE_VERSION:
+            raise ValueError(f"state_dict has version {version!r}; allowed: {_STATE_VERSION}")
+        if bool(state["weights_vary"]) != callable(h0):
+            raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
+        settings = dict(state["settings"])
+        new = cls.__new__(cls)
+        new.settings = Settings(**settings | {"line_search": LineSearch(**settings["line_search"])})
+        new._shape, new._dtype = tuple(state["shape"]), state["x"].dtype
+        new._template = np.empty(0) if like is None else like
+        new._diagonal = h0
+        bounds = None if state["lower"] is None else (state["lower"].copy(), state["upper"].copy())
+        weights = None if state["weights"] is None else state["weights"].copy()
+        new._target = HostTarget(state["trial"], bounds, weights, new.settings, weights_vary=callable(h0))
+        for name, array in new._target.arrays().items():
+            array[...] = state[name]
+        new._bind()
+        return new

@@ -1,0 +1,322 @@
+"""The CUDA target: device memory of a batch of problems, and turns launched on the caller's stream.
+
+A turn is one launch. The host never waits inside it: the state of the first problem and the number of problems still
+running reach the host through pinned memory, and are looked at when the caller asks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.settings import Settings
+from stepwell.targets.host import STATE_DTYPE
+from stepwell.targets.nvrtc import cuda_core, load_kernel
+
+THREADS = 256
+MAX_CAPACITY = 64  # pairs that the kernels are written for
+TILE = 512
+_LONGEST_WALK = 2048
+_WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
+
+
+class _Engine(ctypes.Structure):
+    """The struct Engine of src/cuda/problem.cuh."""
+
+    _fields_ = (
+        [(name, ctypes.c_int64) for name in ("batch", "n", "stride")]
+        + [
+            (name, ctypes.c_uint64)
+            for name in ("options", "states", "small", "x", "g", "d", "trial", "s", "y", "lower", "upper", "weights")
+        ]
+        + [(name, ctypes.c_int64) for name in ("bound_stride", "weight_stride")]
+        + [
+            (name, ctypes.c_uint64)
+            for name in (
+                "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
+            )
+        ]
+        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride", "chunk_length")]
+        + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "unused")]
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(capacity: int, single: bool, vary: bool, device_id: int) -> tuple[Any, int]:
+    """Return the turn kernel and how many of its blocks a multiprocessor holds."""
+    core = cuda_core()
+    device = core.Device(device_id)
+    defines: dict[str, str | int] = {
+        "SW_REAL": "float" if single else "double",
+        "SW_CAPACITY": capacity,
+        "SW_WEIGHTS_VARY": int(vary),
+    }
+    kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
+    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, 0))
+
+
+def memory_free(device_id: int) -> tuple[int, int]:
+    """Return the free and the total bytes of a device."""
+    from cuda.bindings import driver
+
+    cuda_core().Device(device_id).set_current()
+    error, free, total = driver.cuMemGetInfo()
+    if int(error) != 0:
+        raise RuntimeError(f"cuMemGetInfo failed: {error}")
+    return int(free), int(total)
+
+
+class CudaTarget:
+    """A batch of problems in device memory.
+
+    Parameters
+    ----------
+    batch, n : int
+        Shape of the problem: `batch` problems of `n` variables.
+    dtype : dtype
+        float64 or float32.
+    start : int
+        Device address of the (batch, n) starting points, inside the bounds.
+    bounds : (int, int, bool) or None
+        Device addresses of lower and upper bounds, and whether the batch shares one pair of (n,) arrays.
+    boxed : bool
+        Whether every variable has two finite bounds.
+    weights : (int, bool) or None
+        Device address of the diagonal of H0, and whether the batch shares it.
+    settings : Settings
+    device_id, stream : int
+        The CUDA device, and the handle of the caller's stream.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        n: int,
+        dtype: np.dtype,
+        start: int,
+        bounds: tuple[int, int, bool] | None,
+        boxed: bool,
+        weights: tuple[int, bool] | None,
+        settings: Settings,
+        *,
+        weights_vary: bool,
+        device_id: int,
+        stream: int,
+    ) -> None:
+        if settings.m > MAX_CAPACITY:
+            raise ValueError(f"m (maxcor) is {settings.m}; allowed on a GPU: 1 to {MAX_CAPACITY}")
+        core = cuda_core()
+        self.batch, self.n, self.dtype = batch, n, np.dtype(dtype)
+        self.device = core.Device(device_id)
+        self.device.set_current()
+        self._options = settings.engine_options(
+            bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
+        )
+        m, word = settings.m, self.dtype.itemsize
+        kernel, resident = _kernel(m, word == 4, weights_vary, device_id)
+        processors = int(self.device.properties.multiprocessor_count)
+        self._plan(processors * resident)
+        stride = -(-n // 4) * 4
+        gangs = self._gangs
+        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
+        sums = int(_core.sums_length(self._options)) + 8
+        partial_stride = sums * (self._chunks + 1)
+        walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
+        doubles = {
+            "small": batch * int(_core.small_length(m)),
+            "partials": gangs * partial_stride,
+            "coefficients": gangs * 2 * m,
+            "scratch": gangs * int(_core.scratch_length(m)),
+            "walk": gangs * walk_words,
+            "states": batch * _core.STATE_SIZE // 8,
+            "options": 64,
+            "control": 8,
+            "engine": 64,
+        }
+        sizes = {name: batch * length * word for name, length in vectors.items()}
+        sizes |= {name: length * 8 for name, length in doubles.items()}
+        offsets, total = {}, 0
+        for name, size in sizes.items():
+            offsets[name] = total
+            total += -(-size // 256) * 256
+        self.nbytes = total
+        self._refuse_if_too_large(total, m, device_id)
+        self._stream_handle = stream
+        self._stream = core.Stream.from_handle(stream)
+        self._memory = self.device.allocate(total, stream=self._stream)
+        self._pinned = core.LegacyPinnedMemoryResource().allocate(_core.STATE_SIZE + 64)
+        base = int(self._memory.handle)
+        at = {name: base + offset for name, offset in offsets.items()}
+        pinned = int(self._pinned.handle)
+        host = (ctypes.c_char * (_core.STATE_SIZE + 64)).from_address(pinned)
+        view = np.frombuffer(host, dtype=np.uint8)
+        view[:] = 0
+        self.report = view[: _core.STATE_SIZE].view(STATE_DTYPE)
+        self.report[...] = np.frombuffer(_core.start_state_bytes(), dtype=STATE_DTYPE)
+        self._running = view[_core.STATE_SIZE : _core.STATE_SIZE + 4].view(np.uint32)
+        self._running[0] = batch
+        self._at, self._stride = at, stride
+        engine = _Engine(
+            batch=batch, n=n, stride=stride, options=at["options"], states=at["states"], small=at["small"],
+            x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
+            lower=bounds[0] if bounds else 0, upper=bounds[1] if bounds else 0, weights=weights[0] if weights else 0,
+            bound_stride=0 if bounds is None or bounds[2] else n,
+            weight_stride=0 if weights is None or weights[1] else n,
+            partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
+            barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
+            partial_stride=partial_stride, walk_stride=walk_words, chunk_length=self._chunk_length,
+            chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, unused=0,
+        )  # fmt: skip
+        options = self._options.to_bytes()
+        self._upload(at["engine"], bytes(engine))
+        self._upload(at["options"], options)
+        self._upload(at["control"], bytes(64))
+        self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
+        self._fill_zero(at["d"], sizes["d"])
+        self._copy(at["trial"], start, sizes["trial"])
+        self._config = core.LaunchConfig(grid=self._grid, block=THREADS, is_cooperative=not self._blocks_are_gangs)
+        self._launch, self._kernel = core.launch, kernel
+        self._event = self.device.create_event()
+        self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
+        ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
+        self._f_values = np.frombuffer(ring, dtype=np.float64)
+        self._f_next = 0
+        self._stream.sync()
+
+    def _plan(self, resident_blocks: int) -> None:
+        """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
+        # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
+        length = max(1024, -(-self.n // resident_blocks))
+        self._chunk_length = -(-length // TILE) * TILE
+        self._chunks = -(-self.n // self._chunk_length)
+        self._blocks_are_gangs = self._chunks == 1 or self.batch * 4 >= resident_blocks
+        self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks
+        self._gangs = self._grid if self._blocks_are_gangs else 1
+        walk = 32
+        while walk < min(self.n, _LONGEST_WALK):
+            walk *= 2
+        self._walk_length = walk
+
+    def _refuse_if_too_large(self, needed: int, m: int, device_id: int) -> None:
+        free, total = memory_free(device_id)
+        if needed > free:
+            raise MemoryError(
+                f"the run needs {needed / 2**30:.2f} GiB on cuda:{device_id}, of which {free / 2**30:.2f} of "
+                f"{total / 2**30:.2f} GiB are free; a smaller m (now {m}) or float32 needs less"
+            )
+
+    def _upload(self, address: int, data: bytes) -> None:
+        from cuda.bindings import driver
+
+        (error,) = driver.cuMemcpyHtoD(address, data, len(data))
+        if int(error) != 0:
+            raise RuntimeError(f"cuMemcpyHtoD failed: {error}")
+
+    def _copy(self, to: int, source: int, size: int) -> None:
+        from cuda.bindings import driver
+
+        (error,) = driver.cuMemcpyDtoDAsync(to, source, size, self._stream_handle)
+        if int(error) != 0:
+            raise RuntimeError(f"cuMemcpyDtoDAsync failed: {error}")
+
+    def _fill_zero(self, address: int, size: int) -> None:
+        from cuda.bindings import driver
+
+        (error,) = driver.cuMemsetD8Async(address, 0, size, self._stream_handle)
+        if int(error) != 0:
+            raise RuntimeError(f"cuMemsetD8Async failed: {error}")
+
+    def array(self, name: str) -> Any:
+        """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
+        m = self._options.capacity
+        shape = (self.batch, m, self._stride) if name in "sy" else (self.batch, self.n)
+        return _core.device_array(self._at[name], shape, self.dtype.itemsize == 4, self.device.device_id, self._memory)
+
+    def turn(self, gradient: int, f: int, f_is_single: bool, stream: int | None = None) -> None:
+        """Launch one turn: device addresses of the gradients and of the values. Does not wait."""
+        on = self._stream if stream is None else cuda_core().Stream.from_handle(stream)
+        self._launch(
+            on,
+            self._config,
+            self._kernel,
+            self._at["engine"],
+            gradient,
+            f,
+            np.int32(f_is_single),
+        )
+
+    def host_values(self, values: Any) -> int:
+        """Put values of f that are already on the host where the kernel can read them; returns their address."""
+        count = self.batch
+        if self._f_next + count > len(self._f_values):
+            # The ring is as long as turns may be ahead of the host: those values have been read.
+            self.wait()
+            self._f_next = 0
+        at = self._f_next
+        self._f_values[at : at + count] = values
+        self._f_next += count
+        return int(self._f_ring.handle) + 8 * at
+
+    @property
+    def running(self) -> int:
+        """Problems still running, as of the last turn that has finished; does not wait."""
+        return int(self._running[0])
+
+    def mark(self) -> Any:
+        """Record an event after the turns launched so far."""
+        return self._stream.record()
+
+    def wait(self) -> None:
+        """Wait until all launched turns have finished."""
+        self._stream.sync()
+
+    def states(self) -> np.ndarray:
+        """Return a host copy of all states."""
+        from cuda.bindings import driver
+
+        self.wait()
+        out = np.empty(self.batch, dtype=STATE_DTYPE)
+        (error,) = driver.cuMemcpyDtoH(out.ctypes.data, self._at["states"], out.nbytes)
+        if int(error) != 0:
+            raise RuntimeError(f"cuMemcpyDtoH failed: {error}")
+        return out
+
+    def write_states(self, states: np.ndarray) -> None:
+        """Replace the states on the device."""
+        self.wait()
+        self._upload(self._at["states"], states.tobytes())
+        self.report[...] = states[0]
+        self._running[0] = int(np.count_nonzero(states["action"] != _core.ACTION_DONE))
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a host copy of one array of the complete state."""
+        from cuda.bindings import driver
+
+        self.wait()
+        if name == "states":
+            return self.states().view(np.uint8).reshape(self.batch, -1)
+        out = self._shaped(name)
+        (error,) = driver.cuMemcpyDtoH(out.ctypes.data, self._at[name], out.nbytes)
+        if int(error) != 0:
+            raise RuntimeError(f"cuMemcpyDtoH failed: {error}")
+        return out
+
+    def write(self, name: str, values: np.ndarray) -> None:
+        """Replace one array of the complete state from the host."""
+        if name == "states":
+            self.write_states(np.ascontiguousarray(values).reshape(-1).view(STATE_DTYPE))
+        else:
+            out = self._shaped(name)
+            out[...] = values
+            self._upload(self._at[name], out.tobytes())
+
+    def _shaped(self, name: str) -> np.ndarray:
+        if name == "small":
+            return np.empty((self.batch, int(_core.small_length(self._options.capacity))), dtype=np.float64)
+        if name in "sy":
+            return np.empty((self.batch, self._options.capacity, self._stride), dtype=self.dtype)
+        return np.empty((self.batch, self.n), dtype=self.dtype)
