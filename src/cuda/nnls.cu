@@ -3,6 +3,7 @@
 //   SW_SCALAR   float or double
 //   SW_KIND     Dense or Convolution
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
+//   SW_THREADS  most threads of a block
 #include "core/nnls/job.hpp"
 #include "cuda/system_teams.cuh"
 
@@ -102,7 +103,7 @@ static __device__ int64_t draw(const SystemBlock& team, unsigned long long* queu
 }
 #endif
 
-extern "C" __global__ void nnls_solve(const Launch* arguments) {
+extern "C" __global__ void __launch_bounds__(SW_THREADS) nnls_solve(const Launch* arguments) {
     extern __shared__ __align__(64) char fast[];
     const Launch launch = *arguments;
 #if SW_BY_WARP
@@ -133,13 +134,6 @@ extern "C" __global__ void nnls_solve(const Launch* arguments) {
             team.sync();
         }
     }
-}
-
-// How many bytes of slow memory a team needs, for the host: the same layout as above.
-extern "C" __global__ void nnls_workspace_bytes(const Launch* arguments, int members, int64_t* bytes) {
-    const Job job = job_of(*arguments);
-    const Matrix* kind = nullptr;
-    *bytes = Workspace::bytes(extent_of(job, matrix_of(job, 0, kind), members, arguments->columns == 0));
 }
 
 // Of a matrix that all systems share: scale, norm and scaled copy of every column. A warp a column.

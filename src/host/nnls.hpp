@@ -43,8 +43,15 @@ struct FactorTrial {
     int64_t costs[4];
 };
 
+// Sizes of a batch on a CUDA device, whose workspace the host has to provide.
+struct DeviceExtent {
+    int32_t rows, columns, pulse_length, pulse_origin, update, members;
+    bool damped, shared;
+};
+
 struct NnlsKernels {
     void (*solve)(const NnlsJob&);
+    int64_t (*device_workspace_bytes)(const DeviceExtent&);
     void (*try_factor)(FactorTrial&);
 };
 

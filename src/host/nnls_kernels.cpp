@@ -225,6 +225,23 @@ void solve(const NnlsJob& job) {
     }
 }
 
+int64_t device_workspace_bytes(const DeviceExtent& sizes) {
+    Job job{};
+    job.rows = sizes.rows;
+    job.columns = sizes.columns;
+    job.pulse_length = sizes.pulse_length;
+    job.pulse_origin = sizes.pulse_origin;
+    job.options.update = sizes.update;
+    job.options.damping = sizes.damped;
+    const Convolution<double>* convolution = nullptr;
+    const Dense<double>* dense = nullptr;
+    Extent extent = sizes.pulse_length
+                        ? extent_of(job, matrix_of(job, 0, convolution), sizes.members, !sizes.shared)
+                        : extent_of(job, matrix_of(job, 0, dense), sizes.members, !sizes.shared);
+    extent.by_column = true;
+    return Workspace::bytes(extent);
+}
+
 void try_factor(FactorTrial& trial) {
     const Lone team;
     const Dense<double> matrix{trial.a, trial.columns, trial.rows, trial.columns};
@@ -301,7 +318,7 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NnlsKernels& nnls_kernels() {
-    static const NnlsKernels kernels{nnls::solve, nnls::try_factor};
+    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::try_factor};
     return kernels;
 }
 }  // namespace SW_ISA

@@ -131,6 +131,16 @@ void bind_nnls(nb::module_& m) {
           nb::arg("warm_values").none(), nb::arg("warm_marks").none(), nb::arg("x").noconvert(),
           nb::arg("dual").noconvert(), nb::arg("active").noconvert(), nb::arg("reals").noconvert(),
           nb::arg("counts").noconvert(), nb::arg("costs").noconvert(), "Solve a batch of NNLS systems.");
+    m.def(
+        "nnls_device_workspace_bytes",
+        [](int32_t rows, int32_t columns, int32_t pulse_length, int32_t pulse_origin, int32_t update, int32_t members,
+           bool damped, bool shared) {
+            return kernels().device_workspace_bytes(
+                {rows, columns, pulse_length, pulse_origin, update, members, damped, shared});
+        },
+        nb::kw_only(), nb::arg("rows"), nb::arg("columns"), nb::arg("pulse_length"), nb::arg("pulse_origin"),
+        nb::arg("update"), nb::arg("members"), nb::arg("damped"), nb::arg("shared"),
+        "Bytes that one team of a CUDA device needs.");
     m.def("nnls_try_factor", &try_factor, nb::arg("a"), nb::arg("update"), nb::arg("moves"),
           "Insert and remove columns; report orthogonality, backward error, count, rejections and costs.");
 }

@@ -55,6 +55,11 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.square_q = job.options.update == rotations;
     e.has_q = job.options.update != csne;
     e.gathers = gathers;
+#if defined(__CUDACC__)
+    e.by_column = true;
+#else
+    e.by_column = false;
+#endif
     return e;
 }
 

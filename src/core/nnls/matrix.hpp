@@ -18,14 +18,8 @@ struct Envelope {
     int32_t* high;
 };
 
-SW_HD int64_t envelope_length(int64_t rows, int64_t columns, int members) {
-#if defined(__CUDACC__)
-    (void)rows, (void)members;
-    return columns;
-#else
-    (void)columns;
+SW_HD int64_t envelope_length(int64_t rows, int members) {
     return (rows + rows_at_once - 1) / rows_at_once * members;
-#endif
 }
 
 #if !defined(__CUDACC__)
@@ -211,7 +205,7 @@ struct Dense {
 
 #if !defined(__CUDACC__)
     Envelope own(Envelope all, int rank) const {
-        const int64_t start = envelope_length(rows, columns, 1) * rank;
+        const int64_t start = envelope_length(rows, 1) * rank;
         return {all.low + start, all.high + start};
     }
 

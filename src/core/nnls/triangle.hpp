@@ -10,7 +10,7 @@
 SW_BEGIN
 namespace nnls {
 
-constexpr int first_stride = 32;
+constexpr int first_stride = 16;
 constexpr int stride_gap = 8;  // keeps the elements of a column off one cache set
 
 // Capacities are powers of two times first_stride: doubling the stride then ends there exactly.

@@ -29,6 +29,7 @@ struct Extent {
     int zeros_before, zeros_after;  // of the matrix kind
     int members;                    // of the team
     bool damped, has_q, square_q, gathers;
+    bool by_column;  // the envelope is a device's
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
@@ -101,7 +102,7 @@ struct Workspace {
         scale = arena.take<double>(own);
         norm = arena.take<double>(own);
         inverse_norm = arena.take<double>(own);
-        const int64_t bounds = e.gathers ? envelope_length(e.rows, e.columns, e.members) : 0;
+        const int64_t bounds = e.gathers ? e.by_column ? n : envelope_length(e.rows, e.members) : 0;
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);
         image = arena.take<double>(e.square_q ? e.q_length() : 0);

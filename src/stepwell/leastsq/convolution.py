@@ -52,9 +52,7 @@ class Convolution:
         self.m = self.n if m is None else _count("m", m)
         self.origin = operator.index(origin)
         if not 0 <= self.origin < pulse.shape[-1]:
-            raise ValueError(
-                f"origin must be a sample of the pulse, 0 to {pulse.shape[-1] - 1}, got {self.origin}"
-            )
+            raise ValueError(f"origin must be a sample of the pulse, 0 to {pulse.shape[-1] - 1}, got {self.origin}")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -235,9 +235,7 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array]:
     if kinds[0] != kinds[1]:
         raise TypeError(f"A and b must be arrays of one library, got {kinds[0]} and {kinds[1]}")
     if arrays.device_name(matrix) != arrays.device_name(b):
-        raise ValueError(
-            f"A and b must be on one device, got {arrays.device_name(matrix)} and {arrays.device_name(b)}"
-        )
+        raise ValueError(f"A and b must be on one device, got {arrays.device_name(matrix)} and {arrays.device_name(b)}")
     xp = arrays.namespace_of(matrix, b)
     for name, array in (("A", matrix), ("b", b)):
         if not xp.isdtype(array.dtype, ("real floating", "integral", "bool")):
@@ -247,9 +245,7 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array]:
     return xp.astype(matrix, dtype, copy=False), xp.astype(b, dtype, copy=False)
 
 
-def _warm(
-    warm_start: Any, b: Array, systems: int, columns: int
-) -> tuple[Array | None, Array | None, bool]:
+def _warm(warm_start: Any, b: Array, systems: int, columns: int) -> tuple[Array | None, Array | None, bool]:
     if warm_start is None:
         return None, None, False
     if isinstance(warm_start, str):
@@ -263,9 +259,7 @@ def _warm(
             f"got {arrays.kind_of(start)} on {arrays.device_name(start)}"
         )
     if tuple(start.shape) not in ((columns,), (systems, columns)):
-        raise ValueError(
-            f"warm_start must have shape ({columns},) or ({systems}, {columns}), got {tuple(start.shape)}"
-        )
+        raise ValueError(f"warm_start must have shape ({columns},) or ({systems}, {columns}), got {tuple(start.shape)}")
     start = start[None] if start.ndim == 1 else start
     xp = arrays.namespace_of(b)
     if xp.isdtype(start.dtype, "bool"):
