@@ -7,7 +7,9 @@ import importlib
 import click
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms (non-negative least squares)."),
+}
 
 
 class LazyGroup(click.Group):

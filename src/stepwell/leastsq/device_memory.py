@@ -53,7 +53,7 @@ class DeviceMemory:
         import jax
 
         # XLA allocates; nobody else holds this array, so writing it behind JAX's back is seen by all later readers.
-        device = [d for d in jax.devices() if d.id == self.device_id][0]
+        device = next(d for d in jax.devices() if d.id == self.device_id)
         return jax.device_put(np.zeros(shape, dtype), device).block_until_ready()
 
     def zeros(self, shape: Any, dtype: str) -> Array:
@@ -78,7 +78,7 @@ class DeviceMemory:
                 return cupy.asarray(host)
         import jax
 
-        device = [d for d in jax.devices() if d.id == self.device_id][0]
+        device = next(d for d in jax.devices() if d.id == self.device_id)
         return jax.device_put(host, device).block_until_ready()
 
     def to_host(self, array: Array) -> np.ndarray:

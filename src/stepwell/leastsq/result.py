@@ -29,7 +29,7 @@ _MESSAGES = {
     NNLSStatus.CONVERGED: "converged: the optimality conditions hold, checked with A itself",
     NNLSStatus.LIMIT: "the limit max_iter on least-squares solutions was reached; x is the feasible point so far",
     NNLSStatus.STALLED: "rounding errors leave no step that lowers the residual; x is the best point found",
-    NNLSStatus.DEPENDENT: "the columns left to insert depend on the positive ones to rounding; x is the best point found",
+    NNLSStatus.DEPENDENT: "the columns left depend on the positive ones to rounding; x is the best point found",
     NNLSStatus.NON_FINITE: "A or b holds NaN or infinity; the system was not solved",
 }
 
