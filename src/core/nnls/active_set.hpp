@@ -139,7 +139,7 @@ struct ActiveSet {
             active[j] = 1;
         });
         residual = missing;
-        if (b_norm > 0)
+        if (b_norm > 0 && tally.status != non_finite)
             residual = square_root(team.sum(part_of_dot(team, ws.r, ws.r, factor.extent.row_length()))) / b_scale;
         team.sync();
     }

@@ -95,9 +95,9 @@ def synthetic_shots(
     pulses = np.exp(-0.5 * ((time - 12) / width[:, None]) ** 2)
     truth = np.zeros((count, samples))
     for shot in range(count):
-        at = rng.choice(samples - 40, returns, replace=False)
+        at = 20 + rng.choice(samples - 40, returns, replace=False)
         truth[shot, at] = rng.uniform(10, 200, returns)
-    shots = Shots(np.zeros((count, samples)), pulses, 0, np.full(count, float(background)), truth)
+    shots = Shots(np.zeros((count, samples)), pulses, 12, np.full(count, float(background)), truth)
     waveforms = convolve(shots, truth) + np.abs(rng.normal(0, noise, (count, samples))) + background
     return dataclasses.replace(shots, waveforms=waveforms)
 

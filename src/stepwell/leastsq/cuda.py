@@ -131,7 +131,9 @@ def solve(batch: Batch) -> NNLSResult:
     active = memory.empty((systems, n), "uint8")
     reals, counts = memory.empty((2, systems), "float64"), memory.empty((6, systems), "int32")
     costs = memory.empty((systems, 4), "int64")
-    if systems == 0:
+    if systems == 0 or batch.rows == 0 or n == 0:
+        for array in (x, dual, active, reals, counts, costs):
+            array[...] = 0
         return _wrap(batch, memory, x, dual, active, reals, counts, costs)
     properties = device.properties
     chosen = plan(

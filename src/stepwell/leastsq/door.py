@@ -98,7 +98,7 @@ def nnls(
     max_iter : int, optional
         Limit on least-squares solutions per system; by default 10 n + 100.
     tol : float, optional
-        Bound on the scaled violation; by default about 10 sqrt(max(m, n)) ulp.
+        Bound on the scaled violation; by default 6 max(m, n, 16)^(1/4) ulp, about what rounding leaves.
     threads : int, optional
         CPU threads; by default all. Systems are dealt out from a queue; a single large system uses all threads.
     progress : callable, optional
@@ -179,7 +179,7 @@ def check(
     if update == "rotations" and damping > 0:
         raise ValueError('update="rotations" has no damping; use update="cgs2"')
     size = max(rows, columns, 16)
-    tolerance = 10 * float(np.finfo(float).eps) * size**0.5 if tol is None else _number("tol", tol)
+    tolerance = 6 * float(np.finfo(float).eps) * size**0.25 if tol is None else _number("tol", tol)
     if not 0 < tolerance < 1:
         raise ValueError(f"tol must lie between 0 and 1, got {tolerance}")
     limit = 10 * columns + 100 if max_iter is None else _index("max_iter", max_iter, 1)

@@ -30,6 +30,9 @@ def solve(batch: Batch) -> NNLSResult:
     costs = np.empty((systems, 4), np.int64)
     if batch.shared:
         matrix = np.ascontiguousarray(matrix)
+    if batch.rows == 0:
+        x[...], dual[...], active[...], reals[...], counts[...], costs[...] = 0, 0, 0, 0, 0, 0
+        return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
     done = 0
     for start, stop in _parts(batch, matrix):
         part_counts = np.empty((6, stop - start), np.int32)
@@ -74,26 +77,25 @@ def _refuse_non_finite(batch: Batch, matrix: np.ndarray, b: np.ndarray) -> None:
         raise ValueError("b must be finite, got NaN or infinity")
 
 
-def _rows_contiguous(array: np.ndarray) -> np.ndarray:
-    """Return the array itself where its last axis is contiguous and its strides are positive, else a copy."""
+def _needs_copy(array: np.ndarray) -> bool:
+    """Whether the core cannot read an array as it is: rows contiguous, all strides positive."""
     item = array.itemsize
     fine = array.strides[-1] == item and all(s > 0 and s % item == 0 for s in array.strides)
-    return array if fine and array.flags.aligned else np.ascontiguousarray(array)
+    return not (fine and array.flags.aligned)
+
+
+def _rows_contiguous(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array) if _needs_copy(array) else array
 
 
 def _parts(batch: Batch, matrix: np.ndarray) -> list[tuple[int, int]]:
-    systems = batch.systems
-    if min(systems, batch.rows) == 0 or batch.columns == 0:
-        return [(0, systems)] if systems else []
-    size = systems
-    if not batch.shared and _rows_contiguous(matrix[:1]) is not matrix[:1].base:
-        each = matrix[0].nbytes
-        if matrix.strides[-1] != matrix.itemsize:
-            size = max(1, COPY_BYTES // max(each, 1))
+    systems = size = batch.systems
+    if systems and not batch.shared and _needs_copy(matrix):
+        size = max(1, COPY_BYTES // max(matrix[0].nbytes, 1))
     if batch.progress:
         size = min(size, max(64, -(-systems // 100)))
     size = max(64, size // 64 * 64) if batch.chain else size  # a chain does not end where a part does
-    return [(start, min(start + size, systems)) for start in range(0, systems, size)]
+    return [(start, min(start + size, systems)) for start in range(0, systems, size or 1)]
 
 
 def _warm_part(warm: Any, start: int, stop: int) -> np.ndarray | None:

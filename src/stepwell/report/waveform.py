@@ -35,15 +35,18 @@ def plot_shots(
         raise ValueError("there is no shot to plot")
     figure = Figure(figsize=(10, 2.6 * len(chosen)), layout="constrained")
     rows = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
+    handles: list[Any] = []
     for axes, shot in zip(rows, chosen):
-        _plot_shot(axes, done, shot)
+        handles = _plot_shot(axes, done, shot)
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
     rows[-1].set_xlabel("time (samples)")
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
 
 
-def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> None:
+def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> list[Any]:
+    """Draw one shot; return what a legend should name."""
     waveform, fit = done.shots.waveforms[shot], done.fit[shot]
     axes.plot(waveform, color="0.65", linewidth=2.5, label="received")
     axes.plot(fit, color="C0", linewidth=1.2, label="fit")
@@ -60,7 +63,6 @@ def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> None:
     other.set_ylim(bottom=0)
     other.set_ylabel("amplitude")
     residual = float(np.asarray(done.result.residual)[shot])
-    axes.set_title(f"shot {shot}: {len(times)} returns, ‖b − Ax‖ = {residual:.4g}", fontsize=10)
     handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-    labels = [*axes.get_legend_handles_labels()[1], *other.get_legend_handles_labels()[1]]
-    axes.legend(handles, labels, loc="upper right", fontsize=8, frameon=False)
+    axes.set_title(f"shot {shot}: {len(times)} returns, ‖b − Ax‖ = {residual:.4g}", fontsize=10)
+    return handles
