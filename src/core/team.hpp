@@ -1,9 +1,9 @@
 // The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum() and
-// argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp) a
-// handful of real threads, for tests only, so that ThreadSanitizer sees the very source that a GPU runs.
+// argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp)
+// a handful of real threads, for tests only, so that ThreadSanitizer sees the very source that a GPU runs.
 //
-// Contract: every member calls sync(), sum() and argmax() in the same order; both return the same value to all
-// members, and the order of summation does not depend on timing.
+// Contract: every member calls sync(), sum() and argmax() in the same order; both return the same value to
+// all members, and the order of summation does not depend on timing.
 #pragma once
 
 #include "core/config.hpp"
@@ -17,8 +17,9 @@ SW_BEGIN
 #define SW_SHORT_LOOP(index) asm volatile("" : "+r"(index))
 #endif
 
-// Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes + lane. The
-// lanes of a row (a warp) work in step: lane_sum(), lane_sync(). each() and lane_each() deal out a loop.
+// Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes +
+// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_sync(). each() and lane_each() deal out a
+// loop.
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }

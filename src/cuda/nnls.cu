@@ -1,5 +1,5 @@
-// NNLS on a CUDA device: the solver of src/core/nnls with a thread block, or a warp, as its team. Systems come from a
-// queue, so one slow system holds nobody up. Compiled with
+// NNLS on a CUDA device: the solver of src/core/nnls with a thread block, or a warp, as its team. Systems
+// come from a queue, so one slow system holds nobody up. Compiled with
 //   SW_SCALAR   float or double
 //   SW_KIND     Dense or Convolution
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
@@ -175,7 +175,8 @@ extern "C" __global__ void nnls_share_columns(const Launch* arguments) {
     }
 }
 
-// Products of all pairs of scaled columns, damping on the diagonal: tiles of 32 x 32, blocks of 32 x 8 threads.
+// Products of all pairs of scaled columns, damping on the diagonal: tiles of 32 x 32, blocks of 32 x 8
+// threads.
 extern "C" __global__ void nnls_share_gram(const Launch* arguments) {
     constexpr int tile = 32, height = 8;
     __shared__ double left[tile][tile + 1], right[tile][tile + 1];
@@ -188,7 +189,8 @@ extern "C" __global__ void nnls_share_gram(const Launch* arguments) {
     for (int64_t start = 0; start < stride; start += tile) {
         for (int t = threadIdx.y; t < tile; t += height) {
             const bool inside = start + threadIdx.x < stride;
-            left[t][threadIdx.x] = inside && row + t < n ? columns[(row + t) * stride + start + threadIdx.x] : 0.0;
+            left[t][threadIdx.x] =
+                inside && row + t < n ? columns[(row + t) * stride + start + threadIdx.x] : 0.0;
             right[t][threadIdx.x] =
                 inside && column + t < n ? columns[(column + t) * stride + start + threadIdx.x] : 0.0;
         }

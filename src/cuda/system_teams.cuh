@@ -47,8 +47,8 @@ public:
     __device__ double lane_sum(double value) const { return warp::sum(value); }
     __device__ void lane_sync() const { __syncwarp(); }
 
-    // Two sides in turn: nobody writes a side before all have left the reduction that last read it, so one barrier
-    // is enough.
+    // Two sides in turn: nobody writes a side before all have left the reduction that last read it, so one
+    // barrier is enough.
     __device__ double sum(double value) const {
         side_ ^= 1;
         value = warp::sum(value);

@@ -1,5 +1,5 @@
-// A team of real threads with a real barrier. The tests run the solver's source on it under ThreadSanitizer, as a
-// thread block would; the host runs one large system on all cores with it.
+// A team of real threads with a real barrier. The tests run the solver's source on it under ThreadSanitizer,
+// as a thread block would; the host runs one large system on all cores with it.
 #pragma once
 
 #include <atomic>

@@ -9,7 +9,8 @@ struct NnlsJob {
     int64_t systems;
     int32_t rows, columns;
     bool single;  // float instead of double
-    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a convolution.
+    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
+    // convolution.
     const void* a;
     int64_t a_stride, row_stride;
     int32_t pulse_length, pulse_origin;
@@ -17,11 +18,11 @@ struct NnlsJob {
     int64_t b_stride;
     double tolerance, damping;
     int32_t most_solves, update, guarded;
-    bool form_gram;                // of a shared matrix
-    const void* warm_values;       // systems x columns, or null
-    const uint8_t* warm_marks;     // systems x columns, or null
-    int64_t warm_stride;           // 0: one for all
-    bool chain;                    // start from the set of the system before
+    bool form_gram;             // of a shared matrix
+    const void* warm_values;    // systems x columns, or null
+    const uint8_t* warm_marks;  // systems x columns, or null
+    int64_t warm_stride;        // 0: one for all
+    bool chain;                 // start from the set of the system before
     int32_t threads;
     // One entry a system (x, dual and active: a row).
     void *x, *dual;
@@ -31,8 +32,8 @@ struct NnlsJob {
     int64_t* costs;  // 4 a system: accesses and flops of updates, then of downdates
 };
 
-// Inserts and removes columns of A (m x n, row-major) as told (j: insert column j; -1 - p: remove position p), then
-// reports how orthogonal Q is, how well Q R matches A, and what the insertions and removals cost.
+// Inserts and removes columns of A (m x n, row-major) as told (j: insert column j; -1 - p: remove position
+// p), then reports how orthogonal Q is, how well Q R matches A, and what the insertions and removals cost.
 struct FactorTrial {
     int32_t rows, columns, update;
     const double* a;
@@ -55,9 +56,9 @@ struct NnlsKernels {
     void (*try_factor)(FactorTrial&);
 };
 
-#define SW_DECLARE_NNLS(isa)            \
-    namespace isa {                     \
-    const NnlsKernels& nnls_kernels();  \
+#define SW_DECLARE_NNLS(isa)           \
+    namespace isa {                    \
+    const NnlsKernels& nnls_kernels(); \
     }
 SW_DECLARE_NNLS(baseline)
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
-// NNLS on the CPU, compiled once per instruction set: a queue of systems over all threads, or one large system on all
-// of them.
+// NNLS on the CPU, compiled once per instruction set: a queue of systems over all threads, or one large
+// system on all of them.
 #include <omp.h>
 
 #include <algorithm>
@@ -187,12 +187,14 @@ void solve_batch(const NnlsJob& host) {
         }
         return;
     }
-    const bool share = job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || work <= int64_t(1) << 22);
+    const bool share =
+        job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || work <= int64_t(1) << 22);
     std::unique_ptr<SharedMatrix<Matrix>> common;
     if (share) common = std::make_unique<SharedMatrix<Matrix>>(host, first);
     const Shared shared = common ? common->shared : Shared();
     const Extent extent = extent_of(job, first, 1, !share);
-    const int64_t piece = job.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+    const int64_t piece =
+        job.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
     const int64_t pieces = (job.systems + piece - 1) / piece;
     const int threads = static_cast<int>(std::min<int64_t>(host.threads, pieces));
     bool out_of_memory = false;
@@ -219,9 +221,11 @@ void solve_batch(const NnlsJob& host) {
 
 void solve(const NnlsJob& job) {
     if (job.single) {
-        job.pulse_length ? solve_batch<float, Convolution<float>>(job) : solve_batch<float, Dense<float>>(job);
+        job.pulse_length ? solve_batch<float, Convolution<float>>(job)
+                         : solve_batch<float, Dense<float>>(job);
     } else {
-        job.pulse_length ? solve_batch<double, Convolution<double>>(job) : solve_batch<double, Dense<double>>(job);
+        job.pulse_length ? solve_batch<double, Convolution<double>>(job)
+                         : solve_batch<double, Dense<double>>(job);
     }
 }
 
@@ -293,15 +297,16 @@ void try_factor(FactorTrial& trial) {
         if (factor.keeps_q()) {
             for (int i = 0; i < trial.rows; ++i) {
                 double sum = 0;
-                for (int s = 0; s <= p; ++s) sum += ws.q[static_cast<int64_t>(s) * length + i] * ws.triangle.row(s)[p];
+                for (int s = 0; s <= p; ++s)
+                    sum += ws.q[static_cast<int64_t>(s) * length + i] * ws.triangle.row(s)[p];
                 trial.backward_error = std::max(trial.backward_error, absolute(sum - column[i]));
             }
         } else {
             for (int s = 0; s <= p; ++s) {
                 double sum = 0;
                 for (int t = 0; t <= s; ++t) sum += ws.triangle.row(t)[s] * ws.triangle.row(t)[p];
-                trial.backward_error =
-                    std::max(trial.backward_error, absolute(sum - dot(factor.positive().at(s), column, length)));
+                trial.backward_error = std::max(trial.backward_error,
+                                                absolute(sum - dot(factor.positive().at(s), column, length)));
             }
         }
     }

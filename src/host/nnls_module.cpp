@@ -20,9 +20,12 @@ namespace {
 const NnlsKernels& kernels() {
 #if defined(__x86_64__)
     switch (best_isa()) {
-        case Isa::avx512: return avx512::nnls_kernels();
-        case Isa::avx2: return avx2::nnls_kernels();
-        default: break;
+        case Isa::avx512:
+            return avx512::nnls_kernels();
+        case Isa::avx2:
+            return avx2::nnls_kernels();
+        default:
+            break;
     }
 #endif
     return baseline::nnls_kernels();
@@ -42,8 +45,9 @@ void check(bool holds, const char* message) {
 
 void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int32_t origin, double tolerance,
            double damping, int32_t most_solves, int32_t update, bool guarded, bool form_gram, bool chain,
-           int32_t threads, std::optional<Read> warm_values, std::optional<Marks> warm_marks, Write x, Write dual,
-           Table<uint8_t> active, Table<double> reals, Table<int32_t> counts, Table<int64_t> costs) {
+           int32_t threads, std::optional<Read> warm_values, std::optional<Marks> warm_marks, Write x,
+           Write dual, Table<uint8_t> active, Table<double> reals, Table<int32_t> counts,
+           Table<int64_t> costs) {
     NnlsJob job{};
     job.systems = static_cast<int64_t>(b.shape(0));
     job.rows = rows;
@@ -78,7 +82,8 @@ void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int3
     job.threads = threads;
     const size_t systems = b.shape(0), n = static_cast<size_t>(columns);
     if (warm_values) {
-        check(warm_values->dtype() == b.dtype() && warm_values->ndim() == 2 && warm_values->shape(1) == n, "warm x");
+        check(warm_values->dtype() == b.dtype() && warm_values->ndim() == 2 && warm_values->shape(1) == n,
+              "warm x");
         job.warm_values = warm_values->data();
         job.warm_stride = warm_values->shape(0) == 1 ? 0 : static_cast<int64_t>(n);
     }
@@ -87,10 +92,11 @@ void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int3
         job.warm_marks = warm_marks->data();
         job.warm_stride = warm_marks->shape(0) == 1 ? 0 : static_cast<int64_t>(n);
     }
-    check(x.shape(0) == systems && x.shape(1) == n && dual.shape(0) == systems && dual.shape(1) == n, "x, dual");
+    check(x.shape(0) == systems && x.shape(1) == n && dual.shape(0) == systems && dual.shape(1) == n,
+          "x, dual");
     check(active.shape(0) == systems && active.shape(1) == n, "active");
-    check(reals.shape(0) == 2 && reals.shape(1) == systems && counts.shape(0) == 6 && counts.shape(1) == systems &&
-              costs.shape(0) == systems && costs.shape(1) == 4,
+    check(reals.shape(0) == 2 && reals.shape(1) == systems && counts.shape(0) == 6 &&
+              counts.shape(1) == systems && costs.shape(0) == systems && costs.shape(1) == 4,
           "results");
     job.x = x.data();
     job.dual = dual.data();
@@ -125,16 +131,17 @@ nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t
 }  // namespace
 
 void bind_nnls(nb::module_& m) {
-    m.def("nnls_solve", &solve, nb::kw_only(), nb::arg("a"), nb::arg("b"), nb::arg("convolution"), nb::arg("rows"),
-          nb::arg("columns"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("damping"), nb::arg("most_solves"),
-          nb::arg("update"), nb::arg("guarded"), nb::arg("form_gram"), nb::arg("chain"), nb::arg("threads"),
-          nb::arg("warm_values").none(), nb::arg("warm_marks").none(), nb::arg("x").noconvert(),
-          nb::arg("dual").noconvert(), nb::arg("active").noconvert(), nb::arg("reals").noconvert(),
-          nb::arg("counts").noconvert(), nb::arg("costs").noconvert(), "Solve a batch of NNLS systems.");
+    m.def("nnls_solve", &solve, nb::kw_only(), nb::arg("a"), nb::arg("b"), nb::arg("convolution"),
+          nb::arg("rows"), nb::arg("columns"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("damping"),
+          nb::arg("most_solves"), nb::arg("update"), nb::arg("guarded"), nb::arg("form_gram"),
+          nb::arg("chain"), nb::arg("threads"), nb::arg("warm_values").none(), nb::arg("warm_marks").none(),
+          nb::arg("x").noconvert(), nb::arg("dual").noconvert(), nb::arg("active").noconvert(),
+          nb::arg("reals").noconvert(), nb::arg("counts").noconvert(), nb::arg("costs").noconvert(),
+          "Solve a batch of NNLS systems.");
     m.def(
         "nnls_device_workspace_bytes",
-        [](int32_t rows, int32_t columns, int32_t pulse_length, int32_t pulse_origin, int32_t update, int32_t members,
-           bool damped, bool shared) {
+        [](int32_t rows, int32_t columns, int32_t pulse_length, int32_t pulse_origin, int32_t update,
+           int32_t members, bool damped, bool shared) {
             return kernels().device_workspace_bytes(
                 {rows, columns, pulse_length, pulse_origin, update, members, damped, shared});
         },

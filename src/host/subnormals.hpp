@@ -1,5 +1,5 @@
-// Numbers below 1e-308 count as zero while this object lives: they cost a hundred cycles each and, after scaling,
-// mean nothing. One per thread.
+// Numbers below 1e-308 count as zero while this object lives: they cost a hundred cycles each and, after
+// scaling, mean nothing. One per thread.
 #pragma once
 
 #if defined(__x86_64__)

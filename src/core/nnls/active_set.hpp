@@ -1,8 +1,8 @@
 // Non-negative least squares by an active set (Lawson & Hanson), written once for every team.
 //
-// Everything is done in scaled units: columns by a power of two to a norm in [1, 2), b by a power of two. The scaling
-// is exact, so the residual and the dual of the scaled problem are those of the answer. Decisions are replicated: all
-// members of a team read the same numbers after a sync and take the same branch.
+// Everything is done in scaled units: columns by a power of two to a norm in [1, 2), b by a power of two. The
+// scaling is exact, so the residual and the dual of the scaled problem are those of the answer. Decisions are
+// replicated: all members of a team read the same numbers after a sync and take the same branch.
 #pragma once
 
 #include "core/nnls/factor.hpp"
@@ -27,10 +27,11 @@ SW_HD double power_below(double value) {
 #endif
 }
 
-// Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow of the
-// squares is mended by a second look at the column. False where the column holds NaN or infinity.
+// Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow
+// of the squares is mended by a second look at the column. False where the column holds NaN or infinity.
 template <class Matrix>
-SW_CALL bool scale_column(const Matrix& matrix, int j, double square, double damping, double& scale, double& norm) {
+SW_CALL bool scale_column(const Matrix& matrix, int j, double square, double damping, double& scale,
+                          double& norm) {
     scale = norm = 0;
     if (!(square > 1e-200 && square < 1e200)) {
         const double most = matrix.largest_in(j);
@@ -77,12 +78,14 @@ struct ActiveSet {
     Envelope envelope;
 
     double b_scale = 1, b_norm = 0;
-    double best = double_infinity;  // lowest squared residual so far, and its point in ws.best_x, ws.best_order
+    double best =
+        double_infinity;  // lowest squared residual so far, and its point in ws.best_x, ws.best_order
     int best_count = 0;
     double squared_residual = 0;
-    double top = 0, slope = 0, room = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
+    double top = 0, slope = 0,
+           room = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
     int top_column = 0;
-    int block[most_in_a_block];           // columns inserted in this step
+    int block[most_in_a_block];  // columns inserted in this step
     int block_size = 0;
     int block_limit = most_in_a_block;
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
@@ -140,7 +143,8 @@ struct ActiveSet {
         });
         residual = missing;
         if (b_norm > 0 && tally.status != non_finite)
-            residual = square_root(team.sum(part_of_dot(team, ws.r, ws.r, factor.extent.row_length()))) / b_scale;
+            residual =
+                square_root(team.sum(part_of_dot(team, ws.r, ws.r, factor.extent.row_length()))) / b_scale;
         team.sync();
     }
 
@@ -148,7 +152,8 @@ struct ActiveSet {
     SW_HD double violation() const { return b_norm > 0 ? max_of(0.0, max_of(top, slope)) / b_norm : 0.0; }
 
 private:
-    // ---- start -----------------------------------------------------------------------------------------------
+    // ---- start
+    // -----------------------------------------------------------------------------------------------
 
     SW_CALL bool begin(const Scalar* b) {
         const int length = factor.extent.row_length();
@@ -200,7 +205,8 @@ private:
     SW_HD void square_identity() {
         const int length = factor.extent.q_length();
         for (int c = 0; c < length; ++c)
-            team.each(length, [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
+            team.each(length,
+                      [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
     }
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
@@ -240,7 +246,8 @@ private:
         finish_step();
     }
 
-    // ---- the iteration ---------------------------------------------------------------------------------------
+    // ---- the iteration
+    // ---------------------------------------------------------------------------------------
 
     SW_CALL int iterate() {
         int refinements = 0;
@@ -253,7 +260,8 @@ private:
                 if (!from_gram && !progress()) continue;
             }
             const bool nothing_left = top <= room;
-            // The positives' dual is zero but for the factor's error: refine before relying on the zeros' dual.
+            // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
+            // dual.
             if (factor.count > 0 && slope > room && (nothing_left || slope > 0.1 * top) && refinements < 3) {
                 ++refinements;
                 if (!refine()) return limit;
@@ -263,16 +271,20 @@ private:
             if (solved_here && !from_gram) return converged;
             if (tally.solves >= options.most_solves) return limit;
             if (nothing_left || !insert_block()) {
-                // The end of this road: look at A itself, then rely on Q and R, then give up.
+                // The end of this road: look at A itself, then rely on Q and R, then refine, then give up.
                 if (from_gram && block_size >= 0) {
                     from_gram = false;
                     fresh = false;
+                    refinements = 0;
                 } else if (factor.update == gram) {
-                    escalate();
+                    if (!escalate()) return limit;
+                    refinements = 0;
+                } else if (slope > room && refinements < 3) {
+                    ++refinements;
+                    if (!refine()) return limit;
                 } else {
                     return any_dependent ? dependent : stalled;
                 }
-                refinements = 0;
                 continue;
             }
             refinements = 0;
@@ -289,8 +301,8 @@ private:
         team.sync();
     }
 
-    // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson & Hanson's
-    // inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
+    // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson &
+    // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
     SW_CALL bool advance(bool solved = false) {
         for (;;) {
             if (tally.solves >= options.most_solves) return false;
@@ -345,7 +357,8 @@ private:
         return true;
     }
 
-    // ---- insertion -------------------------------------------------------------------------------------------
+    // ---- insertion
+    // -------------------------------------------------------------------------------------------
 
     // Brings column j to where the factor expects the next one.
     SW_CALL void fetch(int j) {
@@ -370,8 +383,8 @@ private:
         any_barred = true;
     }
 
-    // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; block_size is then -1
-    // if the Gram factor must give way.
+    // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; block_size is
+    // then -1 if the Gram factor must give way.
     SW_CALL bool insert_block() {
         const int before = factor.count;
         const double* against = from_gram ? ws.b : ws.r;
@@ -416,8 +429,8 @@ private:
         }
         team.sync();
         if (block_size == 0) return false;
-        // Deviation maximisation's guard: of the new unknowns all have to become positive, so the latest are dropped
-        // until they do. The first alone does.
+        // Deviation maximisation's guard: of the new unknowns all have to become positive, so the latest are
+        // dropped until they do. The first alone does.
         const bool several = block_size > 1;
         bool dropped = false;
         if (several)
@@ -475,10 +488,12 @@ private:
         team.sync();
     }
 
-    // ---- progress --------------------------------------------------------------------------------------------
+    // ---- progress
+    // --------------------------------------------------------------------------------------------
 
-    // Rounding can let an insertion fail to lower the residual. Its columns are then barred until another does, and a
-    // point that is worse is given up for the best: so the iteration ends. False after a return to the best point.
+    // Rounding can let an insertion fail to lower the residual. Its columns are then barred until another
+    // does, and a point that is worse is given up for the best: so the iteration ends. False after a return
+    // to the best point.
     SW_CALL bool progress() {
         if (squared_residual < best) {
             best = squared_residual;
@@ -510,7 +525,8 @@ private:
         mask_scores();
     }
 
-    SW_CALL void escalate() {
+    // Gives the Gram factor up for Q and R, on the columns and from the point it has. False at the limit.
+    SW_CALL bool escalate() {
         factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
@@ -523,6 +539,10 @@ private:
         from_gram = false;
         team.sync();
         rebuild(ws.best_order, ws.best_x, best_count);
+        if (factor.count == 0) return true;
+        if (!advance()) return false;
+        finish_step();
+        return true;
     }
 
     // Factors a remembered point anew.
@@ -552,7 +572,8 @@ private:
         team.sync();
     }
 
-    // The residual and the dual that are reported belong to the x that is returned, rounding to float included.
+    // The residual and the dual that are reported belong to the x that is returned, rounding to float
+    // included.
     SW_CALL void round_answer() {
         const bool was_fine = top <= room && slope <= room;
         const int32_t status = tally.status;
@@ -562,7 +583,8 @@ private:
         tally.status = status >= stalled && was_fine ? int32_t(converged) : status;
     }
 
-    // ---- residual and dual -----------------------------------------------------------------------------------
+    // ---- residual and dual
+    // -----------------------------------------------------------------------------------
 
     // r = b - A x and w = A'r from A itself.
     SW_CALL void look_from_matrix() {
@@ -594,8 +616,9 @@ private:
 
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
     SW_CALL void look_from_gram() {
-        const Columns products{shared.gram, shared.gram_stride, ws.order, nullptr, nullptr,
-                               static_cast<int>(padded(matrix.columns))};
+        const Columns products{shared.gram, shared.gram_stride,
+                               ws.order,    nullptr,
+                               nullptr,     static_cast<int>(padded(matrix.columns))};
         const int length = static_cast<int>(padded(matrix.columns));
         team.each(length, [&](int j) { ws.w[j] = ws.c[j]; });
         team.sync();

@@ -1,5 +1,6 @@
-// The factor of the positive columns, in the order they were inserted (Luo & Duraiswami, section 3): a new column is
-// always the last, a removed one is rotated out. R and Q'b always; Q only for the updates that keep it.
+// The factor of the positive columns, in the order they were inserted (Luo & Duraiswami, section 3): a new
+// column is always the last, a removed one is rotated out. R and Q'b always; Q only for the updates that keep
+// it.
 #pragma once
 
 #include "core/nnls/workspace.hpp"
@@ -25,7 +26,8 @@ struct Factor {
 
     SW_HD Columns positive() const {
         if (shared.columns)
-            return {shared.columns, shared.column_stride, ws.order, shared.low, shared.high, extent.row_length()};
+            return {shared.columns, shared.column_stride, ws.order,
+                    shared.low,     shared.high,          extent.row_length()};
         return {ws.panel, extent.row_length(), ws.slot, ws.low, ws.high, extent.row_length()};
     }
 
@@ -41,8 +43,9 @@ struct Factor {
         return shared.inverse_norm ? shared.inverse_norm[j] : ws.inverse_norm[j];
     }
 
-    // Inserts column j, which is already gathered at position `count`. `against` is b or the residual at x: the new
-    // column of Q has the same product with both. `product` is a_j . (b - A x), where x is settled, or a_j . b.
+    // Inserts column j, which is already gathered at position `count`. `against` is b or the residual at x:
+    // the new column of Q has the same product with both. `product` is a_j . (b - A x), where x is settled,
+    // or a_j . b.
     SW_CALL Entry enter(int j, const double* against, double product, int settled_there) {
         if (count >= extent.most_columns) return Entry::dependent;
         ws.triangle.make_room(team, count);
@@ -50,7 +53,7 @@ struct Factor {
         team.sync();
         double pivot, entry;
         const Entry outcome = keeps_q() ? orthogonalise(j, against, pivot, entry)
-                                          : normal(j, against, product, settled_there, pivot, entry);
+                                        : normal(j, against, product, settled_there, pivot, entry);
         if (outcome != Entry::entered) return outcome;
         if (team.row() == 0) ws.triangle.append(team, count, ws.h, pivot, entry);
         if (team.rank() == 0) ws.x[count] = 0;
@@ -69,8 +72,8 @@ struct Factor {
         team.sync();
         const int turns = count - 1 - position;
         if (keeps_q() && turns > 0)
-            rotate_columns(team, ws.q, extent.q_length(), position, count, ws.triangle.cosine, ws.triangle.sine,
-                           extent.q_length());
+            rotate_columns(team, ws.q, extent.q_length(), position, count, ws.triangle.cosine,
+                           ws.triangle.sine, extent.q_length());
         tally.downdate_accesses += 4 * static_cast<int64_t>(turns);
         tally.downdate_flops += static_cast<int64_t>(turns) * (6 + 3 * (turns + 1)) +
                                 (keeps_q() ? 6 * static_cast<int64_t>(extent.rows) * turns : 0);
@@ -105,7 +108,8 @@ struct Factor {
 
 private:
     SW_HD void shift_lists(int position) const {
-        // Short lists: the first lane moves them. The freed slot goes to the end, where the next column takes it.
+        // Short lists: the first lane moves them. The freed slot goes to the end, where the next column takes
+        // it.
         if (team.lane() == 0) {
             const int32_t freed = ws.slot[position];
             for (int p = position; p < count - 1; ++p) {
@@ -121,7 +125,7 @@ private:
 
     // R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
     SW_CALL Entry normal(int j, const double* against, double product, int settled_there, double& pivot,
-                       double& entry) {
+                         double& entry) {
         const Columns columns = positive();
         const double square = norm_of(j) * norm_of(j);
         const double* column = columns.at(count);

@@ -9,7 +9,8 @@ namespace nnls {
 struct Job {
     int64_t systems;
     int32_t rows, columns;
-    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a convolution.
+    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
+    // convolution.
     const void* a;
     int64_t a_stride, row_stride;
     int32_t pulse_length, pulse_origin;
@@ -38,8 +39,8 @@ SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t system, const Dense<Scalar
 
 template <class Scalar>
 SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t system, const Convolution<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin, job.rows,
-            job.columns};
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin,
+            job.rows, job.columns};
 }
 
 template <class Matrix>
@@ -64,8 +65,8 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
 }
 
 template <class Scalar, class Team, class Matrix>
-SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Matrix& matrix, const Extent& extent,
-                        const Shared& shared, Workspace& workspace) {
+SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Matrix& matrix,
+                        const Extent& extent, const Shared& shared, Workspace& workspace) {
     workspace.triangle.reset();
     ActiveSet<Team, Matrix, Scalar> solver(team, matrix, job.options, extent, shared, workspace);
     const int64_t n = job.columns;

@@ -1,9 +1,9 @@
-// What NNLS asks of a matrix: A'r with its column norms, A'r alone, one column. Two kinds: dense rows, and the banded
-// Toeplitz matrix of a convolution, which is never stored.
+// What NNLS asks of a matrix: A'r with its column norms, A'r alone, one column. Two kinds: dense rows, and
+// the banded Toeplitz matrix of a convolution, which is never stored.
 //
-// Leading and trailing zeros are found once and never read again: the envelope. CPU threads walk along rows, eight at
-// a time (each member its own range of columns), so theirs is kept by eights of rows; a thread of a block owns
-// columns, so its is by column.
+// Leading and trailing zeros are found once and never read again: the envelope. CPU threads walk along rows,
+// eight at a time (each member its own range of columns), so theirs is kept by eights of rows; a thread of a
+// block owns columns, so its is by column.
 #pragma once
 
 #include "core/nnls/vectors.hpp"
@@ -46,7 +46,8 @@ struct Dense {
 
     // squares[j] = |a_j|^2, sums[j] = a_j . r, and the envelope. Ends in a sync.
     template <class Team>
-    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
+    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares,
+                         double* sums) const {
 #if defined(__CUDACC__)
         team.each(columns, [&](int j) {
             int low = rows, high = 0;
@@ -102,7 +103,8 @@ struct Dense {
 
     // sums[j] = a_j . r. Ends in a sync.
     template <class Team>
-    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double* scratch) const {
+    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums,
+                          double* scratch) const {
 #if defined(__CUDACC__)
         // Where there are more members than columns, several share one, each with every so many of its rows.
         const int slices = max_of(1, team.size() / max_of(columns, 1));
@@ -135,7 +137,8 @@ struct Dense {
 
     // out = scale a_j, padded to `length` with zeros. Ends in a sync.
     template <class Team>
-    SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out, int length) const {
+    SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
+                        int length) const {
         int first = 0, last = rows;
 #if defined(__CUDACC__)
         first = envelope.low[j];
@@ -151,7 +154,8 @@ struct Dense {
             last = min_of(rows, tail * rows_at_once);
         }
 #endif
-        team.each(length, [&](int i) { out[i] = i >= first && i < last ? scale * values[i * stride + j] : 0.0; });
+        team.each(length,
+                  [&](int i) { out[i] = i >= first && i < last ? scale * values[i * stride + j] : 0.0; });
         team.sync();
     }
 
@@ -209,7 +213,8 @@ struct Dense {
         return {all.low + start, all.high + start};
     }
 
-    void measure_rows(const Scalar* a, const double* r, int from, int to, double* squares, double* sums) const {
+    void measure_rows(const Scalar* a, const double* r, int from, int to, double* squares,
+                      double* sums) const {
         const Scalar *a0 = a, *a1 = a + stride, *a2 = a + 2 * stride, *a3 = a + 3 * stride;
         const double r0 = r[0], r1 = r[1], r2 = r[2], r3 = r[3];
         int j = from;
@@ -227,7 +232,8 @@ struct Dense {
 
     void add_rows(const Scalar* a, const double* r, int from, int to, double* sums) const {
         const Scalar *a0 = a, *a1 = a + stride, *a2 = a + 2 * stride, *a3 = a + 3 * stride;
-        const Scalar *a4 = a0 + 4 * stride, *a5 = a1 + 4 * stride, *a6 = a2 + 4 * stride, *a7 = a3 + 4 * stride;
+        const Scalar *a4 = a0 + 4 * stride, *a5 = a1 + 4 * stride, *a6 = a2 + 4 * stride,
+                     *a7 = a3 + 4 * stride;
         int j = from;
         for (; j + 8 <= to; j += 8) {
             Wide s = load(sums + j), t = load(a4 + j) * r[4];
@@ -258,7 +264,8 @@ struct Convolution {
     SW_HD int zeros_after() const { return max_of(0, columns - rows + length - origin) + padding; }
 
     template <class Team>
-    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares, double* sums) const {
+    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares,
+                         double* sums) const {
         team.each(columns, [&](int j) {
             double square = 0;
             const int from = max_of(0, origin - j), to = min_of(length, rows - j + origin);
@@ -306,7 +313,8 @@ struct Convolution {
     }
 
     template <class Team>
-    SW_CALL void gather(const Team& team, Envelope, int j, double scale, double* out, int padded_length) const {
+    SW_CALL void gather(const Team& team, Envelope, int j, double scale, double* out,
+                        int padded_length) const {
         team.each(padded_length, [&](int i) { out[i] = i < rows ? scale * entry(i, j) : 0.0; });
         team.sync();
     }

@@ -1,8 +1,8 @@
 // R, the upper triangular factor of the positive columns in insertion order, and Q'b beside it.
 //
-// Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. The stride
-// grows with the factor: a factor of 40 columns is compact whatever room there is. All of this is work for one group
-// of a team; the others wait at the sync that each operation ends in.
+// Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. The
+// stride grows with the factor: a factor of 40 columns is compact whatever room there is. All of this is work
+// for one group of a team; the others wait at the sync that each operation ends in.
 #pragma once
 
 #include "core/nnls/vectors.hpp"
@@ -38,7 +38,8 @@ struct Triangle {
         entries = nullptr;
         const int64_t most = triangle_capacity(columns);
         for (int64_t capacity = first_stride; capacity <= most; capacity *= 2)
-            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes) near_capacity = static_cast<int>(capacity);
+            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes)
+                near_capacity = static_cast<int>(capacity);
         near_entries = near_capacity ? arena.template take<double>(bytes(near_capacity) / 8) : nullptr;
         far_entries = near_capacity < most ? arena.template take<double>(bytes(most) / 8) : nullptr;
         reset();
@@ -112,8 +113,8 @@ struct Triangle {
         team.lane_sync();
     }
 
-    // Removes column `position` of `count`: Givens rotations bring the Hessenberg rest back to a triangle and are
-    // kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By one group; no sync.
+    // Removes column `position` of `count`: Givens rotations bring the Hessenberg rest back to a triangle and
+    // are kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By one group; no sync.
     template <class Team>
     SW_CALL void remove(const Team& team, int count, int position) const {
         for (int t = 0; t < position; ++t) shift_left(team, row(t) + position, count - 1 - position);
@@ -161,9 +162,11 @@ private:
 #endif
     }
 
-    // upper[c] = cos upper[c+1] + sin lower[c+1] (one place to the left); lower[c+1] = the other part, in place.
+    // upper[c] = cos upper[c+1] + sin lower[c+1] (one place to the left); lower[c+1] = the other part, in
+    // place.
     template <class Team>
-    SW_HD static void rotate_rows(const Team& team, double* upper, double* lower, int count, double c, double s) {
+    SW_HD static void rotate_rows(const Team& team, double* upper, double* lower, int count, double c,
+                                  double s) {
 #if defined(__CUDACC__)
         for (int base = 0; base < count; base += team.lanes()) {
             const int q = base + team.lane();

@@ -15,16 +15,16 @@ enum Status : int32_t {
     non_finite = 4,  // NaN or infinity in A or b
 };
 
-// How a new column enters the factor (Luo & Duraiswami, section 3). `gram` is R alone from the normal equations,
-// corrected as in `csne` only where the pivot is small; the first three keep Q.
+// How a new column enters the factor (Luo & Duraiswami, section 3). `gram` is R alone from the normal
+// equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
 struct Options {
-    double tolerance;      // on w_j / (|a_j| |b|)
-    double damping;        // lambda of lambda^2 |x|^2
-    int32_t most_solves;   // limit on least-squares solutions
-    int32_t update;        // an Update
-    int32_t guarded;       // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
+    double tolerance;     // on w_j / (|a_j| |b|)
+    double damping;       // lambda of lambda^2 |x|^2
+    int32_t most_solves;  // limit on least-squares solutions
+    int32_t update;       // an Update
+    int32_t guarded;      // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
 };
 
 // What one system cost. Column accesses and flops count as in Table 3.1 of Luo & Duraiswami.
@@ -41,14 +41,14 @@ struct Tally {
     int64_t downdate_flops = 0;
 };
 
-// Several insertions a step (Dessole, Dell'Orto & Marcuzzi 2023): a candidate's dual is at least `share` of the
-// largest, and its cosine with those already chosen in this step is at most `cosine`.
+// Several insertions a step (Dessole, Dell'Orto & Marcuzzi 2023): a candidate's dual is at least `share` of
+// the largest, and its cosine with those already chosen in this step is at most `cosine`.
 constexpr int most_in_a_block = 32;
 constexpr double candidate_share = 0.6;
 constexpr double candidate_cosine = 0.9;
 
-// A column whose part outside the span of the others is this small (relative) is dependent: 100 ulp, as a vector
-// of rounding errors has about sqrt(m) of them.
+// A column whose part outside the span of the others is this small (relative) is dependent: 100 ulp, as a
+// vector of rounding errors has about sqrt(m) of them.
 constexpr double dependence = 100 * double_epsilon;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
 constexpr double correct_below = 1e-3;

@@ -1,13 +1,14 @@
-// The vector sweeps of NNLS: products of a few long columns, dealt out over a team. Each has two bodies: vector
-// registers for teams of CPU threads, lanes for a thread block. The order of every sum is fixed.
+// The vector sweeps of NNLS: products of a few long columns, dealt out over a team. Each has two bodies:
+// vector registers for teams of CPU threads, lanes for a thread block. The order of every sum is fixed.
 //
-// Vectors the solver owns are padded with zeros to a multiple of `padding`, so the CPU bodies have no tails there.
+// Vectors the solver owns are padded with zeros to a multiple of `padding`, so the CPU bodies have no tails
+// there.
 #pragma once
 
 #include "core/team.hpp"
 
-// A function that a device calls instead of inlining: the solver inlined whole is a megabyte of code and a minute of
-// compilation.
+// A function that a device calls instead of inlining: the solver inlined whole is a megabyte of code and a
+// minute of compilation.
 #if defined(__CUDACC__)
 #define SW_CALL __host__ __device__ __noinline__
 #else
@@ -23,8 +24,8 @@ SW_HD int64_t padded(int64_t count) {
     return (count + padding - 1) / padding * padding;
 }
 
-// Columns by position: the p-th is at base + slot[p] * stride, non-zero within [low[slot], high[slot]). Without
-// slots the p-th is the p-th; without bounds it is `length` long.
+// Columns by position: the p-th is at base + slot[p] * stride, non-zero within [low[slot], high[slot]).
+// Without slots the p-th is the p-th; without bounds it is `length` long.
 struct Columns {
     const double* base;
     int64_t stride;
@@ -161,8 +162,8 @@ SW_HD double lane_dot(const Team& team, const double* a, const double* b, int co
 
 // out[p] = column_p . v for p < count, v non-zero within [first, last). Ends in a sync.
 template <class Team>
-SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first, int last,
-                       double* out) {
+SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first,
+                         int last, double* out) {
 #if defined(__CUDACC__)
     for (int p = team.row(); p < count; p += team.rows()) {
         const int from = max_of(first, columns.first(p)), to = min_of(last, columns.last(p));
@@ -201,7 +202,7 @@ SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, co
 // v -= sum of f[p] column_p. Ends in a sync.
 template <class Team>
 SW_CALL void subtract_columns(const Team& team, const Columns& columns, int count, const double* f, double* v,
-                            int length) {
+                              int length) {
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
         double s = 0;
@@ -217,7 +218,8 @@ SW_CALL void subtract_columns(const Team& team, const Columns& columns, int coun
             int least = length;
             for (int q = 0; q < 4; ++q) least = min_of(least, columns.last(p + q) - columns.first(p + q));
             if (2 * least >= length) {
-                const double *a0 = columns.at(p), *a1 = columns.at(p + 1), *a2 = columns.at(p + 2), *a3 = columns.at(p + 3);
+                const double *a0 = columns.at(p), *a1 = columns.at(p + 1), *a2 = columns.at(p + 2),
+                             *a3 = columns.at(p + 3);
                 const double f0 = f[p], f1 = f[p + 1], f2 = f[p + 2], f3 = f[p + 3];
                 int i = begin;
                 for (; i + 8 <= end; i += 8)
@@ -239,11 +241,11 @@ SW_CALL void subtract_columns(const Team& team, const Columns& columns, int coun
     team.sync();
 }
 
-// Applies the rotations of a removal to the columns base + t * stride, t = position .. count - 1: each member its own
-// rows, one read and one write of every column. Ends in a sync.
+// Applies the rotations of a removal to the columns base + t * stride, t = position .. count - 1: each member
+// its own rows, one read and one write of every column. Ends in a sync.
 template <class Team>
 SW_CALL void rotate_columns(const Team& team, double* base, int64_t stride, int position, int count,
-                          const double* cosine, const double* sine, int length) {
+                            const double* cosine, const double* sine, int length) {
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
         double carry = base[position * stride + i];

@@ -1,5 +1,5 @@
-// Where everything a solve needs lies in memory. A team has a fast piece (a thread block's shared memory; none on the
-// host) and a slow piece; small things are asked for first and go where there is room.
+// Where everything a solve needs lies in memory. A team has a fast piece (a thread block's shared memory;
+// none on the host) and a slow piece; small things are asked for first and go where there is room.
 #pragma once
 
 #include "core/nnls/matrix.hpp"
@@ -11,8 +11,8 @@ namespace nnls {
 
 // What systems with one and the same matrix share; all null where each system has its own.
 struct Shared {
-    const double* scale = nullptr;         // n: power of two that brings |a_j| into [1, 2); 0 for a zero column
-    const double* norm = nullptr;          // n: norm of the scaled column, damping included
+    const double* scale = nullptr;  // n: power of two that brings |a_j| into [1, 2); 0 for a zero column
+    const double* norm = nullptr;   // n: norm of the scaled column, damping included
     const double* inverse_norm = nullptr;  // n
     const double* columns = nullptr;       // n x column_stride: the scaled columns
     const int32_t* low = nullptr;          // n: bounds of each column's non-zeros
@@ -57,14 +57,14 @@ struct Arena {
 };
 
 struct Workspace {
-    double *b, *r, *v, *image;                                     // rows (v, image: rows of Q)
-    double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;    // columns
-    double *x, *z, *h, *g, *best_x;                                // positions
-    double *note, *scratch;                                        // a few scalars; a number a member
-    double *panel, *q;                                             // gathered columns; Q
+    double *b, *r, *v, *image;                                   // rows (v, image: rows of Q)
+    double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;  // columns
+    double *x, *z, *h, *g, *best_x;                              // positions
+    double *note, *scratch;                                      // a few scalars; a number a member
+    double *panel, *q;                                           // gathered columns; Q
     Triangle triangle;
-    int32_t *order, *best_order, *slot, *low, *high;    // positions, positions, slots
-    int32_t* state;                                     // columns
+    int32_t *order, *best_order, *slot, *low, *high;  // positions, positions, slots
+    int32_t* state;                                   // columns
     Envelope envelope;
 
     // What a team needs without fast memory: the most it can ever need of the slow.
@@ -79,8 +79,8 @@ struct Workspace {
         const int64_t cap = padded(e.most_columns + 1), n = padded(e.columns);
         note = arena.take<double>(8);
         scratch = arena.take<double>(e.members);
-        double** positions[] = {&x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine,
-                                &triangle.sine};
+        double** positions[] = {
+            &x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
         for (double** vector : positions) *vector = arena.take<double>(cap);
         int32_t** lists[] = {&order, &slot, &low, &high};
         for (int32_t** list : lists) *list = arena.take<int32_t>(cap);
@@ -106,7 +106,8 @@ struct Workspace {
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);
         image = arena.take<double>(e.square_q ? e.q_length() : 0);
-        panel = arena.take<double>(e.gathers ? e.row_length() * (static_cast<int64_t>(e.most_columns) + 1) : 0);
+        panel =
+            arena.take<double>(e.gathers ? e.row_length() * (static_cast<int64_t>(e.most_columns) + 1) : 0);
         q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
     }
 };
