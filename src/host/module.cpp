@@ -5,6 +5,7 @@
 #include "host/dispatch.hpp"
 #include "host/engine_module.hpp"
 #include "host/spmm_module.hpp"
+#include "host/nnls_module.hpp"
 
 namespace nb = nanobind;
 
@@ -15,4 +16,5 @@ NB_MODULE(_core, m) {
     m.def("max_threads", [] { return omp_get_max_threads(); }, "Threads that parallel regions use by default.");
     stepwell::bind_quasi_newton(m);
     stepwell::bind_spmm(m);
+    stepwell::bind_nnls(m);
 }
