@@ -151,7 +151,7 @@ def test_graph_equals_no_graph_torch(torch):
 
 
 def test_graph_equals_no_graph_cupy(cupy):
-    problem = stepwell.problems.get("torsion", nx=50, ny=50, xp=cupy, dtype=cupy.float64, device="cuda")
+    problem = stepwell.problems.get("torsion", nx=50, ny=50, xp=cupy, dtype=cupy.float64)
     options = {"gtol": 1e-8, "ftol": 0}
     runs = {
         graph: stepwell.minimize(

@@ -31,9 +31,9 @@ SW_HD double feasible_multiple(double x, double step, double lower, double upper
     return step < 0 ? (lower - x) / step : step > 0 ? (upper - x) / step : double_infinity;
 }
 
-// A variable that aims at `goal` = x + step, put inside its bounds. The step of one that stays strictly inside is left
-// as it is, since the difference of two points would lose digits; elsewhere it is that difference, since x + step may
-// round to a bound beyond which the step itself points.
+// A variable that aims at `goal` = x + step, put inside its bounds. The step of one that stays strictly
+// inside is left as it is, since the difference of two points would lose digits; elsewhere it is that
+// difference, since x + step may round to a bound beyond which the step itself points.
 struct Aimed {
     double place, step;
 };
