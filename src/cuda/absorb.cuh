@@ -1,9 +1,10 @@
 // The absorb sweep on one chunk: first read of the history.
 //
-// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and four columns
-// each lane holds one element, row lane/4, column lane%4, and that register serves as both operands of a Gram matrix.
-// The order of columns does not matter to a sum, so each lane loads 16 bytes: two columns, two instructions. The vectors
-// s, y, √h g (masked) and the carried displacements ride along as a further block of eight rows.
+// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and
+// four columns each lane holds one element, row lane/4, column lane%4, and that register serves as both
+// operands of a Gram matrix. The order of columns does not matter to a sum, so each lane loads 16 bytes: two
+// columns, two instructions. The vectors s, y, √h g (masked) and the carried displacements ride along as a
+// further block of eight rows.
 #pragma once
 
 #include "cuda/problem.cuh"
@@ -33,8 +34,8 @@ struct AbsorbTile {
     double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
 };
 
-// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way while
-// the rows of this one are multiplied.
+// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way
+// while the rows of this one are multiplied.
 struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
@@ -57,7 +58,8 @@ struct AbsorbInput {
 // The accepted point of one element; with a new pair, its ring rows.
 template <Gather gather>
 __device__ inline void absorb_element(const Vectors& v, int head, double length, double held_time,
-                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
+                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
+                                      AbsorbScalars& sums) {
     const double g = in.g, x = in.x;
     const double h = weighted ? double(in.weight) : 1.0;
     const double root = weighted ? sqrt(h) : 1.0;
@@ -116,8 +118,8 @@ struct RowBlock {
     __device__ Two at(int64_t column) const { return row ? load_two(row + column) : Two{0, 0}; }
 };
 
-// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against all row
-// blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
+// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against
+// all row blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
 constexpr int row_blocks = 2 * halves;
 constexpr bool whole_gram = row_blocks <= 4;
 constexpr int strip_rows = whole_gram ? row_blocks : 1;
@@ -153,8 +155,8 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     for (int i = 0; i < 4; ++i) riding = rider == i ? riders[i] : riding;
 #pragma unroll 4
     for (int start = warp * 8; start < count; start += warps * 8) {
-        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to a
-        // multiple of four elements: an odd last column is read with its neighbour, then masked off.
+        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
+        // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
         const int column = start + 2 * (lane & 3);
         const bool first = column < count, second = column + 1 < count;
         Two values[row_blocks];
@@ -172,7 +174,8 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
                 values[b].b = is_s[b] ? values[b].b / rb : values[b].b * rb;
             }
         }
-        const double xa = riding && first ? riding[column] : 0.0, xb = riding && second ? riding[column + 1] : 0.0;
+        const double xa = riding && first ? riding[column] : 0.0,
+                     xb = riding && second ? riding[column + 1] : 0.0;
         if (strip == 0) {
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
@@ -224,12 +227,12 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
-// One strip of a chunk: goes over its tiles, the inputs of the next tile on their way while the rows of this one are
-// multiplied.
+// One strip of a chunk: goes over its tiles, the inputs of the next tile on their way while the rows of this
+// one are multiplied.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    const Real* gradient, double held_time, int64_t begin, int64_t end, AbsorbTile& t,
-                                    int strip, StripSums& sums, AbsorbScalars& scalars) {
+                                    const Real* gradient, double held_time, int64_t begin, int64_t end,
+                                    AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
     constexpr int each = tile / threads;
     const int newest = state.head;
     const double step = state.step;
@@ -260,18 +263,21 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 // The whole chunk. `partial(j, value)` takes sum j of the chunk.
 template <Gather gather, class Partial>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t, double* shared,
-                                    AbsorbScalars& scalars, const Partial& partial) {
+                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t,
+                                    double* shared, AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums, scalars);
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums,
+                                 scalars);
         } else {
-            // A later strip goes over the same elements again: the point is taken already, nobody is carried anew.
+            // A later strip goes over the same elements again: the point is taken already, nobody is carried
+            // anew.
             AbsorbScalars unused{};
-            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums, unused);
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, begin, end, t, strip,
+                                        sums, unused);
         }
         if (r == 0) return;
         // Stacked index of a row: Y by age, then S by age.
@@ -299,7 +305,8 @@ __device__ inline void absorb_chunk(const Vectors& v, const State& state, const 
                 if (j > bi) continue;
                 store_block(sums.gram[i][j], shared, [&](int row, int column, double value) {
                     const int a = stacked(bi, row), b = stacked(j, column);
-                    if (alive(bi, row) && alive(j, column) && b <= a) partial(layout.free_gram() + triangle(a, b), value);
+                    if (alive(bi, row) && alive(j, column) && b <= a)
+                        partial(layout.free_gram() + triangle(a, b), value);
                 });
 #if SW_WEIGHTS_VARY
                 if (layout.all_ss && bi >= halves && j >= halves) {

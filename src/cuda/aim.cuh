@@ -16,7 +16,8 @@ __device__ inline void step_chunk(const Vectors& v, double step, int64_t begin, 
 #pragma unroll 4
     for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
         const double move = step * double(v.d[i]);
-        v.trial[i] = bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+        v.trial[i] =
+            bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
     }
 }
 
@@ -46,7 +47,8 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
     const double lower = in.lower, upper = in.upper;
     if (bounded) {
         const bool held = is_held(x, g, lower, upper);
-        const bool goes = !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
+        const bool goes =
+            !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
         if (state.confine != Confine::project) {
             const double cauchy = clamp_to(x - state.cauchy_time * descent, lower, upper);
             if (state.confine == Confine::measure) {
@@ -57,9 +59,9 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
             goal = cauchy + state.truncation * (goal - cauchy);
             step = goal - x;
         }
-        const double place = held ? x : goes ? bound_ahead(descent, lower, upper) : clamp_to(goal, lower, upper);
-        step = place == goal ? step : place - x;
-        goal = place;
+        const Aimed aimed = aim_within(x, goal, step, held, lower, upper);
+        goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
+        step = goes ? goal - x : aimed.step;
     }
     const Real stored = Real(step);
     v.trial[i] = Real(goal);

@@ -1,12 +1,14 @@
-// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one launch. The
-// grid (or, for small problems, each block) goes through the same sweeps and decisions as the host: src/core decides.
+// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one
+// launch. The grid (or, for small problems, each block) goes through the same sweeps and decisions as the
+// host: src/core decides.
 #include "cuda/absorb.cuh"
 #include "cuda/aim.cuh"
 #include "cuda/walk.cuh"
 
 SW_BEGIN
 
-// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in global memory.
+// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in
+// global memory.
 constexpr bool small_history = capacity <= 10;
 constexpr int64_t shared_scratch = 12 * capacity * capacity + 8 * capacity;
 constexpr int64_t shared_products = 3 * capacity * capacity;
@@ -36,16 +38,24 @@ struct SharedMemory {
 enum class Fold { sum, most, least };
 
 class Turn {
-   public:
+public:
     __device__ Turn(const Engine& e, SharedMemory& m, const Gang& gang, int64_t problem, int64_t slot,
                     const Real* gradient, double f)
-        : e(e), m(m), gang(gang), block(gang.block), v(vectors_of(e, problem)), p(problem),
-          gradient(gradient + problem * e.n), f(f), partials(e.partials + slot * e.partial_stride),
+        : e(e),
+          m(m),
+          gang(gang),
+          block(gang.block),
+          v(vectors_of(e, problem)),
+          p(problem),
+          gradient(gradient + problem * e.n),
+          f(f),
+          partials(e.partials + slot * e.partial_stride),
           coefficients(e.coefficients + slot * 2 * capacity),
           walk_memory(e.walk + slot * e.walk_stride),
           products(e.small + problem * small_matrices_length(capacity)),
           matrices(small_matrices(small_history ? m.products : products, capacity)),
-          w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity), capacity)) {}
+          w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
+                          capacity)) {}
 
     __device__ void run() {
         load_state();
@@ -61,21 +71,36 @@ class Turn {
                     }
                     break;
 #if SW_BOUNDED
-                case Action::walk: walk(); break;
-                case Action::regather: absorb<Gather::again>(); break;
+                case Action::walk:
+                    walk();
+                    break;
+                case Action::regather:
+                    absorb<Gather::again>();
+                    break;
 #endif
-                case Action::aim: aim(); break;
-                default: step();
+                case Action::aim:
+                    aim();
+                    break;
+                default:
+                    step();
             }
         }
         if (m.state.action == Action::done) {
             each_chunk([&](int, int64_t begin, int64_t end) {
-                for (int64_t i = begin + threadIdx.x; i < end; i += threads) v.trial[i] = v.x[i];
+                for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+                    if (m.state.started) {
+                        v.trial[i] = v.x[i];
+                    } else {
+                        // Not finite at the start: that point is all there is.
+                        v.x[i] = v.trial[i];
+                        v.g[i] = gradient[i];
+                    }
+                }
             });
         }
     }
 
-   private:
+private:
     const Engine& e;
     SharedMemory& m;
     const Gang& gang;
@@ -136,8 +161,9 @@ class Turn {
     // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
     __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
 
-    // Many chunks: the members of the gang share the adding, one warp a sum, lanes over chunks in a fixed tree; the
-    // total goes to the place of the first chunk. Few chunks are added by the member that decides (take_sums).
+    // Many chunks: the members of the gang share the adding, one warp a sum, lanes over chunks in a fixed
+    // tree; the total goes to the place of the first chunk. Few chunks are added by the member that decides
+    // (take_sums).
     static constexpr int few_chunks = 32;
 
     template <class Kind>
@@ -151,7 +177,8 @@ class Turn {
             for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
                 double part[8];
 #pragma unroll
-                for (int k = 0; k < 8; ++k) part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
+                for (int k = 0; k < 8; ++k)
+                    part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
 #pragma unroll
                 for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
             }
@@ -172,9 +199,11 @@ class Turn {
                 for (int c = 1; c < e.chunks; c += 8) {
                     double part[8];
 #pragma unroll
-                    for (int k = 0; k < 8; ++k) part[k] = c + k < e.chunks ? __ldcg(partial(j, c + k)) : total;
+                    for (int k = 0; k < 8; ++k)
+                        part[k] = c + k < e.chunks ? __ldcg(partial(j, c + k)) : total;
 #pragma unroll
-                    for (int k = 0; k < 8; ++k) total = c + k < e.chunks ? folded(fold, total, part[k]) : total;
+                    for (int k = 0; k < 8; ++k)
+                        total = c + k < e.chunks ? folded(fold, total, part[k]) : total;
                 }
             }
             put(j, total);
@@ -187,7 +216,8 @@ class Turn {
 
     // Folds `count` values of every thread over the block, value k into sum first + k of a chunk.
     template <int count, class Kind>
-    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count], const Kind& kind) const {
+    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count],
+                                const Kind& kind) const {
         double mine[count];
 #pragma unroll
         for (int k = 0; k < count; ++k) {
@@ -250,8 +280,13 @@ class Turn {
             absorb_chunk<gather>(v, m.state, layout, gradient, begin, end, m.absorb, m.exchange, mine,
                                  [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
             if (gather == Gather::again) return;
-            const double values[7] = {mine.movable_descent, mine.gradient_squared,   mine.projected_squared,
-                                      mine.x_squared,       mine.held, mine.projected_gradient, mine.first_break};
+            const double values[7] = {mine.movable_descent,
+                                      mine.gradient_squared,
+                                      mine.projected_squared,
+                                      mine.x_squared,
+                                      mine.held,
+                                      mine.projected_gradient,
+                                      mine.first_break};
             put_scalars(length, chunk, values, AbsorbKinds{0});
         });
         constexpr bool again = gather == Gather::again;
@@ -267,7 +302,8 @@ class Turn {
                 }
             });
             if (small_history && !again) {
-                for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
+                for (int i = threadIdx.x; i < shared_products; i += threads)
+                    m.products[i] = __ldcg(products + i);
                 __syncthreads();
             }
             const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
@@ -275,7 +311,8 @@ class Turn {
             if (small_history) {
                 if (threadIdx.x < 32) decide_absorbed(Warp{}, again, scalars, layout, sums);
                 __syncthreads();
-                for (int i = threadIdx.x; i < shared_products; i += threads) __stcg(products + i, m.products[i]);
+                for (int i = threadIdx.x; i < shared_products; i += threads)
+                    __stcg(products + i, m.products[i]);
             } else {
                 decide_absorbed(block, again, scalars, layout, sums);
             }
@@ -284,8 +321,8 @@ class Turn {
     }
 
     template <class Team>
-    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars, const SumLayout& layout,
-                                    const double* sums) {
+    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars,
+                                    const SumLayout& layout, const double* sums) {
         if (again) {
             decide_regather(team, m.state, matrices, w, layout, sums);
         } else {
@@ -295,7 +332,8 @@ class Turn {
 
     __device__ void publish_coefficients() const {
         __syncthreads();
-        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads) __stcg(coefficients + j, w.coefficients[j]);
+        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
+            __stcg(coefficients + j, w.coefficients[j]);
         __syncthreads();
     }
 
@@ -318,7 +356,8 @@ class Turn {
         decide([&] {
             take_sums(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
             if (threadIdx.x == 0) {
-                decide_aim(m.state, m.options, AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
+                decide_aim(m.state, m.options,
+                           AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
             }
         });
     }
@@ -337,7 +376,8 @@ class Turn {
         const int size = 2 * m.state.pairs;
         double range = 0;  // member 0's
         together([&] {
-            const PathSlope slope = path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
+            const PathSlope slope =
+                path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
             range = 2 * max_of(m.state.first_break, -slope.offset / slope.curvature);
             if (!(range > 0)) range = double_infinity;
             for (int c = threadIdx.x; c < size; c += threads) {
@@ -356,13 +396,13 @@ class Turn {
         while (!*(volatile int32_t*)&shared.settled) {
             while (*(volatile int32_t*)&shared.selecting) {
                 each_chunk([&](int, int64_t begin, int64_t end) { count_bins(v, shared, begin, end); });
-                together([&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
+                together(
+                    [&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
             }
             if (*(volatile int32_t*)&shared.tied) {
                 each_chunk([&](int chunk, int64_t begin, int64_t end) {
-                    sum_ties(v, m.state, shared, block, begin, end, [&](int j, double value) {
-                        __stcg(partial(j, chunk), value);
-                    });
+                    sum_ties(v, m.state, shared, block, begin, end,
+                             [&](int j, double value) { __stcg(partial(j, chunk), value); });
                 });
                 share_sums(size + 1, AllSums{});
                 together([&] {
@@ -370,7 +410,8 @@ class Turn {
                     next_range(shared, range);
                 });
             } else {
-                each_chunk([&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
+                each_chunk(
+                    [&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
                     cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);
@@ -407,6 +448,10 @@ class Turn {
             } else {
                 shared.moving = max_of(0.0, shared.moving - lists.crossing[size]);
                 shared.from = shared.held_time = time;
+                if (path_ends(shared.moving, m.state.movable_descent)) {
+                    shared.settled = 1;
+                    shared.cauchy_time = time;
+                }
             }
             shared.above = shared.high;
         }
@@ -451,8 +496,8 @@ __device__ inline void copy_words(T* to, const T* from) {
 }
 
 // f: the objective's values, float or double, one per problem.
-extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwell::Engine* engine, const Real* gradient,
-                                                                   const void* f, int f_is_float) {
+extern "C" __global__ void __launch_bounds__(256, 2)
+    stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
     __shared__ SharedMemory m;
     copy_words(&m.engine, engine);
@@ -465,7 +510,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwel
                     blocks ? 1 : int(gridDim.x)};
     unsigned int running = 0;
     for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
-        const double value = f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+        const double value =
+            f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
         Turn turn(e, m, gang, p, blocks ? blockIdx.x : 0, gradient, value);
         turn.run();
         running += m.state.action != Action::done;

@@ -1,6 +1,6 @@
-// The LDLᵀ of core/quasi_newton/small_matrix.hpp for one warp and matrices up to 32 x 32, in registers: lane i holds row
-// i, and values cross lanes by shuffles. Operation for operation the same as the generic team code, at a tenth of its
-// latency: on a GPU the decisions wait for this chain of pivots.
+// The LDLᵀ of core/quasi_newton/small_matrix.hpp for one warp and matrices up to 32 x 32, in registers: lane
+// i holds row i, and values cross lanes by shuffles. Operation for operation the same as the generic team
+// code, at a tenth of its latency: on a GPU the decisions wait for this chain of pivots.
 #pragma once
 
 #include "cuda/block.cuh"

@@ -1,5 +1,5 @@
-// The LDLᵀ of core/quasi_newton/small_matrix.hpp for one CPU thread: the same operations on the same numbers, but column
-// k is first put in a row of its own, so that the inner loops run over contiguous memory.
+// The LDLᵀ of core/quasi_newton/small_matrix.hpp for one CPU thread: the same operations on the same numbers,
+// but column k is first put in a row of its own, so that the inner loops run over contiguous memory.
 #pragma once
 
 #include "core/quasi_newton/small_matrix.hpp"

@@ -1,7 +1,8 @@
-// A thread pool whose caller never waits for a worker that has not begun: pieces of work are claimed one by one, the
-// caller claims too, and only pieces already claimed are waited for. On a machine shared with other programs this
-// matters: at the end of an OpenMP region every thread of the team must arrive, and one that the operating system has
-// not scheduled costs milliseconds where the work itself takes a tenth of one (docs/design.md has the figures).
+// A thread pool whose caller never waits for a worker that has not begun: pieces of work are claimed one by
+// one, the caller claims too, and only pieces already claimed are waited for. On a machine shared with other
+// programs this matters: at the end of an OpenMP region every thread of the team must arrive, and one that
+// the operating system has not scheduled costs milliseconds where the work itself takes a tenth of one
+// (docs/design.md has the figures).
 #pragma once
 
 #include <unistd.h>
@@ -14,7 +15,7 @@
 namespace stepwell {
 
 class Pool {
-   public:
+public:
     static Pool& instance() {
         // Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no
         // worker lives.
@@ -29,7 +30,8 @@ class Pool {
         return *pool;
     }
 
-    // Calls work(piece, thread) for pieces 0 .. count - 1 on at most `threads` threads, the caller's being thread 0.
+    // Calls work(piece, thread) for pieces 0 .. count - 1 on at most `threads` threads, the caller's being
+    // thread 0.
     template <class Work>
     void run(int count, int threads, const Work& work) {
         // A pool serves one job at a time; a second caller works alone rather than wait.
@@ -56,7 +58,7 @@ class Pool {
         }
     }
 
-   private:
+private:
     std::mutex busy;
     std::vector<std::thread> workers;
     // The job. Written before `claim` is published; read only by a thread that has claimed a piece of it.
@@ -64,8 +66,8 @@ class Pool {
     const void* context = nullptr;
     int pieces = 0;
     std::atomic<int> allowed{0};
-    // generation << 32 | pieces left: a worker late from a job that is done finds nothing left in this one word, however
-    // many pieces the next job has.
+    // generation << 32 | pieces left: a worker late from a job that is done finds nothing left in this one
+    // word, however many pieces the next job has.
     std::atomic<uint64_t> claim{0};
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0};
@@ -96,7 +98,8 @@ class Pool {
         for (;;) {
             // A sweep follows a sweep within microseconds: look for a while before sleeping.
             uint32_t now = epoch.load(std::memory_order_acquire);
-            for (int spins = 0; now == seen && spins < 2000; ++spins) now = epoch.load(std::memory_order_acquire);
+            for (int spins = 0; now == seen && spins < 2000; ++spins)
+                now = epoch.load(std::memory_order_acquire);
             if (now == seen) {
                 epoch.wait(seen, std::memory_order_acquire);
                 now = epoch.load(std::memory_order_acquire);

@@ -1,12 +1,13 @@
-// The sweeps over the variables of one problem, on one chunk of them. A chunk is handled tile by tile: a tile's
-// vectors are widened to double in cache-resident buffers, padded with zeros to whole packs, and every element goes
-// through the functions of core/quasi_newton/variable.hpp. Whole packs of doubles need no buffer and are read in place.
+// The sweeps over the variables of one problem, on one chunk of them. A chunk is handled tile by tile: a
+// tile's vectors are widened to double in cache-resident buffers, padded with zeros to whole packs, and every
+// element goes through the functions of core/quasi_newton/variable.hpp. Whole packs of doubles need no buffer
+// and are read in place.
 #pragma once
 
-#include "host/lone_ldlt.hpp"  // before the decisions that call it
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "host/gram.hpp"
+#include "host/lone_ldlt.hpp"  // before the decisions that call it
 #include "host/workspace.hpp"
 
 SW_BEGIN
@@ -97,10 +98,11 @@ void step_chunk(const Vectors<T>& v, double step, int64_t begin, int64_t end) {
 
 enum class Gather { start, pair, again };  // no pair yet; a new pair; sums again with carried variables
 
-// First read of the history: forms the new pair, finds the free variables, and sums everything the decisions need.
+// First read of the history: forms the new pair, finds the free variables, and sums everything the decisions
+// need.
 template <class T>
 class Absorb {
-   public:
+public:
     Absorb(const Vectors<T>& v, const State& state, const Options& options, SumLayout layout, Gather gather,
            const T* gradient)
         : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
@@ -118,7 +120,7 @@ class Absorb {
         if (layout.rows > 0) w.collect(layout, sums);
     }
 
-   private:
+private:
     const Vectors<T>& v;
     const State& state;
     const Options& options;
@@ -133,7 +135,8 @@ class Absorb {
         w.x = view(w.x_tile, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
         if (gather == Gather::pair) {
             // step * d, not the difference of the points: no digits cancel.
-            const double *d = view(w.s, v.d + at, count, padded), *g_before = view(w.y, v.g + at, count, padded);
+            const double *d = view(w.s, v.d + at, count, padded),
+                         *g_before = view(w.y, v.g + at, count, padded);
             for (int i = 0; i < padded; ++i) w.s[i] = state.step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
             T* s = v.s + int64_t(state.head) * v.n + at;
@@ -206,7 +209,8 @@ class Absorb {
             scalars.gradient_squared += sum_products(g, g, packs);
             scalars.projected_squared += sum_products(projected, projected, packs);
             scalars.x_squared += sum_products(x, x, packs);
-            scalars.projected_gradient = max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
+            scalars.projected_gradient =
+                max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
         }
     }
 
@@ -291,7 +295,7 @@ class Absorb {
 // Second read of the history: the direction and the trial point at step 1.
 template <class T>
 class Aim {
-   public:
+public:
     Aim(const Vectors<T>& v, const State& state, const Options& options, const double* coefficients)
         : v(v), state(state), options(options), coefficients(coefficients) {}
 
@@ -338,7 +342,7 @@ class Aim {
         }
     }
 
-   private:
+private:
     const Vectors<T>& v;
     const State& state;
     const Options& options;
@@ -369,7 +373,8 @@ class Aim {
     }
 
     template <int R>
-    static void add_multiples(const T* const* rows, const double* k, const double* from, int count, double* out) {
+    static void add_multiples(const T* const* rows, const double* k, const double* from, int count,
+                              double* out) {
         int i = 0;
         for (; i + lanes <= count; i += lanes) {
             Pack total = load(from + i);
@@ -390,8 +395,9 @@ class Aim {
         }
     }
 
-    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put inside. The step
-    // of a variable that meets no bound is left as it is: the difference of two points would lose digits.
+    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put
+    // inside. The step of a variable that meets no bound is left as it is: the difference of two points would
+    // lose digits.
     void confine(int packs, Workspace& w) const {
         const int padded = packs * lanes;
         const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
@@ -405,13 +411,10 @@ class Aim {
             }
         }
         for (int i = 0; i < padded; ++i) {
-            const double inside = clamp_to(goal[i], lower[i], upper[i]);
             const bool held = is_held(x[i], g[i], lower[i], upper[i]);
-            const double place = held ? x[i] : inside;
-            // Strictly inside: where x + step rounds to a bound, the step itself may point beyond it.
-            const bool untouched = !held & (goal[i] > lower[i]) & (goal[i] < upper[i]);
-            step[i] = untouched ? step[i] : place - x[i];
-            goal[i] = place;
+            const Aimed aimed = aim_within(x[i], goal[i], step[i], held, lower[i], upper[i]);
+            step[i] = aimed.step;
+            goal[i] = aimed.place;
         }
         if (state.held_time < 0) return;
         for (int i = 0; i < padded; ++i) {

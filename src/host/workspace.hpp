@@ -13,7 +13,7 @@ template <class T>
 struct Vectors {
     int64_t n;
     T *x, *g, *d, *trial;
-    T *s, *y;  // ring buffers, capacity rows of n
+    T *s, *y;                // ring buffers, capacity rows of n
     const T *lower, *upper;  // both or neither
     const T* weights;        // diagonal of H0, or null
 };
@@ -23,16 +23,20 @@ struct Vectors {
 SW_BEGIN
 
 class Workspace {
-   public:
+public:
     static constexpr int columns = 3;  // of fresh_sums: s, y and √h g over the movable variables
 
     explicit Workspace(int capacity)
-        : buffers(size_t(tile) * 14), history(size_t(tile) * 2 * capacity),
-          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 2 * columns * size_t(capacity)) * lanes),
-          carried_memory(2 * size_t(capacity)), decision_memory(size_t(scratch_length(capacity))),
+        : buffers(size_t(tile) * 14),
+          history(size_t(tile) * 2 * capacity),
+          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity +
+                 2 * columns * size_t(capacity)) *
+                lanes),
+          carried_memory(2 * size_t(capacity)),
+          decision_memory(size_t(scratch_length(capacity))),
           row_places(2 * size_t(capacity)) {
-        double** names[] = {&x_tile, &g_tile, &s, &y, &lower_tile, &upper_tile, &root, &inverse_root, &moving, &mask, &breaks, &carried,
-                            &projected, &descent};
+        double** names[] = {&x_tile,       &g_tile, &s,    &y,      &lower_tile, &upper_tile, &root,
+                            &inverse_root, &moving, &mask, &breaks, &carried,    &projected,  &descent};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
@@ -43,7 +47,8 @@ class Workspace {
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
-    const double *x, *g, *lower, *upper;  // the current tile: the caller's memory, or copies in the buffers below
+    const double *x, *g, *lower,
+        *upper;  // the current tile: the caller's memory, or copies in the buffers below
     double *x_tile, *g_tile, *lower_tile, *upper_tile;
     double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
     double* rows;  // stacked history rows of the tile, [Y; S] in order of age
@@ -85,7 +90,8 @@ class Workspace {
         }
         if (layout.all_ss) {
             for (int i = 0; i < r; ++i)
-                for (int j = 0; j <= i; ++j) sums[layout.whole_ss() + triangle(i, j)] = add_lanes(whole_sums[i * r + j]);
+                for (int j = 0; j <= i; ++j)
+                    sums[layout.whole_ss() + triangle(i, j)] = add_lanes(whole_sums[i * r + j]);
         }
     }
 
@@ -95,7 +101,7 @@ class Workspace {
         return reinterpret_cast<const T**>(row_places.data());
     }
 
-   private:
+private:
     std::vector<double> buffers, history, packs, carried_memory, decision_memory;
     std::vector<const void*> row_places;
 };

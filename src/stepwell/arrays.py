@@ -1,12 +1,14 @@
 """The only module that knows that NumPy, PyTorch, CuPy and JAX differ.
 
 Everything else works on array-API namespaces (``namespace_of``), on NumPy views of host arrays (``host_view``), or
-hands a result back in the caller's kind (``in_kind``). No function here moves data between devices.
+hands a result back in the caller's kind (``in_kind``). Only ``to_host`` and ``to_like`` cross between host and
+device, where a solver takes a decision on a small matrix or a caller asks for a copy; nothing moves silently.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat
@@ -168,29 +170,11 @@ def from_dlpack(exported: Any, template: Array) -> Array:
     return jax.dlpack.from_dlpack(exported)
 
 
-def on_device_of(values: Any, template: Array, dtype: np.dtype) -> Array:
-    """Return values (numbers or a host array) as a new array of the template's library, on its device."""
-    kind = kind_of(template)
-    host = np.ascontiguousarray(values, dtype=dtype)
-    if kind == "torch":
-        import torch
-
-        return torch.from_numpy(host).to(template.device)
-    if kind == "cupy":
-        import cupy
-
-        with cupy.cuda.Device(template.device.id):
-            return cupy.asarray(host)
-    import jax
-
-    return jax.device_put(host, next(iter(template.devices())))
-
-
-def to_host(array: Array) -> np.ndarray:
+def host_copy(array: Array) -> np.ndarray:
     """Copy an array of any library, on any device, to the host."""
     kind = kind_of(array)
     if kind == "torch":
-        return np.asarray(array.detach().cpu().numpy())
+        return np.array(array.detach().cpu().numpy())
     if kind == "cupy":
         return np.asarray(array.get())
     return np.array(array)
@@ -240,3 +224,90 @@ def capture(template: Array, work: Any) -> Any:
         return kept
 
     return play
+
+
+def to_host(array: Array) -> np.ndarray:
+    """Copy an array of any library and device to the host, as float64."""
+    return np.asarray(host_copy(array), dtype=np.float64)
+
+
+def to_like(values: np.ndarray, template: Array) -> Array:
+    """Copy host values to the template's library and device; floats take the template's dtype."""
+    kind = kind_of(template)
+    floating = np.issubdtype(values.dtype, np.floating)
+    if kind == "torch":
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        return tensor.to(device=template.device, dtype=template.dtype if floating else None)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.asarray(values, dtype=template.dtype if floating else None)
+    if kind == "jax":
+        import jax
+
+        return jax.device_put(values.astype(template.dtype) if floating else values, next(iter(template.devices())))
+    return values.astype(template.dtype, copy=False) if floating else values
+
+
+def take_columns(block: Array, columns: np.ndarray) -> Array:
+    """Return the named columns of a two-dimensional array, as a new C-ordered array."""
+    return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def factor_positive(matrix: Array) -> Callable[[Array], Array]:
+    """Factor a symmetric positive definite matrix by Cholesky and return the function that solves with it.
+
+    The matrix may be overwritten. Where it is not positive definite the solutions are not finite.
+    """
+    kind = kind_of(matrix)
+    if kind == "torch":
+        import torch
+
+        lower, info = torch.linalg.cholesky_ex(matrix)
+        failed = bool(info.any())
+        return lambda rhs: torch.full_like(rhs, float("nan")) if failed else torch.cholesky_solve(rhs, lower)
+    if kind == "jax":
+        from jax.scipy.linalg import cho_factor, cho_solve
+
+        factors = cho_factor(matrix)  # NaN where it failed
+        return lambda rhs: cho_solve(factors, rhs)
+    if kind == "cupy":
+        import cupy
+        from cupyx.scipy.linalg import solve_triangular
+
+        lower = cupy.linalg.cholesky(matrix)  # NaN where it failed
+
+        def solve(rhs: Array) -> Array:
+            return solve_triangular(lower, solve_triangular(lower, rhs, lower=True), lower=True, trans="T")
+
+        return solve
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        factors = cho_factor(matrix, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return lambda rhs: np.full_like(rhs, np.nan)
+    return lambda rhs: cho_solve(factors, rhs, check_finite=False)
+
+
+def available_bytes(template: Array) -> int | None:
+    """Free memory where the template lives, or None where that cannot be told."""
+    kind = kind_of(template)
+    if is_cuda(template):
+        if kind == "torch":
+            import torch
+
+            return int(torch.cuda.mem_get_info(template.device)[0])
+        if kind == "cupy":
+            with template.device:
+                return int(template.device.mem_info[0])
+        return None
+    try:
+        with open("/proc/meminfo") as lines:
+            fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None

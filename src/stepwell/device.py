@@ -24,14 +24,14 @@ from stepwell.arrays import (
     device_index,
     device_name,
     from_dlpack,
+    host_copy,
     is_contiguous,
     is_cuda,
     kind_of,
     namespace_of,
     numpy_dtype,
-    on_device_of,
     shares_streams,
-    to_host,
+    to_like,
 )
 from stepwell.bounds import read_bounds, split_bounds
 from stepwell.inverse_hessian import DeviceInverseHessian
@@ -82,14 +82,14 @@ def read_device_bounds(bounds: Any, x0: Array, batch: bool) -> tuple[Array, Arra
         if host is None:
             return None
         boxed = bool(np.isfinite(host[0]).all() and np.isfinite(host[1]).all())
-        lower, upper = (on_device_of(half, x0, dtype) for half in host)
+        lower, upper = (to_like(half, x0) for half in host)
         return lower, upper, lower.ndim == 1, boxed
     xp = namespace_of(x0)
     own = shape[1:] if batch else shape
     size = int(np.prod(own))
     arrays = []
     for name, half in zip(("lower", "upper"), halves):
-        array = half if hasattr(half, "shape") and is_cuda(half) else on_device_of(half, x0, dtype)
+        array = half if hasattr(half, "shape") and is_cuda(half) else to_like(np.asarray(half, dtype=dtype), x0)
         if array.ndim == 0 or tuple(array.shape) in ((1,), own):
             array = xp.broadcast_to(xp.reshape(array, (-1,)), (size,))
         elif tuple(array.shape) == shape:
@@ -101,7 +101,7 @@ def read_device_bounds(bounds: Any, x0: Array, batch: bool) -> tuple[Array, Arra
         arrays.append(xp.astype(array, x0.dtype))
     lower, upper = (xp.asarray(a, copy=True) for a in xp.broadcast_arrays(*arrays))
     if not bool(xp.all(lower <= upper)):
-        bad = int(np.flatnonzero(~(to_host(lower).reshape(-1) <= to_host(upper).reshape(-1)))[0])
+        bad = int(np.flatnonzero(~(host_copy(lower).reshape(-1) <= host_copy(upper).reshape(-1)))[0])
         raise ValueError(f"bounds: lower > upper, or NaN, at index {bad}; allowed: lower <= upper")
     boxed = bool(xp.all(xp.isfinite(lower) & xp.isfinite(upper)))
     return lower, upper, lower.ndim == 1, boxed
@@ -141,7 +141,7 @@ class DeviceObjective(Objective):
                 raise TypeError(f"fun returned values of dtype {f.dtype}; allowed: float64, float32")
             return f
         if self._batch:
-            return np.ascontiguousarray(to_host(f) if hasattr(f, "shape") else f, dtype=np.float64)
+            return np.ascontiguousarray(host_copy(f) if hasattr(f, "shape") else f, dtype=np.float64)
         return float(f)
 
     def _gradient(self, g: Any) -> Any:
@@ -203,14 +203,14 @@ class DeviceRun:
         xp = namespace_of(start)
         if callable(h0):
             return xp.ones_like(start)
-        weights = h0 if hasattr(h0, "shape") and is_cuda(h0) else on_device_of(h0, start, self.dtype)
+        weights = h0 if hasattr(h0, "shape") and is_cuda(h0) else to_like(np.asarray(h0, dtype=self.dtype), start)
         require_same_device("h0", weights, start)
         return self._checked_weights(xp.reshape(weights, (-1,) if weights.ndim < 2 or not self.shape else start.shape))
 
     def _checked_weights(self, weights: Array) -> Array:
         xp = namespace_of(weights)
         if not bool(xp.all((weights > 0) & xp.isfinite(weights))):
-            host = to_host(weights).reshape(-1)
+            host = host_copy(weights).reshape(-1)
             index = int(np.flatnonzero(~((host > 0) & np.isfinite(host)))[0])
             raise ValueError(f"h0[{index}] is {host[index]}; allowed: positive, finite numbers")
         return xp.asarray(weights, dtype=self.template.dtype, copy=True)

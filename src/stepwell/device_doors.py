@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, is_cuda, namespace_of, numpy_dtype, on_device_of, to_host
+from stepwell.arrays import Array, host_copy, is_cuda, namespace_of, numpy_dtype, to_like
 from stepwell.device import WINDOW, DeviceObjective, DeviceRun
 from stepwell.optimizer import LBFGSB
 from stepwell.results import BatchResult, Result, Status, batch_result, intermediate_batch, single_result
@@ -183,18 +183,20 @@ class DeviceLBFGSB(LBFGSB):
         arrays = {name: target.read(name) for name in ("trial", "x", "g", "d", "states", "small")}
         # History rows are padded on the device; saved without, so that a run can resume on any target.
         arrays |= {name: np.ascontiguousarray(target.read(name)[..., : target.n]) for name in "sy"}
-        lower, upper = (None, None) if run.bounds is None else map(to_host, run.bounds[:2])
-        weights = None if run.weights is None else to_host(run.weights)
+        lower, upper = (None, None) if run.bounds is None else map(host_copy, run.bounds[:2])
+        weights = None if run.weights is None else host_copy(run.weights)
         return self._saved(run.shape, lower, upper, weights, run.diagonal is not None, arrays)
 
 
 def resume_on_device(state: Mapping[str, Any], settings: Settings, like: Array, h0: Any) -> DeviceLBFGSB:
     """Make an optimizer on the GPU of `like` that continues from a saved state."""
     dtype = state["x"].dtype
-    start = on_device_of(state["trial"].reshape(tuple(map(int, state["shape"]))), like, dtype)
+    if numpy_dtype(like) != dtype:
+        raise TypeError(f"like has dtype {like.dtype}; allowed: {dtype}, as the saved run")
+    start = to_like(state["trial"].reshape(tuple(map(int, state["shape"]))), like)
     bounds = (state["lower"], state["upper"]) if "lower" in state else None
     if bounds is not None:
-        bounds = tuple(on_device_of(half, like, dtype) for half in bounds)
+        bounds = tuple(to_like(half, like) for half in bounds)
     new = object.__new__(DeviceLBFGSB)
     new.settings = settings
     new._run = DeviceRun(start, bounds, h0 if callable(h0) else state.get("weights"), settings, batch=False)

@@ -57,8 +57,8 @@ class Objective:
         self._template, self._shape, self._dtype = template, shape, dtype
         self._bounds, self._batch, self._rel_step = bounds, batch, rel_step
         self._kind = kind_of(template)
-        self._fun = (lambda x: fun(x, *args)) if args else fun
-        self._jac = (lambda x: jac(x, *args)) if args and callable(jac) else jac
+        self._fun: Callable[[Any], Any] = (lambda x: fun(x, *args)) if args else fun
+        self._jac: Any = (lambda x: jac(x, *args)) if args and callable(jac) else jac
         self.nfev = self.njev = 0
         self.seconds = 0.0
         self._pair = self._choose()
@@ -216,10 +216,9 @@ class Objective:
         return values
 
     def _gradient(self, g: Any) -> np.ndarray:
-        if type(g) is not np.ndarray:
-            g = host_view(g)
-        if g.dtype != self._dtype or not g.flags.c_contiguous:
-            g = np.ascontiguousarray(g, dtype=self._dtype)
-        if g.shape != self._shape and not is_like(g.shape, self._shape):
-            raise ValueError(f"the gradient has shape {g.shape}; allowed: {self._shape}")
-        return g
+        gradient: np.ndarray = g if type(g) is np.ndarray else host_view(g)
+        if gradient.dtype != self._dtype or not gradient.flags.c_contiguous:
+            gradient = np.ascontiguousarray(gradient, dtype=self._dtype)
+        if gradient.shape != self._shape and not is_like(gradient.shape, self._shape):
+            raise ValueError(f"the gradient has shape {gradient.shape}; allowed: {self._shape}")
+        return gradient

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, is_cuda, kind_of
+from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, kind_of, scalar_of
 from stepwell.bounds import read_bounds
 from stepwell.inverse_hessian import InverseHessian
 from stepwell.results import Result, Status, single_result, status_message
@@ -42,7 +42,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
     """Move a starting point into the bounds, and say so where it was outside."""
     if bounds is None:
         return x0
-    inside = np.clip(x0, *bounds)
+    inside: np.ndarray = np.clip(x0, *bounds)
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
     if moved:
@@ -163,7 +163,7 @@ class LBFGSB:
     @property
     def status(self) -> Status:
         """Why the run ended, or ``Status.RUNNING``."""
-        return Status(int(self._state["status"][0]))
+        return Status.of(self._state["status"][0])
 
     @property
     def message(self) -> str:

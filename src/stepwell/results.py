@@ -49,11 +49,18 @@ class Status(enum.Enum):
         member.message = message
         return member
 
+    @classmethod
+    def of(cls, code: int) -> Status:
+        """Return the member with the engine's code."""
+        return _BY_CODE[int(code)]
+
     @property
     def success(self) -> bool:
         """Whether the run ended because what was asked for was reached."""
         return self.scipy == 0
 
+
+_BY_CODE = {status.value: status for status in Status}
 
 #: What the info code of a failed line search says (the codes of MCSRCH).
 LINE_SEARCH_INFO = {
@@ -85,7 +92,7 @@ class Result(OptimizeResult):  # type: ignore[misc]
 
 def single_result(state: Any, **fields: Any) -> Result:
     """Make the result of one problem from its final state and what is particular to its target."""
-    reason = Status(int(state["status"]))
+    reason = Status.of(state["status"])
     info = int(state["info"])
     return Result(
         fun=float(state["f"]),
@@ -149,4 +156,4 @@ def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
 
 def as_statuses(codes: Any) -> list[Status]:
     """Turn engine codes into statuses."""
-    return [Status(int(code)) for code in codes]
+    return [Status.of(code) for code in codes]

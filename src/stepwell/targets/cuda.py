@@ -185,7 +185,7 @@ class CudaTarget:
         self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
         ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
-        self._f_values = np.frombuffer(ring, dtype=np.float64)
+        self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
         self._f_next = 0
         self._stream.sync()
 
