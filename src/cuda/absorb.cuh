@@ -111,6 +111,58 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
     if (weighted) t.root[at] = root;
 }
 
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch keeps the
+// rows that a quarter warp reads together in different banks.
+constexpr int pitch = tile + 8;
+constexpr int stage_rows = 16 * halves;
+constexpr int stage_length = stage_rows * pitch;
+extern __shared__ __align__(16) unsigned char dynamic_shared[];
+
+__device__ inline Real* stage_memory(int stage) {
+    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+}
+
+// 16 bytes from global to shared memory, without passing through registers.
+__device__ inline void copy_async(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#endif
+}
+
+// Closes a group of copies; waits until all but the latest group have arrived.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ inline void await_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`. Rows are padded to a multiple of four
+// elements, so that whole 16 bytes may be read past the last element.
+__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t end, int stage) {
+    constexpr int wide = 16 / sizeof(Real), per_row = tile / wide;
+    const int count = int(min_of(int64_t(tile), end - at));
+    Real* to = stage_memory(stage);
+    for (int index = threadIdx.x; index < 2 * older * per_row; index += threads) {
+        const int row = index / per_row, column = (index - row * per_row) * wide;
+        const bool is_s = row >= older;
+        const int age = is_s ? row - older : row;
+        if (column < count) {
+            const Real* base = is_s ? v.s : v.y;
+            copy_async(to + ((is_s ? 8 * halves : 0) + age) * pitch + column,
+                       base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at + column);
+        }
+    }
+    commit_copies();
+}
+
 // One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
 struct RowBlock {
     const Real* row;  // null where there is no such pair
@@ -137,7 +189,7 @@ struct StripSums {
 };
 
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
-                                   const AbsorbTile& t, int strip, StripSums& sums) {
+                                   const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
     RowBlock rows[row_blocks];
     bool is_s[row_blocks];
@@ -146,7 +198,9 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         is_s[b] = b >= halves;
         const int age = (is_s[b] ? b - halves : b) * 8 + (lane >> 2);
         const Real* base = is_s[b] ? v.s : v.y;
-        rows[b].row = age < r ? base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at : nullptr;
+        const Real* row = staged ? stage_memory(stage) + (b * 8 + (lane >> 2)) * pitch
+                                 : base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
+        rows[b].row = age < r ? row : nullptr;
     }
     const int rider = lane >> 2;
     const double* riders[8] = {t.moving, t.s, t.y, t.carried, nullptr, nullptr, nullptr, nullptr};
@@ -227,36 +281,53 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
-// One strip of a chunk: goes over its tiles, the inputs of the next tile on their way while the rows of this
-// one are multiplied.
+// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows of this
+// one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
                                     const Real* gradient, double held_time, int64_t begin, int64_t end,
                                     AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
-    constexpr int each = tile / threads;
-    const int newest = state.head;
+    constexpr int each = (tile + threads - 1) / threads;
+    const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.step;
     AbsorbInput next[each];
+    auto fetch_inputs = [&](int64_t at) {
 #pragma unroll
-    for (int k = 0; k < each; ++k) {
-        const int64_t i = begin + threadIdx.x + k * threads;
-        if (i < end) next[k].template load<gather>(v, gradient, i);
-    }
-    for (int64_t at = begin; at < end; at += tile) {
+        for (int k = 0; k < each; ++k) {
+            const int place = threadIdx.x + k * threads;
+            if (place < tile && at + place < end) next[k].template load<gather>(v, gradient, at + place);
+        }
+    };
+    if (staged && r > 0) fetch_rows(v, r, older, head, begin, end, 0);
+    fetch_inputs(begin);
+    int stage = 0;
+    for (int64_t at = begin; at < end; at += tile, stage ^= 1) {
         const int count = int(min_of(int64_t(tile), end - at));
-        __syncthreads();
+        __syncthreads();  // the other stage and the tile buffers are free
+        if (staged && r > 0) {
+            if (at + tile < end) {
+                fetch_rows(v, r, older, head, at + tile, end, stage ^ 1);
+            } else {
+                commit_copies();
+            }
+        }
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             const int i = threadIdx.x + k * threads;
-            if (i < count) absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+            if (i < count) {
+                absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+                if (staged && gather == Gather::pair) {
+                    // As stored: without the weights, which rows get when they are read.
+                    const double root = weighted ? t.root[i] : 1.0;
+                    stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? t.y[i] / root : t.y[i]);
+                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] = Real(weighted ? t.s[i] * root : t.s[i]);
+                }
+            }
         }
+        fetch_inputs(at + tile);
+        if (staged && r > 0) await_copies();
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < each; ++k) {
-            const int64_t i = at + tile + threadIdx.x + k * threads;
-            if (i < end) next[k].template load<gather>(v, gradient, i);
-        }
-        if (layout.rows > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+        if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, stage, sums);
     }
 }
 

@@ -15,8 +15,11 @@ SW_BEGIN
 
 constexpr int threads = 256;
 constexpr int warps = threads / 32;
-constexpr int tile = 512;  // elements handled between two block barriers of the absorb sweep
 constexpr int capacity = SW_CAPACITY;
+// Elements handled between two block barriers of the absorb sweep. Up to 16 pairs, the history rows of a tile are staged
+// through shared memory, two tiles deep.
+constexpr bool staged = capacity <= 16;
+constexpr int tile = capacity <= 8 ? 256 : staged ? 128 : 512;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
 constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
 constexpr int longest_walk = 1024;          // breakpoints walked at a time, at most

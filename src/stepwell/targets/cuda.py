@@ -15,7 +15,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.settings import Settings
 from stepwell.targets.host import STATE_DTYPE
-from stepwell.targets.nvrtc import cuda_core, load_kernel
+from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
@@ -58,7 +58,17 @@ def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bo
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, 0))
+    shared = _staged_bytes(capacity, single)
+    allow_shared_memory(kernel, shared, device_id)
+    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, shared))
+
+
+def _staged_bytes(capacity: int, single: bool) -> int:
+    """Dynamic shared memory: two stages of history rows, as src/cuda/absorb.cuh lays them out."""
+    if capacity > 16:
+        return 0
+    tile = 256 if capacity <= 8 else 128
+    return 2 * 16 * -(-capacity // 8) * (tile + 8) * (4 if single else 8)
 
 
 def memory_free(device_id: int) -> tuple[int, int]:
@@ -180,7 +190,12 @@ class CudaTarget:
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
         self._copy(at["trial"], start, sizes["trial"])
-        self._config = core.LaunchConfig(grid=self._grid, block=THREADS, is_cooperative=not self._blocks_are_gangs)
+        self._config = core.LaunchConfig(
+            grid=self._grid,
+            block=THREADS,
+            shmem_size=_staged_bytes(m, word == 4),
+            is_cooperative=not self._blocks_are_gangs,
+        )
         self._launch, self._kernel = core.launch, kernel
         self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
