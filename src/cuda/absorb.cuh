@@ -285,7 +285,7 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
 // one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    const Real* gradient, double held_time, int64_t begin, int64_t end,
+                                    const Real* gradient, double held_time, const Chunk& c,
                                     AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
@@ -295,18 +295,19 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             const int place = threadIdx.x + k * threads;
-            if (place < tile && at + place < end) next[k].template load<gather>(v, gradient, at + place);
+            if (place < tile && at + place < c.n) next[k].template load<gather>(v, gradient, at + place);
         }
     };
-    if (staged && r > 0) fetch_rows(v, r, older, head, begin, end, 0);
-    fetch_inputs(begin);
+    if (staged && r > 0) fetch_rows(v, r, older, head, c.begin, c.n, 0);
+    fetch_inputs(c.begin);
     int stage = 0;
-    for (int64_t at = begin; at < end; at += tile, stage ^= 1) {
-        const int count = int(min_of(int64_t(tile), end - at));
+    for (int64_t at = c.begin, following; at < c.n; at = following, stage ^= 1) {
+        const int count = int(min_of(int64_t(tile), c.n - at));
+        following = c.next_tile(at);
         __syncthreads();  // the other stage and the tile buffers are free
         if (staged && r > 0) {
-            if (at + tile < end) {
-                fetch_rows(v, r, older, head, at + tile, end, stage ^ 1);
+            if (following < c.n) {
+                fetch_rows(v, r, older, head, following, c.n, stage ^ 1);
             } else {
                 commit_copies();
             }
@@ -324,7 +325,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 }
             }
         }
-        fetch_inputs(at + tile);
+        fetch_inputs(following);
         if (staged && r > 0) await_copies();
         __syncthreads();
         if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, stage, sums);
@@ -334,20 +335,19 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 // The whole chunk. `partial(j, value)` takes sum j of the chunk.
 template <Gather gather, class Partial>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t,
-                                    double* shared, AbsorbScalars& scalars, const Partial& partial) {
+                                    const Real* gradient, const Chunk& c, AbsorbTile& t, double* shared, AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums,
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, c, t, strip, sums,
                                  scalars);
         } else {
             // A later strip goes over the same elements again: the point is taken already, nobody is carried
             // anew.
             AbsorbScalars unused{};
-            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, begin, end, t, strip,
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, c, t, strip,
                                         sums, unused);
         }
         if (r == 0) return;

@@ -19,7 +19,7 @@ from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
-TILE = 512
+SPAN = 512  # variables a block takes at a time
 _LONGEST_WALK = 1024
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
@@ -40,7 +40,7 @@ class _Engine(ctypes.Structure):
                 "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
             )
         ]
-        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride", "chunk_length")]
+        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
         + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "unused")]
     )  # fmt: skip
 
@@ -180,7 +180,7 @@ class CudaTarget:
             weight_stride=0 if weights is None or weights[1] else n,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
-            partial_stride=partial_stride, walk_stride=walk_words, chunk_length=self._chunk_length,
+            partial_stride=partial_stride, walk_stride=walk_words,
             chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, unused=0,
         )  # fmt: skip
         options = self._options.to_bytes()
@@ -207,9 +207,7 @@ class CudaTarget:
     def _plan(self, resident_blocks: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
         # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
-        length = max(1024, -(-self.n // resident_blocks))
-        self._chunk_length = -(-length // TILE) * TILE
-        self._chunks = -(-self.n // self._chunk_length)
+        self._chunks = min(resident_blocks, -(-self.n // SPAN))
         self._blocks_are_gangs = self._chunks == 1 or self.batch * 4 >= resident_blocks
         self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks
         self._gangs = self._grid if self._blocks_are_gangs else 1
