@@ -34,8 +34,68 @@ struct AbsorbTile {
     double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
 };
 
-// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way
-// while the rows of this one are multiplied.
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch keeps the
+// rows that a quarter warp reads together in different banks.
+constexpr int pitch = tile + 8;
+constexpr int stage_rows = 16 * halves;
+constexpr int input_rows = 7;  // g, x, g before, d, lower, upper, weight: vectors of the tile, staged like rows
+constexpr int stage_length = (stage_rows + input_rows) * pitch;
+extern __shared__ __align__(16) unsigned char dynamic_shared[];
+
+__device__ inline Real* stage_memory(int stage) {
+    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+}
+
+// 16 bytes from global to shared memory, without passing through registers.
+__device__ inline void copy_async(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#endif
+}
+
+// Closes a group of copies; waits until all but the latest group have arrived.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ inline void await_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// One element from global to shared memory.
+__device__ inline void copy_element(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real)) : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`: a warp a row. Rows are padded to a
+// multiple of four elements, so that whole 16 bytes may be read past the last element.
+__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t n, int stage) {
+    constexpr int wide = 16 / sizeof(Real);
+    const int count = int(min_of(int64_t(tile), n - at)), lane = threadIdx.x & 31;
+    for (int row = threadIdx.x >> 5; row < 2 * older; row += warps) {
+        const bool is_s = row >= older;
+        const int age = is_s ? row - older : row;
+        const Real* from = (is_s ? v.s : v.y) + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
+        Real* to = stage_memory(stage) + ((is_s ? 8 * halves : 0) + age) * pitch;
+#pragma unroll
+        for (int column = lane * wide; column < tile; column += 32 * wide) {
+            if (column < count) copy_async(to + column, from + column);
+        }
+    }
+}
+
+// What the sweep reads of one element.
 struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
@@ -52,6 +112,26 @@ struct AbsorbInput {
             upper = v.upper[i];
         }
         if (weighted) weight = v.weights[i];
+    }
+
+    // The same, staged: copies on their way to shared memory, and what has arrived there.
+    template <Gather gather>
+    __device__ static void fetch(const Vectors& v, const Real* gradient, int64_t i, Real* to, int pitch) {
+        copy_element(to, (gather == Gather::again ? v.g : gradient) + i);
+        copy_element(to + pitch, (gather == Gather::again ? v.x : v.trial) + i);
+        if (gather == Gather::pair) {
+            copy_element(to + 2 * pitch, v.g + i);
+            copy_element(to + 3 * pitch, v.d + i);
+        }
+        if (bounded) {
+            copy_element(to + 4 * pitch, v.lower + i);
+            copy_element(to + 5 * pitch, v.upper + i);
+        }
+        if (weighted) copy_element(to + 6 * pitch, v.weights + i);
+    }
+    __device__ void take(const Real* from, int pitch) {
+        g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
+        lower = from[4 * pitch], upper = from[5 * pitch], weight = from[6 * pitch];
     }
 };
 
@@ -109,58 +189,6 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
     t.carried[at] = carried;
     t.mask[at] = mask;
     if (weighted) t.root[at] = root;
-}
-
-// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch keeps the
-// rows that a quarter warp reads together in different banks.
-constexpr int pitch = tile + 8;
-constexpr int stage_rows = 16 * halves;
-constexpr int stage_length = stage_rows * pitch;
-extern __shared__ __align__(16) unsigned char dynamic_shared[];
-
-__device__ inline Real* stage_memory(int stage) {
-    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
-}
-
-// 16 bytes from global to shared memory, without passing through registers.
-__device__ inline void copy_async(Real* to, const Real* from) {
-#if __CUDA_ARCH__ >= 800
-    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-#else
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
-#endif
-}
-
-// Closes a group of copies; waits until all but the latest group have arrived.
-__device__ inline void commit_copies() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-__device__ inline void await_copies() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-#endif
-}
-
-// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`. Rows are padded to a multiple of four
-// elements, so that whole 16 bytes may be read past the last element.
-__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t end, int stage) {
-    constexpr int wide = 16 / sizeof(Real), per_row = tile / wide;
-    const int count = int(min_of(int64_t(tile), end - at));
-    Real* to = stage_memory(stage);
-    for (int index = threadIdx.x; index < 2 * older * per_row; index += threads) {
-        const int row = index / per_row, column = (index - row * per_row) * wide;
-        const bool is_s = row >= older;
-        const int age = is_s ? row - older : row;
-        if (column < count) {
-            const Real* base = is_s ? v.s : v.y;
-            copy_async(to + ((is_s ? 8 * halves : 0) + age) * pitch + column,
-                       base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at + column);
-        }
-    }
-    commit_copies();
 }
 
 // One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
@@ -290,33 +318,39 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.step;
-    AbsorbInput next[each];
-    auto fetch_inputs = [&](int64_t at) {
+    auto fetch = [&](int64_t at, int stage) {
+        if (staged && at < c.n) {
+            Real* inputs = stage_memory(stage) + stage_rows * pitch;
 #pragma unroll
-        for (int k = 0; k < each; ++k) {
-            const int place = threadIdx.x + k * threads;
-            if (place < tile && at + place < c.n) next[k].template load<gather>(v, gradient, at + place);
+            for (int k = 0; k < each; ++k) {
+                const int place = threadIdx.x + k * threads;
+                if (place < tile && at + place < c.n) {
+                    AbsorbInput::fetch<gather>(v, gradient, at + place, inputs + place, pitch);
+                }
+            }
+            if (r > 0) fetch_rows(v, r, older, head, at, c.n, stage);
         }
+        commit_copies();
     };
-    if (staged && r > 0) fetch_rows(v, r, older, head, c.begin, c.n, 0);
-    fetch_inputs(c.begin);
+    fetch(c.begin, 0);
     int stage = 0;
     for (int64_t at = c.begin, following; at < c.n; at = following, stage ^= 1) {
         const int count = int(min_of(int64_t(tile), c.n - at));
         following = c.next_tile(at);
         __syncthreads();  // the other stage and the tile buffers are free
-        if (staged && r > 0) {
-            if (following < c.n) {
-                fetch_rows(v, r, older, head, following, c.n, stage ^ 1);
-            } else {
-                commit_copies();
-            }
-        }
+        fetch(following, stage ^ 1);
+        await_copies();  // a thread sees its own copies: its inputs
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             const int i = threadIdx.x + k * threads;
             if (i < count) {
-                absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+                AbsorbInput input;
+                if (staged) {
+                    input.take(stage_memory(stage) + stage_rows * pitch + i, pitch);
+                } else {
+                    input.template load<gather>(v, gradient, at + i);
+                }
+                absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, scalars);
                 if (staged && gather == Gather::pair) {
                     // As stored: without the weights, which rows get when they are read.
                     const double root = weighted ? t.root[i] : 1.0;
@@ -325,8 +359,6 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 }
             }
         }
-        fetch_inputs(following);
-        if (staged && r > 0) await_copies();
         __syncthreads();
         if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, stage, sums);
     }

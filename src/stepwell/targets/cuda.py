@@ -68,7 +68,8 @@ def _staged_bytes(capacity: int, single: bool) -> int:
     if capacity > 16:
         return 0
     tile = 256 if capacity <= 8 else 128
-    return 2 * 16 * -(-capacity // 8) * (tile + 8) * (4 if single else 8)
+    rows = 16 * -(-capacity // 8) + 7  # history, and the vectors of the tile
+    return 2 * rows * (tile + 8) * (4 if single else 8)
 
 
 def memory_free(device_id: int) -> tuple[int, int]:
