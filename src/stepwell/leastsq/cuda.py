@@ -193,7 +193,7 @@ def solve(batch: Batch) -> NNLSResult:
     kernel = _kernel("nnls_solve", *options)
     in_block = chosen.teams // chosen.blocks
     shared_bytes = chosen.fast_bytes * in_block
-    kernel.attributes.max_dynamic_shared_size_bytes = shared_bytes
+    _allow_shared_memory(kernel, shared_bytes, memory.device_id)
     config = core.LaunchConfig(grid=chosen.blocks, block=chosen.threads, shmem_size=shared_bytes)
     core.launch(stream, config, kernel, memory.address(arguments))
     memory.done(stream, [*keep, arguments])
@@ -201,6 +201,16 @@ def solve(batch: Batch) -> NNLSResult:
         stream.sync()
         batch.progress(systems, systems)
     return _wrap(batch, memory, x, dual, active, reals, counts, costs)
+
+
+def _allow_shared_memory(kernel: Any, size: int, device_id: int) -> None:
+    """Let a kernel have more shared memory than the 48 KiB that need no permission."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(kernel.handle)), device_id)
+    if int(error) != 0:
+        raise RuntimeError(f"cuKernelSetAttribute failed: {error}")
 
 
 def _launch(values: dict[str, float]) -> Launch:
