@@ -1,9 +1,10 @@
 // The absorb sweep on one chunk: first read of the history.
 //
-// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and four columns
-// each lane holds one element, row lane/4, column lane%4, and that register serves as both operands of a Gram matrix.
-// The order of columns does not matter to a sum, so each lane loads 16 bytes: two columns, two instructions. The vectors
-// s, y, √h g (masked) and the carried displacements ride along as a further block of eight rows.
+// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and
+// four columns each lane holds one element, row lane/4, column lane%4, and that register serves as both
+// operands of a Gram matrix. The order of columns does not matter to a sum, so each lane loads 16 bytes: two
+// columns, two instructions. The vectors s, y, √h g (masked) and the carried displacements ride along as a
+// further block of eight rows.
 #pragma once
 
 #include "cuda/problem.cuh"
@@ -33,35 +34,57 @@ struct AbsorbTile {
     double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
 };
 
+// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way
+// while the rows of this one are multiplied.
+struct AbsorbInput {
+    Real g, x, g_before, d, lower, upper, weight;
+
+    template <Gather gather>
+    __device__ void load(const Vectors& v, const Real* gradient, int64_t i) {
+        g = gather == Gather::again ? v.g[i] : gradient[i];
+        x = gather == Gather::again ? v.x[i] : v.trial[i];
+        if (gather == Gather::pair) {
+            g_before = v.g[i];
+            d = v.d[i];
+        }
+        if (bounded) {
+            lower = v.lower[i];
+            upper = v.upper[i];
+        }
+        if (weighted) weight = v.weights[i];
+    }
+};
+
 // The accepted point of one element; with a new pair, its ring rows.
-__device__ inline void absorb_element(const Vectors& v, const State& state, Gather gather, const Real* gradient,
-                                      int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
-    const double g = gather == Gather::again ? v.g[i] : gradient[i];
-    const double x = gather == Gather::again ? v.x[i] : v.trial[i];
-    const double h = v.weights ? double(v.weights[i]) : 1.0;
-    const double root = v.weights ? sqrt(h) : 1.0;
+template <Gather gather>
+__device__ inline void absorb_element(const Vectors& v, int head, double length, double held_time,
+                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
+                                      AbsorbScalars& sums) {
+    const double g = in.g, x = in.x;
+    const double h = weighted ? double(in.weight) : 1.0;
+    const double root = weighted ? sqrt(h) : 1.0;
     double s = 0, y = 0;
     if (gather == Gather::pair) {
-        const Real step = Real(state.step * double(v.d[i]));
-        const Real change = Real(g - double(v.g[i]));
-        const int64_t row = int64_t(state.head) * v.stride + i;
+        const Real step = Real(length * double(in.d));
+        const Real change = Real(g - double(in.g_before));
+        const int64_t row = int64_t(head) * v.stride + i;
         v.s[row] = step;
         v.y[row] = change;
-        s = double(step) / root;
+        s = weighted ? double(step) / root : double(step);
         y = double(change) * root;
     }
     if (gather != Gather::again) {
-        v.x[i] = Real(x);
-        v.g[i] = Real(g);
+        v.x[i] = in.x;
+        v.g[i] = in.g;
     }
     double mask = 1, carried = 0;
-    if (v.lower) {
-        const double lower = v.lower[i], upper = v.upper[i];
+    if (bounded) {
+        const double lower = in.lower, upper = in.upper;
         const bool movable = !is_held(x, g, lower, upper);
         const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
         mask = movable ? 1.0 : 0.0;
         if (gather == Gather::again) {
-            if (time <= state.held_time) {
+            if (time <= held_time) {
                 carried = (bound_ahead(g, lower, upper) - x) / root;
                 mask = 0;
             }
@@ -85,7 +108,7 @@ __device__ inline void absorb_element(const Vectors& v, const State& state, Gath
     t.moving[at] = moving;
     t.carried[at] = carried;
     t.mask[at] = mask;
-    t.root[at] = root;
+    if (weighted) t.root[at] = root;
 }
 
 // One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
@@ -95,8 +118,8 @@ struct RowBlock {
     __device__ Two at(int64_t column) const { return row ? load_two(row + column) : Two{0, 0}; }
 };
 
-// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against all row
-// blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
+// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against
+// all row blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
 constexpr int row_blocks = 2 * halves;
 constexpr bool whole_gram = row_blocks <= 4;
 constexpr int strip_rows = whole_gram ? row_blocks : 1;
@@ -130,11 +153,10 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     const double* riding = nullptr;
 #pragma unroll
     for (int i = 0; i < 4; ++i) riding = rider == i ? riders[i] : riding;
-    const bool weighted = v.weights != nullptr;
 #pragma unroll 4
     for (int start = warp * 8; start < count; start += warps * 8) {
-        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to a
-        // multiple of four elements: an odd last column is read with its neighbour, then masked off.
+        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
+        // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
         const int column = start + 2 * (lane & 3);
         const bool first = column < count, second = column + 1 < count;
         Two values[row_blocks];
@@ -152,7 +174,8 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
                 values[b].b = is_s[b] ? values[b].b / rb : values[b].b * rb;
             }
         }
-        const double xa = riding && first ? riding[column] : 0.0, xb = riding && second ? riding[column + 1] : 0.0;
+        const double xa = riding && first ? riding[column] : 0.0,
+                     xb = riding && second ? riding[column + 1] : 0.0;
         if (strip == 0) {
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
@@ -204,31 +227,57 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
+// One strip of a chunk: goes over its tiles, the inputs of the next tile on their way while the rows of this
+// one are multiplied.
+template <Gather gather>
+__device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
+                                    const Real* gradient, double held_time, int64_t begin, int64_t end,
+                                    AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
+    constexpr int each = tile / threads;
+    const int newest = state.head;
+    const double step = state.step;
+    AbsorbInput next[each];
+#pragma unroll
+    for (int k = 0; k < each; ++k) {
+        const int64_t i = begin + threadIdx.x + k * threads;
+        if (i < end) next[k].template load<gather>(v, gradient, i);
+    }
+    for (int64_t at = begin; at < end; at += tile) {
+        const int count = int(min_of(int64_t(tile), end - at));
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int i = threadIdx.x + k * threads;
+            if (i < count) absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int64_t i = at + tile + threadIdx.x + k * threads;
+            if (i < end) next[k].template load<gather>(v, gradient, i);
+        }
+        if (layout.rows > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+    }
+}
+
 // The whole chunk. `partial(j, value)` takes sum j of the chunk.
-template <class Partial>
-__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout, Gather gather,
-                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t, double* shared,
-                                    AbsorbScalars& scalars, const Partial& partial) {
+template <Gather gather, class Partial>
+__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
+                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t,
+                                    double* shared, AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
+    const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
-        for (int64_t at = begin; at < end; at += tile) {
-            const int count = int(min_of(int64_t(tile), end - at));
-            __syncthreads();
-            // A later strip goes over the same elements again: the point is taken already.
-            const Gather how = strip == 0 ? gather : Gather::again;
-            for (int i = threadIdx.x; i < count; i += threads) {
-                AbsorbScalars unused{};
-                if (strip == 0) {
-                    absorb_element(v, state, how, gradient, at + i, t, i, scalars);
-                } else {
-                    State still = state;
-                    if (gather != Gather::again) still.held_time = -1;
-                    absorb_element(v, still, how, gradient, at + i, t, i, unused);
-                }
-            }
-            __syncthreads();
-            if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+        if (strip == 0) {
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums,
+                                 scalars);
+        } else {
+            // A later strip goes over the same elements again: the point is taken already, nobody is carried
+            // anew.
+            AbsorbScalars unused{};
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, begin, end, t, strip,
+                                        sums, unused);
         }
         if (r == 0) return;
         // Stacked index of a row: Y by age, then S by age.
@@ -256,7 +305,8 @@ __device__ inline void absorb_chunk(const Vectors& v, const State& state, const 
                 if (j > bi) continue;
                 store_block(sums.gram[i][j], shared, [&](int row, int column, double value) {
                     const int a = stacked(bi, row), b = stacked(j, column);
-                    if (alive(bi, row) && alive(j, column) && b <= a) partial(layout.free_gram() + triangle(a, b), value);
+                    if (alive(bi, row) && alive(j, column) && b <= a)
+                        partial(layout.free_gram() + triangle(a, b), value);
                 });
 #if SW_WEIGHTS_VARY
                 if (layout.all_ss && bi >= halves && j >= halves) {

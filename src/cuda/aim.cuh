@@ -16,23 +16,39 @@ __device__ inline void step_chunk(const Vectors& v, double step, int64_t begin, 
 #pragma unroll 4
     for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
         const double move = step * double(v.d[i]);
-        v.trial[i] = v.lower ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+        v.trial[i] =
+            bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
     }
 }
 
+// What the sweep reads of one element besides the history.
+struct AimInput {
+    Real x, g, lower, upper, weight;
+
+    __device__ void load(const Vectors& v, int64_t i) {
+        x = v.x[i];
+        g = v.g[i];
+        if (bounded) {
+            lower = v.lower[i];
+            upper = v.upper[i];
+        }
+        if (weighted) weight = v.weights[i];
+    }
+};
+
 // Where one variable aims: the step, the trial point, and what the decision needs.
-__device__ inline void aim_element(const Vectors& v, const State& state, int64_t i, double toward_y, double toward_s,
-                                   AimScalars& sums) {
-    const double x = v.x[i], g = v.g[i];
-    const double h = v.weights ? double(v.weights[i]) : 1.0;
+__device__ inline void aim_element(const Vectors& v, const State& state, const AimInput& in, int64_t i,
+                                   double toward_y, double toward_s, AimScalars& sums) {
+    const double x = in.x, g = in.g;
+    const double h = weighted ? double(in.weight) : 1.0;
     const double descent = h * g;
     double step = -state.gamma * h * (g + toward_y) - toward_s;
     double goal = x + step;
-    double lower = 0, upper = 0;
-    if (v.lower) {
-        lower = v.lower[i], upper = v.upper[i];
+    const double lower = in.lower, upper = in.upper;
+    if (bounded) {
         const bool held = is_held(x, g, lower, upper);
-        const bool goes = !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
+        const bool goes =
+            !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
         if (state.confine != Confine::project) {
             const double cauchy = clamp_to(x - state.cauchy_time * descent, lower, upper);
             if (state.confine == Confine::measure) {
@@ -43,15 +59,15 @@ __device__ inline void aim_element(const Vectors& v, const State& state, int64_t
             goal = cauchy + state.truncation * (goal - cauchy);
             step = goal - x;
         }
-        const double place = held ? x : goes ? bound_ahead(descent, lower, upper) : clamp_to(goal, lower, upper);
-        step = place == goal ? step : place - x;
-        goal = place;
+        const Aimed aimed = aim_within(x, goal, step, held, lower, upper);
+        goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
+        step = goes ? goal - x : aimed.step;
     }
     const Real stored = Real(step);
     v.trial[i] = Real(goal);
     v.d[i] = stored;
     step = double(stored);
-    if (v.lower) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
+    if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
     sums.slope += g * step;
     sums.direction_squared += step * step;
 }
@@ -61,6 +77,9 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const dou
                                  const int64_t* offsets, int64_t begin, int64_t end, AimScalars& sums) {
     const int r = state.pairs;
     for (int64_t i = begin + 2 * threadIdx.x; i < end; i += 2 * threads) {
+        AimInput first{}, second{};
+        first.load(v, i);
+        if (i + 1 < end) second.load(v, i + 1);
         double ya = 0, yb = 0, sa = 0, sb = 0;
 #pragma unroll 8
         for (int a = 0; a < r; ++a) {
@@ -71,8 +90,8 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const dou
             sa += coefficients[r + a] * s.a;
             sb += coefficients[r + a] * s.b;
         }
-        aim_element(v, state, i, ya, sa, sums);
-        if (i + 1 < end) aim_element(v, state, i + 1, yb, sb, sums);
+        aim_element(v, state, first, i, ya, sa, sums);
+        if (i + 1 < end) aim_element(v, state, second, i + 1, yb, sb, sums);
     }
 }
 

@@ -1,45 +1,61 @@
-// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one launch. The
-// grid (or, for small problems, each block) goes through the same sweeps and decisions as the host: src/core decides.
+// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one
+// launch. The grid (or, for small problems, each block) goes through the same sweeps and decisions as the
+// host: src/core decides.
 #include "cuda/absorb.cuh"
 #include "cuda/aim.cuh"
 #include "cuda/walk.cuh"
 
 SW_BEGIN
 
+// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in
+// global memory.
+constexpr bool small_history = capacity <= 10;
 constexpr int64_t shared_scratch = 12 * capacity * capacity + 8 * capacity;
-constexpr bool scratch_is_shared = shared_scratch <= 1400;
+constexpr int64_t shared_products = 3 * capacity * capacity;
 
 struct SharedMemory {
     union {
         AbsorbTile absorb;
+        double exchange[warps * 64];  // the tile is done with when blocks of sums are exchanged
+        double sums[sizeof(AbsorbTile) / sizeof(double)];
         struct {
             uint64_t times[longest_walk];
             int64_t variables[longest_walk];
         } walk;
-        double blocks[warps * 64];
     };
     double reduce[33];
-    double exchange[warps * 64];
     double coefficients[2 * capacity];
     int64_t offsets[capacity];
-    double scratch[scratch_is_shared ? shared_scratch : 1];
+    double scratch[small_history ? shared_scratch : 1];
+    double products[small_history ? shared_products : 1];
+    double scalars[8];
     State state;
     Engine engine;
     Options options;
-    AbsorbScalars absorb_scalars;
-    AimScalars aim_scalars;
 };
 
+// How the chunks of one sum are put together.
+enum class Fold { sum, most, least };
+
 class Turn {
-   public:
+public:
     __device__ Turn(const Engine& e, SharedMemory& m, const Gang& gang, int64_t problem, int64_t slot,
                     const Real* gradient, double f)
-        : e(e), m(m), gang(gang), block(gang.block), v(vectors_of(e, problem)), p(problem),
-          gradient(gradient + problem * e.n), f(f), partials(e.partials + slot * e.partial_stride),
+        : e(e),
+          m(m),
+          gang(gang),
+          block(gang.block),
+          v(vectors_of(e, problem)),
+          p(problem),
+          gradient(gradient + problem * e.n),
+          f(f),
+          partials(e.partials + slot * e.partial_stride),
           coefficients(e.coefficients + slot * 2 * capacity),
           walk_memory(e.walk + slot * e.walk_stride),
-          matrices(small_matrices(e.small + problem * small_matrices_length(capacity), capacity)),
-          w(scratch_views(scratch_is_shared ? m.scratch : e.scratch + slot * scratch_length(capacity), capacity)) {}
+          products(e.small + problem * small_matrices_length(capacity)),
+          matrices(small_matrices(small_history ? m.products : products, capacity)),
+          w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
+                          capacity)) {}
 
     __device__ void run() {
         load_state();
@@ -47,21 +63,44 @@ class Turn {
         slope();
         while (m.state.action != Action::evaluate && m.state.action != Action::done) {
             switch (m.state.action) {
-                case Action::absorb: absorb(m.state.iterations == 0 ? Gather::start : Gather::pair); break;
-                case Action::walk: walk(); break;
-                case Action::regather: absorb(Gather::again); break;
-                case Action::aim: aim(); break;
-                default: step();
+                case Action::absorb:
+                    if (m.state.iterations == 0) {
+                        absorb<Gather::start>();
+                    } else {
+                        absorb<Gather::pair>();
+                    }
+                    break;
+#if SW_BOUNDED
+                case Action::walk:
+                    walk();
+                    break;
+                case Action::regather:
+                    absorb<Gather::again>();
+                    break;
+#endif
+                case Action::aim:
+                    aim();
+                    break;
+                default:
+                    step();
             }
         }
         if (m.state.action == Action::done) {
             each_chunk([&](int, int64_t begin, int64_t end) {
-                for (int64_t i = begin + threadIdx.x; i < end; i += threads) v.trial[i] = v.x[i];
+                for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+                    if (m.state.started) {
+                        v.trial[i] = v.x[i];
+                    } else {
+                        // Not finite at the start: that point is all there is.
+                        v.x[i] = v.trial[i];
+                        v.g[i] = gradient[i];
+                    }
+                }
             });
         }
     }
 
-   private:
+private:
     const Engine& e;
     SharedMemory& m;
     const Gang& gang;
@@ -70,7 +109,7 @@ class Turn {
     const int64_t p;
     const Real* gradient;
     const double f;
-    double *partials, *coefficients, *walk_memory;
+    double *partials, *coefficients, *walk_memory, *products;
     const SmallMatrices matrices;
     const Scratch w;
 
@@ -108,92 +147,199 @@ class Turn {
         __syncthreads();
     }
 
-    // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
-    __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
-
-    // Adds the chunks of sums 0 .. count - 1: one warp a sum, lanes over chunks, in a fixed tree. Into chunk 0's place.
-    template <class Put>
-    __device__ void add_chunks(int64_t count, const Put& put) const {
-        for (int64_t j = block.row(); j < count; j += block.rows()) {
-            double sum = 0;
-            for (int c = block.lane(); c < e.chunks; c += 32) sum += __ldcg(partial(j, c));
-            for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-            if (block.lane() == 0) put(j, sum);
+    // Runs something on member 0 once all members are here.
+    template <class Work>
+    __device__ void together(const Work& work) const {
+        gang.gather();
+        if (gang.decides()) {
+            work();
+            gang.release();
         }
         __syncthreads();
     }
-    __device__ double add_sum(int64_t j) const {
-        double sum = 0;
-        for (int c = threadIdx.x; c < e.chunks; c += threads) sum += __ldcg(partial(j, c));
-        return block.sum(sum);
+
+    // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
+    __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
+
+    // Many chunks: the members of the gang share the adding, one warp a sum, lanes over chunks in a fixed
+    // tree; the total goes to the place of the first chunk. Few chunks are added by the member that decides
+    // (take_sums).
+    static constexpr int few_chunks = 32;
+
+    template <class Kind>
+    __device__ void share_sums(int64_t count, const Kind& kind) const {
+        if (e.chunks <= few_chunks) return;
+        gang.sync();
+        for (int64_t j = gang.member * warps + block.row(); j < count; j += gang.members * warps) {
+            const Fold fold = kind(j);
+            const double neutral = fold == Fold::least ? double_infinity : 0.0;
+            double total = neutral;
+            for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
+                double part[8];
+#pragma unroll
+                for (int k = 0; k < 8; ++k)
+                    part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
+#pragma unroll
+                for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
+            }
+            for (int offset = 16; offset > 0; offset >>= 1) {
+                total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
+            }
+            if (block.lane() == 0) __stcg(partial(j, 0), total);
+        }
     }
-    __device__ double add_least(int64_t j) const {
-        double low = double_infinity;
-        for (int c = threadIdx.x; c < e.chunks; c += threads) low = min_of(low, __ldcg(partial(j, c)));
-        return block.least(low);
+
+    // The totals of sums 0 .. count - 1, one thread a sum.
+    template <class Kind, class Put>
+    __device__ void take_sums(int64_t count, const Kind& kind, const Put& put) const {
+        for (int64_t j = threadIdx.x; j < count; j += threads) {
+            double total = __ldcg(partial(j, 0));
+            if (e.chunks <= few_chunks) {
+                const Fold fold = kind(j);
+                for (int c = 1; c < e.chunks; c += 8) {
+                    double part[8];
+#pragma unroll
+                    for (int k = 0; k < 8; ++k)
+                        part[k] = c + k < e.chunks ? __ldcg(partial(j, c + k)) : total;
+#pragma unroll
+                    for (int k = 0; k < 8; ++k)
+                        total = c + k < e.chunks ? folded(fold, total, part[k]) : total;
+                }
+            }
+            put(j, total);
+        }
+        __syncthreads();
     }
-    __device__ double add_most(int64_t j) const {
-        double top = 0;
-        for (int c = threadIdx.x; c < e.chunks; c += threads) top = max_of(top, __ldcg(partial(j, c)));
-        return block.most(top);
+    __device__ static double folded(Fold fold, double a, double b) {
+        return fold == Fold::sum ? a + b : fold == Fold::most ? max_of(a, b) : min_of(a, b);
     }
-    __device__ void put_sum(int64_t j, int chunk, double value) const {
-        if (threadIdx.x == 0) __stcg(partial(j, chunk), value);
+
+    // Folds `count` values of every thread over the block, value k into sum first + k of a chunk.
+    template <int count, class Kind>
+    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count],
+                                const Kind& kind) const {
+        double mine[count];
+#pragma unroll
+        for (int k = 0; k < count; ++k) {
+            mine[k] = values[k];
+            for (int offset = 16; offset > 0; offset >>= 1) {
+                mine[k] = folded(kind(k), mine[k], __shfl_xor_sync(0xffffffffu, mine[k], offset));
+            }
+        }
+        __syncthreads();
+        // The tile is done with: its memory serves for the exchange.
+        if (block.lane() == 0) {
+#pragma unroll
+            for (int k = 0; k < count; ++k) m.exchange[k * warps + block.row()] = mine[k];
+        }
+        __syncthreads();
+        if (threadIdx.x < count) {
+            double total = m.exchange[threadIdx.x * warps];
+            for (int row = 1; row < warps; ++row) {
+                total = folded(kind(threadIdx.x), total, m.exchange[threadIdx.x * warps + row]);
+            }
+            __stcg(partial(first + threadIdx.x, chunk), total);
+        }
+        __syncthreads();
     }
+
+    struct AllSums {
+        __device__ Fold operator()(int64_t) const { return Fold::sum; }
+    };
+    // The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
+    struct AbsorbKinds {
+        int64_t first;
+        __device__ Fold operator()(int64_t j) const {
+            return j == first + 5 ? Fold::most : j == first + 6 ? Fold::least : Fold::sum;
+        }
+    };
+    struct AimKinds {
+        __device__ Fold operator()(int64_t j) const { return j < 2 ? Fold::sum : Fold::least; }
+    };
 
     __device__ void slope() {
         each_chunk([&](int chunk, int64_t begin, int64_t end) {
-            put_sum(0, chunk, block.sum(slope_chunk(v, gradient, begin, end)));
+            const double values[1] = {slope_chunk(v, gradient, begin, end)};
+            put_scalars(0, chunk, values, AllSums{});
         });
+        share_sums(1, AllSums{});
         decide([&] {
-            const double total = add_sum(0);
-            if (threadIdx.x == 0) decide_slope(m.state, m.options, f, total);
+            take_sums(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            if (threadIdx.x == 0) decide_slope(m.state, m.options, f, m.scalars[0]);
         });
     }
 
-    __device__ __noinline__ void absorb(Gather gather) {
+    template <Gather gather>
+    __device__ __noinline__ void absorb() {
         const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options);
         const SumLayout layout = sum_layout(m.options, rows);
         const int64_t length = layout.length();
+        const Vectors v = this->v;  // in registers, not behind `this`
         each_chunk([&](int chunk, int64_t begin, int64_t end) {
             AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
-            absorb_chunk(v, m.state, layout, gather, gradient, begin, end, m.absorb, m.exchange, mine,
-                         [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
+            absorb_chunk<gather>(v, m.state, layout, gradient, begin, end, m.absorb, m.exchange, mine,
+                                 [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
             if (gather == Gather::again) return;
-            put_sum(length, chunk, block.sum(mine.movable_descent));
-            put_sum(length + 1, chunk, block.sum(mine.gradient_squared));
-            put_sum(length + 2, chunk, block.sum(mine.projected_squared));
-            put_sum(length + 3, chunk, block.sum(mine.x_squared));
-            put_sum(length + 4, chunk, block.sum(mine.held));
-            put_sum(length + 5, chunk, block.most(mine.projected_gradient));
-            put_sum(length + 6, chunk, block.least(mine.first_break));
+            const double values[7] = {mine.movable_descent,
+                                      mine.gradient_squared,
+                                      mine.projected_squared,
+                                      mine.x_squared,
+                                      mine.held,
+                                      mine.projected_gradient,
+                                      mine.first_break};
+            put_scalars(length, chunk, values, AbsorbKinds{0});
         });
+        constexpr bool again = gather == Gather::again;
+        share_sums(again ? length : length + 7, AbsorbKinds{length});
         decide([&] {
-            // The sums of the chunks, added, take the place of the first chunk of an untransposed array.
-            double* sums = partials + (length + 7) * e.chunks;
-            add_chunks(length, [&](int64_t j, double value) { sums[j] = value; });
-            if (gather == Gather::again) {
-                decide_regather(block, m.state, matrices, w, layout, sums);
-            } else {
-                const double descent = add_sum(length), squared = add_sum(length + 1), projected = add_sum(length + 2);
-                const double points = add_sum(length + 3), held = add_sum(length + 4);
-                const double top = add_most(length + 5), first = add_least(length + 6);
-                if (threadIdx.x == 0) m.absorb_scalars = AbsorbScalars{descent, squared, projected, points, top, first, held};
+            const bool fits = length <= int64_t(sizeof(m.sums) / sizeof(double));
+            double* sums = fits ? m.sums : partials + (length + 7) * e.chunks;
+            take_sums(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
+                if (j < length) {
+                    sums[j] = value;
+                } else {
+                    m.scalars[j - length] = value;
+                }
+            });
+            if (small_history && !again) {
+                for (int i = threadIdx.x; i < shared_products; i += threads)
+                    m.products[i] = __ldcg(products + i);
                 __syncthreads();
-                decide_absorb(block, m.state, m.options, matrices, w, m.absorb_scalars, layout, sums);
+            }
+            const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
+                                        m.scalars[5], m.scalars[6], m.scalars[4]};
+            if (small_history) {
+                if (threadIdx.x < 32) decide_absorbed(Warp{}, again, scalars, layout, sums);
+                __syncthreads();
+                for (int i = threadIdx.x; i < shared_products; i += threads)
+                    __stcg(products + i, m.products[i]);
+            } else {
+                decide_absorbed(block, again, scalars, layout, sums);
             }
             publish_coefficients();
         });
     }
 
+    template <class Team>
+    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars,
+                                    const SumLayout& layout, const double* sums) {
+        if (again) {
+            decide_regather(team, m.state, matrices, w, layout, sums);
+        } else {
+            decide_absorb(team, m.state, m.options, matrices, w, scalars, layout, sums);
+        }
+    }
+
     __device__ void publish_coefficients() const {
         __syncthreads();
-        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads) __stcg(coefficients + j, w.coefficients[j]);
+        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
+            __stcg(coefficients + j, w.coefficients[j]);
         __syncthreads();
     }
 
     __device__ __noinline__ void aim() {
         const int r = m.state.pairs;
+        const Vectors v = this->v;
         __syncthreads();
         for (int j = threadIdx.x; j < 2 * r; j += threads) m.coefficients[j] = __ldcg(coefficients + j);
         for (int a = threadIdx.x; a < r; a += threads) {
@@ -203,14 +349,16 @@ class Turn {
         each_chunk([&](int chunk, int64_t begin, int64_t end) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
             aim_chunk(v, m.state, m.coefficients, m.offsets, begin, end, mine);
-            put_sum(0, chunk, block.sum(mine.slope));
-            put_sum(1, chunk, block.sum(mine.direction_squared));
-            put_sum(2, chunk, block.least(mine.step_limit));
-            put_sum(3, chunk, block.least(mine.truncation));
+            const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
+            put_scalars(0, chunk, values, AimKinds{});
         });
+        share_sums(4, AimKinds{});
         decide([&] {
-            const double slope = add_sum(0), squared = add_sum(1), limit = add_least(2), truncation = add_least(3);
-            if (threadIdx.x == 0) decide_aim(m.state, m.options, AimScalars{slope, squared, limit, truncation});
+            take_sums(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            if (threadIdx.x == 0) {
+                decide_aim(m.state, m.options,
+                           AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
+            }
         });
     }
 
@@ -221,21 +369,15 @@ class Turn {
         });
     }
 
+#if SW_BOUNDED
     __device__ __noinline__ void walk() {
         WalkState& shared = *reinterpret_cast<WalkState*>(walk_memory);
         const WalkLists lists = walk_lists(walk_memory, e.walk_length);
         const int size = 2 * m.state.pairs;
         double range = 0;  // member 0's
-        auto together = [&](auto&& action) {
-            gang.gather();
-            if (gang.decides()) {
-                action();
-                gang.release();
-            }
-            __syncthreads();
-        };
         together([&] {
-            const PathSlope slope = path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
+            const PathSlope slope =
+                path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
             range = 2 * max_of(m.state.first_break, -slope.offset / slope.curvature);
             if (!(range > 0)) range = double_infinity;
             for (int c = threadIdx.x; c < size; c += threads) {
@@ -254,20 +396,22 @@ class Turn {
         while (!*(volatile int32_t*)&shared.settled) {
             while (*(volatile int32_t*)&shared.selecting) {
                 each_chunk([&](int, int64_t begin, int64_t end) { count_bins(v, shared, begin, end); });
-                together([&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
+                together(
+                    [&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
             }
             if (*(volatile int32_t*)&shared.tied) {
                 each_chunk([&](int chunk, int64_t begin, int64_t end) {
-                    sum_ties(v, m.state, shared, block, begin, end, [&](int j, double value) {
-                        __stcg(partial(j, chunk), value);
-                    });
+                    sum_ties(v, m.state, shared, block, begin, end,
+                             [&](int j, double value) { __stcg(partial(j, chunk), value); });
                 });
+                share_sums(size + 1, AllSums{});
                 together([&] {
                     cross_ties(shared, lists, size);
                     next_range(shared, range);
                 });
             } else {
-                each_chunk([&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
+                each_chunk(
+                    [&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
                     cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);
@@ -282,7 +426,7 @@ class Turn {
 
     // All variables of one breakpoint at once: L⁻¹ is linear, so one solve serves their sum.
     __device__ void cross_ties(WalkState& shared, const WalkLists& lists, int size) const {
-        add_chunks(size + 1, [&](int64_t j, double value) { lists.crossing[j] = value; });
+        take_sums(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
         solve_lower(block, w.k, size, lists.crossing);
         const double time = time_of(shared.high - 1);
         // The minimiser may lie before the ties.
@@ -304,6 +448,10 @@ class Turn {
             } else {
                 shared.moving = max_of(0.0, shared.moving - lists.crossing[size]);
                 shared.from = shared.held_time = time;
+                if (path_ends(shared.moving, m.state.movable_descent)) {
+                    shared.settled = 1;
+                    shared.cauchy_time = time;
+                }
             }
             shared.above = shared.high;
         }
@@ -335,6 +483,7 @@ class Turn {
         }
         start_selection(shared, range);
     }
+#endif
 };
 
 SW_END
@@ -347,8 +496,8 @@ __device__ inline void copy_words(T* to, const T* from) {
 }
 
 // f: the objective's values, float or double, one per problem.
-extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwell::Engine* engine, const Real* gradient,
-                                                                   const void* f, int f_is_float) {
+extern "C" __global__ void __launch_bounds__(256, 2)
+    stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
     __shared__ SharedMemory m;
     copy_words(&m.engine, engine);
@@ -361,7 +510,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwel
                     blocks ? 1 : int(gridDim.x)};
     unsigned int running = 0;
     for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
-        const double value = f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+        const double value =
+            f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
         Turn turn(e, m, gang, p, blocks ? blockIdx.x : 0, gradient, value);
         turn.run();
         running += m.state.action != Action::done;

@@ -1,11 +1,14 @@
 """The only module that knows that NumPy, PyTorch, CuPy and JAX differ.
 
 Everything else works on array-API namespaces (``namespace_of``), on NumPy views of host arrays (``host_view``), or
-hands a result back in the caller's kind (``in_kind``). No function here moves data between devices.
+hands a result back in the caller's kind (``in_kind``). Only ``to_host`` and ``to_like`` cross between host and
+device, where a solver takes a decision on a small matrix or a caller asks for a copy; nothing moves silently.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat
@@ -66,6 +69,30 @@ def host_view(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
+def scalar_of(value: Any) -> float:
+    """Return a function value as a float: a number, or an array of any library with one element."""
+    if hasattr(value, "shape") and math.prod(value.shape) == 1:
+        value = value.reshape(-1)[0]
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+        raise TypeError(f"f is {what}; allowed: a number") from None
+
+
+def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether an array of some shape holds its elements in the order of the wanted shape: equal, flat, or but for ones.
+
+    Examples
+    --------
+    >>> is_like((6,), (2, 3)), is_like((2, 1, 3), (2, 3)), is_like((3, 2), (2, 3))
+    (True, True, False)
+    """
+    if shape == wanted or shape == (math.prod(wanted),):
+        return True
+    return [k for k in shape if k != 1] == [k for k in wanted if k != 1]
+
+
 def in_kind(values: np.ndarray, template: Array) -> Array:
     """Return host values as an array of the template's library, sharing memory where the library allows it."""
     kind = kind_of(template)
@@ -80,3 +107,207 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
         with jax.default_device(next(iter(template.devices()))):
             return jax.numpy.asarray(values, dtype=values.dtype)
     return values
+
+
+def device_index(array: Array) -> int:
+    """Return the number of the CUDA device that an array lives on."""
+    return int(device_name(array).partition(":")[2] or 0)
+
+
+def current_stream(template: Array) -> int:
+    """Return the handle of the CUDA stream that the template's library is using on the template's device."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return int(torch.cuda.current_stream(template.device).cuda_stream)
+    if kind == "cupy":
+        import cupy
+
+        return int(cupy.cuda.get_current_stream(template.device.id).ptr)
+    return 0  # JAX has streams of its own, which it does not show: the default stream, and waiting
+
+
+def shares_streams(template: Array) -> bool:
+    """Whether work of the template's library and ours can follow each other on one stream, without waiting."""
+    return kind_of(template) in ("torch", "cupy")
+
+
+def device_address(array: Array) -> int:
+    """Return the address of a contiguous device array; waits for JAX to have computed it."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return int(array.data_ptr())
+    if kind == "cupy":
+        return int(array.data.ptr)
+    array.block_until_ready()
+    return int(array.unsafe_buffer_pointer())
+
+
+def is_contiguous(array: Array) -> bool:
+    """Whether a device array lies in one piece, in C order."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return bool(array.is_contiguous())
+    if kind == "cupy":
+        return bool(array.flags.c_contiguous)
+    return True
+
+
+def from_dlpack(exported: Any, template: Array) -> Array:
+    """View exported device memory as an array of the template's library, without a copy."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.from_dlpack(exported)
+    if kind == "cupy":
+        import cupy
+
+        return cupy.from_dlpack(exported)
+    import jax
+
+    return jax.dlpack.from_dlpack(exported)
+
+
+def host_copy(array: Array) -> np.ndarray:
+    """Copy an array of any library, on any device, to the host."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return np.array(array.detach().cpu().numpy())
+    if kind == "cupy":
+        return np.asarray(array.get())
+    return np.array(array)
+
+
+def numpy_dtype(array: Array) -> np.dtype:
+    """Return the NumPy dtype that corresponds to an array's."""
+    return np.dtype(str(array.dtype).rpartition(".")[2])
+
+
+def capture(template: Array, work: Any) -> Any:
+    """Capture ``work(stream)`` in a CUDA graph; returns a function that replays it on the caller's stream.
+
+    ``work`` is called once, with the handle of the capturing stream, and what it returns is kept alive with the
+    graph. Raises whatever the library raises when the work cannot be captured.
+    """
+    if kind_of(template) == "torch":
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        side = torch.cuda.Stream(template.device)
+        side.wait_stream(torch.cuda.current_stream(template.device))
+        with torch.cuda.graph(graph, stream=side):
+            kept = work(int(side.cuda_stream))
+        replay = graph.replay
+    else:
+        import cupy
+
+        # A pool of its own: memory used inside the graph must not be lent to anyone else while it can be replayed.
+        pool = cupy.cuda.MemoryPool()
+        stream = cupy.cuda.Stream(non_blocking=True)
+        outer = cupy.cuda.get_current_stream()
+        with cupy.cuda.using_allocator(pool.malloc), stream:
+            work(int(stream.ptr))  # a real turn outside the graph fills the pool: nothing is allocated while capturing
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                kept = (work(int(stream.ptr)), pool)
+            finally:
+                captured = stream.end_capture()
+
+        def replay() -> None:
+            captured.launch(stream=outer)
+
+    def play() -> Any:
+        replay()
+        return kept
+
+    return play
+
+
+def to_host(array: Array) -> np.ndarray:
+    """Copy an array of any library and device to the host, as float64."""
+    return np.asarray(host_copy(array), dtype=np.float64)
+
+
+def to_like(values: np.ndarray, template: Array) -> Array:
+    """Copy host values to the template's library and device; floats take the template's dtype."""
+    kind = kind_of(template)
+    floating = np.issubdtype(values.dtype, np.floating)
+    if kind == "torch":
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        return tensor.to(device=template.device, dtype=template.dtype if floating else None)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.asarray(values, dtype=template.dtype if floating else None)
+    if kind == "jax":
+        import jax
+
+        return jax.device_put(values.astype(template.dtype) if floating else values, next(iter(template.devices())))
+    return values.astype(template.dtype, copy=False) if floating else values
+
+
+def take_columns(block: Array, columns: np.ndarray) -> Array:
+    """Return the named columns of a two-dimensional array, as a new C-ordered array."""
+    return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def factor_positive(matrix: Array) -> Callable[[Array], Array]:
+    """Factor a symmetric positive definite matrix by Cholesky and return the function that solves with it.
+
+    The matrix may be overwritten. Where it is not positive definite the solutions are not finite.
+    """
+    kind = kind_of(matrix)
+    if kind == "torch":
+        import torch
+
+        lower, info = torch.linalg.cholesky_ex(matrix)
+        failed = bool(info.any())
+        return lambda rhs: torch.full_like(rhs, float("nan")) if failed else torch.cholesky_solve(rhs, lower)
+    if kind == "jax":
+        from jax.scipy.linalg import cho_factor, cho_solve
+
+        factors = cho_factor(matrix)  # NaN where it failed
+        return lambda rhs: cho_solve(factors, rhs)
+    if kind == "cupy":
+        import cupy
+        from cupyx.scipy.linalg import solve_triangular
+
+        lower = cupy.linalg.cholesky(matrix)  # NaN where it failed
+
+        def solve(rhs: Array) -> Array:
+            return solve_triangular(lower, solve_triangular(lower, rhs, lower=True), lower=True, trans="T")
+
+        return solve
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        factors = cho_factor(matrix, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return lambda rhs: np.full_like(rhs, np.nan)
+    return lambda rhs: cho_solve(factors, rhs, check_finite=False)
+
+
+def available_bytes(template: Array) -> int | None:
+    """Free memory where the template lives, or None where that cannot be told."""
+    kind = kind_of(template)
+    if is_cuda(template):
+        if kind == "torch":
+            import torch
+
+            return int(torch.cuda.mem_get_info(template.device)[0])
+        if kind == "cupy":
+            with template.device:
+                return int(template.device.mem_info[0])
+        return None
+    try:
+        with open("/proc/meminfo") as lines:
+            fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None

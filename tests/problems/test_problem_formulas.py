@@ -40,9 +40,7 @@ def naive_rosenbrock(x, problem):
 
 def naive_beale(x, problem):
     y = (1.5, 2.25, 2.625)
-    return sum(
-        (y[k] - x[i] * (1.0 - x[i + 1] ** (k + 1))) ** 2 for i in range(0, len(x), 2) for k in range(3)
-    )
+    return sum((y[k] - x[i] * (1.0 - x[i + 1] ** (k + 1))) ** 2 for i in range(0, len(x), 2) for k in range(3))
 
 
 def naive_powell(x, problem):

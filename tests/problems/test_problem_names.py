@@ -137,9 +137,7 @@ def test_unknown_names_list_the_known():
 
 
 def test_unknown_parameters_list_the_known():
-    with pytest.raises(
-        TypeError, match=r"combustion takes n, nx, ny, lam, got lambd = 1; did you mean 'lam'\?"
-    ):
+    with pytest.raises(TypeError, match=r"combustion takes n, nx, ny, lam, got lambd = 1; did you mean 'lam'\?"):
         problems.get("combustion", lambd=1)
     with pytest.raises(TypeError, match=r"rosenbrock takes n, c, got nx = 3"):
         problems.get("rosenbrock", nx=3)
@@ -153,9 +151,7 @@ def test_second_spelling_of_the_eccentricity():
 
 def test_bad_arguments_of_fun():
     problem = problems.get("powell", n=8)
-    with pytest.raises(
-        ValueError, match=r"x must have shape \(\.\.\., 8\) for powell with n = 8, got \(4,\)"
-    ):
+    with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 8\) for powell with n = 8, got \(4,\)"):
         problem.fun(np.zeros(4))
     with pytest.raises(ValueError, match=r"got \(\)"):
         problem.fun(np.asarray(1.0))

@@ -52,9 +52,7 @@ def lowest(problem, x0=None, bounded=True, memory=20, gtol=1e-9):
 def solve(name, bounded=True, **sizes):
     problem = problems.get(name, **sizes)
     if sizes.get("e", 0.0) > 0.95:
-        return lowest(
-            problem, memory=8, gtol=1e-7
-        )  # thousands of iterations: cheap ones, to the digits printed
+        return lowest(problem, memory=8, gtol=1e-7)  # thousands of iterations: cheap ones, to the digits printed
     # The two Ginzburg-Landau problems are the worst conditioned: more memory takes them lower.
     memory = 40 if name.startswith("ginzburg") and sizes.get("nx", 0) < 20 else 20
     return lowest(problem, bounded=bounded, memory=memory)

@@ -8,6 +8,11 @@ import click
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "solve": ("stepwell.cli.solve", "Minimise a test problem."),
+    "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
+    "info": ("stepwell.cli.info", "Show versions, threads and devices."),
+    "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from parallel-beam projections."),
+    "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
     "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms (non-negative least squares)."),
 }
 

@@ -14,7 +14,7 @@ from stepwell.leastsq.device_memory import DeviceMemory
 from stepwell.leastsq.door import Batch
 from stepwell.leastsq.host import COSTS, UPDATE_CODES
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
-from stepwell.targets.nvrtc import cuda_core, load_kernel
+from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
 WARP_COLUMNS, WARP_ROWS = 32, 2048
@@ -193,7 +193,7 @@ def solve(batch: Batch) -> NNLSResult:
     kernel = _kernel("nnls_solve", *options)
     in_block = chosen.teams // chosen.blocks
     shared_bytes = chosen.fast_bytes * in_block
-    _allow_shared_memory(kernel, shared_bytes, memory.device_id)
+    allow_shared_memory(kernel, shared_bytes, memory.device_id)
     config = core.LaunchConfig(grid=chosen.blocks, block=chosen.threads, shmem_size=shared_bytes)
     core.launch(stream, config, kernel, memory.address(arguments))
     memory.done(stream, [*keep, arguments])
@@ -201,16 +201,6 @@ def solve(batch: Batch) -> NNLSResult:
         stream.sync()
         batch.progress(systems, systems)
     return _wrap(batch, memory, x, dual, active, reals, counts, costs)
-
-
-def _allow_shared_memory(kernel: Any, size: int, device_id: int) -> None:
-    """Let a kernel have more shared memory than the 48 KiB that need no permission."""
-    from cuda.bindings import driver
-
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(kernel.handle)), device_id)
-    if int(error) != 0:
-        raise RuntimeError(f"cuKernelSetAttribute failed: {error}")
 
 
 def _launch(values: dict[str, float]) -> Launch:

@@ -20,7 +20,7 @@ from stepwell.targets.nvrtc import cuda_core, load_kernel
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
 TILE = 512
-_LONGEST_WALK = 2048
+_LONGEST_WALK = 1024
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
 
@@ -46,13 +46,15 @@ class _Engine(ctypes.Structure):
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(capacity: int, single: bool, vary: bool, device_id: int) -> tuple[Any, int]:
+def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int) -> tuple[Any, int]:
     """Return the turn kernel and how many of its blocks a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
     defines: dict[str, str | int] = {
         "SW_REAL": "float" if single else "double",
         "SW_CAPACITY": capacity,
+        "SW_BOUNDED": int(bounded),
+        "SW_WEIGHTED": int(weighted),
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
@@ -117,7 +119,7 @@ class CudaTarget:
             bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
         )
         m, word = settings.m, self.dtype.itemsize
-        kernel, resident = _kernel(m, word == 4, weights_vary, device_id)
+        kernel, resident = _kernel(m, word == 4, bounds is not None, weights is not None, weights_vary, device_id)
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident)
         stride = -(-n // 4) * 4
@@ -159,7 +161,7 @@ class CudaTarget:
         self.report[...] = np.frombuffer(_core.start_state_bytes(), dtype=STATE_DTYPE)
         self._running = view[_core.STATE_SIZE : _core.STATE_SIZE + 4].view(np.uint32)
         self._running[0] = batch
-        self._at, self._stride = at, stride
+        self._at, self.row_stride = at, stride
         engine = _Engine(
             batch=batch, n=n, stride=stride, options=at["options"], states=at["states"], small=at["small"],
             x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
@@ -183,7 +185,7 @@ class CudaTarget:
         self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
         ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
-        self._f_values = np.frombuffer(ring, dtype=np.float64)
+        self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
         self._f_next = 0
         self._stream.sync()
 
@@ -233,7 +235,7 @@ class CudaTarget:
     def array(self, name: str) -> Any:
         """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
         m = self._options.capacity
-        shape = (self.batch, m, self._stride) if name in "sy" else (self.batch, self.n)
+        shape = (self.batch, m, self.row_stride) if name in "sy" else (self.batch, self.n)
         return _core.device_array(self._at[name], shape, self.dtype.itemsize == 4, self.device.device_id, self._memory)
 
     def turn(self, gradient: int, f: int, f_is_single: bool, stream: int | None = None) -> None:
@@ -292,6 +294,11 @@ class CudaTarget:
         self.report[...] = states[0]
         self._running[0] = int(np.count_nonzero(states["action"] != _core.ACTION_DONE))
 
+    def show_accepted(self) -> None:
+        """Put the accepted points where the next trial points would be."""
+        self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
+        self.wait()
+
     def read(self, name: str) -> np.ndarray:
         """Return a host copy of one array of the complete state."""
         from cuda.bindings import driver
@@ -318,5 +325,5 @@ class CudaTarget:
         if name == "small":
             return np.empty((self.batch, int(_core.small_length(self._options.capacity))), dtype=np.float64)
         if name in "sy":
-            return np.empty((self.batch, self._options.capacity, self._stride), dtype=self.dtype)
+            return np.empty((self.batch, self._options.capacity, self.row_stride), dtype=self.dtype)
         return np.empty((self.batch, self.n), dtype=self.dtype)

@@ -1,0 +1,142 @@
+"""Many right-hand sides on a CUDA device: the phantom's 102 slices, tolerance 1e-4, float64 and float32.
+
+    python benchmarks/many_rhs_gpu.py [--library torch] [--library cupy]
+
+Goal: 30 ms for `block` in float64. Times are wall-clock of whole calls, the operator made beforehand (its transposed
+copy is told apart), device synchronised before and after; medians of ten after two for warming up. A profile of the
+parts of one call is printed with --profile. Raw figures go to benchmarks/results/many_rhs_gpu.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy
+import scipy.sparse as sp
+
+import stepwell
+from stepwell import operators
+from stepwell.apps import tomography
+from stepwell.arrays import to_host, to_like
+
+RESULTS = Path(__file__).parent / "results" / "many_rhs_gpu.json"
+TOL = 1e-4
+
+
+def phantom():
+    A = tomography.parallel_beam(128, angles=np.arange(0, 180, 2.0), detectors=185)
+    X = tomography.shepp_logan_3d(128).reshape(128, -1).T
+    X = X[:, np.linalg.norm(X, axis=0) > 0]
+    return A, tomography.add_noise(A @ X, 0.01), 0.01 * tomography.largest_singular_value(A)
+
+
+def device(library, dtype):
+    """An empty array of the library on the device, a function that waits for it, and the device's name."""
+    module = importlib.import_module(library)
+    if library == "torch":
+        like = module.empty(0, dtype=getattr(module, dtype), device="cuda")
+        return like, module.cuda.synchronize, module.cuda.get_device_name(), module.__version__
+    like = module.empty(0, dtype=dtype)
+    name = module.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    return like, module.cuda.Device().synchronize, name, module.__version__
+
+
+def timed(function, wait, repeats=10, warm=2):
+    times = []
+    for turn in range(repeats + warm):
+        wait()
+        start = time.perf_counter()
+        result = function()
+        wait()
+        if turn >= warm:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times), min(times), result
+
+
+def residual(A, B, lam, X):
+    R = A.T @ B
+    return float((np.linalg.norm(R - A.T @ (A @ X) - lam**2 * X, axis=0) / np.linalg.norm(R, axis=0)).max())
+
+
+def measure(library, dtype, A, B, lam, profile):
+    like, wait, name, version = device(library, dtype)
+    matrix = operators.in_library_of(sp.csr_matrix(A, dtype=dtype), like)
+    block = to_like(B.astype(dtype), like)
+    making, _, operator = timed(lambda: operators.as_operator(matrix, dtype), wait, 3, 1)
+    tol = TOL if dtype == "float64" else 1e-3
+    print(f"\n{library} {version}, {name}, {dtype}, {B.shape[1]} columns, tol {tol:g}")
+    print(f"operator (with its transposed copy) made in {1e3 * making:.1f} ms")
+    print(f"{'method':>13} {'median ms':>10} {'best ms':>8} {'products':>9} {'calls':>6} {'residual':>9}")
+    rows = []
+    runs = {
+        "block": {"method": "block"},
+        "block 64 MiB": {"method": "block", "memory": 2**26},
+        "pseudo-block": {"method": "pseudo-block"},
+        "direct": {"method": "direct"},
+    }
+    for title, options in runs.items():
+        repeats = 3 if title == "direct" else 10
+        middle, best, result = timed(
+            lambda options=options: stepwell.tikhonov(operator, block, lam, tol=tol, **options), wait, repeats
+        )
+        worst = residual(A, B, lam, to_host(result.x))
+        products = float(result.products.sum()) / B.shape[1]
+        print(f"{title:>13} {1e3 * middle:10.2f} {1e3 * best:8.2f} {products:9.1f} {result.calls:6d} {worst:9.1e}")
+        rows.append({"method": title, "median": middle, "best": best, "products": products, "calls": result.calls,
+                     "residual": worst, "success": result.success})  # fmt: skip
+    parts = {}
+    for width in (1, 32, 102):
+        x = to_like(np.ones((A.shape[1], width), dtype), like)
+        y = to_like(np.ones((A.shape[0], width), dtype), like)
+        parts[f"forward {width}"] = timed(lambda x=x: operator.forward(x), wait)[0]
+        parts[f"adjoint {width}"] = timed(lambda y=y: operator.adjoint(y), wait)[0]
+    x = to_like(np.random.default_rng(0).normal(size=(A.shape[1], 102)).astype(dtype), like)
+    parts["gram 102"] = timed(lambda: x.T @ x, wait)[0]
+    parts["gram to host"] = timed(lambda: to_host(x.T @ x), wait)[0]
+    print("  parts, ms: " + ", ".join(f"{key} {1e3 * value:.3f}" for key, value in parts.items()))
+    if profile:
+        import cProfile
+        import pstats
+
+        profiler = cProfile.Profile()
+        profiler.runcall(lambda: stepwell.tikhonov(operator, block, lam, tol=tol, method="block"))
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(18)
+    return {
+        "library": library,
+        "version": version,
+        "device": name,
+        "dtype": dtype,
+        "tol": tol,
+        "rows": rows,
+        "parts": parts,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", choices=["torch", "cupy"], action="append")
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    A, B, lam = phantom()
+    figures = []
+    for library in options.library or ["torch", "cupy"]:
+        for dtype in ("float64", "float32"):
+            try:
+                figures.append(measure(library, dtype, A, B, lam, options.profile and dtype == "float64"))
+            except ImportError as error:
+                print(f"\n{library}: not installed ({error})")
+    facts = {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps({"machine": facts, "figures": figures}, indent=1) + "\n")
+    print(f"\nwrote {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+// Sparse matrix (CSR) times dense block (row-major): the one product that block conjugate gradients spend
+// their time in.
+#pragma once
+
+#include <cstdint>
+
+namespace stepwell {
+
+// Y (rows x columns, row-major) = A X, A in CSR with `rows` rows. Value is float or double, Index int32 or
+// int64.
+template <class Value, class Index>
+struct SparseProduct {
+    void (*run)(std::int64_t rows, std::int64_t columns, const Index* indptr, const Index* indices,
+                const Value* data, const Value* x, Value* y);
+};
+
+struct SparseKernels {
+    SparseProduct<double, std::int32_t> d32;
+    SparseProduct<double, std::int64_t> d64;
+    SparseProduct<float, std::int32_t> f32;
+    SparseProduct<float, std::int64_t> f64;
+};
+
+namespace baseline {
+extern const SparseKernels sparse_kernels;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const SparseKernels sparse_kernels;
+}
+namespace avx512 {
+extern const SparseKernels sparse_kernels;
+}
+#endif
+
+}  // namespace stepwell

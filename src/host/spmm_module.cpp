@@ -1,0 +1,62 @@
+// Bindings of the sparse product. Index bounds are the caller's promise: SciPy checks them when a matrix is
+// made.
+#include "host/spmm_module.hpp"
+
+#include <nanobind/ndarray.h>
+
+#include "host/dispatch.hpp"
+#include "host/spmm.hpp"
+
+namespace nb = nanobind;
+
+namespace stepwell {
+namespace {
+
+const SparseKernels& kernels() {
+#if defined(__x86_64__)
+    switch (best_isa()) {
+        case Isa::avx512:
+            return avx512::sparse_kernels;
+        case Isa::avx2:
+            return avx2::sparse_kernels;
+        default:
+            break;
+    }
+#endif
+    return baseline::sparse_kernels;
+}
+
+template <class T>
+using Line = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Block = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class Value, class Index>
+void define(nb::module_& m, SparseProduct<Value, Index> SparseKernels::* product) {
+    m.def(
+        "csr_times_block",
+        [product](Line<Index> indptr, Line<Index> indices, Line<Value> data, Block<const Value> x,
+                  Block<Value> y) {
+            if (indptr.shape(0) != y.shape(0) + 1 || x.shape(1) != y.shape(1) ||
+                indices.shape(0) != data.shape(0))
+                throw nb::value_error("csr_times_block: shapes of the matrix, x and y do not fit together");
+            nb::gil_scoped_release release;
+            (kernels().*product)
+                .run(std::int64_t(y.shape(0)), std::int64_t(y.shape(1)), indptr.data(), indices.data(),
+                     data.data(), x.data(), y.data());
+        },
+        nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
+        nb::arg("x").noconvert(), nb::arg("y").noconvert(),
+        "Write A x to y; A is CSR, x and y are C-ordered blocks.");
+}
+
+}  // namespace
+
+void bind_spmm(nb::module_& m) {
+    define<double, std::int32_t>(m, &SparseKernels::d32);
+    define<double, std::int64_t>(m, &SparseKernels::d64);
+    define<float, std::int32_t>(m, &SparseKernels::f32);
+    define<float, std::int64_t>(m, &SparseKernels::f64);
+}
+
+}  // namespace stepwell

@@ -1,0 +1,24 @@
+"""Parallel-beam tomography: projection matrices, a phantom, real scans, and the study of projected conjugate gradients.
+
+Slices of a volume share one projection matrix, so a volume is one system with many right-hand sides.
+"""
+
+from __future__ import annotations
+
+from stepwell.apps.tomography.phantom import shepp_logan_3d
+from stepwell.apps.tomography.projector import default_detectors, parallel_beam
+from stepwell.apps.tomography.scan import Scan, line_integrals, load_scan, sinograms
+from stepwell.apps.tomography.simulate import add_noise, largest_singular_value, signal_to_noise
+
+__all__ = [
+    "Scan",
+    "add_noise",
+    "default_detectors",
+    "largest_singular_value",
+    "line_integrals",
+    "load_scan",
+    "parallel_beam",
+    "shepp_logan_3d",
+    "signal_to_noise",
+    "sinograms",
+]

@@ -1,0 +1,56 @@
+"""Simulated measurements and how good a reconstruction is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse.linalg
+
+from stepwell.operators import Operator, as_operator
+
+
+def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
+    """Add white noise to every column, its expected norm a fraction of the column's norm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> clean = np.ones((10000, 1))
+    >>> bool(abs(np.linalg.norm(add_noise(clean, 0.01) - clean) / 100 - 0.01) < 1e-3)
+    True
+    """
+    if not level >= 0:
+        raise ValueError(f"level: got {level!r}; it must be at least 0")
+    deviation = level * np.linalg.norm(B, axis=0) / np.sqrt(B.shape[0])
+    return np.asarray(B + deviation * np.random.default_rng(seed).standard_normal(B.shape))
+
+
+def largest_singular_value(A: Any) -> float:
+    """‖A‖₂ of a host operator, by Lanczos from a fixed start."""
+    operator = as_operator(A)
+    columns = operator.shape[1]
+    product = scipy.sparse.linalg.LinearOperator(
+        (columns, columns), matvec=lambda v: _normal(operator, v), dtype=np.float64
+    )
+    top = scipy.sparse.linalg.eigsh(
+        product, 1, which="LA", v0=np.ones(columns or 1), return_eigenvectors=False, tol=1e-10
+    )
+    return float(np.sqrt(top[0]))
+
+
+def signal_to_noise(image: np.ndarray, truth: np.ndarray) -> float:
+    """20 log₁₀(‖truth‖ / ‖image − truth‖), in decibels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(signal_to_noise(np.array([1.1, 0.0]), np.array([1.0, 0.0])), 6)
+    20.0
+    """
+    return float(20 * np.log10(np.linalg.norm(truth) / np.linalg.norm(image - truth)))
+
+
+def _normal(operator: Operator, vector: np.ndarray) -> np.ndarray:
+    block = np.asarray(vector, dtype=np.float64).reshape(-1, 1)
+    return np.asarray(operator.adjoint(operator.forward(block))[:, 0])

@@ -1,0 +1,120 @@
+"""What `stepwell solve` reads from its command line, checked: numbers, bounds, arrays and devices."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import click
+
+from stepwell import problems
+
+#: The array libraries that can hold the vectors, by the names under which they are installed.
+LIBRARIES = ("numpy", "torch", "jax")
+
+
+# The first three are callbacks of click options: a BadParameter raised in one names the option by itself.
+
+
+def read_parameters(
+    ctx: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, int | float], ...]:
+    """Read ``name=value`` pairs; whole numbers stay whole."""
+    pairs: list[tuple[str, int | float]] = []
+    for value in values:
+        name, equals, text = value.partition("=")
+        try:
+            if not (name and equals):
+                raise ValueError
+            pairs.append((name.strip(), int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)))
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not NAME=NUMBER, such as c=5") from None
+    return tuple(pairs)
+
+
+def read_interval(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[float, float] | None:
+    """Read ``LOW,HIGH``; a side left empty has no bound."""
+    if value is None:
+        return None
+    sides = [side.strip() for side in value.split(",")]
+    try:
+        if len(sides) != 2:
+            raise ValueError
+        low = float(sides[0]) if sides[0] else -math.inf
+        high = float(sides[1]) if sides[1] else math.inf
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not LOW,HIGH; allowed: two numbers, or one with the other side empty"
+        ) from None
+    if not low <= high or low == math.inf or high == -math.inf:
+        raise click.BadParameter(f"{value!r} leaves no point; allowed: LOW <= HIGH")
+    return low, high
+
+
+def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """Read ``cpu``, ``cuda`` or ``cuda:K``; plain ``cuda`` is ``cuda:0``."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
+        raise click.BadParameter(f"{value!r} is not a device; allowed: cpu, cuda, cuda:K")
+    return "cuda:0" if value == "cuda" else value
+
+
+def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
+    """Import an array library and find a device of it; return both as `stepwell.problems.get` wants them."""
+    on_gpu = device.startswith("cuda")
+    if name == "numpy":
+        if on_gpu:
+            raise click.BadParameter(f"{device} needs --array torch or --array jax", param_hint="--device")
+        import numpy
+
+        return numpy, None
+    try:
+        if name == "torch":
+            import torch
+
+            if on_gpu and int(device[5:]) >= torch.cuda.device_count():
+                raise click.BadParameter(
+                    f"{device} is not there: PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices",
+                    param_hint="--device",
+                )
+            return torch, device
+        import jax
+    except ImportError:
+        raise click.BadParameter(
+            f"{name} is not installed; install it (pip install {name}) or use --array numpy",
+            param_hint="--array",
+        ) from None
+    if dtype == "float64":
+        jax.config.update("jax_enable_x64", True)
+    try:
+        found = jax.devices("cuda" if on_gpu else "cpu")
+    except RuntimeError:
+        found = []
+    index = int(device[5:]) if on_gpu else 0
+    if index >= len(found):
+        raise click.BadParameter(
+            f"{device} is not there: JAX {jax.__version__} sees {len(found)} such devices", param_hint="--device"
+        )
+    return jax.numpy, found[index]
+
+
+def build_problem(
+    name: str, sizes: dict[str, int | None], parameters: tuple[tuple[str, int | float], ...], **kind: str
+) -> problems.Problem:
+    """Build the test problem from what was given of its sizes and parameters, in the array library asked for."""
+    given: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
+    for key, number in parameters:
+        if key in given:
+            raise click.BadParameter(f"{key} is given twice", param_hint="--param")
+        given[key] = number
+    if name not in problems.names():
+        try:
+            problems.get(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="PROBLEM") from None
+    try:
+        problem = problems.get(name, **given)
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from None
+    xp, device = array_library(kind["array"], kind["dtype"], kind["device"])
+    return problem.to(xp, kind["dtype"], device)

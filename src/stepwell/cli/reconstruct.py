@@ -1,0 +1,207 @@
+"""`stepwell reconstruct`: slices of a phantom or of a real scan, by Tikhonov regularisation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from stepwell.cli.console import make_console, make_table
+from stepwell.krylov import LinearResult, tikhonov
+from stepwell.krylov import Progress as Told
+from stepwell.krylov.doors import METHODS
+from stepwell.krylov.inputs import check_tolerance
+from stepwell.krylov.selection import RULES
+
+
+@dataclass
+class Task:
+    """What is to be reconstructed: sinograms as columns, the projection matrix, and the truth where it is known."""
+
+    name: str
+    A: Any
+    B: np.ndarray
+    shape: tuple[int, int]
+    first: int
+    truth: np.ndarray | None
+
+
+@click.command("reconstruct")
+@click.argument("source", default="phantom")
+@click.option("--output", "-o", type=click.Path(path_type=Path), default=Path("reconstruction"), show_default=True,
+              help="Folder for volume.npy, montage.png and convergence.png.")  # fmt: skip
+@click.option("--lam", default=None, help=f"λ itself, or a rule: {', '.join(RULES)}.")
+@click.option(
+    "--relative-lam",
+    default=0.01,
+    show_default=True,
+    help="λ as a fraction of ‖A‖, without --lam.",
+)
+@click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
+@click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
+@click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
+@click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
+@click.option("--size", default=128, show_default=True, help="Pixels along each side of the phantom.")
+@click.option("--angles", default=90, show_default=True, help="Projections of the phantom over 180 degrees.")
+@click.option("--noise", default=0.01, show_default=True, help="Noise added to the phantom's data, or known to be in "
+              "the scan: norm relative to each slice's data.")  # fmt: skip
+@click.option("--plots/--no-plots", default=True, show_default=True)
+def command(
+    source: str,
+    output: Path,
+    lam: str | None,
+    relative_lam: float,
+    smooth: bool,
+    tol: float,
+    method: str,
+    slices: str | None,
+    size: int,
+    angles: int,
+    noise: float,
+    plots: bool,
+) -> None:
+    """Reconstruct slices from parallel-beam projections.
+
+    SOURCE is `phantom` (the three-dimensional Shepp–Logan head) or an .npz file with `angles_deg` and either
+    `integrals` (angle, slice, detector) or `projections` with `flat` and `dark`; `center_column` is optional.
+    """
+    from stepwell.apps import tomography
+    from stepwell.operators import gradient
+
+    console = make_console()
+    try:
+        with console.status("projection matrix"):
+            task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
+            chosen = _lam(lam, relative_lam, task.A)
+        console.print(f"{task.name}: {task.B.shape[1]} slices of {task.shape[0]} x {task.shape[1]}, matrix "
+                      f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
+        penalty = gradient(task.shape) if smooth else None
+        level = noise * np.linalg.norm(task.B, axis=0)
+        check_tolerance(tol)
+        with _bar(console) as bar:
+            watch = _Watch(bar, tol)
+            result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
+                              callback=watch)  # fmt: skip
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    volume = np.ascontiguousarray(np.asarray(result.x).T).reshape(-1, *task.shape)
+    output.mkdir(parents=True, exist_ok=True)
+    np.save(output / "volume.npy", volume)
+    written = ["volume.npy"]
+    if plots:
+        from stepwell.report.tomography import convergence, montage
+
+        title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
+        try:
+            montage(volume, output / "montage.png", first=task.first, title=title)
+            convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
+        except ImportError as error:
+            raise click.ClickException(f"{error}; or run with --no-plots. The volume is in {output}") from error
+        written += ["montage.png", "convergence.png"]
+    console.print(_summary(result))
+    if task.truth is not None:
+        quality = [
+            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, task.truth) if np.any(truth)
+        ]
+        if quality:
+            console.print(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
+    console.print(f"wrote {', '.join(written)} to {output}")
+    if not result.success:
+        raise click.ClickException(result.message)
+
+
+class _Watch:
+    """Moves the bar from 1 to the tolerance on a logarithmic scale."""
+
+    def __init__(self, bar: Progress, tol: float) -> None:
+        self.bar, self.tol = bar, tol
+        self.task = bar.add_task("solving", total=-math.log10(tol), note="")
+
+    def __call__(self, told: Told) -> bool:
+        done = told.columns - told.active
+        reached = max(told.residual, self.tol) if told.active else self.tol
+        note = f"{done}/{told.columns} slices, {told.products:.0f} products"
+        if not told.iteration:
+            note += f", {told.memory / 2**20:.0f} MiB needed"
+        self.bar.update(self.task, completed=-math.log10(min(1.0, reached)), note=note)
+        return False
+
+
+def _bar(console: Console) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=console)
+
+
+def _summary(result: LinearResult) -> Table:
+    table = make_table("", "", header=False)
+    table.add_row("method", result.method)
+    table.add_row("", result.choice)
+    if result.lam is not None:
+        table.add_row("lam", ", ".join(f"{value:.4g}" for value in np.unique(result.lam)[:6]))
+    converged = sum(status.name == "CONVERGED" for status in result.status)
+    table.add_row("converged", f"{converged} of {len(result.status)} slices")
+    table.add_row("worst true residual", f"{np.nanmax(result.residual, initial=0.0):.2e}")
+    per_slice = result.products.sum() / max(1, len(result.status))
+    table.add_row("products", f"{result.products.sum():.0f} ({per_slice:.1f} a slice), {result.calls} operator calls")
+    table.add_row("seconds", f"{result.seconds:.2f}")
+    return table
+
+
+def _lam(given: str | None, relative: float, A: Any) -> float | str:
+    from stepwell.apps.tomography import largest_singular_value
+
+    if given is None:
+        return relative * largest_singular_value(A)
+    if given in RULES:
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise ValueError(f"--lam: got {given!r}; it must be a number or one of {', '.join(RULES)}") from None
+
+
+def _phantom(size: int, angles: int, noise: float, slices: str | None) -> Task:
+    from stepwell.apps.tomography import add_noise, parallel_beam, shepp_logan_3d
+
+    A = parallel_beam(size, angles=np.arange(angles) * (180.0 / angles))
+    volume = shepp_logan_3d(size)
+    first, last = _range(slices, size)
+    truth = volume[first:last]
+    B = add_noise(A @ truth.reshape(last - first, -1).T, noise)
+    return Task("Shepp–Logan phantom", A, B, (size, size), first, truth)
+
+
+def _scan(source: str, noise: float, slices: str | None) -> Task:
+    from stepwell.apps.tomography import load_scan, parallel_beam, sinograms
+
+    scan = load_scan(source)
+    detectors = scan.integrals.shape[2]
+    first, last = _range(slices, scan.integrals.shape[1])
+    A = parallel_beam(detectors, angles=scan.angles, detectors=detectors, center=scan.center)
+    B = sinograms(scan.integrals[:, first:last])
+    return Task(Path(source).name, A, B, (detectors, detectors), first, None)
+
+
+def _range(slices: str | None, count: int) -> tuple[int, int]:
+    if slices is None:
+        return 0, count
+    try:
+        parts = [int(part) if part else None for part in slices.split(":")]
+        first, last, _ = slice(*parts).indices(count)
+    except (TypeError, ValueError):
+        raise ValueError(f"--slices: got {slices!r}; it must be FIRST:LAST") from None
+    if len(parts) != 2 or last <= first:
+        raise ValueError(f"--slices: got {slices!r}; FIRST:LAST must name some of the {count} slices")
+    return first, last

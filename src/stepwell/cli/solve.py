@@ -1,0 +1,264 @@
+"""`stepwell solve`: minimise a test problem and report."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from scipy.optimize import OptimizeWarning
+
+from stepwell.cli.console import make_table, show
+from stepwell.cli.inputs import LIBRARIES, build_problem, read_device, read_interval, read_parameters
+from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
+from stepwell.minimization import minimize
+from stepwell.problems import Problem
+from stepwell.report.convergence import FORMATS, plot_convergence
+from stepwell.report.history import History
+from stepwell.report.record import run_record
+from stepwell.report.summary import SummaryReport
+from stepwell.report.va15 import VA15Report
+from stepwell.report.vectors import on_host
+from stepwell.settings import CAUCHY_POLICIES, LineSearch, Settings
+
+#: How VA15 stops (D'Amore et al. 2013): |g| <= eps max(1, |x|), or 2000 iterations of at most 20 evaluations.
+_VA15_STOPPING: dict[str, Any] = {"eps": 1e-5, "gtol": 0.0, "ftol": 0.0, "maxiter": 2000, "maxfun": 40000}
+_STOPPING = ("gtol", "ftol", "eps", "maxiter", "maxfun", "target", "time_limit")
+_SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "stpmin", "stpmax": "stpmax"}
+
+
+@click.command(name="solve")
+@click.argument("problem")
+@click.option("-n", type=int, help="Number of variables; on a grid, the nearest square grid.")
+@click.option("--nx", type=int, help="Grid points in x.")
+@click.option("--ny", type=int, help="Grid points in y.")
+@click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    callback=read_parameters,
+    metavar="NAME=VALUE",
+    help="A parameter of the problem, such as c=5; repeatable.",
+)
+@click.option(
+    "--bounds",
+    callback=read_interval,
+    metavar="LOW,HIGH",
+    help="Bounds on every variable in place of the problem's; 0, is x >= 0.",
+)
+@click.option("--no-bounds", is_flag=True, help="Leave out the problem's bounds.")
+@click.option("-m", type=int, default=10, show_default=True, help="Pairs of history.")
+@click.option("--cauchy", type=click.Choice(CAUCHY_POLICIES), help="How the Cauchy point is found.")
+@click.option(
+    "--line-search",
+    type=click.Choice(("lbfgsb", "va15")),
+    default="lbfgsb",
+    show_default=True,
+    help="Preset of the search; va15 also stops and reports as VA15 does.",
+)
+@click.option("--ls-ftol", type=float, help="Line search: sufficient decrease.")
+@click.option("--ls-gtol", type=float, help="Line search: curvature.")
+@click.option("--ls-xtol", type=float, help="Line search: relative width at which it gives up.")
+@click.option("--stpmin", type=float, help="Line search: least step.")
+@click.option("--stpmax", type=float, help="Line search: greatest step.")
+@click.option("--maxls", type=int, help="Line search: most evaluations.")
+@click.option("--gtol", type=float, help="Stop when the projected gradient's largest element is this small.")
+@click.option("--ftol", type=float, help="Stop when f decreases by less, relative to max(|f|, 1).")
+@click.option("--eps", type=float, help="Stop when |g| <= eps max(1, |x|).")
+@click.option("--maxiter", type=int, help="Most iterations.")
+@click.option("--maxfun", type=int, help="Most evaluations.")
+@click.option("--target", type=float, help="Stop when f is this low.")
+@click.option("--time-limit", type=float, help="Stop after this many seconds.")
+@click.option(
+    "--dtype",
+    type=click.Choice(("float64", "float32")),
+    default="float64",
+    show_default=True,
+    help="Type of the vectors.",
+)
+@click.option("--threads", type=int, help="Threads of the solver.  [default: all]")
+@click.option(
+    "--array",
+    type=click.Choice(LIBRARIES),
+    default="numpy",
+    show_default=True,
+    help="Library that holds the vectors and evaluates the problem.",
+)
+@click.option(
+    "--device",
+    callback=read_device,
+    metavar="cpu|cuda[:K]",
+    default="cpu",
+    show_default=True,
+    help="Where the vectors live.",
+)
+@click.option(
+    "--iprint",
+    type=(int, click.IntRange(0, 3)),
+    metavar="FREQ DETAIL",
+    help="Rows to print. FREQ < 0: no output at all; 0: first and last iteration; k: every k-th. DETAIL 0: "
+    "rows; 1: also x and g at the start; 2: also x with each row; 3: also g.  [default for va15: 1 0]",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+    metavar="FILE|-",
+    help="Write problem, settings, result, times and history as JSON; - is standard output, and then the "
+    "report is left out.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Draw the convergence: a png, pdf or svg file. Needs matplotlib.",
+)
+@click.option(
+    "--solution",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE.npy",
+    help="Save the solution as a NumPy file.",
+)
+def command(problem: str, **given: Any) -> None:  # fmt: skip
+    """Minimise the test problem PROBLEM and report.
+
+    `stepwell problems` lists the names. The exit status is 0 if the run converged, 1 if it did not (standard error
+    says why), 2 if the command line is wrong.
+    """
+    _check_files(given)
+    if given["bounds"] is not None and given["no_bounds"]:
+        raise click.UsageError("--bounds and --no-bounds exclude each other")
+    settings = _read_settings(given)
+    kind = {name: given[name] for name in ("dtype", "array", "device")}
+    built = build_problem(problem, {k: given[k] for k in ("n", "nx", "ny")}, given["parameters"], **kind)
+    bounds = None if given["no_bounds"] else given["bounds"] if given["bounds"] is not None else built.bounds
+    _Run(built, bounds, settings, kind, given).perform()
+
+
+def _check_files(given: dict[str, Any]) -> None:
+    """Refuse, before any work, a file that could not be written after it."""
+    for option, ending in (("plot", FORMATS), ("solution", ("npy",)), ("json_file", None)):
+        path = given[option]
+        if path is None or path == "-":
+            continue
+        flag = f"--{option.removesuffix('_file')}"
+        if not Path(path).parent.is_dir():
+            raise click.BadParameter(f"there is no folder {str(Path(path).parent)!r}", param_hint=flag)
+        if ending is not None and Path(path).suffix[1:].lower() not in ending:
+            raise click.BadParameter(f"{path!r} must end in .{' or .'.join(ending)}", param_hint=flag)
+    if given["plot"] is not None and importlib.util.find_spec("matplotlib") is None:
+        raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'", param_hint="--plot")
+
+
+def _read_settings(given: dict[str, Any]) -> Settings:
+    constants = {name: given[option] for option, name in _SEARCH.items()} | {"maxls": given["maxls"]}
+    stopping = dict(_VA15_STOPPING) if given["line_search"] == "va15" else {}
+    stopping |= {name: given[name] for name in (*_STOPPING, "cauchy", "threads") if given[name] is not None}
+    try:
+        return Settings(m=given["m"], line_search=LineSearch(given["line_search"], **constants), **stopping)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+class _Run:
+    """One run: its inputs, what is shown while it lasts, and what is left after it."""
+
+    def __init__(
+        self, problem: Problem, bounds: Any, settings: Settings, kind: dict[str, str], given: dict[str, Any]
+    ) -> None:
+        self.problem, self.bounds, self.settings, self.kind, self.given = problem, bounds, settings, kind, given
+        self.as_va15 = settings.line_search.preset == "va15"
+        self.iprint: tuple[int, int] | None = given["iprint"] or ((1, 0) if self.as_va15 else None)
+        # Standard output holds either the JSON or the report.
+        self.silent = given["json_file"] == "-" or (self.iprint is not None and self.iprint[0] < 0)
+        search = settings.line_search.constants()
+        self.va15 = VA15Report(problem.name, problem.n, settings.m, search["xtol"])
+        self.summary = SummaryReport(problem, bounds, settings, **kind)
+
+    def perform(self) -> None:
+        """Solve, report, and leave with the exit status."""
+        if self.iprint is None and not self.silent:
+            click.echo(self.summary.heading())
+        with self._watcher() as watcher, _speaking_warnings(), np.errstate(all="ignore"):
+            history = History(self.problem.fun, self.bounds, watcher.on_start, watcher.on_iteration)
+            try:
+                result = minimize(
+                    history.fun,
+                    self.problem.x0,
+                    jac=True,
+                    bounds=self.bounds,
+                    callback=history.callback,
+                    options=self._options(),
+                )
+            except (ValueError, TypeError) as error:
+                raise click.UsageError(str(error)) from error
+            watcher.on_end(history.iterations, result)
+        seconds = history.seconds(result)
+        if not self.silent:
+            self._report(result, seconds)
+        self._save(history, result, seconds)
+        if not result.success:
+            click.echo(f"stepwell solve: not converged: {result.message}", err=True)
+            sys.exit(1)
+
+    def _options(self) -> dict[str, Any]:
+        names = (*_STOPPING, "cauchy", "threads", "line_search")
+        return {"maxcor": self.settings.m} | {name: getattr(self.settings, name) for name in names}
+
+    def _watcher(self) -> Watcher:
+        if self.iprint is not None and not self.silent:
+            report = self.va15 if self.as_va15 else self.summary
+            return TablePrinter(report, *self.iprint, gradient=lambda x: self.problem.fun(x)[1])
+        return ProgressLine(self.problem.name) if sys.stderr.isatty() else Watcher()
+
+    def _report(self, result: Any, seconds: dict[str, float]) -> None:
+        if self.as_va15:
+            click.echo(self.va15.closing(result, seconds))
+            return
+        table = make_table("", "", header=False)
+        table.columns[0].style = "bold"
+        for name, text in self.summary.outcome(result, seconds):
+            style = ("green" if result.success else "red") if name == "status" else ""
+            table.add_row(name, text, style=style)
+        click.echo()
+        show(table)
+
+    def _save(self, history: History, result: Any, seconds: dict[str, float]) -> None:
+        if self.given["solution"] is not None:
+            np.save(self.given["solution"], on_host(result.x))
+        if self.given["json_file"] is not None:
+            bounded = self.bounds is not None
+            record = run_record(self.problem, bounded, self.settings, self.kind, result, seconds, history.iterations)
+            with click.open_file(self.given["json_file"], "w") as file:
+                json.dump(record, file, indent=1, allow_nan=False)
+                file.write("\n")
+        if self.given["plot"] is not None:
+            plot_convergence(
+                history.iterations,
+                self.given["plot"],
+                title=f"{self.problem.name}, n = {self.problem.n:,}, m = {self.settings.m}",
+                subtitle=f"{result.message}; {result.nit} iterations, {result.nfev} evaluations, "
+                f"{seconds['total']:.3g} s",
+                minimum=self.problem.minimum if self.bounds is None else None,
+                gtol=self.settings.gtol,
+            )
+
+
+@contextmanager
+def _speaking_warnings() -> Iterator[None]:
+    """Show the solver's warnings as lines for a person on standard error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OptimizeWarning)
+
+        def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+            click.echo(f"stepwell solve: {message}", err=True)
+
+        warnings.showwarning = show
+        yield

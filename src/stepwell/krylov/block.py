@@ -1,0 +1,150 @@
+"""Breakdown-free block conjugate gradients: all columns search in one common space.
+
+O'Leary (1980); the rank-revealing choice of directions follows the idea of Ji and Li (2017). Each step takes the
+residuals of the columns still at work, makes them conjugate to earlier directions, keeps a numerically independent
+set P of what remains, and minimises every column over span(P). Columns that reach the tolerance leave: their
+solution stands, and the block gets narrower.
+
+Residuals are conjugate to all but the last block by themselves only in exact arithmetic, and only while no column
+leaves. Blocks kept in memory make up for both: the directions are made conjugate to every block that the memory
+budget holds, which costs no product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import lapack
+
+from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.results import Status
+from stepwell.krylov.rounds import Correction, Round
+from stepwell.krylov.systems import column_norms
+
+
+class BlockCG:
+    """The method ``"block"``.
+
+    Parameters
+    ----------
+    precondition : callable
+        Applied to blocks of residuals.
+    memory : int
+        Bytes for earlier blocks of directions and their products. The last block is kept in any case.
+    width : int
+        Largest number of columns that form one block; more columns are taken in turns.
+    """
+
+    def __init__(self, precondition: Callable[[Array], Array], memory: int, width: int) -> None:
+        self.precondition = precondition
+        self.memory = memory
+        self.width = width
+
+    def __call__(self, task: Round) -> Correction:
+        """Run one block after another until every column is below its threshold."""
+        count = int(task.residual.shape[1])
+        if count <= self.width:
+            return self._run(task)
+        parts = []
+        for columns in np.array_split(np.arange(count), -(-count // self.width)):
+            system = task.system.take(columns)
+            residual = take_columns(task.residual, columns)
+            part = Round(system, (), residual, task.norms[columns], task.tol, task.max_iter, task.watch)
+            parts.append(self._run(part))
+        return Correction(
+            namespace_of(task.residual).concat([part.x for part in parts], axis=1),
+            np.concatenate([part.iterations for part in parts]),
+            np.concatenate([part.products for part in parts]),
+            [history for part in parts for history in part.history],
+            [claim for part in parts for claim in part.claims],
+        )
+
+    def _run(self, task: Round) -> Correction:
+        residual = task.residual
+        xp = namespace_of(residual)
+        cut = rank_cut(residual)
+        ledger = Ledger(task)
+        x = xp.zeros_like(residual)
+        kept = _KeptBlocks(self.memory)
+        steps = 0
+        while True:
+            if ledger.any_ended:
+                stay = ledger.release(x)
+                if not stay.size:
+                    return ledger.close()
+                x, residual = take_columns(x, stay), take_columns(residual, stay)
+
+            candidates = kept.conjugate(self.precondition(residual))
+            mix = independent_combinations(to_host(candidates.T @ candidates), cut)
+            if mix is None or not mix.shape[1]:
+                ledger.end_all(Status.NONFINITE if mix is None else Status.STAGNATED)
+                continue
+            directions = candidates @ to_like(mix, residual)
+            products = task.system.product(directions)
+            ledger.step(float(mix.shape[1]))
+            mix = independent_combinations(to_host(directions.T @ products), cut)
+            if mix is None or not mix.shape[1]:
+                ledger.end_all(Status.NONFINITE if mix is None else Status.BREAKDOWN)
+                continue
+            inverse = to_like(mix @ mix.T, residual)  # (PᵀHP)⁻¹ on the independent part
+            step = inverse @ (directions.T @ residual)
+            x = x + directions @ step
+            residual = residual - products @ step
+            steps += 1
+            ledger.look(steps, to_host(column_norms(residual))[None, :])
+            kept.add(directions, products, inverse)
+
+
+class _KeptBlocks:
+    """Earlier directions P, their products HP and (PᵀHP)⁻¹, newest last, within a budget of bytes."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self._blocks: list[tuple[Array, Array, Array]] = []
+
+    def add(self, directions: Array, products: Array, inverse: Array) -> None:
+        self._blocks.append((directions, products, inverse))
+        while len(self._blocks) > 1 and sum(_bytes(p) + _bytes(q) for p, q, _ in self._blocks) > self.budget:
+            self._blocks.pop(0)
+
+    def conjugate(self, block: Array) -> Array:
+        """Remove from a block what is not conjugate to the kept directions."""
+        for directions, products, inverse in self._blocks:
+            block = block - directions @ (inverse @ (products.T @ block))
+        return block
+
+
+def rank_cut(block: Array) -> float:
+    """Smallest pivot, relative to the largest, that counts in a Gram matrix of such columns."""
+    epsilon = float(namespace_of(block).finfo(block.dtype).eps)
+    return 50 * epsilon * max(1, int(block.shape[1]))
+
+
+def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
+    """Combinations of columns that are orthonormal in the inner product of a Gram matrix.
+
+    Cholesky with diagonal pivoting of the Gram matrix of the normalised columns, ended at the first pivot below
+    ``cut``: nearly dependent columns are left out (they come back once the others have taken their share).
+
+    Returns
+    -------
+    ndarray or None
+        ``mix``, one row per column and one column per independent direction, with ``mixᵀ gram mix = I``; None where
+        the Gram matrix is not finite.
+    """
+    if not np.isfinite(gram).all():
+        return None
+    diagonal = np.diag(gram)
+    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    normalised = np.asfortranarray(0.5 * (gram + gram.T) * scale * scale[:, None])
+    lower, pivots, rank, _ = lapack.dpstrf(normalised, tol=cut, lower=1)
+    inverse, _ = lapack.dtrtri(lower[:rank, :rank], lower=1)
+    mix = np.zeros((gram.shape[0], rank))
+    mix[pivots[:rank] - 1] = np.tril(inverse).T
+    return mix * scale[:, None]
+
+
+def _bytes(block: Array) -> int:
+    return int(block.shape[0]) * int(block.shape[1]) * int(getattr(block.dtype, "itemsize", 8))

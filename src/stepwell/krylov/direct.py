@@ -1,0 +1,99 @@
+"""Dense Cholesky, for systems whose matrix fits in memory: the yardstick at moderate size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stepwell.arrays import Array, factor_positive, namespace_of, to_host
+from stepwell.krylov.inputs import bytes_per_number
+from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.results import Status
+from stepwell.krylov.rounds import Correction, Round
+from stepwell.krylov.systems import PositiveSystem, TikhonovSystem, column_norms
+from stepwell.operators import Operator
+
+
+class Direct:
+    """The method ``"direct"``: factor once, solve for all columns; later rounds are iterative refinement.
+
+    With fewer equations than unknowns and L = I the factored matrix is the small one,
+    (AᵀA + λ²I)⁻¹ = (I − Aᵀ(AAᵀ + λ²I)⁻¹A) / λ².
+    """
+
+    def __init__(self) -> None:
+        self._solve: Callable[[Array], Array] | None = None
+
+    def __call__(self, task: Round) -> Correction:
+        """Solve with the factor; a matrix that is not positive definite ends every column as a breakdown."""
+        ledger = Ledger(task)
+        residual = task.residual
+        xp = namespace_of(residual)
+        if ledger.any_ended and task.max_iter <= 0:
+            ledger.release(xp.zeros_like(residual))
+            return ledger.close()
+        if self._solve is None:
+            self._solve = self._factored(task)
+        x = self._solve(residual)
+        failed = ~np.isfinite(to_host(column_norms(x)))
+        for place in np.flatnonzero(failed):
+            ledger.end(int(place), Status.BREAKDOWN)
+        if failed.any():
+            x = xp.zeros_like(residual)
+        ledger.iterations[:] = 1
+        ledger.end_all(Status.CONVERGED)
+        ledger.release(x)
+        return ledger.close()
+
+    def _factored(self, task: Round) -> Callable[[Array], Array]:
+        system, template = task.system, task.residual
+        xp = namespace_of(template)
+        if isinstance(system, PositiveSystem):
+            return factor_positive(dense(system.H, template))
+        assert isinstance(system, TikhonovSystem)
+        A, lam = system.A, float(system.lam[0])
+        if uses_dual(A, system.L, lam):
+            gram = outer_gram(A, template) + lam**2 * xp.eye(A.shape[0], dtype=template.dtype, **_on(template))
+            inner = factor_positive(gram)
+            return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / lam**2
+        gram = A.gram(template)
+        if system.L is None:
+            gram = gram + lam**2 * xp.eye(system.size, dtype=template.dtype, **_on(template))
+        elif lam:
+            gram = gram + lam**2 * system.L.gram(template)
+        return factor_positive(gram)
+
+
+def uses_dual(A: Operator, L: Operator | None, lam: float) -> bool:
+    """Whether the smaller system in data space is the one to factor."""
+    rows, columns = A.shape
+    assert rows is not None
+    assert columns is not None
+    return L is None and rows < columns and lam > 0
+
+
+def direct_bytes(A: Operator, L: Operator | None, lam: float, block: Array) -> int:
+    """Bytes of the dense matrix and the copy that its making takes."""
+    rows, columns = A.shape
+    size = rows if uses_dual(A, L, lam) else columns
+    assert size is not None
+    return 2 * size * size * bytes_per_number(block)
+
+
+def dense(H: Operator, template: Array) -> Array:
+    """Write out a square operator as a dense matrix."""
+    xp = namespace_of(template)
+    return H.forward(xp.eye(int(template.shape[0]), dtype=template.dtype, **_on(template)))
+
+
+def outer_gram(A: Operator, template: Array) -> Array:
+    """Return AAᵀ as a dense matrix."""
+    turned = Operator(
+        A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, A.matrix.T if A.matrix is not None else None
+    )
+    return turned.gram(template)
+
+
+def _on(template: Array) -> dict[str, object]:
+    return {"device": template.device} if hasattr(template, "device") else {}

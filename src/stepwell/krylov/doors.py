@@ -1,0 +1,331 @@
+"""The front doors: ``tikhonov`` for regularised least squares, ``cg`` for positive definite systems."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import available_bytes, is_cuda, namespace_of, take_columns, to_host
+from stepwell.krylov.block import BlockCG
+from stepwell.krylov.direct import Direct, direct_bytes
+from stepwell.krylov.inputs import (
+    Problem,
+    as_preconditioner,
+    bytes_per_number,
+    check_tolerance,
+    iteration_limit,
+    prepare,
+)
+from stepwell.krylov.projected import DirectionSpace, Projected
+from stepwell.krylov.pseudo import PseudoBlock
+from stepwell.krylov.results import LinearResult, Progress
+from stepwell.krylov.rounds import Account, Method, solve_in_rounds
+from stepwell.krylov.selection import RULES, choose
+from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
+from stepwell.operators import from_functions
+
+METHODS = ("auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
+
+#: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
+DIRECT_SIZE = 1000
+#: Default bytes for earlier directions. A block more saves products and costs matrix products of blocks: on a GPU it
+#: pays always, on a CPU with a sparse operator hardly. The projecting methods live by what they keep.
+BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
+#: Default largest number of columns in one block.
+DEFAULT_WIDTH = 256
+
+
+def tikhonov(
+    A: Any,
+    B: Any,
+    lam: float | str | Any,
+    L: Any = None,
+    *,
+    method: str = "auto",
+    x0: Any = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    preconditioner: Any = None,
+    callback: Callable[[Progress], object] | None = None,
+    noise: Any = None,
+    joint: bool = False,
+    memory: int | None = None,
+    width: int = DEFAULT_WIDTH,
+) -> LinearResult:
+    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B.
+
+    Parameters
+    ----------
+    A : operator, (m, n)
+        Dense or sparse matrix, LinearOperator, pair of functions ``(forward, adjoint)`` of a vector, or
+        :class:`stepwell.operators.Operator`.
+    B : array, (m,) or (m, k)
+        Right-hand sides. A column with NaN or infinity ends with its own status; zero columns have the solution zero.
+    lam : float, array of k floats, or str
+        λ itself (it enters squared), or the rule that chooses it: ``"gcv"`` (generalised cross-validation),
+        ``"discrepancy"`` (needs ``noise``) or ``"lcurve"``.
+    L : operator, (l, n), optional
+        Default: the identity. See :func:`stepwell.operators.gradient` for images.
+    method : str, default "auto"
+        ``"cgls"``: one column after the other. ``"pseudo-block"``: the same for all columns at once. ``"block"``: all
+        columns search in one common space; fewest products. ``"prcg"``, ``"aprcg"``: one after the other, each from
+        its projection on earlier directions. ``"direct"``: dense Cholesky. ``"auto"`` chooses one of them, and
+        ``result.choice`` says why.
+    x0 : array, (n,) or (n, k), optional
+        Starting points.
+    tol : float, default 1e-6
+        Bound on the true relative residual ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖ of every column.
+    max_iter : int, optional
+        Bound on the iterations of each column; default twice the number of unknowns, at least 100.
+    preconditioner : operator, callable or array, optional
+        Approximate inverse of AᵀA + λ²LᵀL, symmetric positive definite: an operator, a function of a block, or the
+        diagonal as a vector.
+    callback : callable, optional
+        Called with a :class:`~stepwell.krylov.Progress` before the first product (which tells the memory) and after
+        every step; a true answer stops the run.
+    noise : float or array of k floats, optional
+        Norm of the noise in each column, for the rule ``"discrepancy"``.
+    joint : bool, default False
+        Let the rule choose one λ for all columns together: the columns can then share a search space.
+    memory : int, optional
+        Bytes for earlier directions: default 2**26 for ``"block"`` (2**30 on a GPU), 2**28 for ``"prcg"`` and
+        ``"aprcg"``. More of it saves products.
+    width : int, default 256
+        Most columns that ``"block"`` takes into one block.
+
+    Returns
+    -------
+    LinearResult
+        ``x`` in the kind of B, and per column status, true residual, iterations, products and history.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stepwell
+    >>> random = np.random.default_rng(0)
+    >>> A, B = random.normal(size=(30, 20)), random.normal(size=(30, 3))
+    >>> result = stepwell.tikhonov(A, B, 0.5, method="block", tol=1e-10)
+    >>> result.success
+    True
+    >>> exact = np.linalg.solve(A.T @ A + 0.25 * np.eye(20), A.T @ B)
+    >>> bool(np.allclose(result.x, exact))
+    True
+    """
+    start = time.perf_counter()
+    problem = prepare(A, B, L, x0)
+    options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
+    lams, spent = _resolve_lam(lam, problem, noise, joint)
+    system = TikhonovSystem(problem.A, problem.L, lams, problem.B)
+    return _solve(problem, system, lams, options, start, spent)
+
+
+def cg(
+    H: Any,
+    B: Any,
+    *,
+    method: str = "auto",
+    x0: Any = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    preconditioner: Any = None,
+    callback: Callable[[Progress], object] | None = None,
+    memory: int | None = None,
+    width: int = DEFAULT_WIDTH,
+) -> LinearResult:
+    """Solve HX = B with a symmetric positive definite H for all columns of B.
+
+    Parameters
+    ----------
+    H : operator, (n, n)
+        As A in :func:`tikhonov`, or one function of a vector.
+    B, method, x0, tol, max_iter, preconditioner, callback, memory, width
+        As in :func:`tikhonov`; ``tol`` bounds ‖b − Hx‖ / ‖b‖, and the preconditioner approximates H⁻¹.
+
+    Returns
+    -------
+    LinearResult
+        As from :func:`tikhonov`, with ``lam`` None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stepwell
+    >>> H = np.diag([1.0, 2.0, 4.0])
+    >>> stepwell.cg(H, np.array([1.0, 1.0, 1.0]), tol=1e-12).x.round(6)
+    array([1.  , 0.5 , 0.25])
+    """
+    start = time.perf_counter()
+    operator = from_functions(H, H) if callable(H) and not hasattr(H, "shape") else H
+    problem = prepare(operator, B, None, x0, name="H", square=True)
+    options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
+    return _solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
+
+
+@dataclass
+class _Options:
+    """How to solve, checked."""
+
+    method: str
+    tol: float
+    max_iter: int
+    preconditioner: Any
+    callback: Callable[[Progress], object] | None
+    memory: int | None
+    width: int
+
+    def __post_init__(self) -> None:
+        check_tolerance(self.tol)
+        if self.method not in METHODS:
+            raise ValueError(f"method: got {self.method!r}; allowed are {', '.join(METHODS)}")
+        if self.memory is not None and self.memory < 0:
+            raise ValueError(f"memory: got {self.memory}; it must be a number of bytes, at least 0")
+        if self.width < 1:
+            raise ValueError(f"width: got {self.width}; a block has at least 1 column")
+
+
+def _solve(
+    problem: Problem,
+    system: System,
+    lams: np.ndarray | None,
+    options: _Options,
+    start: float,
+    spent: np.ndarray | float = 0.0,
+) -> LinearResult:
+    """Choose the method, run it on each group of columns that can go together, and join the accounts."""
+    precondition = as_preconditioner(options.preconditioner, problem)
+    method, choice = _choose_method(options.method, problem, lams)
+    memory = options.memory
+    if memory is None:
+        on_gpu = is_cuda(problem.B)
+        memory = PROJECTED_MEMORY if method != "block" else BLOCK_MEMORY_ON_GPU if on_gpu else BLOCK_MEMORY
+    needed = _memory_needed(method, problem, lams, memory, options.width)
+    groups = _groups(method, problem.columns, lams)
+    accounts: list[Account] = []
+    for columns, same_matrix in groups:
+        whole = columns.size == problem.columns
+        if method in ("cgls", "pseudo-block"):
+            run: Method = PseudoBlock(precondition)
+        elif method == "block":
+            run = BlockCG(precondition, memory, options.width)
+        elif method == "direct":
+            run = Direct()
+        elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
+            space = DirectionSpace(problem.size, bytes_per_number(problem.B), memory)
+            run = Projected(space, precondition, method == "aprcg")
+        first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
+        part = system if whole else system.take(columns)
+        accounts.append(solve_in_rounds(part, run, first, options.tol, options.max_iter, options.callback, needed))
+    account = _join(accounts, [columns for columns, _ in groups], problem)
+    account.products += spent
+    return problem.result(
+        account,
+        method=method,
+        choice=choice,
+        lam=lams,
+        calls=system.calls + int(np.sum(spent)),
+        seconds=time.perf_counter() - start,
+        memory=needed,
+    )
+
+
+def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> tuple[np.ndarray, np.ndarray | float]:
+    """One λ per column, and the products per column that choosing took."""
+    count = problem.columns
+    if isinstance(lam, str):
+        if lam not in RULES:
+            raise ValueError(f"lam: got {lam!r}; allowed are numbers and the rules {', '.join(RULES)}")
+        if lam == "discrepancy" and noise is None:
+            raise ValueError("noise: the rule 'discrepancy' needs the norm of the noise in each column")
+        levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
+        return choose(problem, lam, levels, joint)
+    return _per_column(lam, count, "lam"), 0.0
+
+
+def _per_column(value: Any, count: int, name: str) -> np.ndarray:
+    values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
+    if values.shape not in ((), (count,)):
+        raise ValueError(f"{name}: got shape {values.shape}; it must be one number or one per column ({count})")
+    if not np.all(np.isfinite(values) & (values >= 0)):
+        raise ValueError(f"{name}: got {value!r}; it must be finite and at least 0")
+    return np.array(np.broadcast_to(values, (count,)))
+
+
+def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tuple[str, str]:
+    if method != "auto":
+        return method, "as asked"
+    count, size = problem.columns, problem.size
+    equations = int(problem.B.shape[0])
+    shared = lams is None or not lams.size or bool(np.all(lams == lams[0]))
+    if (
+        problem.A.matrix is not None
+        and shared
+        and min(size, max(equations, 1)) <= DIRECT_SIZE
+        and size <= 4 * DIRECT_SIZE
+    ):
+        return (
+            "direct",
+            f"the matrix is explicit and a dense factor of {min(size, equations)} unknowns is cheap",
+        )
+    if count == 1:
+        return "cgls", "there is one right-hand side"
+    if not shared:
+        return "pseudo-block", f"the {count} columns have different lam and share no search space"
+    return "block", f"the {count} columns share one matrix and hence one search space"
+
+
+def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:
+    """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator."""
+    number = bytes_per_number(problem.B)
+    rows, size, count = int(problem.B.shape[0]), problem.size, problem.columns
+    operator = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
+    together = 1 if method in ("cgls", "prcg", "aprcg") else count
+    blocks = number * together * (6 * size + 3 * rows) + number * count * (2 * size + rows)
+    if method == "block":
+        return operator + blocks + max(memory, 2 * number * size * min(together, width))
+    if method in ("prcg", "aprcg"):
+        return operator + blocks + memory
+    if method == "direct":
+        lam = float(lams[0]) if lams is not None and lams.size else 0.0
+        needed = operator + blocks + direct_bytes(problem.A, problem.L, lam, problem.B)
+        available = available_bytes(problem.B)
+        if available is not None and needed > available:
+            raise ValueError(
+                f"method: 'direct' needs {needed / 2**30:.1f} GiB for {size} unknowns, {available / 2**30:.1f} GiB are "
+                f"free; use 'block' or 'cgls'"
+            )
+        return needed
+    return operator + blocks
+
+
+def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.ndarray, bool]]:
+    """Columns that go into one run, and whether a run has the matrix of the run before it."""
+    values = np.zeros(count) if lams is None else lams
+    if method == "pseudo-block" or not count:
+        return [(np.arange(count), False)]
+    if method == "cgls":
+        return [(np.array([column]), False) for column in range(count)]
+    by_value = [np.flatnonzero(values == value) for value in np.unique(values)]
+    if method in ("block", "direct"):
+        return [(columns, False) for columns in by_value]
+    return [(columns[i : i + 1], i > 0) for columns in by_value for i in range(columns.size)]
+
+
+def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -> Account:
+    if len(accounts) == 1:
+        return accounts[0]
+    order = np.argsort(np.concatenate(groups))
+    joined = namespace_of(problem.B).concat([account.x for account in accounts], axis=1)
+    statuses = [status for account in accounts for status in account.status]
+    histories = [history for account in accounts for history in account.history]
+    return Account(
+        take_columns(joined, order),
+        [statuses[i] for i in order],
+        np.concatenate([account.residual for account in accounts])[order],
+        np.concatenate([account.iterations for account in accounts])[order],
+        np.concatenate([account.products for account in accounts])[order],
+        [histories[i] for i in order],
+    )

@@ -1,0 +1,167 @@
+"""What the doors do before any work: check the arguments, agree on library, device and dtype, and give back in kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import Array, device_name, host_view, in_kind, is_cuda, kind_of, namespace_of
+from stepwell.krylov.results import LinearResult
+from stepwell.krylov.rounds import Account, scale_columns
+from stepwell.operators import Operator, as_operator
+
+
+@dataclass
+class Problem:
+    """Operators and right-hand sides in one library, on one device, in one dtype.
+
+    ``B`` and ``x0`` are blocks whose columns were divided by ``scale``; ``given`` is what the caller gave as B.
+    """
+
+    A: Operator
+    L: Operator | None
+    B: Array
+    x0: Array | None
+    scale: Array
+    given: Array
+    size: int
+
+    @property
+    def columns(self) -> int:
+        """Number of right-hand sides."""
+        return int(self.B.shape[1])
+
+    def result(self, account: Account, **facts: Any) -> LinearResult:
+        """Bring the solutions back to the caller's scale, library, dtype and shape."""
+        x = account.x * self.scale
+        if len(self.given.shape) == 1:
+            x = x[:, 0]
+        if kind_of(x) != kind_of(self.given):
+            x = in_kind(host_view(x), self.given)
+        return LinearResult(
+            x=x,
+            status=account.status,
+            residual=account.residual,
+            iterations=account.iterations,
+            products=account.products,
+            history=account.history,
+            **facts,
+        )
+
+
+def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", square: bool = False) -> Problem:
+    """Check operators and blocks against each other and bring them to a common kind.
+
+    The work is done in the library of A (a pair of functions takes that of B), in float32 if all that has a dtype is
+    float32, otherwise in float64.
+    """
+    given = B if hasattr(B, "shape") and kind_of(B) != "numpy" else np.asarray(B)
+    if len(given.shape) not in (1, 2):
+        raise ValueError(f"B: got an array of shape {tuple(given.shape)}; it must be a vector or a block of columns")
+    if "complex" in str(given.dtype):
+        raise TypeError(f"B: got dtype {given.dtype}; only real right-hand sides are supported")
+    dtype = working_dtype(A, given)
+    operator = as_operator(A, dtype, name=name)
+    penalty = None if L is None else as_operator(L, dtype, name="L")
+    template = given if operator.home is None else operator.home
+    block = _in_common(given, template, dtype, "B", name)
+    if penalty is not None and penalty.home is not None:
+        _require_same_device(penalty.home, template, "L", name)
+
+    rows, size = operator.shape
+    if rows is not None and rows != block.shape[0]:
+        raise ValueError(f"B: has {block.shape[0]} rows, but {name} has shape {operator.shape}")
+    if square and size is not None and size != block.shape[0]:
+        raise ValueError(f"{name}: has shape {operator.shape}; it must be square")
+    if size is None:
+        size = int(block.shape[0]) if square else int(operator.adjoint(block[:, :1]).shape[0])
+        operator.shape = (int(block.shape[0]), size)
+    if penalty is not None and penalty.shape[1] not in (None, size):
+        raise ValueError(f"L: has shape {penalty.shape}, but there are {size} unknowns")
+
+    scaled, scale = scale_columns(block)
+    start = None
+    if x0 is not None:
+        expected = (size,) if len(given.shape) == 1 else (size, block.shape[1])
+        start = x0 if hasattr(x0, "shape") else np.asarray(x0)
+        if tuple(start.shape) != tuple(expected):
+            raise ValueError(f"x0: got shape {tuple(start.shape)}; it must be {tuple(expected)}")
+        start = _in_common(start, template, dtype, "x0", name) / scale
+        if not bool(namespace_of(start).all(namespace_of(start).isfinite(start))):
+            raise ValueError("x0: has entries that are not finite")
+    return Problem(operator, penalty, scaled, start, scale, given, size)
+
+
+def working_dtype(A: Any, B: Any) -> str:
+    """Return float32 if both the operator (where it has a dtype) and the right-hand sides are, otherwise float64."""
+    if isinstance(A, Operator):
+        A = A.home
+    typed = [part for part in (A, B) if hasattr(part, "dtype")]
+    return "float32" if typed and all("float32" in str(part.dtype) for part in typed) else "float64"
+
+
+def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array], Array]:
+    """Return the function that applies a preconditioner to a block: operator, function of a block, or a diagonal."""
+    if preconditioner is None:
+        return lambda block: block
+    if callable(preconditioner) and not hasattr(preconditioner, "shape"):
+        return lambda block: preconditioner(block)
+    if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
+        if preconditioner.shape[0] != problem.size:
+            raise ValueError(
+                f"preconditioner: the diagonal has {preconditioner.shape[0]} entries, there are {problem.size} unknowns"
+            )
+        diagonal = _in_common(preconditioner, problem.B, _dtype_name(problem.B), "preconditioner", "A")
+        return lambda block: diagonal * block
+    operator = as_operator(preconditioner, _dtype_name(problem.B), name="preconditioner")
+    if operator.shape != (problem.size, problem.size):
+        raise ValueError(f"preconditioner: has shape {operator.shape}; it must be {(problem.size, problem.size)}")
+    return operator.forward
+
+
+def check_tolerance(tol: float) -> None:
+    """Refuse a tolerance that no residual can be compared with."""
+    if not (isinstance(tol, int | float | np.number) and np.isfinite(tol) and float(tol) > 0):
+        raise ValueError(f"tol: got {tol!r}; it must be one finite positive number")
+
+
+def iteration_limit(max_iter: int | None, size: int) -> int:
+    """Return the limit, twice the unknowns and at least 100 by default."""
+    if max_iter is None:
+        return max(100, 2 * size)
+    if int(max_iter) != max_iter or max_iter < 0:
+        raise ValueError(f"max_iter: got {max_iter!r}; it must be an integer, at least 0")
+    return int(max_iter)
+
+
+def bytes_per_number(block: Array) -> int:
+    """Bytes of one number of the block."""
+    return 4 if "float32" in str(block.dtype) else 8
+
+
+def _dtype_name(block: Array) -> str:
+    return "float32" if "float32" in str(block.dtype) else "float64"
+
+
+def _require_same_device(array: Array, template: Array, argument: str, name: str) -> None:
+    here, there = device_name(array), device_name(template)
+    if here != there or (is_cuda(array) and kind_of(array) != kind_of(template)):
+        raise TypeError(
+            f"{argument}: is {kind_of(array)} on {here}, but {name} works with {kind_of(template)} on {there}; "
+            f"move one of them"
+        )
+
+
+def _in_common(array: Array, template: Array, dtype: str, argument: str, name: str) -> Array:
+    """Bring an array on the same device to the template's library and the working dtype, as a block of columns."""
+    _require_same_device(array, template, argument, name)
+    if kind_of(array) != kind_of(template):
+        array = in_kind(np.array(host_view(array)), template)
+    xp = namespace_of(array)
+    block = xp.astype(array, getattr(xp, dtype))
+    if argument == "preconditioner" or len(block.shape) == 1:
+        return xp.reshape(block, (-1, 1))
+    return block

@@ -1,0 +1,76 @@
+"""CGLS for all columns at once (pseudo-block): one operator call a step, each column with its own coefficients.
+
+Hestenes and Stiefel (1952); the least-squares form is CGLS of Björck, Elfving and Strakoš (1998). Columns share
+products of matrix with block, nothing else: the iterates are those of one column alone, and columns may have
+different λ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepwell.arrays import Array, is_cuda, namespace_of, take_columns, to_host, to_like
+from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.results import Status
+from stepwell.krylov.rounds import Correction, Round
+from stepwell.krylov.systems import column_norms
+
+#: Steps between looks at the residuals on a GPU, where each look waits for the device.
+STEPS_PER_LOOK_ON_GPU = 4
+
+
+class PseudoBlock:
+    """The method ``"pseudo-block"``; given one column at a time it is ``"cgls"``."""
+
+    def __init__(self, precondition: Callable[[Array], Array]) -> None:
+        self.precondition = precondition
+
+    def __call__(self, task: Round) -> Correction:
+        """Run until every column is below its threshold."""
+        system, state, residual = task.system, task.state, task.residual
+        xp = namespace_of(residual)
+        per_look = STEPS_PER_LOOK_ON_GPU if is_cuda(residual) else 1
+        ledger = Ledger(task)
+        x = safe = xp.zeros_like(residual)
+        direction = self.precondition(residual)
+        rho = xp.sum(residual * direction, axis=0)
+        norms: list[Array] = []
+        flats: list[Array] = []
+        steps = 0
+        while True:
+            if ledger.any_ended:
+                stay = ledger.release(x)
+                if not stay.size:
+                    return ledger.close()
+                system = system.take(stay)
+                state = tuple(part if part is None else take_columns(part, stay) for part in state)
+                x, direction, rho = (
+                    take_columns(x, stay),
+                    take_columns(direction, stay),
+                    xp.take(rho, to_like(stay, rho)),
+                )
+                safe = x
+
+            image = system.image(direction)
+            curvature = system.curvature(direction, image)
+            flat = curvature <= 0  # a NaN is not flat: it shows in the residual
+            step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
+            x = x + step * direction
+            state = system.advance(state, step, image)
+            residual = system.gradient(state)
+            z = self.precondition(residual)
+            rho_before, rho = rho, xp.sum(residual * z, axis=0)
+            direction = z + rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)) * direction
+            steps += 1
+            ledger.step(float(x.shape[1]))
+            norms.append(column_norms(residual))
+            flats.append(flat)
+
+            if steps % per_look == 0 or steps >= task.max_iter:
+                for place in (to_host(xp.stack(flats)) != 0).any(axis=0).nonzero()[0]:
+                    ledger.end(int(place), Status.BREAKDOWN)
+                ledger.look(steps, to_host(xp.stack(norms)))
+                lost = ledger.ended_so(Status.NONFINITE)
+                if lost.any():  # hand back the last point that was seen to be finite
+                    x = xp.where(to_like(lost, x), safe, x)
+                norms, flats, safe = [], [], x

@@ -1,0 +1,184 @@
+"""Rounds of a method with a true residual after each: what turns a method into an answer one can trust.
+
+A method reduces the residual that it carries along. Only the residual recomputed from the operator counts here: a
+column whose recomputed residual is above the tolerance goes into another round, which starts from it. A round that
+no longer halves a column's true residual ends that column as stagnated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.krylov.results import Progress, Status
+from stepwell.krylov.systems import State, System, column_norms
+
+
+@dataclass
+class Correction:
+    """What one run of a method adds to the current point.
+
+    ``claims`` holds the status that each column ended with, as the method sees it.
+    """
+
+    x: Array
+    iterations: np.ndarray
+    products: np.ndarray
+    history: list[list[float]]
+    claims: list[Status]
+
+
+@dataclass
+class Round:
+    """The task of one run: bring each column of the residual below its threshold.
+
+    ``norms`` are those of the right-hand sides, to which residuals are relative. ``watch`` is told the iteration, the
+    number of active columns and the largest relative residual, and answers whether to stop.
+    """
+
+    system: System
+    state: State
+    residual: Array
+    norms: np.ndarray
+    tol: float
+    max_iter: int
+    watch: Callable[[int, int, float], bool]
+
+
+class Method(Protocol):
+    """A way to solve the positive definite systems for a block of residuals."""
+
+    def __call__(self, task: Round) -> Correction:
+        """Run once."""
+
+
+@dataclass
+class Account:
+    """The outcome of all rounds, column by column, in the solver's own kind of array."""
+
+    x: Array
+    status: list[Status]
+    residual: np.ndarray
+    iterations: np.ndarray
+    products: np.ndarray
+    history: list[np.ndarray]
+
+
+def solve_in_rounds(
+    system: System,
+    method: Method,
+    x0: Array | None,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[Progress], object] | None = None,
+    memory: int = 0,
+) -> Account:
+    """Solve for all columns; columns that are zero or not finite never reach the method."""
+    rhs = system.rhs()
+    xp = namespace_of(rhs)
+    data = system.data()
+    finite = to_host(xp.all(xp.isfinite(data), axis=0)) != 0
+    norms = to_host(column_norms(rhs))
+    finite &= np.isfinite(norms)
+    count = int(rhs.shape[1])
+
+    status = [Status.CONVERGED if ok else Status.NONFINITE for ok in finite]
+    residual = np.where(finite, 0.0, np.nan)
+    iterations = np.zeros(count, dtype=np.int64)
+    products = np.zeros(count)
+    history: list[list[float]] = [[] for _ in range(count)]
+    solved: list[Array] = []
+    places: list[np.ndarray] = []
+
+    columns = np.flatnonzero(finite & (norms > 0))  # a zero right-hand side has the solution zero
+    stopped = callback is not None and bool(callback(Progress(0, columns.size, count, 1.0, 0.0, memory)))
+    if columns.size < count:
+        rest = np.setdiff1d(np.arange(count), columns)
+        solved.append(xp.zeros_like(take_columns(rhs, rest)))
+        places.append(rest)
+
+    whole = columns.size == count
+    work = system if whole else system.take(columns)
+    rhs = rhs if whole else take_columns(rhs, columns)
+    x = None if x0 is None else (x0 if whole else take_columns(x0, columns))
+    before = np.ones(columns.size)  # relative residual at zero
+    state, gradient = work.state(x, rhs)
+    if x is not None:
+        products[columns] += 1
+        before = to_host(column_norms(gradient)) / norms[columns]
+
+    def watch(iteration: int, active: int, worst: float) -> bool:
+        told = Progress(iteration, active, count, worst, float(system.products), memory)
+        return callback is not None and bool(callback(told))
+
+    while columns.size:
+        limit = 0 if stopped else max_iter - int(iterations[columns].max())
+        correction = method(Round(work, state, gradient, norms[columns], tol, limit, watch))
+        start = xp.zeros_like(correction.x) if x is None else x
+        x = start + correction.x
+        iterations[columns] += correction.iterations
+        products[columns] += correction.products + 1  # one product for the true residual
+        for place, column in enumerate(columns):
+            history[column] += correction.history[place]
+        state, gradient = work.state(x, rhs)
+        true = to_host(column_norms(gradient)) / norms[columns]
+        worse = true > before
+        if worse.any():  # a round that made things worse is not taken
+            x = xp.where(to_like(worse, x), start, x)
+            true = np.where(worse, before, true)
+
+        again = np.zeros(columns.size, dtype=bool)
+        for place, column in enumerate(columns):
+            residual[column] = true[place]
+            claim = correction.claims[place]
+            if true[place] <= tol:
+                status[column] = Status.CONVERGED
+            elif stopped:
+                status[column] = Status.STOPPED
+            else:
+                status[column] = Status.STAGNATED if claim is Status.CONVERGED else claim
+                mendable = claim in (Status.CONVERGED, Status.STAGNATED, Status.BREAKDOWN)
+                again[place] = mendable and bool(true[place] <= 0.5 * before[place])
+        keep, done = np.flatnonzero(again), np.flatnonzero(~again)
+        if done.size:
+            solved.append(x if not keep.size else take_columns(x, done))
+            places.append(columns[done])
+        if keep.size and done.size:
+            work, rhs, x = work.take(keep), take_columns(rhs, keep), take_columns(x, keep)
+            gradient = take_columns(gradient, keep)
+            state = tuple(take_columns(part, keep) for part in state)
+        columns, before = columns[keep], true[keep]
+
+    return Account(
+        _assemble(solved, places, rhs),
+        status,
+        residual,
+        iterations,
+        products,
+        [np.asarray(h) for h in history],
+    )
+
+
+def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Array:
+    """Put finished columns back in the caller's order."""
+    if not blocks:
+        return rhs  # no columns at all
+    if len(blocks) == 1:
+        return blocks[0]
+    joined = namespace_of(rhs).concat(blocks, axis=1)
+    order = np.argsort(np.concatenate(places))
+    return take_columns(joined, order)
+
+
+def scale_columns(block: Array) -> tuple[Array, Array]:
+    """Divide every column by its largest entry, so that no square over- or underflows; return those entries too."""
+    xp = namespace_of(block)
+    if not block.shape[0] or not block.shape[1]:
+        return block, xp.ones_like(block[:1, :])
+    largest = to_host(xp.max(xp.abs(block), axis=0))
+    scale = to_like(np.where((largest > 0) & np.isfinite(largest), largest, 1.0), block)
+    return block / scale, scale

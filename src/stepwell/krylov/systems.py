@@ -1,0 +1,209 @@
+"""The linear systems that the methods solve, seen as few operations on blocks of columns.
+
+A method needs the right-hand sides, products with the system's matrix, and residuals. Conjugate gradients in their
+least-squares form (CGLS) keep the residual of the *data*, S = B − AX, rather than that of the normal equations: the
+iteration therefore sees a ``state`` that it advances along the ``image`` of a direction, and a ``gradient`` of the
+state that is the residual of the normal equations. For a plain positive definite system state, image and gradient
+are the residual, the product and the residual.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from stepwell.arrays import Array, namespace_of, take_columns, to_like
+from stepwell.operators import Operator
+
+State = tuple[Array, ...]
+
+
+class System(Protocol):
+    """What the methods ask of a linear system; ``products`` and ``calls`` count what it was asked."""
+
+    @property
+    def products(self) -> int:
+        """Products with the positive definite matrix so far, a column each."""
+
+    @property
+    def calls(self) -> int:
+        """Sequential calls in which they were made."""
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns per column."""
+
+    def rhs(self) -> Array:
+        """Right-hand sides of the positive definite systems, ``(n, k)``."""
+
+    def data(self) -> Array:
+        """What the caller gave as right-hand sides."""
+
+    def product(self, block: Array) -> Array:
+        """Apply the positive definite matrix: one product per column."""
+
+    def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
+        """State at x (None: zero) and its gradient; one product per column unless x is None."""
+
+    def image(self, block: Array) -> State:
+        """What the state moves along for a direction; together with ``gradient`` one product per column."""
+
+    def curvature(self, block: Array, image: State) -> Array:
+        """Per column, the direction's square in the norm of the positive definite matrix."""
+
+    def advance(self, state: State, step: Array, image: State) -> State:
+        """State after a step along the direction."""
+
+    def gradient(self, state: State) -> Array:
+        """Residual of the positive definite system."""
+
+    def take(self, columns: np.ndarray) -> System:
+        """Return the system with the named right-hand sides only, counting into the same books."""
+
+
+class _Counted:
+    """Books that a system shares with those taken from it."""
+
+    def __init__(self, books: dict[str, int] | None) -> None:
+        self.books = {"products": 0, "calls": 0} if books is None else books
+
+    def count(self, block: Array) -> None:
+        self.books["products"] += int(block.shape[1])
+        self.books["calls"] += 1
+
+    @property
+    def products(self) -> int:
+        return self.books["products"]
+
+    @property
+    def calls(self) -> int:
+        return self.books["calls"]
+
+
+class TikhonovSystem(_Counted):
+    """(AᵀA + λ²LᵀL) X = AᵀB, with one λ for all columns or one per column.
+
+    It is the normal equation of the stacked operator K = [A; λL]; the state is [B − AX; −λLX], so a warm start shifts
+    both blocks.
+    """
+
+    def __init__(
+        self, A: Operator, L: Operator | None, lam: np.ndarray, B: Array, books: dict[str, int] | None = None
+    ) -> None:
+        super().__init__(books)
+        self.A, self.L, self.lam, self.B = A, L, lam, B
+        shared = lam.size and bool(np.all(lam == lam[0]))
+        self.scale: Array = float(lam[0]) if shared else to_like(lam, B)
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns per column."""
+        assert self.A.shape[1] is not None
+        return self.A.shape[1]
+
+    def rhs(self) -> Array:
+        """Right-hand sides AᵀB."""
+        return self.A.adjoint(self.B)
+
+    def data(self) -> Array:
+        """The block B."""
+        return self.B
+
+    def product(self, block: Array) -> Array:
+        """Apply AᵀA + λ²LᵀL; every column of the block is taken with the one λ of this system."""
+        self.count(block)
+        image = block if self.L is None else self.L.adjoint(self.L.forward(block))
+        return self.A.adjoint(self.A.forward(block)) + self.scale**2 * image
+
+    def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
+        """[B − AX; −λLX] and the gradient there."""
+        if x is None:
+            return (self.B, None), rhs
+        self.count(x)
+        state = (self.B - self.A.forward(x), -self.scale * self._seminorm(x))
+        return state, self.gradient(state)
+
+    def image(self, block: Array) -> State:
+        """[AP; λLP]."""
+        self.count(block)
+        return self.A.forward(block), self.scale * self._seminorm(block)
+
+    def curvature(self, block: Array, image: State) -> Array:
+        """‖AP‖² + λ²‖LP‖², column by column."""
+        xp = namespace_of(block)
+        return xp.sum(image[0] * image[0], axis=0) + xp.sum(image[1] * image[1], axis=0)
+
+    def advance(self, state: State, step: Array, image: State) -> State:
+        """Subtract the step's image from both blocks."""
+        penalty = -step * image[1] if state[1] is None else state[1] - step * image[1]
+        return state[0] - step * image[0], penalty
+
+    def gradient(self, state: State) -> Array:
+        """Aᵀ(B − AX) − λ²LᵀLX."""
+        penalty = state[1] if self.L is None else self.L.adjoint(state[1])
+        return self.A.adjoint(state[0]) + self.scale * penalty
+
+    def take(self, columns: np.ndarray) -> System:
+        """Return the system of some columns."""
+        return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.books)
+
+    def _seminorm(self, block: Array) -> Array:
+        return block if self.L is None else self.L.forward(block)
+
+
+class PositiveSystem(_Counted):
+    """H X = B with a symmetric positive definite H."""
+
+    def __init__(self, H: Operator, B: Array, books: dict[str, int] | None = None) -> None:
+        super().__init__(books)
+        self.H, self.B = H, B
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns per column."""
+        return int(self.B.shape[0])
+
+    def rhs(self) -> Array:
+        """The block B."""
+        return self.B
+
+    def data(self) -> Array:
+        """The block B."""
+        return self.B
+
+    def product(self, block: Array) -> Array:
+        """Apply H."""
+        self.count(block)
+        return self.H.forward(block)
+
+    def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
+        """B − HX, twice."""
+        residual = rhs if x is None else rhs - self.product(x)
+        return (residual,), residual
+
+    def image(self, block: Array) -> State:
+        """HP."""
+        return (self.product(block),)
+
+    def curvature(self, block: Array, image: State) -> Array:
+        """PᵀHP, column by column."""
+        return namespace_of(block).sum(block * image[0], axis=0)
+
+    def advance(self, state: State, step: Array, image: State) -> State:
+        """Subtract the step's product."""
+        return (state[0] - step * image[0],)
+
+    def gradient(self, state: State) -> Array:
+        """Return the residual that the state is."""
+        return state[0]
+
+    def take(self, columns: np.ndarray) -> System:
+        """Return the system of some columns."""
+        return PositiveSystem(self.H, take_columns(self.B, columns), self.books)
+
+
+def column_norms(block: Array) -> Array:
+    """Euclidean norm of every column, on the block's device."""
+    xp = namespace_of(block)
+    return xp.sqrt(xp.sum(block * block, axis=0))

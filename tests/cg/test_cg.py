@@ -1,0 +1,71 @@
+"""`cg`: symmetric positive definite systems with many right-hand sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import stepwell
+from stepwell.krylov import Status
+
+METHODS = ("cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
+
+
+def laplacian(size: int) -> sp.csr_matrix:
+    one = sp.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(size, size))
+    return sp.csr_matrix(sp.kronsum(one, one))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_agrees_with_a_dense_solve(method):
+    H = laplacian(12)
+    B = np.random.default_rng(0).normal(size=(144, 5))
+    B[:, 2] = 0
+    result = stepwell.cg(H, B, method=method, tol=1e-11)
+    assert result.success
+    assert result.lam is None
+    X = np.linalg.solve(H.toarray(), B)
+    np.testing.assert_allclose(result.x, X, atol=1e-11 * 200 * np.linalg.norm(B))
+
+
+def test_function_preconditioner_and_start():
+    H = laplacian(12)
+    B = np.random.default_rng(0).normal(size=(144, 2))
+    X = np.linalg.solve(H.toarray(), B)
+    inverse = np.linalg.inv(H.toarray())
+    result = stepwell.cg(lambda v: H @ v, B, tol=1e-10, method="pseudo-block", preconditioner=inverse)
+    assert result.iterations.max() == 1  # an exact inverse leaves one step
+    np.testing.assert_allclose(result.x, X, atol=1e-7)
+    started = stepwell.cg(H, B, tol=1e-10, method="block", x0=X)
+    assert started.iterations.max() == 0
+    np.testing.assert_array_equal(started.products, [2.0, 2.0])  # the start's residual and the final one
+
+
+@pytest.mark.parametrize("method", ["cgls", "block", "aprcg"])
+def test_an_indefinite_matrix_is_told(method):
+    H = np.diag([1.0, -1.0, 2.0])
+    result = stepwell.cg(H, np.array([0.1, 1.0, 0.1]), method=method, tol=1e-10)
+    assert result.status == [Status.BREAKDOWN]
+    assert "not positive definite" in result.message
+    assert np.isfinite(result.x).all()
+
+
+@pytest.mark.parametrize("method", ["cgls", "pseudo-block", "block", "aprcg"])
+def test_an_operator_that_turns_nan_is_told(method):
+    calls = []
+
+    def poisoned(v):
+        calls.append(1)
+        return np.full_like(v, np.nan) if len(calls) > 4 else np.arange(1.0, 31.0) * v
+
+    result = stepwell.cg(poisoned, np.ones(30), method=method, tol=1e-12)
+    assert result.status == [Status.NONFINITE]
+    assert np.isfinite(result.x).all()
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="H: has shape"):
+        stepwell.cg(np.zeros((4, 3)), np.zeros(4))
+    with pytest.raises(ValueError, match="B: has 5 rows"):
+        stepwell.cg(np.eye(4), np.zeros(5))

@@ -1,0 +1,89 @@
+"""CuPy and torch on a CUDA device give what NumPy gives, and nothing leaves the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import stepwell
+from stepwell import operators
+from stepwell.arrays import is_cuda, kind_of, to_host, to_like
+
+pytestmark = pytest.mark.cuda
+METHODS = ("cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
+
+
+def template(library: str, dtype: str = "float64"):
+    if library == "cupy":
+        cupy = pytest.importorskip("cupy")
+        return cupy.empty(0, dtype=dtype)
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    return torch.empty(0, dtype=getattr(torch, dtype), device="cuda")
+
+
+def problem(dtype: str = "float64"):
+    random = np.random.default_rng(1)
+    A = (random.normal(size=(120, 80)) * (random.random((120, 80)) < 0.3)).astype(dtype)
+    B = random.normal(size=(120, 7)).astype(dtype)
+    B[:, 1] = 0
+    B[:, 4] = B[:, 3]
+    X = np.linalg.solve(A.T.astype(float) @ A + 0.25 * np.eye(80), A.T.astype(float) @ B)
+    return A, B, X
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize(("dtype", "tol", "slack"), [("float64", 1e-10, 1e-8), ("float32", 1e-4, 5e-2)])
+def test_agrees_with_the_dense_solution(library, method, storage, dtype, tol, slack):
+    like = template(library, dtype)
+    A, B, X = problem(dtype)
+    matrix = operators.in_library_of(sp.csr_matrix(A), like) if storage == "sparse" else to_like(A, like)
+    result = stepwell.tikhonov(matrix, to_like(B, like), 0.5, method=method, tol=tol)
+    assert result.success
+    assert kind_of(result.x) == library
+    assert is_cuda(result.x)
+    assert str(result.x.dtype).endswith(dtype)
+    np.testing.assert_allclose(to_host(result.x), X, atol=slack)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_same_iterations_as_on_the_host(library):
+    like = template(library)
+    A, B, _ = problem()
+    here = stepwell.tikhonov(sp.csr_matrix(A), B, 0.5, method="block", tol=1e-8)
+    there = stepwell.tikhonov(
+        operators.in_library_of(sp.csr_matrix(A), like), to_like(B, like), 0.5, method="block", tol=1e-8
+    )
+    assert np.all(np.abs(here.iterations - there.iterations) <= 1)
+    assert there.products.sum() == pytest.approx(here.products.sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_penalties_rules_and_projection(library):
+    like = template(library)
+    A, B, X = problem()
+    matrix, block = operators.in_library_of(sp.csr_matrix(A), like), to_like(B, like)
+    L = operators.gradient((8, 10), like=like)
+    ours = stepwell.tikhonov(matrix, block, "gcv", L, tol=1e-8)
+    host = stepwell.tikhonov(A, B, "gcv", operators.gradient((8, 10)), tol=1e-8)
+    np.testing.assert_allclose(ours.lam, host.lam, rtol=1e-4)
+    assert stepwell.adjoint_error(matrix) < 1e-14
+    solver = stepwell.ProjectedCG(matrix, 0.5, augmented=True)
+    for j in (0, 2, 3):
+        np.testing.assert_allclose(to_host(solver.solve(block[:, j], tol=1e-10).x), X[:, j], atol=1e-8)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_mixed_devices_are_refused(library):
+    like = template(library)
+    A, B, _ = problem()
+    with pytest.raises(TypeError, match="move one of them"):
+        stepwell.tikhonov(A, to_like(B, like), 0.5)
+    with pytest.raises(TypeError, match="move one of them"):
+        stepwell.tikhonov(to_like(A, like), B, 0.5)
+    with pytest.raises(TypeError, match="L: is numpy"):
+        stepwell.tikhonov(to_like(A, like), to_like(B, like), 0.5, operators.gradient((8, 10)))

@@ -1,0 +1,338 @@
+"""Tikhonov by every method against the dense normal equations and SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, aslinearoperator, lsmr, lsqr
+
+import stepwell
+from stepwell.krylov import Status
+
+METHODS = ("cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
+ITERATIVE = METHODS[:-1]
+
+
+def problem(rows: int, columns: int, count: int, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(7)
+    A = random.normal(size=(rows, columns)).astype(dtype)
+    return A, random.normal(size=(rows, count)).astype(dtype)
+
+
+def normal_matrix(A: np.ndarray, lam: float, L: np.ndarray | None) -> np.ndarray:
+    A = A.astype(np.float64)
+    return A.T @ A + lam**2 * (np.eye(A.shape[1]) if L is None else L.T @ L)
+
+
+def exact(A: np.ndarray, B: np.ndarray, lam: float, L: np.ndarray | None) -> np.ndarray:
+    return np.linalg.solve(normal_matrix(A, lam, L), A.T.astype(np.float64) @ B)
+
+
+def true_residual(A: np.ndarray, B: np.ndarray, lam: float, L: np.ndarray | None, X: np.ndarray) -> np.ndarray:
+    R = A.T @ B
+    return np.linalg.norm(R - normal_matrix(A, lam, L) @ X, axis=0) / np.linalg.norm(R, axis=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", [(60, 40), (30, 40)], ids=["tall", "wide"])
+@pytest.mark.parametrize("penalty", ["identity", "difference"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_agrees_with_dense_normal_equations(method, shape, penalty, dtype):
+    A, B = problem(*shape, 5, dtype)
+    L = None if penalty == "identity" else np.diff(np.eye(shape[1]), axis=0)
+    lam = 2.0
+    tol = 1e-11 if dtype == "float64" else 3e-5
+    result = stepwell.tikhonov(A, B, lam, None if L is None else L.astype(dtype), method=method, tol=tol)
+    X = exact(A, B, lam, L)
+    assert result.success
+    assert result.x.dtype == dtype
+    # ‖H⁻¹‖ ‖residual‖ bounds the error; the float32 problem has rounding in A itself.
+    condition = np.linalg.cond(normal_matrix(A, lam, L))
+    slack = 10 * condition * (tol + np.finfo(dtype).eps)
+    assert np.linalg.norm(result.x - X) <= slack * np.linalg.norm(X)
+    np.testing.assert_array_less(result.residual, tol * (1 + 1e-12))
+    if dtype == "float64":
+        assert np.all(true_residual(A, B, lam, L, result.x) <= 1.001 * tol)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_agrees_with_scipy_damp(method):
+    A, B = problem(50, 30, 3)
+    lam = 0.7
+    X = stepwell.tikhonov(A, B, lam, method=method, tol=1e-12).x
+    for j in range(3):
+        x = lsqr(A, B[:, j], damp=lam, atol=1e-14, btol=1e-14, conlim=0, iter_lim=1000)[0]
+        np.testing.assert_allclose(X[:, j], x, atol=1e-9)
+        x = lsmr(A, B[:, j], damp=lam, atol=1e-14, btol=1e-14, conlim=0, maxiter=1000)[0]
+        np.testing.assert_allclose(X[:, j], x, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_zero_equal_and_dependent_columns(method):
+    A, B = problem(60, 40, 6)
+    B[:, 1] = 0
+    B[:, 3] = B[:, 2]
+    B[:, 5] = 2 * B[:, 0] - B[:, 4]
+    result = stepwell.tikhonov(A, B, 0.5, method=method, tol=1e-11)
+    assert result.success
+    np.testing.assert_allclose(result.x, exact(A, B, 0.5, None), atol=1e-10)
+    assert np.all(result.x[:, 1] == 0)
+    assert result.products[1] == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_nan_column_is_that_columns_own_trouble(method):
+    A, B = problem(60, 40, 4)
+    B[3, 1] = np.nan
+    B[5, 2] = np.inf
+    result = stepwell.tikhonov(A, B, 0.5, method=method, tol=1e-10)
+    assert [s is Status.NONFINITE for s in result.status] == [False, True, True, False]
+    good = [0, 3]
+    np.testing.assert_allclose(result.x[:, good], exact(A, B[:, good], 0.5, None), atol=1e-9)
+    assert np.isfinite(result.x).all()
+    assert np.isnan(result.residual[[1, 2]]).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_warm_start_solves_the_same_problem(method):
+    """The start must shift λLx too: penalising the update instead of x is a known mistake of others."""
+    A, B = problem(60, 40, 3)
+    L = np.diff(np.eye(40), axis=0)
+    x0 = np.random.default_rng(3).normal(size=(40, 3)) * 10
+    for penalty in (None, L):
+        result = stepwell.tikhonov(A, B, 3.0, penalty, method=method, tol=1e-11, x0=x0)
+        np.testing.assert_allclose(result.x, exact(A, B, 3.0, penalty), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_result_does_not_depend_on_the_scale_of_b(method):
+    A, B = problem(60, 40, 2)
+    scales = np.array([1e-200, 1e200])
+    plain = stepwell.tikhonov(A, B, 0.5, method=method, tol=1e-11)
+    scaled = stepwell.tikhonov(A, B * scales, 0.5, method=method, tol=1e-11)
+    assert scaled.success
+    np.testing.assert_allclose(scaled.x / scales, plain.x, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_column_may_have_its_own_lam(method):
+    A, B = problem(60, 40, 4)
+    lams = np.array([0.1, 3.0, 0.1, 30.0])
+    result = stepwell.tikhonov(A, B, lams, method=method, tol=1e-11)
+    for j, lam in enumerate(lams):
+        np.testing.assert_allclose(result.x[:, j], exact(A, B, lam, None)[:, j], atol=1e-9)
+    np.testing.assert_array_equal(result.lam, lams)
+
+
+def test_vectors_come_back_as_vectors_and_no_columns_as_none():
+    A, B = problem(60, 40, 1)
+    assert stepwell.tikhonov(A, B[:, 0], 0.5).x.shape == (40,)
+    assert stepwell.tikhonov(A, B, 0.5).x.shape == (40, 1)
+    for method in ("auto", *METHODS):
+        empty = stepwell.tikhonov(A, B[:, :0], 0.5, method=method)
+        assert empty.x.shape == (40, 0)
+        assert empty.success
+
+
+@pytest.mark.parametrize("method", ["pseudo-block", "block", "aprcg"])
+def test_every_kind_of_operator(method):
+    A, B = problem(60, 40, 3)
+    X = exact(A, B, 0.5, None)
+    stored = sp.csr_matrix(A)
+    kinds = [
+        stored,
+        stored.tocsc(),
+        stored.tocoo(),
+        sp.csr_array(A),
+        aslinearoperator(A),
+        LinearOperator(A.shape, matvec=lambda v: A @ v, rmatvec=lambda v: A.T @ v, dtype=A.dtype),
+        (lambda v: A @ v, lambda v: A.T @ v),
+        stepwell.operators.from_functions(lambda V: A @ V, lambda V: A.T @ V, A.shape, blocks=True),
+        A.tolist(),
+    ]
+    for operator in kinds[:-1]:
+        np.testing.assert_allclose(stepwell.tikhonov(operator, B, 0.5, method=method, tol=1e-11).x, X, atol=1e-9)
+    with pytest.raises(TypeError, match="A: got list"):
+        stepwell.tikhonov(kinds[-1], B, 0.5)
+
+
+def test_products_are_counted_as_the_functions_are_called():
+    """Count at the user's functions what the result claims: one product is one forward and one adjoint call."""
+    A, B = problem(60, 40, 4)
+    calls = {"forward": 0, "adjoint": 0}
+
+    def forward(v):
+        calls["forward"] += 1
+        return A @ v
+
+    def adjoint(v):
+        calls["adjoint"] += 1
+        return A.T @ v
+
+    operator = stepwell.operators.from_functions(forward, adjoint, A.shape)
+    for method in ITERATIVE:
+        calls.update(forward=0, adjoint=0)
+        result = stepwell.tikhonov(operator, B, 0.5, method=method, tol=1e-8)
+        assert result.products.sum() == pytest.approx(calls["forward"], abs=1e-9)
+        assert calls["adjoint"] == calls["forward"] + 4  # and Aᵀb for each column
+        assert result.iterations.max() >= 1
+
+
+def test_matvec_counts_that_mathematics_fixes():
+    """H with d distinct eigenvalues: CG needs d steps; block CG with k columns d steps of at most rank k."""
+    A = np.diag(np.repeat([1.0, 2.0, 5.0], 8))
+    B = np.random.default_rng(0).normal(size=(24, 2))
+    one = stepwell.tikhonov(A, B[:, 0], 0.1, method="cgls", tol=1e-10)
+    assert one.iterations[0] == 3
+    assert one.products[0] == 4  # and one for the true residual
+    block = stepwell.tikhonov(A, B, 0.1, method="block", tol=1e-10)
+    assert block.products.sum() == 2 * 3 + 2
+    assert block.calls == 4
+    equal = stepwell.tikhonov(A, B[:, [0, 0, 0]], 0.1, method="block", tol=1e-10)
+    assert equal.products.sum() == 3 + 3  # three equal columns search in one direction at a time
+
+
+def test_pseudo_block_iterates_are_those_of_single_columns():
+    A, B = problem(60, 40, 4)
+    together = stepwell.tikhonov(A, B, 0.5, method="pseudo-block", tol=1e-8)
+    alone = stepwell.tikhonov(A, B, 0.5, method="cgls", tol=1e-8)
+    np.testing.assert_array_equal(together.iterations, alone.iterations)
+    np.testing.assert_allclose(together.x, alone.x, atol=1e-9)
+    assert together.calls == alone.iterations.max() + 1
+
+
+def test_limits_callbacks_and_histories():
+    A, B = problem(60, 40, 3)
+    for method in ITERATIVE:
+        result = stepwell.tikhonov(A, B, 0.01, method=method, tol=1e-13, max_iter=2)
+        assert all(s is Status.ITERATION_LIMIT for s in result.status)
+        assert result.iterations.max() <= 2
+        assert all(len(h) == n for h, n in zip(result.history, result.iterations))
+        assert np.isfinite(result.x).all()
+        told = []
+        stopped = stepwell.tikhonov(
+            A,
+            B,
+            0.01,
+            method=method,
+            tol=1e-13,
+            callback=lambda p, told=told: told.append(p) or p.iteration >= 3,
+        )
+        assert Status.STOPPED in stopped.status
+        assert told[0].iteration == 0
+        assert told[0].memory == stopped.memory > 0
+
+
+def test_stagnation_is_told_and_gives_the_best_point():
+    A, B = problem(60, 40, 2)
+    for method in METHODS:
+        result = stepwell.tikhonov(A, B, 0.5, method=method, tol=1e-18)
+        assert all(s is Status.STAGNATED for s in result.status)
+        assert np.all(result.residual < 1e-13)
+        assert "rounding" in result.message
+
+
+def test_a_singular_matrix_is_a_breakdown_of_the_direct_method_only():
+    A = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    b = np.array([1.0, 3.0, 5.0])
+    direct = stepwell.tikhonov(A, b, 0.0, method="direct")
+    assert direct.status == [Status.BREAKDOWN]
+    for method in ITERATIVE:
+        result = stepwell.tikhonov(A, b, 0.0, method=method, tol=1e-10)
+        assert result.success
+        np.testing.assert_allclose(result.x, [2.0, 0.0], atol=1e-9)  # the shortest minimiser
+
+
+def test_auto_chooses_and_says_why():
+    A, B = problem(60, 40, 3)
+    assert stepwell.tikhonov(A, B, 0.5).method == "direct"
+    functions = (lambda v: A @ v, lambda v: A.T @ v)
+    block = stepwell.tikhonov(functions, B, 0.5)
+    assert block.method == "block"
+    assert "3 columns" in block.choice
+    assert stepwell.tikhonov(functions, B[:, 0], 0.5).method == "cgls"
+    assert stepwell.tikhonov(functions, B, [0.1, 0.2, 0.3]).method == "pseudo-block"
+
+
+def test_preconditioners():
+    random = np.random.default_rng(0)
+    A = random.normal(size=(300, 150)) * np.geomspace(1, 1e3, 150)
+    B = random.normal(size=(300, 3))
+    H = A.T @ A + np.eye(150)
+    X = np.linalg.solve(H, A.T @ B)
+    inverse = 1 / np.diag(H)
+    for method in ITERATIVE:
+        plain = stepwell.tikhonov(A, B, 1.0, method=method, tol=1e-8)
+        for given in (inverse, np.diag(inverse), lambda block: inverse[:, None] * block):
+            helped = stepwell.tikhonov(A, B, 1.0, method=method, tol=1e-8, preconditioner=given)
+            assert helped.success
+            bound = 1e-8 * np.linalg.norm(A.T @ B, axis=0) * np.linalg.norm(np.linalg.inv(H), 2)
+            assert np.all(np.linalg.norm(helped.x - X, axis=0) <= bound)
+        assert helped.products.sum() < 0.8 * plain.products.sum()
+
+
+def test_block_width_and_memory_change_products_not_answers():
+    A, B = problem(120, 80, 12)
+    X = exact(A, B, 0.5, None)
+    counts = []
+    for width, memory in ((12, 2**28), (4, 2**28), (12, 0)):
+        result = stepwell.tikhonov(A, B, 0.5, method="block", tol=1e-10, width=width, memory=memory)
+        np.testing.assert_allclose(result.x, X, atol=1e-8)
+        counts.append(result.products.sum())
+    assert counts[0] <= counts[1]
+    assert counts[0] <= counts[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lam": -1.0}, "lam"),
+        ({"lam": np.nan}, "lam"),
+        ({"lam": [1.0, 2.0]}, "lam: got shape"),
+        ({"lam": "best"}, "gcv"),
+        ({"lam": "discrepancy"}, "noise"),
+        ({"method": "magic"}, "method"),
+        ({"tol": 0.0}, "tol"),
+        ({"max_iter": -1}, "max_iter"),
+        ({"L": np.eye(3)}, "L: has shape"),
+        ({"x0": np.zeros(40)}, "x0: got shape"),
+        ({"x0": np.full((40, 3), np.nan)}, "x0"),
+        ({"B": np.zeros((61, 3))}, "B: has 61 rows"),
+        ({"B": np.zeros((60, 3, 2))}, "B: got an array"),
+        ({"A": np.zeros(60)}, "A: got an array"),
+        ({"preconditioner": np.ones(3)}, "preconditioner"),
+        ({"width": 0}, "width"),
+        ({"memory": -1}, "memory"),
+        ({"memory": 10, "method": "prcg"}, "memory"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    A, B = problem(60, 40, 3)
+    with pytest.raises(ValueError, match=message):
+        stepwell.tikhonov(arguments.pop("A", A), arguments.pop("B", B), arguments.pop("lam", 0.5), **arguments)
+
+
+def test_complex_data_are_refused():
+    A, B = problem(60, 40, 3)
+    with pytest.raises(TypeError, match="A: got dtype complex"):
+        stepwell.tikhonov(A.astype(complex), B, 0.5)
+    with pytest.raises(TypeError, match="B: got dtype complex"):
+        stepwell.tikhonov(A, B.astype(complex), 0.5)
+
+
+def test_minimize_and_tikhonov_agree():
+    if "minimize" not in dir(stepwell):
+        pytest.skip("stepwell.minimize is not part of this build")
+    A, B = problem(60, 40, 1)
+    lam = 2.0
+    H = normal_matrix(A, lam, None)
+
+    def objective(x):
+        residual = A @ x - B[:, 0]
+        return residual @ residual + lam**2 * (x @ x), 2 * (A.T @ residual + lam**2 * x)
+
+    found = stepwell.minimize(objective, np.zeros(40), jac=True, options={"gtol": 1e-9, "ftol": 0.0, "maxiter": 5000})
+    x = stepwell.tikhonov(A, B[:, 0], lam, tol=1e-12).x
+    # With gradient g the error is at most ‖(2H)⁻¹‖ ‖g‖; f itself can be told apart to about √ε only.
+    assert np.linalg.norm(found.x - x) <= 1e-5 * np.linalg.norm(x) * np.sqrt(np.linalg.cond(H))
