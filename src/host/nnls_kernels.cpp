@@ -167,7 +167,8 @@ private:
     Room<double> gram_;
 };
 
-// From this many entries on, a product with A costs so much more than a barrier that threads share one system.
+// From this many entries on, a product with A costs so much more than a barrier that threads share one
+// system.
 constexpr int64_t large_system = int64_t(1) << 22;
 
 template <class Scalar, class Matrix>
