@@ -1,10 +1,10 @@
-// What every header in src/core stands on: host/device marking, the namespace, and the few scalar functions that
-// the C++ standard library and NVRTC spell differently. The core has no containers, exceptions or allocation, so
-// the same headers are compiled by the C++ compiler for the host and by NVRTC for a GPU.
+// What every header in src/core stands on: host/device marking, the namespace, and the few scalar functions
+// that the C++ standard library and NVRTC spell differently. The core has no containers, exceptions or
+// allocation, so the same headers are compiled by the C++ compiler for the host and by NVRTC for a GPU.
 #pragma once
 
-// SW_HD marks a function for host and device; SW_HD_CALLED one that is called there, not inlined: decisions run rarely
-// and by one block, and must not cost the sweeps of the same kernel their registers.
+// SW_HD marks a function for host and device; SW_HD_CALLED one that is called there, not inlined: decisions
+// run rarely and by one block, and must not cost the sweeps of the same kernel their registers.
 #if defined(__CUDACC__)
 #define SW_HD __host__ __device__ inline
 #define SW_HD_CALLED __host__ __device__ __noinline__
@@ -20,7 +20,7 @@
 #endif
 
 // Plain data (options, states) lives in namespace stepwell itself: it holds no code, so all builds share it.
-#define SW_BEGIN \
+#define SW_BEGIN         \
     namespace stepwell { \
     inline namespace SW_ISA {
 #define SW_END \

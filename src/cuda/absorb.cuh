@@ -1,9 +1,10 @@
 // The absorb sweep on one chunk: first read of the history.
 //
-// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and four columns
-// each lane holds one element, row lane/4, column lane%4, and that register serves as both operands of a Gram matrix.
-// The order of columns does not matter to a sum, so each lane loads 16 bytes: two columns, two instructions. The vectors
-// s, y, √h g (masked) and the carried displacements ride along as a further block of eight rows.
+// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and
+// four columns each lane holds one element, row lane/4, column lane%4, and that register serves as both
+// operands of a Gram matrix. The order of columns does not matter to a sum, so each lane loads 16 bytes: two
+// columns, two instructions. The vectors s, y, √h g (masked) and the carried displacements ride along as a
+// further block of eight rows.
 #pragma once
 
 #include "cuda/problem.cuh"
@@ -33,32 +34,35 @@ struct AbsorbTile {
     double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
 };
 
-// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way while
-// the rows of this one are multiplied.
+// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way
+// while the rows of this one are multiplied.
 struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
-    __device__ void load(const Vectors& v, Gather gather, const Real* gradient, int64_t i) {
+    template <Gather gather>
+    __device__ void load(const Vectors& v, const Real* gradient, int64_t i) {
         g = gather == Gather::again ? v.g[i] : gradient[i];
         x = gather == Gather::again ? v.x[i] : v.trial[i];
         if (gather == Gather::pair) {
             g_before = v.g[i];
             d = v.d[i];
         }
-        if (v.lower) {
+        if (bounded) {
             lower = v.lower[i];
             upper = v.upper[i];
         }
-        if (v.weights) weight = v.weights[i];
+        if (weighted) weight = v.weights[i];
     }
 };
 
 // The accepted point of one element; with a new pair, its ring rows.
-__device__ inline void absorb_element(const Vectors& v, Gather gather, int head, double length, double held_time,
-                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at, AbsorbScalars& sums) {
+template <Gather gather>
+__device__ inline void absorb_element(const Vectors& v, int head, double length, double held_time,
+                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
+                                      AbsorbScalars& sums) {
     const double g = in.g, x = in.x;
-    const double h = v.weights ? double(in.weight) : 1.0;
-    const double root = v.weights ? sqrt(h) : 1.0;
+    const double h = weighted ? double(in.weight) : 1.0;
+    const double root = weighted ? sqrt(h) : 1.0;
     double s = 0, y = 0;
     if (gather == Gather::pair) {
         const Real step = Real(length * double(in.d));
@@ -66,7 +70,7 @@ __device__ inline void absorb_element(const Vectors& v, Gather gather, int head,
         const int64_t row = int64_t(head) * v.stride + i;
         v.s[row] = step;
         v.y[row] = change;
-        s = v.weights ? double(step) / root : double(step);
+        s = weighted ? double(step) / root : double(step);
         y = double(change) * root;
     }
     if (gather != Gather::again) {
@@ -74,7 +78,7 @@ __device__ inline void absorb_element(const Vectors& v, Gather gather, int head,
         v.g[i] = in.g;
     }
     double mask = 1, carried = 0;
-    if (v.lower) {
+    if (bounded) {
         const double lower = in.lower, upper = in.upper;
         const bool movable = !is_held(x, g, lower, upper);
         const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
@@ -104,7 +108,59 @@ __device__ inline void absorb_element(const Vectors& v, Gather gather, int head,
     t.moving[at] = moving;
     t.carried[at] = carried;
     t.mask[at] = mask;
-    if (v.weights) t.root[at] = root;
+    if (weighted) t.root[at] = root;
+}
+
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch keeps the
+// rows that a quarter warp reads together in different banks.
+constexpr int pitch = tile + 8;
+constexpr int stage_rows = 16 * halves;
+constexpr int stage_length = stage_rows * pitch;
+extern __shared__ __align__(16) unsigned char dynamic_shared[];
+
+__device__ inline Real* stage_memory(int stage) {
+    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+}
+
+// 16 bytes from global to shared memory, without passing through registers.
+__device__ inline void copy_async(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#endif
+}
+
+// Closes a group of copies; waits until all but the latest group have arrived.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ inline void await_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`. Rows are padded to a multiple of four
+// elements, so that whole 16 bytes may be read past the last element.
+__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t end, int stage) {
+    constexpr int wide = 16 / sizeof(Real), per_row = tile / wide;
+    const int count = int(min_of(int64_t(tile), end - at));
+    Real* to = stage_memory(stage);
+    for (int index = threadIdx.x; index < 2 * older * per_row; index += threads) {
+        const int row = index / per_row, column = (index - row * per_row) * wide;
+        const bool is_s = row >= older;
+        const int age = is_s ? row - older : row;
+        if (column < count) {
+            const Real* base = is_s ? v.s : v.y;
+            copy_async(to + ((is_s ? 8 * halves : 0) + age) * pitch + column,
+                       base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at + column);
+        }
+    }
+    commit_copies();
 }
 
 // One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
@@ -114,8 +170,8 @@ struct RowBlock {
     __device__ Two at(int64_t column) const { return row ? load_two(row + column) : Two{0, 0}; }
 };
 
-// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against all row
-// blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
+// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against
+// all row blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
 constexpr int row_blocks = 2 * halves;
 constexpr bool whole_gram = row_blocks <= 4;
 constexpr int strip_rows = whole_gram ? row_blocks : 1;
@@ -133,7 +189,7 @@ struct StripSums {
 };
 
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
-                                   const AbsorbTile& t, int strip, StripSums& sums) {
+                                   const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
     RowBlock rows[row_blocks];
     bool is_s[row_blocks];
@@ -142,18 +198,19 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         is_s[b] = b >= halves;
         const int age = (is_s[b] ? b - halves : b) * 8 + (lane >> 2);
         const Real* base = is_s[b] ? v.s : v.y;
-        rows[b].row = age < r ? base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at : nullptr;
+        const Real* row = staged ? stage_memory(stage) + (b * 8 + (lane >> 2)) * pitch
+                                 : base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
+        rows[b].row = age < r ? row : nullptr;
     }
     const int rider = lane >> 2;
     const double* riders[8] = {t.moving, t.s, t.y, t.carried, nullptr, nullptr, nullptr, nullptr};
     const double* riding = nullptr;
 #pragma unroll
     for (int i = 0; i < 4; ++i) riding = rider == i ? riders[i] : riding;
-    const bool weighted = v.weights != nullptr;
 #pragma unroll 4
     for (int start = warp * 8; start < count; start += warps * 8) {
-        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to a
-        // multiple of four elements: an odd last column is read with its neighbour, then masked off.
+        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
+        // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
         const int column = start + 2 * (lane & 3);
         const bool first = column < count, second = column + 1 < count;
         Two values[row_blocks];
@@ -171,7 +228,8 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
                 values[b].b = is_s[b] ? values[b].b / rb : values[b].b * rb;
             }
         }
-        const double xa = riding && first ? riding[column] : 0.0, xb = riding && second ? riding[column + 1] : 0.0;
+        const double xa = riding && first ? riding[column] : 0.0,
+                     xb = riding && second ? riding[column + 1] : 0.0;
         if (strip == 0) {
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
@@ -223,42 +281,74 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
-// The whole chunk. `partial(j, value)` takes sum j of the chunk.
-template <class Partial>
-__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout, Gather gather,
-                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t, double* shared,
-                                    AbsorbScalars& scalars, const Partial& partial) {
-    const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
-    constexpr int each = tile / threads;
-    for (int strip = 0; strip < absorb_strips(); ++strip) {
-        // A later strip goes over the same elements again: the point is taken already, nobody is carried anew.
-        const Gather how = strip == 0 ? gather : Gather::again;
-        const double held_time = gather == Gather::again ? state.held_time : -1.0;
-        StripSums sums = {};
-        AbsorbScalars unused{};
-        AbsorbInput next[each];
-        auto prefetch = [&](int64_t at) {
+// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows of this
+// one are multiplied. The newest pair is put among the staged rows as it is formed.
+template <Gather gather>
+__device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
+                                    const Real* gradient, double held_time, const Chunk& c,
+                                    AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
+    constexpr int each = (tile + threads - 1) / threads;
+    const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
+    const double step = state.step;
+    AbsorbInput next[each];
+    auto fetch_inputs = [&](int64_t at) {
 #pragma unroll
-            for (int k = 0; k < each; ++k) {
-                const int64_t i = at + threadIdx.x + k * threads;
-                if (i < end) next[k].load(v, how, gradient, i);
+        for (int k = 0; k < each; ++k) {
+            const int place = threadIdx.x + k * threads;
+            if (place < tile && at + place < c.n) next[k].template load<gather>(v, gradient, at + place);
+        }
+    };
+    if (staged && r > 0) fetch_rows(v, r, older, head, c.begin, c.n, 0);
+    fetch_inputs(c.begin);
+    int stage = 0;
+    for (int64_t at = c.begin, following; at < c.n; at = following, stage ^= 1) {
+        const int count = int(min_of(int64_t(tile), c.n - at));
+        following = c.next_tile(at);
+        __syncthreads();  // the other stage and the tile buffers are free
+        if (staged && r > 0) {
+            if (following < c.n) {
+                fetch_rows(v, r, older, head, following, c.n, stage ^ 1);
+            } else {
+                commit_copies();
             }
-        };
-        prefetch(begin);
-        for (int64_t at = begin; at < end; at += tile) {
-            const int count = int(min_of(int64_t(tile), end - at));
-            __syncthreads();
+        }
 #pragma unroll
-            for (int k = 0; k < each; ++k) {
-                const int i = threadIdx.x + k * threads;
-                if (i < count) {
-                    absorb_element(v, how, state.head, state.step, held_time, next[k], at + i, t, i,
-                                   strip == 0 ? scalars : unused);
+        for (int k = 0; k < each; ++k) {
+            const int i = threadIdx.x + k * threads;
+            if (i < count) {
+                absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+                if (staged && gather == Gather::pair) {
+                    // As stored: without the weights, which rows get when they are read.
+                    const double root = weighted ? t.root[i] : 1.0;
+                    stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? t.y[i] / root : t.y[i]);
+                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] = Real(weighted ? t.s[i] * root : t.s[i]);
                 }
             }
-            __syncthreads();
-            prefetch(at + tile);
-            if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+        }
+        fetch_inputs(following);
+        if (staged && r > 0) await_copies();
+        __syncthreads();
+        if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, stage, sums);
+    }
+}
+
+// The whole chunk. `partial(j, value)` takes sum j of the chunk.
+template <Gather gather, class Partial>
+__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
+                                    const Real* gradient, const Chunk& c, AbsorbTile& t, double* shared, AbsorbScalars& scalars, const Partial& partial) {
+    const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
+    const double held_time = gather == Gather::again ? state.held_time : -1.0;
+    for (int strip = 0; strip < absorb_strips(); ++strip) {
+        StripSums sums = {};
+        if (strip == 0) {
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, c, t, strip, sums,
+                                 scalars);
+        } else {
+            // A later strip goes over the same elements again: the point is taken already, nobody is carried
+            // anew.
+            AbsorbScalars unused{};
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, c, t, strip,
+                                        sums, unused);
         }
         if (r == 0) return;
         // Stacked index of a row: Y by age, then S by age.
@@ -286,7 +376,8 @@ __device__ inline void absorb_chunk(const Vectors& v, const State& state, const 
                 if (j > bi) continue;
                 store_block(sums.gram[i][j], shared, [&](int row, int column, double value) {
                     const int a = stacked(bi, row), b = stacked(j, column);
-                    if (alive(bi, row) && alive(j, column) && b <= a) partial(layout.free_gram() + triangle(a, b), value);
+                    if (alive(bi, row) && alive(j, column) && b <= a)
+                        partial(layout.free_gram() + triangle(a, b), value);
                 });
 #if SW_WEIGHTS_VARY
                 if (layout.all_ss && bi >= halves && j >= halves) {

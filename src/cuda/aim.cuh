@@ -5,19 +5,17 @@
 
 SW_BEGIN
 
-__device__ inline double slope_chunk(const Vectors& v, const Real* gradient, int64_t begin, int64_t end) {
+__device__ inline double slope_chunk(const Vectors& v, const Real* gradient, const Chunk& c) {
     double sum = 0;
-#pragma unroll 4
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) sum += double(gradient[i]) * double(v.d[i]);
+    c.each_element([&](int64_t i) { sum += double(gradient[i]) * double(v.d[i]); });
     return sum;
 }
 
-__device__ inline void step_chunk(const Vectors& v, double step, int64_t begin, int64_t end) {
-#pragma unroll 4
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+__device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c) {
+    c.each_element([&](int64_t i) {
         const double move = step * double(v.d[i]);
-        v.trial[i] = v.lower ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
-    }
+        v.trial[i] = bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+    });
 }
 
 // What the sweep reads of one element besides the history.
@@ -27,11 +25,11 @@ struct AimInput {
     __device__ void load(const Vectors& v, int64_t i) {
         x = v.x[i];
         g = v.g[i];
-        if (v.lower) {
+        if (bounded) {
             lower = v.lower[i];
             upper = v.upper[i];
         }
-        if (v.weights) weight = v.weights[i];
+        if (weighted) weight = v.weights[i];
     }
 };
 
@@ -39,14 +37,15 @@ struct AimInput {
 __device__ inline void aim_element(const Vectors& v, const State& state, const AimInput& in, int64_t i,
                                    double toward_y, double toward_s, AimScalars& sums) {
     const double x = in.x, g = in.g;
-    const double h = v.weights ? double(in.weight) : 1.0;
+    const double h = weighted ? double(in.weight) : 1.0;
     const double descent = h * g;
     double step = -state.gamma * h * (g + toward_y) - toward_s;
     double goal = x + step;
     const double lower = in.lower, upper = in.upper;
-    if (v.lower) {
+    if (bounded) {
         const bool held = is_held(x, g, lower, upper);
-        const bool goes = !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
+        const bool goes =
+            !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
         if (state.confine != Confine::project) {
             const double cauchy = clamp_to(x - state.cauchy_time * descent, lower, upper);
             if (state.confine == Confine::measure) {
@@ -57,27 +56,29 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
             goal = cauchy + state.truncation * (goal - cauchy);
             step = goal - x;
         }
-        const double place = held ? x : goes ? bound_ahead(descent, lower, upper) : clamp_to(goal, lower, upper);
-        step = place == goal ? step : place - x;
-        goal = place;
+        const Aimed aimed = aim_within(x, goal, step, held, lower, upper);
+        goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
+        step = goes ? goal - x : aimed.step;
     }
     const Real stored = Real(step);
     v.trial[i] = Real(goal);
     v.d[i] = stored;
     step = double(stored);
-    if (v.lower) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
+    if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
     sums.slope += g * step;
     sums.direction_squared += step * step;
 }
 
 // coefficients: [for y; for s] in order of age, in shared memory; offsets: of the ring rows.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const double* coefficients,
-                                 const int64_t* offsets, int64_t begin, int64_t end, AimScalars& sums) {
+                                 const int64_t* offsets, const Chunk& c, AimScalars& sums) {
     const int r = state.pairs;
-    for (int64_t i = begin + 2 * threadIdx.x; i < end; i += 2 * threads) {
+    for (int64_t at = c.begin; at < c.n; at += c.stride) {
+        const int64_t i = at + 2 * threadIdx.x;
+        if (i >= c.n) break;
         AimInput first{}, second{};
         first.load(v, i);
-        if (i + 1 < end) second.load(v, i + 1);
+        if (i + 1 < c.n) second.load(v, i + 1);
         double ya = 0, yb = 0, sa = 0, sb = 0;
 #pragma unroll 8
         for (int a = 0; a < r; ++a) {
@@ -89,7 +90,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const dou
             sb += coefficients[r + a] * s.b;
         }
         aim_element(v, state, first, i, ya, sa, sums);
-        if (i + 1 < end) aim_element(v, state, second, i + 1, yb, sb, sums);
+        if (i + 1 < c.n) aim_element(v, state, second, i + 1, yb, sb, sums);
     }
 }
 

@@ -1,5 +1,5 @@
-// Who works on one problem: the whole grid (large n) or one block (small n, or many problems). Both cut the variables
-// into the same chunks and add partial sums in the same order, so both give the same bits.
+// Who works on one problem: the whole grid (large n) or one block (small n, or many problems). Both cut the
+// variables into the same chunks and add partial sums in the same order, so both give the same bits.
 #pragma once
 
 #include "cuda/block.cuh"

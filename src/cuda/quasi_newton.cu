@@ -1,12 +1,14 @@
-// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one launch. The
-// grid (or, for small problems, each block) goes through the same sweeps and decisions as the host: src/core decides.
+// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one
+// launch. The grid (or, for small problems, each block) goes through the same sweeps and decisions as the
+// host: src/core decides.
 #include "cuda/absorb.cuh"
 #include "cuda/aim.cuh"
 #include "cuda/walk.cuh"
 
 SW_BEGIN
 
-// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in global memory.
+// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in
+// global memory.
 constexpr bool small_history = capacity <= 10;
 constexpr int64_t shared_scratch = 12 * capacity * capacity + 8 * capacity;
 constexpr int64_t shared_products = 3 * capacity * capacity;
@@ -36,16 +38,24 @@ struct SharedMemory {
 enum class Fold { sum, most, least };
 
 class Turn {
-   public:
+public:
     __device__ Turn(const Engine& e, SharedMemory& m, const Gang& gang, int64_t problem, int64_t slot,
                     const Real* gradient, double f)
-        : e(e), m(m), gang(gang), block(gang.block), v(vectors_of(e, problem)), p(problem),
-          gradient(gradient + problem * e.n), f(f), partials(e.partials + slot * e.partial_stride),
+        : e(e),
+          m(m),
+          gang(gang),
+          block(gang.block),
+          v(vectors_of(e, problem)),
+          p(problem),
+          gradient(gradient + problem * e.n),
+          f(f),
+          partials(e.partials + slot * e.partial_stride),
           coefficients(e.coefficients + slot * 2 * capacity),
           walk_memory(e.walk + slot * e.walk_stride),
           products(e.small + problem * small_matrices_length(capacity)),
           matrices(small_matrices(small_history ? m.products : products, capacity)),
-          w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity), capacity)) {}
+          w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
+                          capacity)) {}
 
     __device__ void run() {
         load_state();
@@ -53,21 +63,44 @@ class Turn {
         slope();
         while (m.state.action != Action::evaluate && m.state.action != Action::done) {
             switch (m.state.action) {
-                case Action::absorb: absorb(m.state.iterations == 0 ? Gather::start : Gather::pair); break;
-                case Action::walk: walk(); break;
-                case Action::regather: absorb(Gather::again); break;
-                case Action::aim: aim(); break;
-                default: step();
+                case Action::absorb:
+                    if (m.state.iterations == 0) {
+                        absorb<Gather::start>();
+                    } else {
+                        absorb<Gather::pair>();
+                    }
+                    break;
+#if SW_BOUNDED
+                case Action::walk:
+                    walk();
+                    break;
+                case Action::regather:
+                    absorb<Gather::again>();
+                    break;
+#endif
+                case Action::aim:
+                    aim();
+                    break;
+                default:
+                    step();
             }
         }
         if (m.state.action == Action::done) {
-            each_chunk([&](int, int64_t begin, int64_t end) {
-                for (int64_t i = begin + threadIdx.x; i < end; i += threads) v.trial[i] = v.x[i];
+            each_chunk([&](int, const Chunk& c) {
+                c.each_element([&](int64_t i) {
+                    if (m.state.started) {
+                        v.trial[i] = v.x[i];
+                    } else {
+                        // Not finite at the start: that point is all there is.
+                        v.x[i] = v.trial[i];
+                        v.g[i] = gradient[i];
+                    }
+                });
             });
         }
     }
 
-   private:
+private:
     const Engine& e;
     SharedMemory& m;
     const Gang& gang;
@@ -83,8 +116,7 @@ class Turn {
     template <class Work>
     __device__ void each_chunk(const Work& work) const {
         for (int chunk = gang.member; chunk < e.chunks; chunk += gang.members) {
-            const int64_t begin = chunk * e.chunk_length;
-            work(chunk, begin, min_of(begin + e.chunk_length, e.n));
+            work(chunk, Chunk{int64_t(chunk) * span, int64_t(e.chunks) * span, e.n});
         }
     }
 
@@ -128,17 +160,52 @@ class Turn {
     // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
     __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
 
-    // Adds the chunks of sums 0 .. count - 1: one warp a sum, lanes over chunks, in a fixed tree.
-    template <class Kind, class Put>
-    __device__ void add_chunks(int64_t count, const Kind& kind, const Put& put) const {
-        for (int64_t j = block.row(); j < count; j += block.rows()) {
+    // Many chunks: the members of the gang share the adding, one warp a sum, lanes over chunks in a fixed
+    // tree; the total goes to the place of the first chunk. Few chunks are added by the member that decides
+    // (take_sums).
+    static constexpr int few_chunks = 32;
+
+    template <class Kind>
+    __device__ void share_sums(int64_t count, const Kind& kind) const {
+        if (e.chunks <= few_chunks) return;
+        gang.sync();
+        for (int64_t j = gang.member * warps + block.row(); j < count; j += gang.members * warps) {
             const Fold fold = kind(j);
-            double total = fold == Fold::least ? double_infinity : 0.0;
-            for (int c = block.lane(); c < e.chunks; c += 32) total = folded(fold, total, __ldcg(partial(j, c)));
+            const double neutral = fold == Fold::least ? double_infinity : 0.0;
+            double total = neutral;
+            for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
+                double part[8];
+#pragma unroll
+                for (int k = 0; k < 8; ++k)
+                    part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
+#pragma unroll
+                for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
+            }
             for (int offset = 16; offset > 0; offset >>= 1) {
                 total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
             }
-            if (block.lane() == 0) put(j, total);
+            if (block.lane() == 0) __stcg(partial(j, 0), total);
+        }
+    }
+
+    // The totals of sums 0 .. count - 1, one thread a sum.
+    template <class Kind, class Put>
+    __device__ void take_sums(int64_t count, const Kind& kind, const Put& put) const {
+        for (int64_t j = threadIdx.x; j < count; j += threads) {
+            double total = __ldcg(partial(j, 0));
+            if (e.chunks <= few_chunks) {
+                const Fold fold = kind(j);
+                for (int c = 1; c < e.chunks; c += 8) {
+                    double part[8];
+#pragma unroll
+                    for (int k = 0; k < 8; ++k)
+                        part[k] = c + k < e.chunks ? __ldcg(partial(j, c + k)) : total;
+#pragma unroll
+                    for (int k = 0; k < 8; ++k)
+                        total = c + k < e.chunks ? folded(fold, total, part[k]) : total;
+                }
+            }
+            put(j, total);
         }
         __syncthreads();
     }
@@ -148,7 +215,8 @@ class Turn {
 
     // Folds `count` values of every thread over the block, value k into sum first + k of a chunk.
     template <int count, class Kind>
-    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count], const Kind& kind) const {
+    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count],
+                                const Kind& kind) const {
         double mine[count];
 #pragma unroll
         for (int k = 0; k < count; ++k) {
@@ -189,34 +257,43 @@ class Turn {
     };
 
     __device__ void slope() {
-        each_chunk([&](int chunk, int64_t begin, int64_t end) {
-            const double values[1] = {slope_chunk(v, gradient, begin, end)};
+        each_chunk([&](int chunk, const Chunk& c) {
+            const double values[1] = {slope_chunk(v, gradient, c)};
             put_scalars(0, chunk, values, AllSums{});
         });
+        share_sums(1, AllSums{});
         decide([&] {
-            add_chunks(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            take_sums(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
             if (threadIdx.x == 0) decide_slope(m.state, m.options, f, m.scalars[0]);
         });
     }
 
-    __device__ __noinline__ void absorb(Gather gather) {
+    template <Gather gather>
+    __device__ __noinline__ void absorb() {
         const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options);
         const SumLayout layout = sum_layout(m.options, rows);
         const int64_t length = layout.length();
-        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+        const Vectors v = this->v;  // in registers, not behind `this`
+        each_chunk([&](int chunk, const Chunk& c) {
             AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
-            absorb_chunk(v, m.state, layout, gather, gradient, begin, end, m.absorb, m.exchange, mine,
-                         [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
+            absorb_chunk<gather>(v, m.state, layout, gradient, c, m.absorb, m.exchange, mine,
+                                 [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
             if (gather == Gather::again) return;
-            const double values[7] = {mine.movable_descent, mine.gradient_squared,   mine.projected_squared,
-                                      mine.x_squared,       mine.held, mine.projected_gradient, mine.first_break};
+            const double values[7] = {mine.movable_descent,
+                                      mine.gradient_squared,
+                                      mine.projected_squared,
+                                      mine.x_squared,
+                                      mine.held,
+                                      mine.projected_gradient,
+                                      mine.first_break};
             put_scalars(length, chunk, values, AbsorbKinds{0});
         });
+        constexpr bool again = gather == Gather::again;
+        share_sums(again ? length : length + 7, AbsorbKinds{length});
         decide([&] {
-            const bool again = gather == Gather::again;
             const bool fits = length <= int64_t(sizeof(m.sums) / sizeof(double));
             double* sums = fits ? m.sums : partials + (length + 7) * e.chunks;
-            add_chunks(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
+            take_sums(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
                 if (j < length) {
                     sums[j] = value;
                 } else {
@@ -224,7 +301,8 @@ class Turn {
                 }
             });
             if (small_history && !again) {
-                for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
+                for (int i = threadIdx.x; i < shared_products; i += threads)
+                    m.products[i] = __ldcg(products + i);
                 __syncthreads();
             }
             const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
@@ -232,7 +310,8 @@ class Turn {
             if (small_history) {
                 if (threadIdx.x < 32) decide_absorbed(Warp{}, again, scalars, layout, sums);
                 __syncthreads();
-                for (int i = threadIdx.x; i < shared_products; i += threads) __stcg(products + i, m.products[i]);
+                for (int i = threadIdx.x; i < shared_products; i += threads)
+                    __stcg(products + i, m.products[i]);
             } else {
                 decide_absorbed(block, again, scalars, layout, sums);
             }
@@ -241,8 +320,8 @@ class Turn {
     }
 
     template <class Team>
-    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars, const SumLayout& layout,
-                                    const double* sums) {
+    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars,
+                                    const SumLayout& layout, const double* sums) {
         if (again) {
             decide_regather(team, m.state, matrices, w, layout, sums);
         } else {
@@ -252,46 +331,52 @@ class Turn {
 
     __device__ void publish_coefficients() const {
         __syncthreads();
-        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads) __stcg(coefficients + j, w.coefficients[j]);
+        for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
+            __stcg(coefficients + j, w.coefficients[j]);
         __syncthreads();
     }
 
     __device__ __noinline__ void aim() {
         const int r = m.state.pairs;
+        const Vectors v = this->v;
         __syncthreads();
         for (int j = threadIdx.x; j < 2 * r; j += threads) m.coefficients[j] = __ldcg(coefficients + j);
         for (int a = threadIdx.x; a < r; a += threads) {
             m.offsets[a] = int64_t(slot_of(a, m.state.head, r, capacity)) * v.stride;
         }
         __syncthreads();
-        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+        each_chunk([&](int chunk, const Chunk& c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
-            aim_chunk(v, m.state, m.coefficients, m.offsets, begin, end, mine);
+            aim_chunk(v, m.state, m.coefficients, m.offsets, c, mine);
             const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
             put_scalars(0, chunk, values, AimKinds{});
         });
+        share_sums(4, AimKinds{});
         decide([&] {
-            add_chunks(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            take_sums(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
             if (threadIdx.x == 0) {
-                decide_aim(m.state, m.options, AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
+                decide_aim(m.state, m.options,
+                           AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
             }
         });
     }
 
     __device__ __noinline__ void step() {
-        each_chunk([&](int, int64_t begin, int64_t end) { step_chunk(v, m.state.search.step, begin, end); });
+        each_chunk([&](int, const Chunk& c) { step_chunk(v, m.state.search.step, c); });
         decide([&] {
             if (threadIdx.x == 0) m.state.action = Action::evaluate;
         });
     }
 
+#if SW_BOUNDED
     __device__ __noinline__ void walk() {
         WalkState& shared = *reinterpret_cast<WalkState*>(walk_memory);
         const WalkLists lists = walk_lists(walk_memory, e.walk_length);
         const int size = 2 * m.state.pairs;
         double range = 0;  // member 0's
         together([&] {
-            const PathSlope slope = path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
+            const PathSlope slope =
+                path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
             range = 2 * max_of(m.state.first_break, -slope.offset / slope.curvature);
             if (!(range > 0)) range = double_infinity;
             for (int c = threadIdx.x; c < size; c += threads) {
@@ -309,21 +394,23 @@ class Turn {
         });
         while (!*(volatile int32_t*)&shared.settled) {
             while (*(volatile int32_t*)&shared.selecting) {
-                each_chunk([&](int, int64_t begin, int64_t end) { count_bins(v, shared, begin, end); });
-                together([&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
+                each_chunk([&](int, const Chunk& c) { count_bins(v, shared, c); });
+                together(
+                    [&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
             }
             if (*(volatile int32_t*)&shared.tied) {
-                each_chunk([&](int chunk, int64_t begin, int64_t end) {
-                    sum_ties(v, m.state, shared, block, begin, end, [&](int j, double value) {
-                        __stcg(partial(j, chunk), value);
-                    });
+                each_chunk([&](int chunk, const Chunk& c) {
+                    sum_ties(v, m.state, shared, block, c,
+                             [&](int j, double value) { __stcg(partial(j, chunk), value); });
                 });
+                share_sums(size + 1, AllSums{});
                 together([&] {
                     cross_ties(shared, lists, size);
                     next_range(shared, range);
                 });
             } else {
-                each_chunk([&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
+                each_chunk(
+                    [&](int, const Chunk& c) { list_breaks(v, shared, lists, c); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
                     cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);
@@ -338,7 +425,7 @@ class Turn {
 
     // All variables of one breakpoint at once: L⁻¹ is linear, so one solve serves their sum.
     __device__ void cross_ties(WalkState& shared, const WalkLists& lists, int size) const {
-        add_chunks(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
+        take_sums(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
         solve_lower(block, w.k, size, lists.crossing);
         const double time = time_of(shared.high - 1);
         // The minimiser may lie before the ties.
@@ -360,6 +447,10 @@ class Turn {
             } else {
                 shared.moving = max_of(0.0, shared.moving - lists.crossing[size]);
                 shared.from = shared.held_time = time;
+                if (path_ends(shared.moving, m.state.movable_descent)) {
+                    shared.settled = 1;
+                    shared.cauchy_time = time;
+                }
             }
             shared.above = shared.high;
         }
@@ -391,6 +482,7 @@ class Turn {
         }
         start_selection(shared, range);
     }
+#endif
 };
 
 SW_END
@@ -403,8 +495,8 @@ __device__ inline void copy_words(T* to, const T* from) {
 }
 
 // f: the objective's values, float or double, one per problem.
-extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwell::Engine* engine, const Real* gradient,
-                                                                   const void* f, int f_is_float) {
+extern "C" __global__ void __launch_bounds__(256, 2)
+    stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
     __shared__ SharedMemory m;
     copy_words(&m.engine, engine);
@@ -417,7 +509,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) stepwell_turn(const stepwel
                     blocks ? 1 : int(gridDim.x)};
     unsigned int running = 0;
     for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
-        const double value = f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+        const double value =
+            f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
         Turn turn(e, m, gang, p, blocks ? blockIdx.x : 0, gradient, value);
         turn.run();
         running += m.state.action != Action::done;

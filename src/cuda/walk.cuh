@@ -1,7 +1,7 @@
-// The exact Cauchy point on the GPU, without the host. The nearest breakpoints are selected by counting the bits of
-// their times in bins, sorted by one block, and their crossings folded into the slope of the model by running sums;
-// if the minimiser lies farther out, the next ones follow. Ties too many for the list are crossed by one masked sum.
-// The formulas are those of core/quasi_newton/cauchy.hpp, as on the host.
+// The exact Cauchy point on the GPU, without the host. The nearest breakpoints are selected by counting the
+// bits of their times in bins, sorted by one block, and their crossings folded into the slope of the model by
+// running sums; if the minimiser lies farther out, the next ones follow. Ties too many for the list are
+// crossed by one masked sum. The formulas are those of core/quasi_newton/cauchy.hpp, as on the host.
 #pragma once
 
 #include "cuda/problem.cuh"
@@ -13,9 +13,9 @@ constexpr uint64_t no_break = ~uint64_t(0);
 
 // What the gang shares during a walk, in global memory; lists of `length` breakpoints follow it.
 struct WalkState {
-    uint64_t above;      // breakpoints up to here are crossed
-    uint64_t low, width; // bins cover (low, low + walk_bins * width]
-    uint64_t high;       // the selection: breakpoints in (above, high]
+    uint64_t above;       // breakpoints up to here are crossed
+    uint64_t low, width;  // bins cover (low, low + walk_bins * width]
+    uint64_t high;        // the selection: breakpoints in (above, high]
     int32_t selecting, settled, tied, ranges;
     uint32_t listed;
     double moving, from, held_time, cauchy_time;
@@ -43,7 +43,7 @@ __device__ inline WalkLists walk_lists(double* memory, int length) {
 }
 
 __device__ inline double descent_of(const Vectors& v, int64_t i) {
-    return v.weights ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
+    return weighted ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
 }
 
 __device__ inline uint64_t bits_of(double time) {
@@ -77,16 +77,17 @@ __device__ __noinline__ void start_selection(WalkState& w, double range) {
     __syncthreads();
 }
 
-__device__ __noinline__ void count_bins(const Vectors& v, WalkState& w, int64_t begin, int64_t end) {
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+__device__ __noinline__ void count_bins(const Vectors& v, WalkState& w, const Chunk& c) {
+    c.each_element([&](int64_t i) {
         const uint64_t bits = break_bits(v, i);
-        if (bits == no_break || bits <= w.low) continue;
+        if (bits == no_break || bits <= w.low) return;
         const uint64_t bin = (bits - w.low - 1) / w.width;
         if (bin < walk_bins && bits <= w.high) atomicAdd(&w.bins[bin], 1u);
-    }
+    });
 }
 
-// Takes as many bins as the list holds, or looks closer into the first that is too full. Member 0, all threads.
+// Takes as many bins as the list holds, or looks closer into the first that is too full. Member 0, all
+// threads.
 __device__ __noinline__ void choose_bins(WalkState& w, int length, uint32_t* shared) {
     for (int b = threadIdx.x; b < walk_bins; b += threads) shared[b] = w.bins[b];
     __syncthreads();
@@ -115,18 +116,20 @@ __device__ __noinline__ void choose_bins(WalkState& w, int length, uint32_t* sha
     __syncthreads();
 }
 
-__device__ __noinline__ void list_breaks(const Vectors& v, WalkState& w, const WalkLists& lists, int64_t begin, int64_t end) {
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+__device__ __noinline__ void list_breaks(const Vectors& v, WalkState& w, const WalkLists& lists,
+                                         const Chunk& c) {
+    c.each_element([&](int64_t i) {
         const uint64_t bits = break_bits(v, i);
-        if (bits == no_break || bits <= w.above || bits > w.high) continue;
+        if (bits == no_break || bits <= w.above || bits > w.high) return;
         const uint32_t at = atomicAdd(&w.listed, 1u);  // any order: the list is sorted next
         lists.times[at] = bits;
         lists.variables[at] = i;
-    }
+    });
 }
 
 // Bitonic sort by (time, variable) in shared memory. Member 0, all threads.
-__device__ __noinline__ void sort_breaks(const WalkLists& lists, int count, uint64_t* times, int64_t* variables) {
+__device__ __noinline__ void sort_breaks(const WalkLists& lists, int count, uint64_t* times,
+                                         int64_t* variables) {
     int size = 1;
     while (size < count) size *= 2;
     for (int i = threadIdx.x; i < size; i += threads) {
@@ -140,7 +143,8 @@ __device__ __noinline__ void sort_breaks(const WalkLists& lists, int count, uint
                 const int j = i ^ gap;
                 if (j > i) {
                     const bool rising = (i & span) == 0;
-                    const bool after = times[i] > times[j] || (times[i] == times[j] && variables[i] > variables[j]);
+                    const bool after =
+                        times[i] > times[j] || (times[i] == times[j] && variables[i] > variables[j]);
                     if (after == rising) {
                         const uint64_t t = times[i];
                         times[i] = times[j], times[j] = t;
@@ -155,8 +159,9 @@ __device__ __noinline__ void sort_breaks(const WalkLists& lists, int count, uint
 }
 
 // Crosses the sorted breakpoints until the minimiser is found. Member 0, all threads.
-__device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, const Block& block, const double* k, WalkState& w,
-                                    const WalkLists& lists, const uint64_t* times, const int64_t* variables) {
+__device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, const Block& block,
+                                          const double* k, WalkState& w, const WalkLists& lists,
+                                          const uint64_t* times, const int64_t* variables) {
     const int count = int(w.listed), pairs = s.pairs, size = 2 * pairs;
     for (int at = threadIdx.x; at < count; at += threads) {
         const int64_t i = variables[at];
@@ -197,7 +202,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
         for (int c = 0; c < size; ++c) {
             const double q = w.q[c] - (at < 0 ? 0.0 : lists.crossing[int64_t(at) * size + c]);
             const double r = w.r[c] - (at < 0 ? 0.0 : lists.weighted[int64_t(at) * size + c]);
-            const double scaled = q / k[c * size + c];
+            const double scaled = q * k[c * size + c];
             qr += scaled * r;
             qq += scaled * q;
         }
@@ -206,7 +211,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
         double t;
         const double from = at < 0 ? w.from : time_of(times[at] - 1);
         const double to = at + 1 < count ? time_of(times[at + 1] - 1) : time_of(w.high - 1);
-        if (settles(slope, from, to, t)) {
+        if ((at >= 0 && path_ends(moving, s.movable_descent)) || settles(slope, from, to, t)) {
             first = at;
             break;
         }
@@ -230,6 +235,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
             const PathSlope slope = path_slope(w.moving, s.gamma, w.q, w.r, k, size);
             const double to = last + 1 < count ? time_of(times[last + 1] - 1) : time_of(w.high - 1);
             settles(slope, w.from, to, w.cauchy_time);
+            if (last >= 0 && path_ends(w.moving, s.movable_descent)) w.cauchy_time = w.from;
             w.settled = 1;
         }
         w.above = w.high;
@@ -237,15 +243,16 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
     __syncthreads();
 }
 
-// Σ h w g over the variables of a chunk whose breakpoint is w.high exactly, and their Σ h g²; `partial` takes the sums.
+// Σ h w g over the variables of a chunk whose breakpoint is w.high exactly, and their Σ h g²; `partial` takes
+// the sums.
 template <class Partial>
-__device__ inline void sum_ties(const Vectors& v, const State& s, const WalkState& w, const Block& block, int64_t begin,
-                                int64_t end, const Partial& partial) {
+__device__ inline void sum_ties(const Vectors& v, const State& s, const WalkState& w, const Block& block,
+                                const Chunk& c, const Partial& partial) {
     const int pairs = s.pairs;
     for (int j = 0; j <= 2 * pairs; ++j) {
         double sum = 0;
-        for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
-            if (break_bits(v, i) != w.high) continue;
+        c.each_element([&](int64_t i) {
+            if (break_bits(v, i) != w.high) return;
             const double g = v.g[i], descent = descent_of(v, i);
             if (j == 2 * pairs) {
                 sum += g * descent;
@@ -254,7 +261,7 @@ __device__ inline void sum_ties(const Vectors& v, const State& s, const WalkStat
                 const int64_t row = int64_t(slot_of(age, s.head, pairs, capacity)) * v.stride + i;
                 sum += j < pairs ? double(v.y[row]) * descent : double(v.s[row]) * g / s.gamma;
             }
-        }
+        });
         sum = block.sum(sum);
         if (threadIdx.x == 0) partial(j, sum);
     }

@@ -1,5 +1,6 @@
-// A problem's variables cut into chunks. The cut depends on n alone, never on the number of threads, and partial sums
-// are added in order of chunks: results are the same bits on one thread, on many, alone or in a batch.
+// A problem's variables cut into chunks. The cut depends on n alone, never on the number of threads, and
+// partial sums are added in order of chunks: results are the same bits on one thread, on many, alone or in a
+// batch.
 #pragma once
 
 #include "core/config.hpp"
@@ -34,7 +35,8 @@ struct Chunks {
     }
 };
 
-// Adds up one value per chunk, pairwise: the order is fixed and the rounding error grows with the logarithm only.
+// Adds up one value per chunk, pairwise: the order is fixed and the rounding error grows with the logarithm
+// only.
 template <class Value>
 inline double add_pairwise(const Value& value, int begin, int end) {
     if (end - begin == 1) return value(begin);

@@ -9,7 +9,8 @@ inline Isa best_isa() {
 #if defined(__x86_64__)
     static const Isa best = [] {
         __builtin_cpu_init();
-        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+        const bool avx2 =
+            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
         const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
         return avx512 ? Isa::avx512 : avx2 ? Isa::avx2 : Isa::baseline;
@@ -22,8 +23,10 @@ inline Isa best_isa() {
 
 inline const char* isa_name(Isa isa) {
     switch (isa) {
-        case Isa::avx512: return "AVX-512";
-        case Isa::avx2: return "AVX2";
+        case Isa::avx512:
+            return "AVX-512";
+        case Isa::avx2:
+            return "AVX2";
         default:
 #if defined(__aarch64__)
             return "NEON";

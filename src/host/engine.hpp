@@ -9,7 +9,8 @@
 
 namespace stepwell {
 
-// Everything a turn works on. Arrays are (batch, n) unless said; bounds and weights may be shared by the batch.
+// Everything a turn works on. Arrays are (batch, n) unless said; bounds and weights may be shared by the
+// batch.
 template <class T>
 struct EngineView {
     int64_t batch, n;

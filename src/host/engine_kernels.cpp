@@ -27,7 +27,8 @@ struct Problem {
 
     void slope(double f, const T* gradient) {
         double parts[Chunks::most];
-        chunks.each([&](int c, int64_t begin, int64_t end, int) { parts[c] = slope_chunk(v, gradient, begin, end); });
+        chunks.each(
+            [&](int c, int64_t begin, int64_t end, int) { parts[c] = slope_chunk(v, gradient, begin, end); });
         decide_slope(state, options, f, add([&](int c) { return parts[c]; }));
     }
 
@@ -91,26 +92,43 @@ struct Problem {
     }
 
     void step() {
-        chunks.each([&](int, int64_t begin, int64_t end, int) { step_chunk(v, state.search.step, begin, end); });
+        chunks.each(
+            [&](int, int64_t begin, int64_t end, int) { step_chunk(v, state.search.step, begin, end); });
         state.action = Action::evaluate;
     }
 
-    // One evaluation, one turn: from f and g at the trial point to the next trial point or the end. A turn may be
-    // cut after the line search has decided, so that the caller can supply the diagonal for an accepted point.
+    // One evaluation, one turn: from f and g at the trial point to the next trial point or the end. A turn
+    // may be cut after the line search has decided, so that the caller can supply the diagonal for an
+    // accepted point.
     void turn(double f, const T* gradient, TurnPart part) {
         if (state.action == Action::done) return;
         if (part == TurnPart::finish && state.action == Action::evaluate) return;
-        if (part != TurnPart::finish) slope(f, gradient);
+        const bool starts = !state.started;
+        // A first part that was done already is not done twice: the caller's diagonal failed, and is asked
+        // again.
+        if (part != TurnPart::finish && state.action == Action::evaluate) slope(f, gradient);
         if (part == TurnPart::begin && state.action == Action::absorb) return;
+        if (starts && state.action == Action::done) {
+            // Not finite at the start: that point is all there is.
+            std::memcpy(v.x, v.trial, sizeof(T) * v.n);
+            std::memcpy(v.g, gradient, sizeof(T) * v.n);
+        }
         while (state.action != Action::evaluate && state.action != Action::done) {
             switch (state.action) {
                 case Action::absorb:
                     absorb(state.iterations == 0 ? Gather::start : Gather::pair, gradient);
                     break;
-                case Action::walk: walk(); break;
-                case Action::regather: absorb(Gather::again, gradient); break;
-                case Action::aim: aim(); break;
-                default: step();
+                case Action::walk:
+                    walk();
+                    break;
+                case Action::regather:
+                    absorb(Gather::again, gradient);
+                    break;
+                case Action::aim:
+                    aim();
+                    break;
+                default:
+                    step();
             }
         }
         // The caller sees the solution where it would have seen the next trial.
@@ -124,12 +142,23 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     const int m = e.options->capacity;
     auto run = [&](int64_t p, int threads, int workspace) {
         const int64_t at = p * e.n, history = at * m;
-        Vectors<T> v{e.n, e.x + at, e.g + at, e.d + at, e.trial + at, e.s + history, e.y + history,
+        Vectors<T> v{e.n,
+                     e.x + at,
+                     e.g + at,
+                     e.d + at,
+                     e.trial + at,
+                     e.s + history,
+                     e.y + history,
                      e.lower ? e.lower + p * e.bound_stride : nullptr,
                      e.upper ? e.upper + p * e.bound_stride : nullptr,
                      e.weights ? e.weights + p * e.weight_stride : nullptr};
-        Problem<T> problem{v, e.states[p], *e.options, small_matrices(e.small + p * small_matrices_length(m), m),
-                           Chunks(e.n, threads), workspaces, workspace};
+        Problem<T> problem{v,
+                           e.states[p],
+                           *e.options,
+                           small_matrices(e.small + p * small_matrices_length(m), m),
+                           Chunks(e.n, threads),
+                           workspaces,
+                           workspace};
         problem.turn(f[p], gradient + at, part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < 2 * Chunks::least_length);
@@ -156,8 +185,12 @@ const EngineKernels& engine_table() {
             return all;
         },
         [](void* all) { delete static_cast<std::vector<Workspace>*>(all); },
-        [](const EngineView<double>& e, const double* f, const double* g, TurnPart part) { turn(e, f, g, part); },
-        [](const EngineView<float>& e, const double* f, const float* g, TurnPart part) { turn(e, f, g, part); },
+        [](const EngineView<double>& e, const double* f, const double* g, TurnPart part) {
+            turn(e, f, g, part);
+        },
+        [](const EngineView<float>& e, const double* f, const float* g, TurnPart part) {
+            turn(e, f, g, part);
+        },
     };
     return table;
 }

@@ -4,8 +4,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "core/quasi_newton/decide.hpp"
@@ -44,11 +46,11 @@ using Vector = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Numpy = nb::ndarray<nb::numpy, T, nb::c_contig>;
 
-// Memory of a batch of problems on the host. Vectors take (2m + 4) n words a problem; bounds and weights are the
-// caller's arrays, kept alive by the Python side.
+// Memory of a batch of problems on the host. Vectors take (2m + 4) n words a problem; bounds and weights are
+// the caller's arrays, kept alive by the Python side.
 template <class T>
 class Engine {
-   public:
+public:
     Engine(int64_t batch, int64_t n, const Options& options, int threads)
         : batch(batch), n(n), options(options), threads(threads) {
         const int64_t m = options.capacity, words = batch * n * (2 * m + 4);
@@ -65,6 +67,8 @@ class Engine {
         y = next;
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
+        std::fill(g, g + batch * n,
+                  std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
         workspaces = engine_kernels().make_workspaces(threads, int(m), options.bounded != 0);
     }
     Engine(const Engine&) = delete;
@@ -83,8 +87,9 @@ class Engine {
     }
 
     void turn(const double* f, const T* gradient, TurnPart part) {
-        const EngineView<T> view{batch, n, &options, states.data(), small.data(), x, g, d, trial, s, y,
-                                 lower, upper, weights, bound_stride, weight_stride, threads, workspaces};
+        const EngineView<T> view{
+            batch, n,     &options, states.data(), small.data(),  x,       g,         d, trial, s, y,
+            lower, upper, weights,  bound_stride,  weight_stride, threads, workspaces};
         if constexpr (sizeof(T) == 8) {
             engine_kernels().turn_double(view, f, gradient, part);
         } else {
@@ -121,8 +126,8 @@ class Engine {
     }
 
     int64_t bytes() const {
-        return int64_t(sizeof(T)) * batch * n * (2 * options.capacity + 4) + int64_t(sizeof(double) * small.size()) +
-               int64_t(sizeof(State) * states.size());
+        return int64_t(sizeof(T)) * batch * n * (2 * options.capacity + 4) +
+               int64_t(sizeof(double) * small.size()) + int64_t(sizeof(State) * states.size());
     }
 
     int64_t batch, n;
@@ -139,17 +144,17 @@ class Engine {
 template <class T>
 void bind_engine(nb::module_& m, const char* name) {
     using E = Engine<T>;
-    auto rows = [](T* E::*member) {
+    auto rows = [](T* E::* member) {
         return [member](E& e) { return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.n)}); };
     };
-    auto ring = [](T* E::*member) {
+    auto ring = [](T* E::* member) {
         return [member](E& e) {
             return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.options.capacity), size_t(e.n)});
         };
     };
     nb::class_<E>(m, name)
-        .def(nb::init<int64_t, int64_t, const Options&, int>(), nb::arg("batch"), nb::arg("n"), nb::arg("options"),
-             nb::arg("threads"))
+        .def(nb::init<int64_t, int64_t, const Options&, int>(), nb::arg("batch"), nb::arg("n"),
+             nb::arg("options"), nb::arg("threads"))
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
@@ -165,7 +170,8 @@ void bind_engine(nb::module_& m, const char* name) {
         .def_prop_ro(
             "states",
             [](E& e) {
-                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states.data()), {size_t(e.batch), sizeof(State)});
+                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states.data()),
+                                      {size_t(e.batch), sizeof(State)});
             },
             nb::rv_policy::reference_internal)
         .def_prop_ro(
@@ -201,8 +207,9 @@ void bind_quasi_newton(nb::module_& m) {
     nb::class_<Options>(m, "Options")
         .def("__init__", [](Options* o) { new (o) Options{}; })
         .def_rw("capacity", &Options::capacity)
-        .def_prop_rw("cauchy", [](const Options& o) { return int(o.cauchy); },
-                     [](Options& o, int value) { o.cauchy = Cauchy(value); })
+        .def_prop_rw(
+            "cauchy", [](const Options& o) { return int(o.cauchy); },
+            [](Options& o, int value) { o.cauchy = Cauchy(value); })
         .def_rw("search", &Options::search)
         .def_rw("gtol", &Options::gtol)
         .def_rw("ftol", &Options::ftol)
@@ -214,7 +221,8 @@ void bind_quasi_newton(nb::module_& m) {
         .def_rw("boxed", &Options::boxed)
         .def_rw("weighted", &Options::weighted)
         .def_rw("weights_vary", &Options::weights_vary)
-        .def("to_bytes", [](const Options& o) { return nb::bytes(reinterpret_cast<const char*>(&o), sizeof(o)); })
+        .def("to_bytes",
+             [](const Options& o) { return nb::bytes(reinterpret_cast<const char*>(&o), sizeof(o)); })
         .def_static("from_bytes", [](nb::bytes b) {
             if (b.size() != sizeof(Options)) throw nb::value_error("options of another version of stepwell");
             Options o;
@@ -230,8 +238,9 @@ void bind_quasi_newton(nb::module_& m) {
             const size_t count = nb::len(shape);
             if (count > 4) throw nb::value_error("device_array: at most four dimensions");
             for (size_t i = 0; i < count; ++i) dims[i] = nb::cast<size_t>(shape[i]);
-            return nb::ndarray<>(reinterpret_cast<void*>(pointer), count, dims, owner, nullptr,
-                                 single ? nb::dtype<float>() : nb::dtype<double>(), nb::device::cuda::value, device);
+            return nb::ndarray<nb::array_api>(reinterpret_cast<void*>(pointer), count, dims, owner, nullptr,
+                                              single ? nb::dtype<float>() : nb::dtype<double>(),
+                                              nb::device::cuda::value, device);
         },
         nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
 

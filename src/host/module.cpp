@@ -4,6 +4,7 @@
 
 #include "host/dispatch.hpp"
 #include "host/engine_module.hpp"
+#include "host/nnls_module.hpp"
 #include "host/spmm_module.hpp"
 
 namespace nb = nanobind;
@@ -12,7 +13,9 @@ NB_MODULE(_core, m) {
     m.doc() = "Compiled core of stepwell.";
     m.def("isa", [] { return stepwell::isa_name(stepwell::best_isa()); }, "Instruction set in use.");
     m.def("compiler", [] { return __VERSION__; }, "Version of the C++ compiler that built this module.");
-    m.def("max_threads", [] { return omp_get_max_threads(); }, "Threads that parallel regions use by default.");
+    m.def(
+        "max_threads", [] { return omp_get_max_threads(); }, "Threads that parallel regions use by default.");
     stepwell::bind_quasi_newton(m);
     stepwell::bind_spmm(m);
+    stepwell::bind_nnls(m);
 }

@@ -1,7 +1,8 @@
-// A thread pool whose caller never waits for a worker that has not begun: pieces of work are claimed one by one, the
-// caller claims too, and only pieces already claimed are waited for. On a machine shared with other programs this
-// matters: at the end of an OpenMP region every thread of the team must arrive, and one that the operating system has
-// not scheduled costs milliseconds where the work itself takes a tenth of one (docs/design.md has the figures).
+// A thread pool whose caller never waits for a worker that has not begun: pieces of work are claimed one by
+// one, the caller claims too, and only pieces already claimed are waited for. On a machine shared with other
+// programs this matters: at the end of an OpenMP region every thread of the team must arrive, and one that
+// the operating system has not scheduled costs milliseconds where the work itself takes a tenth of one
+// (docs/design.md has the figures).
 #pragma once
 
 #include <unistd.h>
@@ -14,7 +15,7 @@
 namespace stepwell {
 
 class Pool {
-   public:
+public:
     static Pool& instance() {
         // Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no
         // worker lives.
@@ -29,12 +30,13 @@ class Pool {
         return *pool;
     }
 
-    // Calls work(piece, thread) for pieces 0 .. count - 1 on at most `threads` threads, the caller's being thread 0.
+    // Calls work(piece, thread) for pieces 0 .. count - 1 on at most `threads` threads, the caller's being
+    // thread 0.
     template <class Work>
     void run(int count, int threads, const Work& work) {
         // A pool serves one job at a time; a second caller works alone rather than wait.
-        std::unique_lock<std::mutex> turn(busy, std::try_to_lock);
-        if (threads <= 1 || count <= 1 || !turn.owns_lock()) {
+        std::unique_lock<std::mutex> turn(busy, std::defer_lock);
+        if (threads <= 1 || count <= 1 || !turn.try_lock()) {
             for (int piece = 0; piece < count; ++piece) work(piece, 0);
             return;
         }
@@ -47,7 +49,7 @@ class Pool {
         allowed = threads;
         finished.store(0, std::memory_order_relaxed);
         const uint32_t generation = uint32_t(claim.load(std::memory_order_relaxed) >> 32) + 1;
-        claim.store(uint64_t(generation) << 32, std::memory_order_release);
+        claim.store(uint64_t(generation) << 32 | uint32_t(count), std::memory_order_release);
         epoch.store(generation, std::memory_order_release);
         epoch.notify_all();
         take_pieces(generation, 0);
@@ -56,14 +58,17 @@ class Pool {
         }
     }
 
-   private:
+private:
     std::mutex busy;
     std::vector<std::thread> workers;
     // The job. Written before `claim` is published; read only by a thread that has claimed a piece of it.
     void (*function)(const void*, int, int) = nullptr;
     const void* context = nullptr;
-    std::atomic<int> pieces{0}, allowed{0};
-    std::atomic<uint64_t> claim{0};  // generation << 32 | next piece
+    int pieces = 0;
+    std::atomic<int> allowed{0};
+    // generation << 32 | pieces left: a worker late from a job that is done finds nothing left in this one
+    // word, however many pieces the next job has.
+    std::atomic<uint64_t> claim{0};
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0};
 
@@ -79,11 +84,10 @@ class Pool {
     void take_pieces(uint32_t generation, int thread) {
         uint64_t current = claim.load(std::memory_order_acquire);
         for (;;) {
-            if (uint32_t(current >> 32) != generation) return;
-            const int piece = int(uint32_t(current));
-            if (piece >= pieces.load(std::memory_order_relaxed)) return;
-            if (!claim.compare_exchange_weak(current, current + 1, std::memory_order_acq_rel)) continue;
-            function(context, piece, thread);
+            const uint32_t left = uint32_t(current);
+            if (uint32_t(current >> 32) != generation || left == 0) return;
+            if (!claim.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel)) continue;
+            function(context, pieces - int(left), thread);
             finished.fetch_add(1, std::memory_order_release);
             current = claim.load(std::memory_order_acquire);
         }
@@ -94,7 +98,8 @@ class Pool {
         for (;;) {
             // A sweep follows a sweep within microseconds: look for a while before sleeping.
             uint32_t now = epoch.load(std::memory_order_acquire);
-            for (int spins = 0; now == seen && spins < 2000; ++spins) now = epoch.load(std::memory_order_acquire);
+            for (int spins = 0; now == seen && spins < 2000; ++spins)
+                now = epoch.load(std::memory_order_acquire);
             if (now == seen) {
                 epoch.wait(seen, std::memory_order_acquire);
                 now = epoch.load(std::memory_order_acquire);

@@ -1,6 +1,6 @@
-// The sweeps over the variables of one problem, on one chunk of them. A chunk is handled tile by tile: a tile's
-// vectors are widened to double in cache-resident buffers, padded with zeros to whole packs, and every element goes
-// through the functions of core/quasi_newton/variable.hpp.
+// The sweeps over the variables of one problem, on one chunk of them. A chunk is handled tile by tile: a
+// tile's vectors are widened to double in cache-resident buffers, padded with zeros to whole packs, and every
+// element goes through the functions of core/quasi_newton/variable.hpp.
 #pragma once
 
 #include "core/quasi_newton/decide.hpp"
@@ -76,10 +76,11 @@ void step_chunk(const Vectors<T>& v, double step, int64_t begin, int64_t end) {
 
 enum class Gather { start, pair, again };  // no pair yet; a new pair; sums again with carried variables
 
-// First read of the history: forms the new pair, finds the free variables, and sums everything the decisions need.
+// First read of the history: forms the new pair, finds the free variables, and sums everything the decisions
+// need.
 template <class T>
 class Absorb {
-   public:
+public:
     Absorb(const Vectors<T>& v, const State& state, const Options& options, SumLayout layout, Gather gather,
            const T* gradient)
         : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
@@ -97,7 +98,7 @@ class Absorb {
         if (layout.rows > 0) w.collect(layout, sums);
     }
 
-   private:
+private:
     const Vectors<T>& v;
     const State& state;
     const Options& options;
@@ -131,6 +132,8 @@ class Absorb {
         }
         if (v.weights) {
             widen(w.root, v.weights + at, count, padded);
+            // h g itself, not √h √h g: every sweep must find the same breakpoints, to the last bit.
+            for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
             for (int i = 0; i < padded; ++i) w.root[i] = i < count ? std::sqrt(w.root[i]) : 1.0;
             for (int i = 0; i < padded; ++i) w.inverse_root[i] = 1 / w.root[i];
             if (gather == Gather::pair) {
@@ -153,7 +156,7 @@ class Absorb {
             double *mask = w.mask, *breaks = w.breaks, *carried = w.carried;
             const double held_time = state.held_time;
             for (int i = 0; i < padded; ++i) {
-                const double descent = v.weights ? w.root[i] * w.moving[i] : g[i];
+                const double descent = v.weights ? w.descent[i] : g[i];
                 const bool movable = !is_held(x[i], g[i], lower[i], upper[i]);
                 const double t = breakpoint(x[i], descent, lower[i], upper[i]);
                 breaks[i] = movable ? t : double_infinity;
@@ -184,7 +187,8 @@ class Absorb {
             scalars.gradient_squared += sum_products(g, g, packs);
             scalars.projected_squared += sum_products(projected, projected, packs);
             scalars.x_squared += sum_products(x, x, packs);
-            scalars.projected_gradient = max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
+            scalars.projected_gradient =
+                max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
         }
     }
 
@@ -248,7 +252,7 @@ class Absorb {
 // Second read of the history: the direction and the trial point at step 1.
 template <class T>
 class Aim {
-   public:
+public:
     Aim(const Vectors<T>& v, const State& state, const Options& options, const double* coefficients)
         : v(v), state(state), options(options), coefficients(coefficients) {}
 
@@ -293,7 +297,7 @@ class Aim {
         }
     }
 
-   private:
+private:
     const Vectors<T>& v;
     const State& state;
     const Options& options;
@@ -318,13 +322,15 @@ class Aim {
             }
             const T *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
             for (int i = 0; i < count; ++i) {
-                out[i] += (k[0] * double(r0[i]) + k[1] * double(r1[i])) + (k[2] * double(r2[i]) + k[3] * double(r3[i]));
+                out[i] += (k[0] * double(r0[i]) + k[1] * double(r1[i])) +
+                          (k[2] * double(r2[i]) + k[3] * double(r3[i]));
             }
         }
     }
 
-    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put inside. The step
-    // of a variable that meets no bound is left as it is: the difference of two points would lose digits.
+    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put
+    // inside. The step of a variable that meets no bound is left as it is: the difference of two points would
+    // lose digits.
     void confine(int packs, Workspace& w) const {
         const int padded = packs * lanes;
         const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
@@ -338,10 +344,10 @@ class Aim {
             }
         }
         for (int i = 0; i < padded; ++i) {
-            const double inside = clamp_to(goal[i], lower[i], upper[i]);
-            const double place = is_held(x[i], g[i], lower[i], upper[i]) ? x[i] : inside;
-            step[i] = place == goal[i] ? step[i] : place - x[i];
-            goal[i] = place;
+            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
+            const Aimed aimed = aim_within(x[i], goal[i], step[i], held, lower[i], upper[i]);
+            step[i] = aimed.step;
+            goal[i] = aimed.place;
         }
         if (state.held_time < 0) return;
         for (int i = 0; i < padded; ++i) {

@@ -1,5 +1,5 @@
-// SIMD on the host: eight double lanes written with the compiler's vector extension, so that one source serves SSE2,
-// AVX2, AVX-512 and NEON, and the order of every sum is the same on all of them.
+// SIMD on the host: eight double lanes written with the compiler's vector extension, so that one source
+// serves SSE2, AVX2, AVX-512 and NEON, and the order of every sum is the same on all of them.
 #pragma once
 
 #include <cstring>

@@ -1,16 +1,16 @@
-// The exact Cauchy point on the host: breakpoints popped in order from a heap, each crossing folded into the slope of
-// the model (core/quasi_newton/cauchy.hpp). Breakpoints are collected only as far as they may matter: first up to
-// twice the minimiser of the first segment, then in ranges eight times as long.
+// The exact Cauchy point on the host: breakpoints popped in order from a heap, each crossing folded into the
+// slope of the model (core/quasi_newton/cauchy.hpp). Breakpoints are collected only as far as they may
+// matter: first up to twice the minimiser of the first segment, then in ranges eight times as long.
 //
-// The heap lies in the buffers of the direction and the trial point, which are free at this moment: no memory of its
-// own, whatever the number of breakpoints.
+// The heap lies in the buffers of the direction and the trial point, which are free at this moment: no memory
+// of its own, whatever the number of breakpoints.
 #pragma once
 
 #include <type_traits>
 
 #include "core/quasi_newton/cauchy.hpp"
-#include "core/team.hpp"
 #include "core/quasi_newton/variable.hpp"
+#include "core/team.hpp"
 #include "host/chunks.hpp"
 #include "host/workspace.hpp"
 
@@ -19,7 +19,7 @@ SW_BEGIN
 // Minimum heap over (time, index), kept in two arrays.
 template <class T>
 class BreakpointHeap {
-   public:
+public:
     using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
     BreakpointHeap(T* times, T* indices) : times(times), indices(reinterpret_cast<unsigned char*>(indices)) {}
@@ -51,7 +51,7 @@ class BreakpointHeap {
         return first;
     }
 
-   private:
+private:
     T* times;
     unsigned char* indices;
 
@@ -70,7 +70,7 @@ class BreakpointHeap {
 
 template <class T>
 class CauchyWalk {
-   public:
+public:
     CauchyWalk(const Vectors<T>& v, const State& state, const Options& options, const Scratch& scratch)
         : v(v), state(state), options(options), w(scratch), heap(v.d, v.trial) {}
 
@@ -89,8 +89,12 @@ class CauchyWalk {
                 // Ties share one breakpoint: cross them together.
                 do moving = max_of(0.0, moving - cross(heap.pop(), next));
                 while (heap.count > 0 && time_of(heap.variable(0)) <= next);
-                slope = path_slope(moving, state.gamma, w.work, w.carried, w.k, size);
                 from = next;
+                if (path_ends(moving, state.movable_descent)) {
+                    cauchy_time = from;
+                    return finish(from, held_time);
+                }
+                slope = path_slope(moving, state.gamma, w.work, w.carried, w.k, size);
             }
             if (settles(slope, from, range, cauchy_time)) return finish(from, held_time);
             from = max_of(from, collected);
@@ -100,7 +104,7 @@ class CauchyWalk {
         }
     }
 
-   private:
+private:
     const Vectors<T>& v;
     const State& state;
     const Options& options;
@@ -111,7 +115,9 @@ class CauchyWalk {
 
     void finish(double /*from*/, double& held_time) const { held_time = last_crossed; }
 
-    double descent_of(int64_t i) const { return v.weights ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]); }
+    double descent_of(int64_t i) const {
+        return v.weights ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
+    }
     double time_of(int64_t i) const { return breakpoint(v.x[i], descent_of(i), v.lower[i], v.upper[i]); }
 
     // Breakpoints in (above, up_to] into the heap.

@@ -13,7 +13,7 @@ template <class T>
 struct Vectors {
     int64_t n;
     T *x, *g, *d, *trial;
-    T *s, *y;  // ring buffers, capacity rows of n
+    T *s, *y;                // ring buffers, capacity rows of n
     const T *lower, *upper;  // both or neither
     const T* weights;        // diagonal of H0, or null
 };
@@ -25,13 +25,17 @@ SW_BEGIN
 constexpr int tile = 256;  // 2 KiB a row: 16 history rows of a tile fit the first-level cache
 
 class Workspace {
-   public:
+public:
     Workspace(int capacity, bool bounded)
-        : fresh_columns(bounded ? 2 : 3), buffers(size_t(tile) * 14), history(size_t(tile) * 2 * capacity),
-          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 8 * size_t(capacity)) * lanes),
-          carried_memory(2 * size_t(capacity)), decision_memory(size_t(scratch_length(capacity))) {
-        double** names[] = {&x, &g, &s, &y, &lower, &upper, &root, &inverse_root, &moving, &mask, &breaks, &carried,
-                            &projected, &descent};
+        : fresh_columns(bounded ? 2 : 3),
+          buffers(size_t(tile) * 14),
+          history(size_t(tile) * 2 * capacity),
+          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity + 8 * size_t(capacity)) *
+                lanes),
+          carried_memory(2 * size_t(capacity)),
+          decision_memory(size_t(scratch_length(capacity))) {
+        double** names[] = {&x,      &g,    &s,      &y,       &lower,     &upper,  &root, &inverse_root,
+                            &moving, &mask, &breaks, &carried, &projected, &descent};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
@@ -43,7 +47,8 @@ class Workspace {
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
-    double *x, *g, *s, *y, *lower, *upper, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
+    double *x, *g, *s, *y, *lower, *upper, *root, *inverse_root, *moving, *mask, *breaks, *carried,
+        *projected, *descent;
     double* rows;  // stacked history rows of the tile, [Y; S] in order of age
     Pack *gram_sums, *whole_sums, *fresh_sums, *q_sums;
     double* carried_sums;
@@ -62,7 +67,8 @@ class Workspace {
         std::fill(carried_sums, carried_sums + 2 * r, 0.0);
     }
 
-    // Lanes added up, into the order that the decisions expect. Unbounded, q rides along as the third fresh column.
+    // Lanes added up, into the order that the decisions expect. Unbounded, q rides along as the third fresh
+    // column.
     void collect(const SumLayout& layout, double* sums) const {
         const int r = layout.rows;
         const int columns = fresh_columns;
@@ -84,13 +90,14 @@ class Workspace {
         }
         if (layout.all_ss) {
             for (int i = 0; i < r; ++i)
-                for (int j = 0; j <= i; ++j) sums[layout.whole_ss() + triangle(i, j)] = add_lanes(whole_sums[i * r + j]);
+                for (int j = 0; j <= i; ++j)
+                    sums[layout.whole_ss() + triangle(i, j)] = add_lanes(whole_sums[i * r + j]);
         }
     }
 
     const int fresh_columns;  // s, y and, without bounds, √h g
 
-   private:
+private:
     std::vector<double> buffers, history, packs, carried_memory, decision_memory;
 };
 

@@ -23,6 +23,10 @@ _HOMES: dict[str, str] = {
     "cg": "stepwell.krylov",
     "adjoint_error": "stepwell.operators",
     "operators": "",
+    "nnls": "stepwell.leastsq",
+    "Convolution": "stepwell.leastsq",
+    "NNLSResult": "stepwell.leastsq",
+    "NNLSStatus": "stepwell.leastsq",
     "problems": "",
     "apps": "",
 }

@@ -7,6 +7,7 @@ device, where a solver takes a decision on a small matrix or a caller asks for a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,30 @@ def host_view(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
+def scalar_of(value: Any) -> float:
+    """Return a function value as a float: a number, or an array of any library with one element."""
+    if hasattr(value, "shape") and math.prod(value.shape) == 1:
+        value = value.reshape(-1)[0]
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+        raise TypeError(f"f is {what}; allowed: a number") from None
+
+
+def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether an array of some shape holds its elements in the order of the wanted shape: equal, flat, or but for ones.
+
+    Examples
+    --------
+    >>> is_like((6,), (2, 3)), is_like((2, 1, 3), (2, 3)), is_like((3, 2), (2, 3))
+    (True, True, False)
+    """
+    if shape == wanted or shape == (math.prod(wanted),):
+        return True
+    return [k for k in shape if k != 1] == [k for k in wanted if k != 1]
+
+
 def in_kind(values: np.ndarray, template: Array) -> Array:
     """Return host values as an array of the template's library, sharing memory where the library allows it."""
     kind = kind_of(template)
@@ -84,14 +109,126 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
     return values
 
 
-def to_host(array: Array) -> np.ndarray:
-    """Copy an array of any library and device to the host, as float64."""
+def device_index(array: Array) -> int:
+    """Return the number of the CUDA device that an array lives on."""
+    return int(device_name(array).partition(":")[2] or 0)
+
+
+def current_stream(template: Array) -> int:
+    """Return the handle of the CUDA stream that the template's library is using on the template's device."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return int(torch.cuda.current_stream(template.device).cuda_stream)
+    if kind == "cupy":
+        import cupy
+
+        return int(cupy.cuda.get_current_stream(template.device.id).ptr)
+    return 0  # JAX has streams of its own, which it does not show: the default stream, and waiting
+
+
+def shares_streams(template: Array) -> bool:
+    """Whether work of the template's library and ours can follow each other on one stream, without waiting."""
+    return kind_of(template) in ("torch", "cupy")
+
+
+def device_address(array: Array) -> int:
+    """Return the address of a contiguous device array; waits for JAX to have computed it."""
     kind = kind_of(array)
     if kind == "torch":
-        array = array.detach().cpu().numpy()
-    elif kind == "cupy":
-        array = array.get()
-    return np.asarray(array, dtype=np.float64)
+        return int(array.data_ptr())
+    if kind == "cupy":
+        return int(array.data.ptr)
+    array.block_until_ready()
+    return int(array.unsafe_buffer_pointer())
+
+
+def is_contiguous(array: Array) -> bool:
+    """Whether a device array lies in one piece, in C order."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return bool(array.is_contiguous())
+    if kind == "cupy":
+        return bool(array.flags.c_contiguous)
+    return True
+
+
+def from_dlpack(exported: Any, template: Array) -> Array:
+    """View exported device memory as an array of the template's library, without a copy."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.from_dlpack(exported)
+    if kind == "cupy":
+        import cupy
+
+        return cupy.from_dlpack(exported)
+    import jax
+
+    return jax.dlpack.from_dlpack(exported)
+
+
+def host_copy(array: Array) -> np.ndarray:
+    """Copy an array of any library, on any device, to the host."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return np.array(array.detach().cpu().numpy())
+    if kind == "cupy":
+        return np.asarray(array.get())
+    return np.array(array)
+
+
+def numpy_dtype(array: Array) -> np.dtype:
+    """Return the NumPy dtype that corresponds to an array's."""
+    return np.dtype(str(array.dtype).rpartition(".")[2])
+
+
+def capture(template: Array, work: Any) -> Any:
+    """Capture ``work(stream)`` in a CUDA graph; returns a function that replays it on the caller's stream.
+
+    ``work`` is called once, with the handle of the capturing stream, and what it returns is kept alive with the
+    graph. Raises whatever the library raises when the work cannot be captured.
+    """
+    if kind_of(template) == "torch":
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        side = torch.cuda.Stream(template.device)
+        side.wait_stream(torch.cuda.current_stream(template.device))
+        with torch.cuda.graph(graph, stream=side):
+            kept = work(int(side.cuda_stream))
+        replay = graph.replay
+    else:
+        import cupy
+
+        # A pool of its own: memory used inside the graph must not be lent to anyone else while it can be replayed.
+        pool = cupy.cuda.MemoryPool()
+        stream = cupy.cuda.Stream(non_blocking=True)
+        outer = cupy.cuda.get_current_stream()
+        with cupy.cuda.using_allocator(pool.malloc), stream:
+            work(int(stream.ptr))  # a real turn outside the graph fills the pool: nothing is allocated while capturing
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                kept = (work(int(stream.ptr)), pool)
+            finally:
+                captured = stream.end_capture()
+
+        def replay() -> None:
+            captured.launch(stream=outer)
+
+    def play() -> Any:
+        replay()
+        return kept
+
+    return play
+
+
+def to_host(array: Array) -> np.ndarray:
+    """Copy an array of any library and device to the host, as float64."""
+    return np.asarray(host_copy(array), dtype=np.float64)
 
 
 def to_like(values: np.ndarray, template: Array) -> Array:

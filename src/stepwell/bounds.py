@@ -47,11 +47,23 @@ def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
     return pairs[..., 0].reshape(-1), pairs[..., 1].reshape(-1)
 
 
+class _NotPairs(ValueError):
+    """A member of a sequence of pairs is not a pair."""
+
+
 def _pairs_from_sequence(bounds: Any) -> np.ndarray:
     try:
         count = len(bounds)
+        if set(map(len, bounds)) - {2}:
+            index, length = next((i, len(pair)) for i, pair in enumerate(bounds) if len(pair) != 2)
+            raise _NotPairs(f"bounds[{index}] has {length} members; allowed: pairs (low, high)")
         flat = np.fromiter(itertools.chain.from_iterable(bounds), dtype=float, count=2 * count)
-        return flat.reshape(count, 2)
+        missing = np.isnan(flat)  # None reads as NaN
+        if not missing.any() or list(itertools.chain.from_iterable(bounds)).count(None) == missing.sum():
+            flat[0::2][missing[0::2]], flat[1::2][missing[1::2]] = -np.inf, np.inf
+            return flat.reshape(count, 2)
+    except _NotPairs:
+        raise
     except (TypeError, ValueError):
         pass
     try:
@@ -111,13 +123,19 @@ def read_bounds(
 
 
 def _rounded_inwards(lower: np.ndarray, upper: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    low = np.ascontiguousarray(lower, dtype=dtype)
-    high = np.ascontiguousarray(upper, dtype=dtype)
+    with np.errstate(over="ignore"):  # beyond float32's range: infinite, then rounded inwards
+        low = np.ascontiguousarray(lower, dtype=dtype)
+        high = np.ascontiguousarray(upper, dtype=dtype)
     if dtype != np.float64:
+        beyond = np.isposinf(low) | np.isneginf(high)
+        if beyond.any():
+            index = int(np.flatnonzero(beyond)[0])
+            pair = lower.reshape(-1)[index], upper.reshape(-1)[index]
+            raise ValueError(f"bounds at index {index} are ({pair[0]}, {pair[1]}); allowed: a {dtype} number between")
+        nearest = low
         low = np.where(low < lower, np.nextafter(low, dtype.type(np.inf)), low)
         high = np.where(high > upper, np.nextafter(high, dtype.type(-np.inf)), high)
         # An interval without a representable point is held at the nearest one.
-        nearest = lower.astype(dtype)
         empty = low > high
         low, high = np.where(empty, nearest, low), np.where(empty, nearest, high)
     return low, high

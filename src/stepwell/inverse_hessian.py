@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
+
+
+def two_loop(s: Any, y: Any, h0: Any, v: Any) -> Any:
+    """Apply the inverse BFGS matrix to a vector: the two-loop recursion (Nocedal 1980), for any array library."""
+    q, alphas = v, []
+    for si, yi in zip(reversed(s), reversed(y)):
+        alpha = (si * q).sum() / (si * yi).sum()
+        q = q - alpha * yi
+        alphas.append(alpha)
+    r = h0 * q
+    for si, yi, alpha in zip(s, y, reversed(alphas)):
+        beta = (yi * r).sum() / (si * yi).sum()
+        r = r + (alpha - beta) * si
+    return r
+
+
+class DeviceInverseHessian:
+    """The inverse Hessian approximation of a run on a GPU: ``H @ v`` for device arrays of the caller's library."""
+
+    def __init__(self, sk: list[Any], yk: list[Any], h0: Any, n: int) -> None:
+        self.sk, self.yk, self.h0 = sk, yk, h0
+        self.shape = (n, n)
+        self.n_corrs = len(sk)
+
+    def matvec(self, v: Any) -> Any:
+        """Apply the operator to a vector of n elements, in whatever shape."""
+        return two_loop(self.sk, self.yk, self.h0, v.reshape(-1)).reshape(v.shape)
+
+    __matmul__ = matvec
 
 
 class InverseHessian(LinearOperator):  # type: ignore[misc]
@@ -32,19 +63,10 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
         super().__init__(np.float64, (n, n))
         self.sk, self.yk, self.h0 = sk.astype(np.float64), yk.astype(np.float64), h0
         self.n_corrs = len(sk)
-        self.rho = 1 / np.einsum("ij,ij->i", self.sk, self.yk)
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        # The two-loop recursion (Nocedal 1980).
-        q = np.array(v, dtype=np.float64).reshape(-1)
-        alpha = np.empty(self.n_corrs)
-        for i in reversed(range(self.n_corrs)):
-            alpha[i] = self.rho[i] * (self.sk[i] @ q)
-            q -= alpha[i] * self.yk[i]
-        r: np.ndarray = self.h0 * q
-        for i in range(self.n_corrs):
-            r += (alpha[i] - self.rho[i] * (self.yk[i] @ r)) * self.sk[i]
-        return r
+        result: np.ndarray = two_loop(self.sk, self.yk, self.h0, np.asarray(v, dtype=np.float64).reshape(-1))
+        return result
 
     def _adjoint(self) -> InverseHessian:
         return self

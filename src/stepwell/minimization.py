@@ -9,21 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult, OptimizeWarning
+from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
-from stepwell.arrays import Array, in_kind
+from stepwell.arrays import Array, in_kind, is_cuda
 from stepwell.bounds import read_bounds
 from stepwell.inverse_hessian import InverseHessian
 from stepwell.objective import Objective
 from stepwell.optimizer import LBFGSB, project_start, read_diagonal, read_start
-from stepwell.results import BatchResult, Result, Status, as_statuses, status_message
+from stepwell.results import BatchResult, Result, Status, batch_result, intermediate_batch, intermediate_result
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, FINISH, WHOLE, HostTarget
 
 _OPTION_NAMES = {
     "maxcor", "ftol", "gtol", "eps", "maxfun", "maxiter", "maxls", "target", "time_limit", "cauchy",
-    "line_search", "h0", "threads", "finite_diff_rel_step",
+    "line_search", "h0", "threads", "finite_diff_rel_step", "graph",
 }  # fmt: skip
 
 
@@ -85,8 +85,8 @@ def minimize(
         ``fun(x, *args) -> f``, or ``-> (f, g)`` with ``jac=True``. It gets an array of x0's kind and shape, a view
         that the solver overwrites after the call; keep a copy if you keep it. Every point lies inside the bounds.
     x0 : array
-        Starting point: NumPy, PyTorch or JAX, any shape, float64 or float32 (integers become float64). Where it lies
-        outside the bounds it is projected onto them, with a warning.
+        Starting point: NumPy, PyTorch, CuPy or JAX, any shape, float64 or float32 (integers become float64). The run
+        takes place where it lives. Where it lies outside the bounds it is projected onto them, with a warning.
     args : tuple
         More arguments of `fun` and `jac`.
     jac : callable, bool or str, optional
@@ -108,7 +108,8 @@ def minimize(
         ‖g‖ <= eps max(1, ‖x‖). ``maxiter``, ``maxfun`` (15000), ``maxls`` (20 evaluations a line search).
         ``target``: stop at this value of f. ``time_limit``: seconds. ``cauchy`` (``"exact"``, ``"first-interval"``,
         ``"none"``). ``line_search`` (``"lbfgsb"``, ``"va15"``, or a `LineSearch`). ``h0``: diagonal of the initial
-        inverse Hessian, an array or ``h0(x)``. ``threads``. ``finite_diff_rel_step``. Unknown options warn.
+        inverse Hessian, an array or ``h0(x)``. ``threads``. ``finite_diff_rel_step``. ``graph`` (``"auto"``, True,
+        False; GPU only): capture turns with their evaluations in a CUDA graph. Unknown options warn.
 
     Returns
     -------
@@ -126,6 +127,11 @@ def minimize(
     """
     settings, h0, rel_step = _read_options(options, tol)
     form = _callback_form(callback)
+    if hasattr(x0, "shape") and is_cuda(x0):
+        from stepwell.device_doors import minimize_on_device
+
+        tell = None if form is None else (lambda state, x: _call_back(callback, form, state, x))
+        return minimize_on_device(fun, x0, args, jac, bounds, settings, h0, tell, (options or {}).get("graph", "auto"))
     began = time.perf_counter()
     opt = LBFGSB(x0, bounds, h0=h0, **settings)
     objective = Objective(fun, jac, args, opt._template, opt._shape, opt._dtype, opt._target.bounds, rel_step=rel_step)
@@ -135,7 +141,7 @@ def minimize(
         advance(f, g)
         if form is not None and opt.accepted:
             try:
-                _call_back(callback, form, opt)
+                _call_back(callback, form, opt._state[0], opt.accepted_point)
             except StopIteration:
                 opt.stop(Status.CALLBACK)
     result = opt.result()
@@ -145,22 +151,11 @@ def minimize(
     return result
 
 
-def _call_back(callback: Any, form: str, opt: LBFGSB) -> None:
+def _call_back(callback: Any, form: str, state: Any, x: Callable[[], Array]) -> None:
     if form == "point":
-        callback(opt.accepted_point())
-        return
-    state = opt._state[0]
-    callback(
-        intermediate_result=OptimizeResult(
-            x=opt.accepted_point(),
-            fun=float(state["f"]),
-            nit=int(state["iterations"]),
-            nfev=int(state["evaluations"]),
-            step=float(state["step"]),
-            projected_gradient=float(state["projected_gradient"]),
-            gradient_norm=float(state["gradient_norm"]),
-        )
-    )
+        callback(x())
+    else:
+        callback(intermediate_result=intermediate_result(state, x()))
 
 
 def minimize_batch(
@@ -210,9 +205,14 @@ def minimize_batch(
            [-1. ,  0. ]])
     """
     given, h0, rel_step = _read_options(options, tol)
-    settings = Settings(**given)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {callback!r}; allowed: a callable")
+    if hasattr(x0, "shape") and is_cuda(x0):
+        from stepwell.device_doors import minimize_batch_on_device
+
+        graph = (options or {}).get("graph", "auto")
+        return minimize_batch_on_device(fun, x0, args, jac, bounds, given, h0, callback, graph)
+    settings = Settings(**given)
     began = time.perf_counter()
     start = read_start(x0)
     if start.ndim != 2:
@@ -245,15 +245,7 @@ def minimize_batch(
             running = target.turn_all(f, g, FINISH)
         if callback is not None:
             try:
-                callback(
-                    intermediate_result=OptimizeResult(
-                        x=in_kind(target.x.copy(), template),
-                        fun=states["f"].copy(),
-                        nit=states["iterations"].copy(),
-                        nfev=states["evaluations"].copy(),
-                        running=states["action"] != _core.ACTION_DONE,
-                    )
-                )
+                callback(intermediate_result=intermediate_batch(states, in_kind(target.x.copy(), template)))
             except StopIteration:
                 running = _stop_all(target, Status.CALLBACK)
         if time.perf_counter() - began > settings.time_limit:
@@ -270,7 +262,6 @@ def _stop_all(target: HostTarget, status: Status) -> int:
 
 def _batch_result(target: HostTarget, template: Array, objective: Objective, total: float) -> BatchResult:
     states = target.states
-    reasons = as_statuses(states["status"])
 
     def inverse_hessian(problem: int) -> InverseHessian:
         s, y = target.pairs(problem)
@@ -279,18 +270,11 @@ def _batch_result(target: HostTarget, template: Array, objective: Objective, tot
         weights = target.weights if target.weights.ndim == 1 else target.weights[problem]
         return InverseHessian(s, y, weights.astype(float))
 
-    return BatchResult(
+    return batch_result(
+        states,
         x=in_kind(target.x.copy(), template),
         fun=in_kind(states["f"].copy(), template),
         jac=in_kind(target.gradient.copy(), template),
-        nit=states["iterations"].copy(),
-        nfev=states["evaluations"].copy(),
-        status=np.array([reason.scipy for reason in reasons]),
-        reason=reasons,
-        message=[status_message(reason, int(info)) for reason, info in zip(reasons, states["info"])],
-        success=np.array([reason.success for reason in reasons]),
-        info=states["info"].copy(),
-        projected_gradient=states["projected_gradient"].copy(),
         evaluations=objective.nfev,
         hess_inv=inverse_hessian,
         seconds={"total": total, "objective": objective.seconds, "solver": total - objective.seconds},

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_view, in_kind, kind_of
+from stepwell.arrays import Array, host_view, in_kind, is_like, kind_of, scalar_of
 
 _DIFFERENCES = ("2-point", "3-point")
 
@@ -57,8 +57,8 @@ class Objective:
         self._template, self._shape, self._dtype = template, shape, dtype
         self._bounds, self._batch, self._rel_step = bounds, batch, rel_step
         self._kind = kind_of(template)
-        self._fun = (lambda x: fun(x, *args)) if args else fun
-        self._jac = (lambda x: jac(x, *args)) if args and callable(jac) else jac
+        self._fun: Callable[[Any], Any] = (lambda x: fun(x, *args)) if args else fun
+        self._jac: Any = (lambda x: jac(x, *args)) if args and callable(jac) else jac
         self.nfev = self.njev = 0
         self.seconds = 0.0
         self._pair = self._choose()
@@ -164,11 +164,10 @@ class Objective:
             else:
                 # Forward or, where the bound is near, backward; as long as the longer side at most.
                 fits = (at + h >= low[:, j]) & (at + h <= high[:, j])
-                room_up, room_down = high[:, j] - at, at - low[:, j]
-                other = np.where(
-                    room_up >= room_down, np.minimum(np.abs(h), room_up), -np.minimum(np.abs(h), room_down)
+                up = high[:, j] - at >= at - low[:, j]
+                moved[:, j] = np.clip(
+                    at + np.where(fits, h, np.where(up, np.abs(h), -np.abs(h))), low[:, j], high[:, j]
                 )
-                moved[:, j] = at + np.where(fits, h, other)
                 gradient[:, j] = self._quotient(self._at(moved), value, moved[:, j] - at)
             moved[:, j] = at
         return value, gradient
@@ -176,29 +175,32 @@ class Objective:
     @staticmethod
     def _quotient(f: Any, f0: Any, h: np.ndarray) -> np.ndarray:
         # A variable without room is fixed: its derivative does not matter.
-        return np.where(h != 0, (f - f0) / np.where(h != 0, h, 1.0), 0.0)
+        with np.errstate(invalid="ignore", over="ignore"):  # f may be infinite: the engine deals with that
+            return np.where(h != 0, (f - f0) / np.where(h != 0, h, 1.0), 0.0)
 
     @staticmethod
     def _stencil(at: np.ndarray, h: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Two offsets: +h and -h, or h and 2h to one side where a bound is near."""
+        """Two places: at + h and at - h, or at + h and at + 2h to one side where a bound is near."""
         h = np.abs(h)
         both = (at - h >= low) & (at + h <= high)
         up = high - at >= at - low
         reach = np.minimum(h, np.maximum(high - at, at - low) / 2)
-        sign = np.where(up, 1.0, -1.0)
-        return np.where(both, h, sign * reach), np.where(both, -h, 2 * sign * reach)
+        side = np.where(up, reach, -reach)
+        first, second = np.where(both, h, side), np.where(both, -h, 2 * side)
+        return np.clip(at + first, low, high), np.clip(at + second, low, high)
 
     def _central(
         self, moved: np.ndarray, j: int, at: np.ndarray, first: np.ndarray, second: np.ndarray, value: Any
     ) -> np.ndarray:
-        moved[:, j] = at + first
+        moved[:, j] = first
         a, fa = moved[:, j] - at, self._at(moved)
-        moved[:, j] = at + second
+        moved[:, j] = second
         b, fb = moved[:, j] - at, self._at(moved)
         # Derivative at 0 of the parabola through (0, f), (a, fa), (b, fb).
         safe = (a != 0) & (b != 0) & (a != b)
         a, b = np.where(safe, a, 1.0), np.where(safe, b, -1.0)
-        slope = ((fa - value) * b / a - (fb - value) * a / b) / (b - a)
+        with np.errstate(invalid="ignore", over="ignore"):
+            slope = ((fa - value) * b / a - (fb - value) * a / b) / (b - a)
         return np.where(safe, slope, 0.0)
 
     def _at(self, rows: np.ndarray) -> Any:
@@ -207,24 +209,16 @@ class Objective:
 
     def _values(self, f: Any) -> Any:
         if not self._batch:
-            if type(f) is float:
-                return f
-            try:
-                return float(f)
-            except TypeError:
-                if getattr(f, "size", None) == 1:
-                    return float(np.asarray(host_view(f)).reshape(-1)[0])
-                raise TypeError(f"fun returned {type(f).__name__} for f; allowed: a number") from None
+            return f if type(f) is float else scalar_of(f)
         values = np.ascontiguousarray(host_view(f), dtype=np.float64)
         if values.shape != (self._shape[0],):
             raise ValueError(f"fun returned values of shape {values.shape}; allowed: ({self._shape[0]},)")
         return values
 
     def _gradient(self, g: Any) -> np.ndarray:
-        if type(g) is not np.ndarray:
-            g = host_view(g)
-        if g.dtype != self._dtype or not g.flags.c_contiguous:
-            g = np.ascontiguousarray(g, dtype=self._dtype)
-        if g.shape != self._shape and g.size != int(np.prod(self._shape)):
-            raise ValueError(f"the gradient has shape {g.shape}; allowed: {self._shape}")
-        return g
+        gradient: np.ndarray = g if type(g) is np.ndarray else host_view(g)
+        if gradient.dtype != self._dtype or not gradient.flags.c_contiguous:
+            gradient = np.ascontiguousarray(gradient, dtype=self._dtype)
+        if gradient.shape != self._shape and not is_like(gradient.shape, self._shape):
+            raise ValueError(f"the gradient has shape {gradient.shape}; allowed: {self._shape}")
+        return gradient

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, kind_of
+from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, kind_of, scalar_of
 from stepwell.bounds import read_bounds
 from stepwell.inverse_hessian import InverseHessian
-from stepwell.results import Result, Status, status_message
+from stepwell.results import Result, Status, single_result, status_message
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
 
@@ -41,8 +42,9 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
     """Move a starting point into the bounds, and say so where it was outside."""
     if bounds is None:
         return x0
-    inside = np.clip(x0, *bounds)
-    moved = int(np.count_nonzero(inside != x0))
+    inside: np.ndarray = np.clip(x0, *bounds)
+    # A start that rounding alone put outside, by one unit in its last place, needs no words.
+    moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
     if moved:
         warnings.warn(
             f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
@@ -55,7 +57,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
 def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Check a diagonal H0: every element positive and finite."""
     diagonal = np.ascontiguousarray(host_view(h0), dtype=dtype)
-    if diagonal.shape != shape and diagonal.size != int(np.prod(shape)):
+    if not is_like(diagonal.shape, shape):
         raise ValueError(f"h0 has shape {diagonal.shape}; allowed: {shape}")
     diagonal = diagonal.reshape(shape)
     bad = ~((diagonal > 0) & np.isfinite(diagonal))
@@ -102,6 +104,14 @@ class LBFGSB:
     (array([1., 0.]), 'GRADIENT')
     """
 
+    def __new__(cls, x0: Array = None, *args: Any, **settings: Any) -> LBFGSB:
+        """Make the variant that runs where x0 lives."""
+        if cls is LBFGSB and hasattr(x0, "shape") and is_cuda(x0):
+            from stepwell.device_doors import DeviceLBFGSB
+
+            return object.__new__(DeviceLBFGSB)
+        return object.__new__(cls)
+
     def __init__(
         self,
         x0: Array,
@@ -112,11 +122,7 @@ class LBFGSB:
         line_search: LineSearch | str | dict[str, Any] = "lbfgsb",
         **settings: Any,
     ) -> None:
-        known = {field.name for field in dataclasses.fields(Settings)} - {"m", "line_search"}
-        unknown = sorted(set(settings) - known)
-        if unknown:
-            raise TypeError(f"LBFGSB got unknown settings {unknown}; allowed: {', '.join(sorted(known))}")
-        self.settings = Settings(m=m, line_search=LineSearch.of(line_search), **settings)
+        self.settings = self._read_settings(m, line_search, settings)
         start = read_start(x0)
         self._template: Array = x0 if hasattr(x0, "shape") else start
         self._shape, self._dtype = start.shape, start.dtype
@@ -127,9 +133,17 @@ class LBFGSB:
         if self._diagonal is not None:
             weights = np.ones(flat.size, flat.dtype)
         elif h0 is not None:
-            weights = read_diagonal(h0, flat.shape, flat.dtype)
+            weights = read_diagonal(h0, start.shape, flat.dtype).reshape(-1)
         self._target = HostTarget(flat[None], box, weights, self.settings, weights_vary=self._diagonal is not None)
         self._bind()
+
+    @staticmethod
+    def _read_settings(m: int, line_search: LineSearch | str | dict[str, Any], settings: dict[str, Any]) -> Settings:
+        known = {field.name for field in dataclasses.fields(Settings)} - {"m", "line_search"}
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise TypeError(f"LBFGSB got unknown settings {unknown}; allowed: {', '.join(sorted(known))}")
+        return Settings(m=m, line_search=LineSearch.of(line_search), **settings)
 
     def _bind(self) -> None:
         self._point = self._target.trial[0]
@@ -149,7 +163,7 @@ class LBFGSB:
     @property
     def status(self) -> Status:
         """Why the run ended, or ``Status.RUNNING``."""
-        return Status(int(self._state["status"][0]))
+        return Status.of(self._state["status"][0])
 
     @property
     def message(self) -> str:
@@ -181,9 +195,9 @@ class LBFGSB:
         if self.done:
             raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
         gradient = np.ascontiguousarray(host_view(g), dtype=self._dtype)
-        if gradient.size != self._point.size:
+        if not is_like(gradient.shape, self._shape):
             raise ValueError(f"g has shape {gradient.shape}; allowed: {self._shape}")
-        self.advance(float(f), gradient)
+        self.advance(scalar_of(f), gradient)
 
     def advance(self, f: float, gradient: np.ndarray) -> None:
         """Do what `tell` does, without its checks: `gradient` is a contiguous host array of the right dtype."""
@@ -193,7 +207,8 @@ class LBFGSB:
             flags = self._turn(f, gradient, BEGIN)
             if flags & NEEDS_DIAGONAL:
                 assert self._target.weights is not None
-                self._target.weights[...] = read_diagonal(self._diagonal(self.x), self._point.shape, self._dtype)
+                fresh = read_diagonal(self._diagonal(self.x), self._shape, self._dtype)
+                self._target.weights[...] = fresh.reshape(-1)
                 flags = self._turn(f, gradient, FINISH)
         self.accepted = bool(flags & 1)
         if flags & ENDED:
@@ -222,45 +237,43 @@ class LBFGSB:
 
     def result(self) -> Result:
         """Return the outcome so far, as `stepwell.minimize` does."""
-        state = self._state[0]
-        reason = self.status
-        return Result(
-            x=self.accepted_point(),
-            fun=float(state["f"]),
-            jac=self.accepted_gradient(),
-            nit=int(state["iterations"]),
-            nfev=int(state["evaluations"]),
-            njev=int(state["evaluations"]),
-            status=reason.scipy,
-            reason=reason,
-            message=self.message,
-            success=reason.success,
-            info=int(state["info"]),
-            hess_inv=self.inverse_hessian(),
-            projected_gradient=float(state["projected_gradient"]),
-            **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
+        return single_result(
+            self._state[0], x=self.accepted_point(), jac=self.accepted_gradient(), hess_inv=self.inverse_hessian()
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume, as a dict of NumPy arrays and plain values (copies).
 
-        It can be saved with `numpy.savez` or pickle. A callable ``h0`` is not in it: pass it again to
-        `from_state_dict`.
+        It can be saved with `numpy.savez` (and read with `numpy.load`) or pickle. A callable ``h0`` is not in it: pass
+        it again to `from_state_dict`.
         """
-        bounds = self._target.bounds
+        bounds = self._target.bounds or (None, None)
+        return self._saved(
+            self._shape, bounds[0], bounds[1], self._target.weights, self._diagonal is not None, self._target.arrays()
+        )
+
+    def _saved(
+        self,
+        shape: tuple[int, ...],
+        lower: np.ndarray | None,
+        upper: np.ndarray | None,
+        weights: np.ndarray | None,
+        weights_vary: bool,
+        arrays: dict[str, np.ndarray],
+    ) -> dict[str, Any]:
+        """Put a state together; what the run does not have is left out."""
+        optional = {"lower": lower, "upper": upper, "weights": weights}
         return {
             "version": _STATE_VERSION,
-            "shape": self._shape,
-            "settings": dataclasses.asdict(self.settings),
-            "lower": None if bounds is None else bounds[0].copy(),
-            "upper": None if bounds is None else bounds[1].copy(),
-            "weights": None if self._target.weights is None else self._target.weights.copy(),
-            "weights_vary": self._diagonal is not None,
-            **{name: array.copy() for name, array in self._target.arrays().items()},
+            "shape": shape,
+            "settings": json.dumps(dataclasses.asdict(self.settings), default=lambda number: number.item()),
+            "weights_vary": weights_vary,
+            **{name: array.copy() for name, array in optional.items() if array is not None},
+            **{name: array.copy() for name, array in arrays.items()},
         }
 
     @classmethod
-    def from_state_dict(cls, state: dict[str, Any], *, like: Array = None, h0: Any = None) -> LBFGSB:
+    def from_state_dict(cls, state: Mapping[str, Any], *, like: Array = None, h0: Any = None) -> LBFGSB:
         """Make an optimizer that continues, bit for bit, where `state_dict` was taken.
 
         Parameters
@@ -272,19 +285,24 @@ class LBFGSB:
         h0 : callable, optional
             The callable diagonal, if the run had one.
         """
-        version = state.get("version")
+        version = int(state["version"]) if "version" in state else None
         if version != _STATE_VERSION:
             raise ValueError(f"state_dict has version {version!r}; allowed: {_STATE_VERSION}")
         if bool(state["weights_vary"]) != callable(h0):
             raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
-        settings = dict(state["settings"])
+        saved = json.loads(str(state["settings"]))
+        settings = Settings(**saved | {"line_search": LineSearch(**saved["line_search"])})
+        if like is not None and is_cuda(like):
+            from stepwell.device_doors import resume_on_device
+
+            return resume_on_device(state, settings, like, h0)
         new = cls.__new__(cls)
-        new.settings = Settings(**settings | {"line_search": LineSearch(**settings["line_search"])})
-        new._shape, new._dtype = tuple(state["shape"]), state["x"].dtype
+        new.settings = settings
+        new._shape, new._dtype = tuple(map(int, state["shape"])), state["x"].dtype
         new._template = np.empty(0) if like is None else like
         new._diagonal = h0
-        bounds = None if state["lower"] is None else (state["lower"].copy(), state["upper"].copy())
-        weights = None if state["weights"] is None else state["weights"].copy()
+        bounds = (state["lower"].copy(), state["upper"].copy()) if "lower" in state else None
+        weights = state["weights"].copy() if "weights" in state else None
         new._target = HostTarget(state["trial"], bounds, weights, new.settings, weights_vary=callable(h0))
         for name, array in new._target.arrays().items():
             array[...] = state[name]

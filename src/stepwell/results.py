@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import numpy as np
 from scipy.optimize import OptimizeResult
 
 
@@ -48,11 +49,18 @@ class Status(enum.Enum):
         member.message = message
         return member
 
+    @classmethod
+    def of(cls, code: int) -> Status:
+        """Return the member with the engine's code."""
+        return _BY_CODE[int(code)]
+
     @property
     def success(self) -> bool:
         """Whether the run ended because what was asked for was reached."""
         return self.scipy == 0
 
+
+_BY_CODE = {status.value: status for status in Status}
 
 #: What the info code of a failed line search says (the codes of MCSRCH).
 LINE_SEARCH_INFO = {
@@ -82,10 +90,70 @@ class Result(OptimizeResult):  # type: ignore[misc]
     """
 
 
+def single_result(state: Any, **fields: Any) -> Result:
+    """Make the result of one problem from its final state and what is particular to its target."""
+    reason = Status.of(state["status"])
+    info = int(state["info"])
+    return Result(
+        fun=float(state["f"]),
+        nit=int(state["iterations"]),
+        nfev=int(state["evaluations"]),
+        njev=int(state["evaluations"]),
+        status=reason.scipy,
+        reason=reason,
+        message=status_message(reason, info),
+        success=reason.success,
+        info=info,
+        projected_gradient=float(state["projected_gradient"]),
+        **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
+        **fields,
+    )
+
+
 class BatchResult(OptimizeResult):  # type: ignore[misc]
     """What `minimize_batch` returns: the fields of `Result` with one entry per problem."""
 
 
+def batch_result(states: Any, **fields: Any) -> BatchResult:
+    """Make the result of a batch from its final states and what is particular to its target."""
+    reasons = as_statuses(states["status"])
+    return BatchResult(
+        nit=states["iterations"].copy(),
+        nfev=states["evaluations"].copy(),
+        status=np.array([reason.scipy for reason in reasons]),
+        reason=reasons,
+        message=[status_message(reason, int(info)) for reason, info in zip(reasons, states["info"])],
+        success=np.array([reason.success for reason in reasons]),
+        info=states["info"].copy(),
+        projected_gradient=states["projected_gradient"].copy(),
+        **fields,
+    )
+
+
+def intermediate_result(state: Any, x: Any) -> OptimizeResult:
+    """Make what a callback gets after an iteration."""
+    return OptimizeResult(
+        x=x,
+        fun=float(state["f"]),
+        nit=int(state["iterations"]),
+        nfev=int(state["evaluations"]),
+        step=float(state["step"]),
+        projected_gradient=float(state["projected_gradient"]),
+        gradient_norm=float(state["gradient_norm"]),
+    )
+
+
+def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
+    """Make what the callback of a batch gets after a turn."""
+    return OptimizeResult(
+        x=x,
+        fun=states["f"].copy(),
+        nit=states["iterations"].copy(),
+        nfev=states["evaluations"].copy(),
+        running=states["status"] == Status.RUNNING.value,
+    )
+
+
 def as_statuses(codes: Any) -> list[Status]:
     """Turn engine codes into statuses."""
-    return [Status(int(code)) for code in codes]
+    return [Status.of(code) for code in codes]

@@ -53,7 +53,7 @@ class LineSearch:
     stpmin, stpmax : float
         Limits of the step. 0 and 1e10; VA15 1e-20 and 1e20.
     maxls : int
-        Most evaluations in one search. 20.
+        Most evaluations in one search. 20. (A search that fails for good goes back to its best step: one more.)
 
     Examples
     --------

@@ -1,13 +1,14 @@
-// The generalized Cauchy point (Byrd, Lu, Nocedal, Zhu 1995, section 4): the first local minimiser of the quadratic
-// model along the projected path x(t) = P(x - t h g).
+// The generalized Cauchy point (Byrd, Lu, Nocedal, Zhu 1995, section 4): the first local minimiser of the
+// quadratic model along the projected path x(t) = P(x - t h g).
 //
-// Between breakpoints the slope of the model is linear in t. With A = Σ h g² and q = Σ h w g over the variables
-// still moving, and r = Σ w delta over those already at their bound,
+// Between breakpoints the slope of the model is linear in t. With A = Σ h g² and q = Σ h w g over the
+// variables still moving, and r = Σ w delta over those already at their bound,
 //
 //   slope(t) = offset + curvature t,   offset = -A + qᵀK⁻¹r,   curvature = A/gamma - qᵀK⁻¹q
 //
-// Crossing the breakpoint t_i of one variable with u = h w g takes h g² from A, u from q and t_i u from r. All are
-// kept in the basis of K = L D Lᵀ (q̂ = L⁻¹ q), so that a crossing costs one triangular solve and two dot products.
+// Crossing the breakpoint t_i of one variable with u = h w g takes h g² from A, u from q and t_i u from r.
+// All are kept in the basis of K = L D Lᵀ (q̂ = L⁻¹ q), so that a crossing costs one triangular solve and two
+// dot products.
 #pragma once
 
 #include "core/quasi_newton/compact.hpp"
@@ -19,11 +20,12 @@ struct PathSlope {
     SW_HD double at(double t) const { return offset + curvature * t; }
 };
 
-// q̂ and r̂ of length `size`, d the pivots of K with their stride.
-SW_HD PathSlope path_slope(double moving, double gamma, const double* q, const double* r, const double* k, int size) {
+// q̂ and r̂ of length `size`; k the factors of K, inverse pivots on the diagonal.
+SW_HD PathSlope path_slope(double moving, double gamma, const double* q, const double* r, const double* k,
+                           int size) {
     double qr = 0, qq = 0;
     for (int i = 0; i < size; ++i) {
-        const double scaled = q[i] / k[i * size + i];
+        const double scaled = q[i] * k[i * size + i];
         qr += scaled * r[i];
         qq += scaled * q[i];
     }
@@ -44,6 +46,11 @@ SW_HD bool settles(const PathSlope& slope, double t_from, double t_to, double& t
     const double root = -slope.offset / slope.curvature;
     t = max_of(root, t_from);
     return t <= t_to;
+}
+
+// What still moves is below the rounding of these sums, and so is the slope: the path ends here.
+SW_HD bool path_ends(double moving, double moving_at_start) {
+    return moving <= double_epsilon * moving_at_start;
 }
 
 SW_END

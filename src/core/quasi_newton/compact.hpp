@@ -2,14 +2,15 @@
 //
 //   B = H0⁻¹ - W K⁻¹ Wᵀ,  H0 = gamma diag(h),  W = [Y, H0⁻¹ S],  K = [[-D, Lᵀ], [L, Sᵀ H0⁻¹ S]]
 //
-// with D the diagonal and L the strictly lower part of SᵀY in order of age. With free variables F, variables H
-// carried to their bounds by displacements delta, and the rest held, the minimiser of the quadratic model is
+// with D the diagonal and L the strictly lower part of SᵀY in order of age. With free variables F, variables
+// H carried to their bounds by displacements delta, and the rest held, the minimiser of the quadratic model
+// is
 //
 //   b = -K⁻¹ Σ_H w_i delta_i      z = (K - G)⁻¹ (q + G b),  q = Σ_F H0 w_i g_i,  G = Σ_F H0 w_i w_iᵀ
 //   d_i = -H0_i (g_i + w_iᵀ(b + z))  on F
 //
-// by Sherman–Morrison–Woodbury. S and Y are ring buffers that never move: the m x m products of pairs are kept by
-// slot (SmallMatrices) and put in order of age only when K is formed.
+// by Sherman–Morrison–Woodbury. S and Y are ring buffers that never move: the m x m products of pairs are
+// kept by slot (SmallMatrices) and put in order of age only when K is formed.
 #pragma once
 
 #include "core/quasi_newton/options.hpp"
@@ -40,18 +41,20 @@ SW_HD SmallMatrices small_matrices(double* memory, int capacity) {
     return {memory, memory + block, memory + 2 * block, capacity};
 }
 
-// Where the sums of the absorb and regather sweeps lie. `rows` pairs in order of age, the newest last; stacked rows
-// are [Y; S] with h as weight (y √h, s/√h), so that all products are plain dot products.
+// Where the sums of the absorb and regather sweeps lie. `rows` pairs in order of age, the newest last;
+// stacked rows are [Y; S] with h as weight (y √h, s/√h), so that all products are plain dot products.
 struct SumLayout {
     int rows;
     bool gram, all_ss;
-    SW_HD int64_t new_ss() const { return 0; }               // s·s_j over all variables
-    SW_HD int64_t new_sy() const { return rows; }            // s·y_j
-    SW_HD int64_t new_ys() const { return 2 * rows; }        // y·s_j
-    SW_HD int64_t new_yy() const { return 3 * rows; }        // y·y_j
-    SW_HD int64_t q() const { return 4 * rows; }             // stacked·(√h g) over the free variables
-    SW_HD int64_t carried() const { return 6 * rows; }       // stacked·(delta/√h) over the carried variables
-    SW_HD int64_t free_gram() const { return 8 * rows; }     // stacked·stackedᵀ over the free, lower triangle by rows
+    SW_HD int64_t new_ss() const { return 0; }          // s·s_j over all variables
+    SW_HD int64_t new_sy() const { return rows; }       // s·y_j
+    SW_HD int64_t new_ys() const { return 2 * rows; }   // y·s_j
+    SW_HD int64_t new_yy() const { return 3 * rows; }   // y·y_j
+    SW_HD int64_t q() const { return 4 * rows; }        // stacked·(√h g) over the free variables
+    SW_HD int64_t carried() const { return 6 * rows; }  // stacked·(delta/√h) over the carried variables
+    SW_HD int64_t free_gram() const {
+        return 8 * rows;
+    }  // stacked·stackedᵀ over the free, lower triangle by rows
     SW_HD int64_t whole_ss() const { return free_gram() + (gram ? int64_t(rows) * (2 * rows + 1) : 0); }
     SW_HD int64_t length() const { return whole_ss() + (all_ss ? int64_t(rows) * (rows + 1) / 2 : 0); }
 };
@@ -68,13 +71,14 @@ SW_HD int64_t triangle(int i, int j) {
 
 // Working memory of the decisions of one problem, alive for one turn.
 struct Scratch {
-    double* k;        // factors of K, 2r x 2r
-    double* kg;       // factors of K - G
-    double* gram;     // G
-    double* q;        // 2r each
+    double* k;     // factors of K, 2r x 2r
+    double* kg;    // factors of K - G
+    double* gram;  // G
+    double* q;     // 2r each
     double* carried;
     double* work;
-    double* coefficients;  // b + z, what the aim sweep applies: [for gamma h y; for s], see finish_coefficients
+    double*
+        coefficients;  // b + z, what the aim sweep applies: [for gamma h y; for s], see finish_coefficients
 };
 
 SW_HD int64_t scratch_length(int capacity) {
@@ -84,7 +88,8 @@ SW_HD int64_t scratch_length(int capacity) {
 SW_HD Scratch scratch_views(double* memory, int capacity) {
     const int64_t square = int64_t(4) * capacity * capacity, line = int64_t(2) * capacity;
     double* lines = memory + 3 * square;
-    return {memory, memory + square, memory + 2 * square, lines, lines + line, lines + 2 * line, lines + 3 * line};
+    return {memory,       memory + square,  memory + 2 * square, lines,
+            lines + line, lines + 2 * line, lines + 3 * line};
 }
 
 // Enters the new row and column of the pair products, from the sums over all variables.
@@ -137,11 +142,11 @@ SW_HD_CALLED void form_k(Team& team, double* k, const SmallMatrices& m, const St
     team.sync();
 }
 
-// G over the free variables, full square: from the sums, or from the kept products when every variable is free.
-// `rows` of the sums may exceed s.pairs by one, when the newest pair was refused.
+// G over the free variables, full square: from the sums, or from the kept products when every variable is
+// free. `rows` of the sums may exceed s.pairs by one, when the newest pair was refused.
 template <class Team>
-SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const State& s, const SumLayout& layout,
-                     const double* sums) {
+SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const State& s,
+                            const SumLayout& layout, const double* sums) {
     const int r = s.pairs, c = m.capacity, size = 2 * r, rows = layout.rows;
     const double theta = 1 / s.gamma;
     for (int a = team.row(); a < size; a += team.rows()) {
@@ -152,7 +157,8 @@ SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const
                 const int i = a < r ? a : rows + (a - r), j = b < r ? b : rows + (b - r);
                 value = sums[layout.free_gram() + triangle(i, j)];
             } else {
-                const int i = slot_of(a < r ? a : a - r, s.head, r, c), j = slot_of(b < r ? b : b - r, s.head, r, c);
+                const int i = slot_of(a < r ? a : a - r, s.head, r, c),
+                          j = slot_of(b < r ? b : b - r, s.head, r, c);
                 value = a < r ? m.yy[i * c + j] : b < r ? m.sy[i * c + j] : m.ss[i * c + j];
             }
             g[a * size + b] = g[b * size + a] = scale * value;
@@ -172,10 +178,11 @@ SW_HD void take_stacked(Team& team, double* out, const double* sums, const State
     team.sync();
 }
 
-// Solves for b + z. Scratch holds the factors of K, G and q (for the path direction: without gamma); `with_carried`
-// says that scratch.carried holds Σ_H w delta. False if rounding has destroyed K - G.
+// Solves for b + z. Scratch holds the factors of K, G and q (for the path direction: without gamma);
+// `with_carried` says that scratch.carried holds Σ_H w delta. False if rounding has destroyed K - G.
 template <class Team>
-SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatrices& m, const State& s, bool with_carried) {
+SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
+                                 bool with_carried) {
     const int size = 2 * s.pairs;
     form_k(team, w.kg, m, s);
     for (int i = team.row(); i < size; i += team.rows()) {

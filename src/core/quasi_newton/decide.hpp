@@ -1,4 +1,5 @@
-// Every decision of the quasi-Newton iteration, taken from the sums of a sweep: sums -> decide -> next action.
+// Every decision of the quasi-Newton iteration, taken from the sums of a sweep: sums -> decide -> next
+// action.
 //
 //   slope     phi'(step) = g·d                     the line search goes on, accepts, or fails
 //   absorb    new pair, pair products, free set    stopping tests, Cauchy point, subspace step
@@ -17,7 +18,7 @@ SW_BEGIN
 
 // Scalars summed by the absorb sweep.
 struct AbsorbScalars {
-    double movable_descent;     // Σ over movable variables of h g²
+    double movable_descent;  // Σ over movable variables of h g²
     double gradient_squared, projected_squared, x_squared;
     double projected_gradient;  // maximum norm
     double first_break;         // smallest breakpoint of a movable variable
@@ -60,17 +61,27 @@ SW_HD void start_state(State& s) {
     s.action = Action::evaluate;
 }
 
+// Goes back to the best step of the search, if it lowers f, to end there: its gradient has to be evaluated
+// again.
+SW_HD bool return_to_best(State& s, Status why) {
+    if (!(s.search.best > 0 && s.search.f_best < s.f)) return false;
+    s.pending = why;
+    s.search.step = s.search.best;
+    s.action = Action::step;
+    return true;
+}
+
 SW_HD void search_failed(State& s, SearchInfo info, double f) {
     s.info = info;
-    const Status why = s.search.nonfinite ? Status::nonfinite
+    const Status why = s.search.nonfinite                                             ? Status::nonfinite
                        : info == SearchInfo::rounding || info == SearchInfo::interval ? Status::rounding
                                                                                       : Status::line_search;
     if (s.pairs > 0) {
         aim_without_history(s);
-    } else if (f < s.f) {
+    } else if (f < s.f && f <= s.search.f_best) {
         s.pending = why;  // keep the better point, then stop
         s.action = Action::absorb;
-    } else {
+    } else if (!return_to_best(s, why)) {
         finish(s, why);
     }
 }
@@ -91,16 +102,22 @@ SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slop
         s.action = Action::absorb;
         return;
     }
+    const bool ending = s.pending != Status::running;  // back at the best step of a search that was given up
     const bool spent = s.evaluations >= o.max_evaluations;
-    SearchInfo info = finite ? advance_search(s.search, o.search, f, slope) : retreat_search(s.search, o.search);
+    SearchInfo info = ending   ? s.info
+                      : finite ? advance_search(s.search, o.search, f, slope)
+                               : retreat_search(s.search, o.search);
     const bool warning = info == SearchInfo::interval || info == SearchInfo::rounding ||
                          info == SearchInfo::step_min || info == SearchInfo::step_max;
-    const bool accept = finite && (info == SearchInfo::converged || f <= o.target ||
-                                   (warning && o.search.warning_is_step && f <= s.search.f0));
+    // A step cut short by a bound is as good as it can be, whatever the preset makes of a warning.
+    const bool at_bound = info == SearchInfo::step_max && s.search.step_max < o.search.step_max;
+    const bool accept = !ending && finite &&
+                        (info == SearchInfo::converged || f <= o.target ||
+                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0));
     if (accept) {
         s.action = Action::absorb;
-    } else if (spent) {
-        s.pending = Status::max_evaluations;
+    } else if (ending || spent) {
+        if (!ending) s.pending = Status::max_evaluations;
         if (finite && f < s.f) {
             s.action = Action::absorb;
         } else {
@@ -108,6 +125,9 @@ SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slop
         }
     } else if (info == SearchInfo::searching) {
         s.action = Action::step;
+        // The last evaluation goes to the best step so far, so that the run ends there.
+        if (s.evaluations + 1 == o.max_evaluations && return_to_best(s, Status::max_evaluations))
+            s.info = info;
     } else {
         search_failed(s, info, finite ? f : double_infinity);
     }
@@ -140,11 +160,11 @@ SW_HD int rows_to_absorb(const State& s, const Options& o) {
     return s.iterations == 0 ? 0 : min_of(s.pairs + 1, int(o.capacity));
 }
 
-// Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The sweep has already written its
-// rows over the oldest pair of a full ring, which is therefore gone either way.
+// Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The sweep has already written
+// its rows over the oldest pair of a full ring, which is therefore gone either way.
 template <class Team>
-SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
-                     const double* sums) {
+SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m,
+                            const SumLayout& layout, const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
     const bool keep = sy > double_epsilon * yy;
@@ -169,8 +189,9 @@ SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallM
 
 // After the absorb sweep.
 template <class Team>
-SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m, const Scratch& w,
-                         const AbsorbScalars& scalars, const SumLayout& layout, const double* sums) {
+SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m,
+                                const Scratch& w, const AbsorbScalars& scalars, const SumLayout& layout,
+                                const double* sums) {
     if (layout.rows > 0) take_pair(team, s, o, m, layout, sums);
     if (team.rank() == 0) {
         s.gradient_norm = square_root(scalars.gradient_squared);
@@ -238,8 +259,8 @@ SW_HD void decide_walk(State& s, double held_time, double cauchy_time) {
 
 // After the regather sweep: sums over the free variables F and the carried ones H.
 template <class Team>
-SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, const Scratch& w, const SumLayout& layout,
-                           const double* sums) {
+SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, const Scratch& w,
+                                  const SumLayout& layout, const double* sums) {
     form_gram(team, w.gram, m, s, layout, sums);
     take_stacked(team, w.q, sums + layout.q(), s, layout.rows, 1.0);
     take_stacked(team, w.carried, sums + layout.carried(), s, layout.rows, 1.0);

@@ -1,8 +1,9 @@
 // The Moré–Thuente line search (ACM TOMS 20, 1994) as a state machine: one evaluation, one call.
 //
-// phi(step) = f(x + step d). The interval of uncertainty has its ends at `best` (least phi so far) and `other`.
-// While no step with sufficient decrease and non-negative slope is known (stage 1), the modified function
-// psi(step) = phi(step) - phi(0) - decrease * slope(0) * step takes phi's place in the interpolation.
+// phi(step) = f(x + step d). The interval of uncertainty has its ends at `best` (least phi so far) and
+// `other`. While no step with sufficient decrease and non-negative slope is known (stage 1), the modified
+// function psi(step) = phi(step) - phi(0) - decrease * slope(0) * step takes phi's place in the
+// interpolation.
 #pragma once
 
 #include "core/quasi_newton/options.hpp"
@@ -15,8 +16,9 @@ struct Sample {
     double at, f, slope;
 };
 
-// The root of the cubic through two samples that lies towards a minimiser, as the fraction of the way from `to`'s
-// partner; Moré & Thuente section 4. `sign` picks the root; `clip` keeps the discriminant non-negative (case 3).
+// The root of the cubic through two samples that lies towards a minimiser, as the fraction of the way from
+// `to`'s partner; Moré & Thuente section 4. `sign` picks the root; `clip` keeps the discriminant non-negative
+// (case 3).
 SW_HD double cubic_gamma(double theta, double a, double b, bool clip) {
     const double scale = max_of(absolute(theta), max_of(absolute(a), absolute(b)));
     if (scale == 0) return 0;
@@ -25,23 +27,27 @@ SW_HD double cubic_gamma(double theta, double a, double b, bool clip) {
     return scale * square_root(inside);
 }
 
-// Chooses the next trial from the two ends and the current trial, and updates the ends (Moré & Thuente, section 4).
-SW_HD double next_trial(Sample& best, Sample& other, const Sample& trial, bool& bracketed, double low, double high,
-                        bool guard_first_case) {
+// Chooses the next trial from the two ends and the current trial, and updates the ends (Moré & Thuente,
+// section 4).
+SW_HD double next_trial(Sample& best, Sample& other, const Sample& trial, bool& bracketed, double low,
+                        double high, bool guard_first_case) {
     const bool opposite = trial.slope * (best.slope < 0 ? -1.0 : 1.0) < 0;
     const double span = trial.at - best.at;
     double theta = 3 * (best.f - trial.f) / span + best.slope + trial.slope;
     double next;
     bool guard = false;
     if (trial.f > best.f) {
-        // Case 1: phi rose. The minimum is bracketed; cubic step if it is closer to best, else halfway to quadratic.
+        // Case 1: phi rose. The minimum is bracketed; cubic step if it is closer to best, else halfway to
+        // quadratic.
         double gamma = cubic_gamma(theta, best.slope, trial.slope, false);
         if (span < 0) gamma = -gamma;
         const double p = (gamma - best.slope) + theta;
         const double q = ((gamma - best.slope) + gamma) + trial.slope;
         const double cubic = best.at + (p / q) * span;
-        const double quadratic = best.at + ((best.slope / ((best.f - trial.f) / span + best.slope)) / 2) * span;
-        next = absolute(cubic - best.at) < absolute(quadratic - best.at) ? cubic : cubic + (quadratic - cubic) / 2;
+        const double quadratic =
+            best.at + ((best.slope / ((best.f - trial.f) / span + best.slope)) / 2) * span;
+        next = absolute(cubic - best.at) < absolute(quadratic - best.at) ? cubic
+                                                                         : cubic + (quadratic - cubic) / 2;
         bracketed = true;
         guard = guard_first_case;
     } else if (opposite) {

@@ -8,72 +8,73 @@ namespace stepwell {
 // Why a run ended. The Python enum stepwell.Status carries the messages; a test holds the two together.
 enum class Status : int32_t {
     running = 0,
-    gradient = 1,         // projected gradient below gtol
-    decrease = 2,         // relative decrease of f below ftol
-    gradient_norm = 3,    // |g| <= eps * max(1, |x|)
-    target = 4,           // f reached the target
+    gradient = 1,       // projected gradient below gtol
+    decrease = 2,       // relative decrease of f below ftol
+    gradient_norm = 3,  // |g| <= eps * max(1, |x|)
+    target = 4,         // f reached the target
     max_iterations = 5,
     max_evaluations = 6,
     time_limit = 7,
-    line_search = 8,      // no acceptable step even along the (scaled) gradient; info says why
-    rounding = 9,         // no representable decrease left
-    nonfinite_start = 10, // f or g not finite at x0
-    nonfinite = 11,       // f or g not finite at every step tried
-    callback = 12,        // stopped by the caller
+    line_search = 8,       // no acceptable step even along the (scaled) gradient; info says why
+    rounding = 9,          // no representable decrease left
+    nonfinite_start = 10,  // f or g not finite at x0
+    nonfinite = 11,        // f or g not finite at every step tried
+    callback = 12,         // stopped by the caller
 };
 
 // Outcome of a line search: the codes of MCSRCH.
 enum class SearchInfo : int32_t {
-    improper = 0,      // the direction does not descend
+    improper = 0,  // the direction does not descend
     converged = 1,
-    interval = 2,      // interval of uncertainty narrower than xtol
-    evaluations = 3,   // maxls evaluations
+    interval = 2,     // interval of uncertainty narrower than xtol
+    evaluations = 3,  // maxls evaluations
     step_min = 4,
     step_max = 5,
     rounding = 6,
     searching = -1,
 };
 
-// How the aim sweep confines the subspace minimiser to the bounds: project it (Morales & Nocedal 2011); where that does
-// not descend, measure how far the way from the Cauchy point stays feasible, then cut the step there.
+// How the aim sweep confines the subspace minimiser to the bounds: project it (Morales & Nocedal 2011); where
+// that does not descend, measure how far the way from the Cauchy point stays feasible, then cut the step
+// there.
 enum class Confine : int32_t { project = 0, measure = 1, truncate = 2 };
 
 // What the target must do next. `evaluate` waits for the caller's f and g.
 enum class Action : int32_t { evaluate = 0, absorb = 1, walk = 2, regather = 3, aim = 4, step = 5, done = 6 };
 
 struct LineSearch {
-    double f0, slope0;                          // at step 0
-    double best, f_best, slope_best;            // end of the interval with the least function value
-    double other, f_other, slope_other;         // the other end
-    double low, high;                           // limits of the next trial
-    double step;                                // current trial
-    double step_max;                            // largest step allowed in this search
-    double width, width_before;                 // of the interval of uncertainty
+    double f0, slope0;                   // at step 0
+    double best, f_best, slope_best;     // end of the interval with the least function value
+    double other, f_other, slope_other;  // the other end
+    double low, high;                    // limits of the next trial
+    double step;                         // current trial
+    double step_max;                     // largest step allowed in this search
+    double width, width_before;          // of the interval of uncertainty
     int32_t bracketed, stage, evaluations;
-    int32_t nonfinite;                          // some trial of this search was not finite
+    int32_t nonfinite;  // some trial of this search was not finite
 };
 
 struct State {
     LineSearch search;
-    double f;            // at the accepted point
-    double f_before;     // one iteration earlier
-    double slope;        // g·d along the current direction
-    double gamma;        // H0 = gamma I, 1/theta of Byrd et al.; 1 with a user diagonal
+    double f;                   // at the accepted point
+    double f_before;            // one iteration earlier
+    double slope;               // g·d along the current direction
+    double gamma;               // H0 = gamma I, 1/theta of Byrd et al.; 1 with a user diagonal
     double projected_gradient;  // maximum norm
     double projected_norm;      // Euclidean norm of the projected gradient
     double gradient_norm, x_norm;
     double direction_norm;
-    double step;         // step length of the last accepted iteration
-    double step_limit;   // largest feasible multiple of the direction
-    double cauchy_time;  // t of the generalized Cauchy point
-    double held_time;    // variables with breakpoint <= held_time go to their bound; negative: none
-    double truncation;   // Morales–Nocedal fallback: fraction of the subspace step
-    double first_break;  // smallest breakpoint
+    double step;             // step length of the last accepted iteration
+    double step_limit;       // largest feasible multiple of the direction
+    double cauchy_time;      // t of the generalized Cauchy point
+    double held_time;        // variables with breakpoint <= held_time go to their bound; negative: none
+    double truncation;       // Morales–Nocedal fallback: fraction of the subspace step
+    double first_break;      // smallest breakpoint
     double movable_descent;  // sum over movable variables of h g²
     int64_t iterations, evaluations;
-    int64_t held;        // variables pressed against a bound
+    int64_t held;                                        // variables pressed against a bound
     int64_t cauchy_walks, truncations, resets, skipped;  // how often the rarer branches were taken
-    int32_t head, pairs; // ring: next slot to write, pairs held
+    int32_t head, pairs;                                 // ring: next slot to write, pairs held
     int32_t started, accepted, has_pair;
     Confine confine;
     SearchInfo info;

@@ -31,6 +31,20 @@ SW_HD double feasible_multiple(double x, double step, double lower, double upper
     return step < 0 ? (lower - x) / step : step > 0 ? (upper - x) / step : double_infinity;
 }
 
+// A variable that aims at `goal` = x + step, put inside its bounds. The step of one that stays strictly
+// inside is left as it is, since the difference of two points would lose digits; elsewhere it is that
+// difference, since x + step may round to a bound beyond which the step itself points.
+struct Aimed {
+    double place, step;
+};
+
+SW_HD Aimed aim_within(double x, double goal, double step, bool held, double lower, double upper) {
+    const double inside = clamp_to(goal, lower, upper);
+    const double place = held ? x : inside;
+    const bool untouched = !held & (goal > lower) & (goal < upper);
+    return {place, untouched ? step : place - x};
+}
+
 // x + step, exactly on the bound where it arrives there but for rounding, and never outside.
 template <class T>
 SW_HD T move_within(T x, double step, T lower, T upper) {

@@ -15,11 +15,11 @@ import numpy as np
 from stepwell import _core
 from stepwell.settings import Settings
 from stepwell.targets.host import STATE_DTYPE
-from stepwell.targets.nvrtc import cuda_core, load_kernel
+from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
-TILE = 512
+SPAN = 512  # variables a block takes at a time
 _LONGEST_WALK = 1024
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
@@ -40,23 +40,35 @@ class _Engine(ctypes.Structure):
                 "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
             )
         ]
-        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride", "chunk_length")]
+        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
         + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "unused")]
     )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(capacity: int, single: bool, vary: bool, device_id: int) -> tuple[Any, int]:
+def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int) -> tuple[Any, int]:
     """Return the turn kernel and how many of its blocks a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
     defines: dict[str, str | int] = {
         "SW_REAL": "float" if single else "double",
         "SW_CAPACITY": capacity,
+        "SW_BOUNDED": int(bounded),
+        "SW_WEIGHTED": int(weighted),
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, 0))
+    shared = _staged_bytes(capacity, single)
+    allow_shared_memory(kernel, shared, device_id)
+    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, shared))
+
+
+def _staged_bytes(capacity: int, single: bool) -> int:
+    """Dynamic shared memory: two stages of history rows, as src/cuda/absorb.cuh lays them out."""
+    if capacity > 16:
+        return 0
+    tile = 256 if capacity <= 8 else 128
+    return 2 * 16 * -(-capacity // 8) * (tile + 8) * (4 if single else 8)
 
 
 def memory_free(device_id: int) -> tuple[int, int]:
@@ -117,7 +129,7 @@ class CudaTarget:
             bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
         )
         m, word = settings.m, self.dtype.itemsize
-        kernel, resident = _kernel(m, word == 4, weights_vary, device_id)
+        kernel, resident = _kernel(m, word == 4, bounds is not None, weights is not None, weights_vary, device_id)
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident)
         stride = -(-n // 4) * 4
@@ -159,7 +171,7 @@ class CudaTarget:
         self.report[...] = np.frombuffer(_core.start_state_bytes(), dtype=STATE_DTYPE)
         self._running = view[_core.STATE_SIZE : _core.STATE_SIZE + 4].view(np.uint32)
         self._running[0] = batch
-        self._at, self._stride = at, stride
+        self._at, self.row_stride = at, stride
         engine = _Engine(
             batch=batch, n=n, stride=stride, options=at["options"], states=at["states"], small=at["small"],
             x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
@@ -168,7 +180,7 @@ class CudaTarget:
             weight_stride=0 if weights is None or weights[1] else n,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
-            partial_stride=partial_stride, walk_stride=walk_words, chunk_length=self._chunk_length,
+            partial_stride=partial_stride, walk_stride=walk_words,
             chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, unused=0,
         )  # fmt: skip
         options = self._options.to_bytes()
@@ -178,21 +190,24 @@ class CudaTarget:
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
         self._copy(at["trial"], start, sizes["trial"])
-        self._config = core.LaunchConfig(grid=self._grid, block=THREADS, is_cooperative=not self._blocks_are_gangs)
+        self._config = core.LaunchConfig(
+            grid=self._grid,
+            block=THREADS,
+            shmem_size=_staged_bytes(m, word == 4),
+            is_cooperative=not self._blocks_are_gangs,
+        )
         self._launch, self._kernel = core.launch, kernel
         self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
         ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
-        self._f_values = np.frombuffer(ring, dtype=np.float64)
+        self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
         self._f_next = 0
         self._stream.sync()
 
     def _plan(self, resident_blocks: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
         # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
-        length = max(1024, -(-self.n // resident_blocks))
-        self._chunk_length = -(-length // TILE) * TILE
-        self._chunks = -(-self.n // self._chunk_length)
+        self._chunks = min(resident_blocks, -(-self.n // SPAN))
         self._blocks_are_gangs = self._chunks == 1 or self.batch * 4 >= resident_blocks
         self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks
         self._gangs = self._grid if self._blocks_are_gangs else 1
@@ -233,7 +248,7 @@ class CudaTarget:
     def array(self, name: str) -> Any:
         """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
         m = self._options.capacity
-        shape = (self.batch, m, self._stride) if name in "sy" else (self.batch, self.n)
+        shape = (self.batch, m, self.row_stride) if name in "sy" else (self.batch, self.n)
         return _core.device_array(self._at[name], shape, self.dtype.itemsize == 4, self.device.device_id, self._memory)
 
     def turn(self, gradient: int, f: int, f_is_single: bool, stream: int | None = None) -> None:
@@ -292,6 +307,11 @@ class CudaTarget:
         self.report[...] = states[0]
         self._running[0] = int(np.count_nonzero(states["action"] != _core.ACTION_DONE))
 
+    def show_accepted(self) -> None:
+        """Put the accepted points where the next trial points would be."""
+        self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
+        self.wait()
+
     def read(self, name: str) -> np.ndarray:
         """Return a host copy of one array of the complete state."""
         from cuda.bindings import driver
@@ -318,5 +338,5 @@ class CudaTarget:
         if name == "small":
             return np.empty((self.batch, int(_core.small_length(self._options.capacity))), dtype=np.float64)
         if name in "sy":
-            return np.empty((self.batch, self._options.capacity, self._stride), dtype=self.dtype)
+            return np.empty((self.batch, self._options.capacity, self.row_stride), dtype=self.dtype)
         return np.empty((self.batch, self.n), dtype=self.dtype)

@@ -37,7 +37,7 @@ def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = Fals
     22
     """
     vectors = 2 * m + 4 + 2 * bounded + weighted
-    return vectors * n + 3 * m * m + _core.STATE_SIZE // 8
+    return vectors * n + 3 * m * m + int(_core.STATE_SIZE) // 8
 
 
 class HostTarget:
@@ -87,7 +87,7 @@ class HostTarget:
     def nbytes(self) -> int:
         """Bytes held: vectors, history, bounds, diagonal, small matrices and states."""
         extra = [*(self.bounds or ()), *([self.weights] if self.weights is not None else [])]
-        return int(self._engine.bytes) + sum(array.nbytes for array in extra)
+        return int(self._engine.bytes + sum(array.nbytes for array in extra))
 
     @property
     def x(self) -> np.ndarray:

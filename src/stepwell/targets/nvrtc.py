@@ -92,3 +92,13 @@ def load_kernel(name: str, entry: str, defines: dict[str, str | int], device: An
     architecture = f"sm_{device.arch}"
     code = compile_kernel(name, defines, architecture)
     return cuda_core().ObjectCode.from_cubin(code).get_kernel(entry)
+
+
+def allow_shared_memory(kernel: Any, size: int, device_id: int) -> None:
+    """Let a kernel be launched with this many bytes of dynamic shared memory (more than 48 KiB must be asked for)."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(kernel.handle)), device_id)
+    if int(error) != 0:
+        raise RuntimeError(f"a kernel cannot have {size} bytes of shared memory on cuda:{device_id}: {error}")

@@ -1,0 +1,99 @@
+// A batch of systems, as every target receives it, and the solution of one of them by one team.
+#pragma once
+
+#include "core/nnls/active_set.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+struct Job {
+    int64_t systems;
+    int32_t rows, columns;
+    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
+    // convolution.
+    const void* a;
+    int64_t a_stride, row_stride;
+    int32_t pulse_length, pulse_origin;
+    const void* b;
+    int64_t b_stride;
+    Options options;
+    const void* warm_values;    // a row a system, or null
+    const uint8_t* warm_marks;  // a row a system, or null
+    int64_t warm_stride;        // 0: one row for all
+    bool chain;                 // start from the set of the system before
+    // One entry a system (x, dual and active: a row).
+    void *x, *dual;
+    uint8_t* active;
+    double *residual, *violation;
+    int32_t *status, *insertions, *removals, *solves, *passes, *escalated;
+    int64_t* costs;  // 4 a system: accesses and flops of updates, then of downdates
+};
+
+// A chain is broken every so often, so that what a system starts from does not depend on who solves it.
+constexpr int64_t chain_length = 64;
+
+template <class Scalar>
+SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t system, const Dense<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride, job.rows, job.columns};
+}
+
+template <class Scalar>
+SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t system, const Convolution<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin,
+            job.rows, job.columns};
+}
+
+template <class Matrix>
+SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool gathers) {
+    Extent e;
+    e.rows = job.rows;
+    e.columns = job.columns;
+    e.damped = job.options.damping > 0;
+    e.most_columns = e.damped ? job.columns : min_of(job.rows, job.columns);
+    e.zeros_before = matrix.zeros_before();
+    e.zeros_after = matrix.zeros_after();
+    e.members = members;
+    e.square_q = job.options.update == rotations;
+    e.has_q = job.options.update != csne;
+    e.gathers = gathers;
+#if defined(__CUDACC__)
+    e.by_column = true;
+#else
+    e.by_column = false;
+#endif
+    return e;
+}
+
+template <class Scalar, class Team, class Matrix>
+SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Matrix& matrix,
+                        const Extent& extent, const Shared& shared, Workspace& workspace) {
+    workspace.triangle.reset();
+    ActiveSet<Team, Matrix, Scalar> solver(team, matrix, job.options, extent, shared, workspace);
+    const int64_t n = job.columns;
+    WarmStart<Scalar> warm;
+    if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
+    if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
+    if (job.chain && system % chain_length != 0) warm.marks = job.active + (system - 1) * n;
+    solver.run(static_cast<const Scalar*>(job.b) + system * job.b_stride, warm);
+    double residual;
+    solver.answer(static_cast<Scalar*>(job.x) + system * n, static_cast<Scalar*>(job.dual) + system * n,
+                  job.active + system * n, residual);
+    if (team.rank() != 0) return;
+    const Tally& tally = solver.tally;
+    job.residual[system] = residual;
+    job.violation[system] = tally.status == non_finite ? double_nan() : solver.violation();
+    job.status[system] = tally.status;
+    job.insertions[system] = tally.insertions;
+    job.removals[system] = tally.removals;
+    job.solves[system] = tally.solves;
+    job.passes[system] = tally.passes;
+    job.escalated[system] = tally.escalated;
+    int64_t* costs = job.costs + 4 * system;
+    costs[0] = tally.update_accesses;
+    costs[1] = tally.update_flops;
+    costs[2] = tally.downdate_accesses;
+    costs[3] = tally.downdate_flops;
+}
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,58 @@
+// The words of non-negative least squares: options in, tally and status out.
+#pragma once
+
+#include "core/config.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+// The numbers are those of stepwell.leastsq.status.NNLSStatus.
+enum Status : int32_t {
+    converged = 0,   // optimality certified from A
+    limit = 1,       // the iteration limit; the point so far is kept
+    stalled = 2,     // rounding lets no step lower the residual any more
+    dependent = 3,   // what is left to insert depends numerically on the positive columns
+    non_finite = 4,  // NaN or infinity in A or b
+};
+
+// How a new column enters the factor (Luo & Duraiswami, section 3). `gram` is R alone from the normal
+// equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
+enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
+
+struct Options {
+    double tolerance;     // on w_j / (|a_j| |b|)
+    double damping;       // lambda of lambda^2 |x|^2
+    int32_t most_solves;  // limit on least-squares solutions
+    int32_t update;       // an Update
+    int32_t guarded;      // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
+};
+
+// What one system cost. Column accesses and flops count as in Table 3.1 of Luo & Duraiswami.
+struct Tally {
+    int32_t status = converged;
+    int32_t insertions = 0;
+    int32_t removals = 0;
+    int32_t solves = 0;
+    int32_t passes = 0;     // products with the whole of A
+    int32_t escalated = 0;  // 1 where the Gram factor was given up for Q and R
+    int64_t update_accesses = 0;
+    int64_t update_flops = 0;
+    int64_t downdate_accesses = 0;
+    int64_t downdate_flops = 0;
+};
+
+// Several insertions a step (Dessole, Dell'Orto & Marcuzzi 2023): a candidate's dual is at least `share` of
+// the largest, and its cosine with those already chosen in this step is at most `cosine`.
+constexpr int most_in_a_block = 32;
+constexpr double candidate_share = 0.6;
+constexpr double candidate_cosine = 0.9;
+
+// A column whose part outside the span of the others is this small (relative) is dependent: 100 ulp, as a
+// vector of rounding errors has about sqrt(m) of them.
+constexpr double dependence = 100 * double_epsilon;
+// Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
+constexpr double correct_below = 1e-3;
+constexpr double escalate_below = 1e-7;
+
+}  // namespace nnls
+SW_END

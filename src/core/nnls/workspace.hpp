@@ -1,0 +1,116 @@
+// Where everything a solve needs lies in memory. A team has a fast piece (a thread block's shared memory;
+// none on the host) and a slow piece; small things are asked for first and go where there is room.
+#pragma once
+
+#include "core/nnls/matrix.hpp"
+#include "core/nnls/triangle.hpp"
+#include "core/nnls/types.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+// What systems with one and the same matrix share; all null where each system has its own.
+struct Shared {
+    const double* scale = nullptr;  // n: power of two that brings |a_j| into [1, 2); 0 for a zero column
+    const double* norm = nullptr;   // n: norm of the scaled column, damping included
+    const double* inverse_norm = nullptr;  // n
+    const double* columns = nullptr;       // n x column_stride: the scaled columns
+    const int32_t* low = nullptr;          // n: bounds of each column's non-zeros
+    const int32_t* high = nullptr;
+    const double* gram = nullptr;  // n x gram_stride: scaled columns' products, damping on the diagonal
+    Envelope envelope = {nullptr, nullptr};
+    int64_t column_stride = 0;
+    int64_t gram_stride = 0;
+};
+
+// Sizes from which the workspace follows.
+struct Extent {
+    int rows, columns, most_columns;
+    int zeros_before, zeros_after;  // of the matrix kind
+    int members;                    // of the team
+    bool damped, has_q, square_q, gathers;
+    bool by_column;  // the envelope is a device's
+
+    SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
+    // Rows of Q: with damping, one more for each unknown.
+    SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
+    SW_HD int q_columns() const { return square_q ? q_length() : most_columns; }
+};
+
+// Hands out aligned pieces; with null memory it only counts.
+struct Arena {
+    char* fast;
+    int64_t fast_bytes;
+    char* slow;
+    int64_t used_fast = 0, used_slow = 0;
+
+    template <class T>
+    SW_HD T* take(int64_t count) {
+        const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+        if (used_fast + bytes <= fast_bytes) {
+            used_fast += bytes;
+            return reinterpret_cast<T*>(fast + used_fast - bytes);
+        }
+        used_slow += bytes;
+        return slow ? reinterpret_cast<T*>(slow + used_slow - bytes) : nullptr;
+    }
+};
+
+struct Workspace {
+    double *b, *r, *v, *image;                                   // rows (v, image: rows of Q)
+    double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;  // columns
+    double *x, *z, *h, *g, *best_x;                              // positions
+    double *note, *scratch;                                      // a few scalars; a number a member
+    double *panel, *q;                                           // gathered columns; Q
+    Triangle triangle;
+    int32_t *order, *best_order, *slot, *low, *high;  // positions, positions, slots
+    int32_t* state;                                   // columns
+    Envelope envelope;
+
+    // What a team needs without fast memory: the most it can ever need of the slow.
+    SW_HD static int64_t bytes(const Extent& e) {
+        Workspace workspace;
+        Arena arena{nullptr, 0, nullptr};
+        workspace.carve(e, arena);
+        return arena.used_slow;
+    }
+
+    SW_HD void carve(const Extent& e, Arena& arena) {
+        const int64_t cap = padded(e.most_columns + 1), n = padded(e.columns);
+        note = arena.take<double>(8);
+        scratch = arena.take<double>(e.members);
+        double** positions[] = {
+            &x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
+        for (double** vector : positions) *vector = arena.take<double>(cap);
+        int32_t** lists[] = {&order, &slot, &low, &high};
+        for (int32_t** list : lists) *list = arena.take<int32_t>(cap);
+        const int64_t before = padded(e.zeros_before);
+        r = arena.take<double>(before + e.row_length() + e.zeros_after);
+        if (r) r += before;
+        triangle.carve(arena, e.most_columns);
+        v = arena.take<double>(e.q_length());
+        score = arena.take<double>(n);
+        w = arena.take<double>(n);
+        gate = arena.take<double>(n);
+        b = arena.take<double>(e.row_length());
+        state = arena.take<int32_t>(n);
+        c = arena.take<double>(n);
+        best_x = arena.take<double>(cap);
+        best_order = arena.take<int32_t>(cap);
+        // What one matrix for all keeps elsewhere.
+        const int64_t own = e.gathers ? n : 0;
+        scale = arena.take<double>(own);
+        norm = arena.take<double>(own);
+        inverse_norm = arena.take<double>(own);
+        const int64_t bounds = e.gathers ? e.by_column ? n : envelope_length(e.rows, e.members) : 0;
+        envelope.low = arena.take<int32_t>(bounds);
+        envelope.high = arena.take<int32_t>(bounds);
+        image = arena.take<double>(e.square_q ? e.q_length() : 0);
+        panel =
+            arena.take<double>(e.gathers ? e.row_length() * (static_cast<int64_t>(e.most_columns) + 1) : 0);
+        q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
+    }
+};
+
+}  // namespace nnls
+SW_END

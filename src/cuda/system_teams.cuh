@@ -1,0 +1,140 @@
+// Teams that solve one small system each: a thread block whose rows are its warps, or a single warp.
+#pragma once
+
+#include "core/team.hpp"
+
+SW_BEGIN
+
+namespace warp {
+
+// Butterfly: a + b = b + a, so all lanes end with the same bits.
+__device__ inline double sum(double value) {
+    for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xffffffffu, value, mask);
+    return value;
+}
+
+// The larger value, the lower index of equals.
+__device__ inline void largest(double& value, int& index) {
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const double other = __shfl_xor_sync(0xffffffffu, value, mask);
+        const int there = __shfl_xor_sync(0xffffffffu, index, mask);
+        if (other > value || (other == value && there < index)) {
+            value = other;
+            index = there;
+        }
+    }
+}
+
+}  // namespace warp
+
+// What the warps of a block tell one another; in shared memory.
+struct BlockRoom {
+    double value[2][32];
+    int index[2][32];
+};
+
+class SystemBlock {
+public:
+    __device__ explicit SystemBlock(BlockRoom& room) : room_(&room) {}
+
+    __device__ int rank() const { return threadIdx.x; }
+    __device__ int size() const { return blockDim.x; }
+    __device__ int row() const { return threadIdx.x >> 5; }
+    __device__ int rows() const { return blockDim.x >> 5; }
+    __device__ int lane() const { return threadIdx.x & 31; }
+    __device__ int lanes() const { return 32; }
+    __device__ void sync() const { __syncthreads(); }
+    __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ void lane_sync() const { __syncwarp(); }
+
+    // Two sides in turn: nobody writes a side before all have left the reduction that last read it, so one
+    // barrier is enough.
+    __device__ double sum(double value) const {
+        side_ ^= 1;
+        value = warp::sum(value);
+        if (lane() == 0) room_->value[side_][row()] = value;
+        __syncthreads();
+        double total = 0;
+        for (int w = 0; w < rows(); ++w) total += room_->value[side_][w];
+        return total;
+    }
+
+    // The largest value and where it is; the lowest index wins a tie, whatever the team.
+    __device__ int64_t argmax(double& value, int64_t index) const {
+        side_ ^= 1;
+        int where = static_cast<int>(index);
+        warp::largest(value, where);
+        if (lane() == 0) {
+            room_->value[side_][row()] = value;
+            room_->index[side_][row()] = where;
+        }
+        __syncthreads();
+        value = room_->value[side_][0];
+        where = room_->index[side_][0];
+        for (int w = 1; w < rows(); ++w) {
+            const double other = room_->value[side_][w];
+            const int there = room_->index[side_][w];
+            if (other > value || (other == value && there < where)) {
+                value = other;
+                where = there;
+            }
+        }
+        return where;
+    }
+
+    template <class Body>
+    __device__ void each(int count, Body body) const {
+        for (int i = threadIdx.x; i < count; i += blockDim.x) body(i);
+    }
+    template <class Body>
+    __device__ void few(int count, Body body) const {
+        each(count, body);
+    }
+    template <class Body>
+    __device__ void lane_each(int count, Body body) const {
+        for (int i = lane(); i < count; i += 32) body(i);
+    }
+
+private:
+    BlockRoom* room_;
+    mutable int side_ = 0;
+};
+
+// One warp: several share a block, each with a system of its own.
+class SystemWarp {
+public:
+    __device__ int rank() const { return threadIdx.x & 31; }
+    __device__ int size() const { return 32; }
+    __device__ int row() const { return 0; }
+    __device__ int rows() const { return 1; }
+    __device__ int lane() const { return rank(); }
+    __device__ int lanes() const { return 32; }
+    __device__ void sync() const { __syncwarp(); }
+    __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ void lane_sync() const { __syncwarp(); }
+    __device__ double sum(double value) const {
+        value = warp::sum(value);
+        __syncwarp();
+        return value;
+    }
+    __device__ int64_t argmax(double& value, int64_t index) const {
+        int where = static_cast<int>(index);
+        warp::largest(value, where);
+        __syncwarp();
+        return where;
+    }
+    template <class Body>
+    __device__ void each(int count, Body body) const {
+        for (int i = rank(); i < count; i += 32) body(i);
+    }
+    template <class Body>
+    __device__ void few(int count, Body body) const {
+        each(count, body);
+    }
+    template <class Body>
+    __device__ void lane_each(int count, Body body) const {
+        each(count, body);
+    }
+};
+
+SW_END

@@ -1,0 +1,214 @@
+"""Lidar waveform deconvolution: where a laser pulse met something, from the light that came back.
+
+A received waveform is the transmitted pulse, shifted and scaled by every surface it met, plus background and noise.
+The surfaces are the non-negative solution of a least-squares problem whose matrix is the convolution with the pulse
+(Luo & Duraiswami, section 6). Every shot has a pulse of its own, so every shot has a matrix of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from stepwell.leastsq import Convolution, NNLSResult, nnls
+
+
+@dataclasses.dataclass(frozen=True)
+class Shots:
+    """Waveforms with their pulses.
+
+    Attributes
+    ----------
+    waveforms : array, shape (shots, samples)
+        What was received.
+    pulses : array, shape (shots, length)
+        What was sent; sample `origin` stands for zero delay.
+    origin : int
+    background : array, shape (shots,)
+        The level of each waveform without any return.
+    truth : array, shape (shots, samples), optional
+        The amplitudes that synthetic shots were made from.
+    """
+
+    waveforms: np.ndarray
+    pulses: np.ndarray
+    origin: int
+    background: np.ndarray
+    truth: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.waveforms)
+
+    def matrix(self) -> Convolution:
+        """Return the matrices of all shots, by their pulses."""
+        return Convolution(self.pulses, self.waveforms.shape[1], origin=self.origin)
+
+
+@dataclasses.dataclass(frozen=True)
+class Deconvolution:
+    """Shots, the amplitudes recovered from them, and the waveforms these amplitudes explain."""
+
+    shots: Shots
+    result: NNLSResult
+    amplitudes: np.ndarray
+    fit: np.ndarray
+
+    def returns(self, shot: int, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Return arrival times (in samples) and amplitudes of one shot; see :func:`find_returns`."""
+        return find_returns(self.amplitudes[shot], least)
+
+
+def synthetic_shots(
+    count: int, *, samples: int = 432, returns: int = 12, noise: float = 3.0, background: float = 14.0, seed: int = 0
+) -> Shots:
+    """Make shots like those of NASA's LVIS: Gaussian-like pulses 15 to 25 samples wide, a few returns, noise.
+
+    Parameters
+    ----------
+    count : int
+        Number of shots.
+    samples : int
+        Samples of a waveform.
+    returns : int
+        Surfaces that each shot met.
+    noise : float
+        Standard deviation of the noise, whose magnitude is added; amplitudes lie between 10 and 200.
+    background : float
+        Constant level.
+    seed : int
+        Seed of the random numbers.
+
+    Examples
+    --------
+    >>> shots = synthetic_shots(3, samples=100, returns=2)
+    >>> shots.waveforms.shape, shots.pulses.shape
+    ((3, 100), (3, 25))
+    """
+    if samples < 60 or not 0 <= returns <= samples - 40:
+        raise ValueError(f"samples must be at least 60 and returns at most samples - 40, got {samples} and {returns}")
+    rng = np.random.default_rng(seed)
+    time = np.arange(25)
+    width = rng.uniform(3.0, 4.5, count)
+    pulses = np.exp(-0.5 * ((time - 12) / width[:, None]) ** 2)
+    truth = np.zeros((count, samples))
+    for shot in range(count):
+        at = 20 + rng.choice(samples - 40, returns, replace=False)
+        truth[shot, at] = rng.uniform(10, 200, returns)
+    shots = Shots(np.zeros((count, samples)), pulses, 12, np.full(count, float(background)), truth)
+    waveforms = convolve(shots, truth) + np.abs(rng.normal(0, noise, (count, samples))) + background
+    return dataclasses.replace(shots, waveforms=waveforms)
+
+
+def gedi_shots(
+    tx: np.ndarray, rx: np.ndarray, rx_count: np.ndarray, noise_mean: np.ndarray, samples: int = 512
+) -> Shots:
+    """Make shots from arrays of NASA's GEDI L1B product.
+
+    Parameters
+    ----------
+    tx : array, shape (shots, length)
+        Transmitted pulses. Their median is taken off, what is then negative is cut, the peak becomes 1.
+    rx : array, shape (shots, longest)
+        Received waveforms, of which `rx_count` samples are valid.
+    rx_count, noise_mean : array, shape (shots,)
+        Valid samples; mean background.
+    samples : int
+        Length of the window round the peak of each waveform.
+    """
+    if int(np.min(rx_count)) < samples:
+        raise ValueError(f"samples is {samples}, but a waveform has only {int(np.min(rx_count))} valid samples")
+    tx = np.asarray(tx, dtype=float)
+    pulses = np.clip(tx - np.median(tx, axis=1, keepdims=True), 0, None)
+    pulses /= pulses.max(axis=1, keepdims=True)
+    peaks = pulses.argmax(axis=1)
+    origin = int(peaks.max())
+    aligned = np.zeros((len(tx), tx.shape[1] + origin - int(peaks.min())))
+    waveforms = np.empty((len(tx), samples))
+    for shot, peak in enumerate(peaks):
+        aligned[shot, origin - peak : origin - peak + tx.shape[1]] = pulses[shot]
+        received = np.asarray(rx[shot, : rx_count[shot]], dtype=float)
+        start = min(max(int(np.argmax(received)) - samples // 2, 0), len(received) - samples)
+        waveforms[shot] = received[start : start + samples]
+    return Shots(waveforms, aligned, origin, np.asarray(noise_mean, dtype=float))
+
+
+def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
+    """Read shots from an npz file: of :func:`save_shots`, or arrays ``tx rx rx_count noise_mean`` of GEDI L1B."""
+    with np.load(path) as file:
+        names = set(file.files)
+        if {"tx", "rx", "rx_count", "noise_mean"} <= names:
+            return gedi_shots(file["tx"], file["rx"], file["rx_count"], file["noise_mean"], samples)
+        if {"waveforms", "pulses"} <= names:
+            waveforms = np.asarray(file["waveforms"], dtype=float)
+            pulses = np.asarray(file["pulses"], dtype=float)
+            pulses = np.broadcast_to(pulses, (len(waveforms), pulses.shape[-1]))
+            origin = int(file["origin"]) if "origin" in names else 0
+            background = np.broadcast_to(file["background"], len(waveforms)) if "background" in names else None
+            level = np.zeros(len(waveforms)) if background is None else np.array(background, dtype=float)
+            return Shots(waveforms, pulses, origin, level, file["truth"] if "truth" in names else None)
+    raise ValueError(
+        f"{os.fspath(path)} must hold 'waveforms' and 'pulses', or GEDI's 'tx', 'rx', 'rx_count' and 'noise_mean'; "
+        f"it holds {', '.join(sorted(names)) or 'nothing'}"
+    )
+
+
+def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
+    """Write shots to an npz file that :func:`load_shots` reads."""
+    values = {name: value for name, value in dataclasses.asdict(shots).items() if value is not None}
+    np.savez_compressed(path, **values)
+
+
+def deconvolve(
+    shots: Shots, *, damping: float = 0.0, progress: Callable[[int, int], None] | None = None
+) -> Deconvolution:
+    """Recover the amplitudes of all shots.
+
+    Parameters
+    ----------
+    shots : Shots
+    damping : float
+        λ of λ²‖x‖², in units of the pulse; by default none.
+    progress : callable, optional
+        Called as ``progress(done, shots)``.
+
+    Examples
+    --------
+    >>> done = deconvolve(synthetic_shots(2, samples=100, returns=2, noise=0.0))
+    >>> bool(np.all(np.abs(done.amplitudes - done.shots.truth) < 1e-6))
+    True
+    """
+    observed = shots.waveforms - shots.background[:, None]
+    result = nnls(shots.matrix(), observed, damping=damping, progress=progress)
+    amplitudes = np.where(np.isfinite(result.x), result.x, 0.0)
+    return Deconvolution(shots, result, amplitudes, convolve(shots, amplitudes) + shots.background[:, None])
+
+
+def convolve(shots: Shots, amplitudes: np.ndarray) -> np.ndarray:
+    """Return the waveforms, without background, that amplitudes would give."""
+    samples = shots.waveforms.shape[1]
+    full = [np.convolve(x, pulse) for x, pulse in zip(amplitudes, shots.pulses)]
+    return np.array([wave[shots.origin : shots.origin + samples] for wave in full]).reshape(-1, samples)
+
+
+def find_returns(amplitudes: np.ndarray, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Join neighbouring positive samples to returns: their centroid is the arrival time, their sum the amplitude.
+
+    A surface between two samples shows as two positive neighbours. Returns below `least` are left out.
+
+    Examples
+    --------
+    >>> times, sizes = find_returns(np.array([0.0, 1.0, 3.0, 0.0, 0.0, 2.0]))
+    >>> times, sizes
+    (array([1.75, 5.  ]), array([4., 2.]))
+    """
+    positive = np.flatnonzero(amplitudes > 0)
+    if len(positive) == 0:
+        return np.zeros(0), np.zeros(0)
+    groups = np.split(positive, np.flatnonzero(np.diff(positive) > 1) + 1)
+    sizes = np.array([amplitudes[group].sum() for group in groups])
+    times = np.array([np.average(group, weights=amplitudes[group]) for group in groups])
+    keep = sizes >= least
+    return times[keep], sizes[keep]

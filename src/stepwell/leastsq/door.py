@@ -1,0 +1,289 @@
+"""The front door of non-negative least squares: checks the input, chooses the method, sends it to its target."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stepwell import arrays
+from stepwell.leastsq.convolution import Convolution
+from stepwell.leastsq.result import NNLSResult
+
+Array = arrays.Array
+
+METHODS = ("auto", "qr", "gram")
+INSERTIONS = ("guarded", "single")
+UPDATES = ("cgs2", "mgs", "rotations", "csne")
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A checked batch: one matrix or as many as right-hand sides, and how to solve it. Arrays of one library."""
+
+    matrix: Array  # (m, n) or (systems, m, n); pulses (length,) or (systems, length) of a convolution
+    b: Array  # (systems, m)
+    convolution: bool
+    rows: int
+    columns: int
+    origin: int
+    method: str
+    choice: str
+    update: str
+    guarded: bool
+    form_gram: bool
+    damping: float
+    tolerance: float
+    max_iter: int
+    warm_x: Array | None
+    warm_set: Array | None
+    chain: bool
+    threads: int | None
+    lone: bool
+    progress: Callable[[int, int], None] | None
+
+    @property
+    def systems(self) -> int:
+        """Number of right-hand sides."""
+        return int(self.b.shape[0])
+
+    @property
+    def shared(self) -> bool:
+        """Whether one matrix serves all right-hand sides."""
+        return bool(self.matrix.ndim == (1 if self.convolution else 2))
+
+
+def nnls(
+    A: Array | Convolution,
+    b: Array,
+    *,
+    method: str = "auto",
+    insertion: str = "guarded",
+    update: str = "cgs2",
+    damping: float = 0.0,
+    warm_start: Array | str | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> NNLSResult:
+    """Solve min ‖Ax − b‖² + λ²‖x‖² subject to x ≥ 0, for one system or very many.
+
+    Parameters
+    ----------
+    A : array, shape (m, n) or (systems, m, n), or Convolution
+        One matrix for all right-hand sides, or one for each. Any shape, rank and scale; zero and equal columns are
+        legal.
+    b : array, shape (m,) or (systems, m)
+        The right-hand sides. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or
+        float32 (arithmetic is float64 in either case).
+    method : {"auto", "qr", "gram"}
+        ``"qr"`` keeps Q and R of the positive columns. ``"gram"`` keeps R alone, from products of columns (all formed
+        once where A is shared), refines with A, and goes over to Q and R where columns are nearly dependent.
+        ``"auto"`` decides by shape; `NNLSResult.choice` says how.
+    insertion : {"guarded", "single"}
+        ``"single"`` inserts one column a step, as Lawson and Hanson do; ``"guarded"`` several that are large in the
+        dual and far from parallel, and drops again those that would not become positive.
+    update : {"cgs2", "mgs", "rotations", "csne"}
+        How ``method="qr"`` updates its factor: classical Gram-Schmidt twice, modified Gram-Schmidt, rotations of a
+        square Q, or the corrected semi-normal equations without Q. All but the first exist for comparison.
+    damping : float
+        λ ≥ 0.
+    warm_start : array or "chain", optional
+        An x (its positive entries) or a boolean set, of shape (n,) or (systems, n), to start from; or ``"chain"``:
+        each system starts from the set of the one before (in chains of 64).
+    max_iter : int, optional
+        Limit on least-squares solutions per system; by default 10 n + 100.
+    tol : float, optional
+        Bound on the scaled violation; by default 6 max(m, n, 16)^(1/4) ulp, about what rounding leaves.
+    threads : int, optional
+        CPU threads; by default all. Systems are dealt out from a queue; a single large system uses all threads.
+    progress : callable, optional
+        Called as ``progress(done, systems)`` after each part of a batch.
+
+    Returns
+    -------
+    NNLSResult
+        Also unpacks as ``x, residual``. Trouble in one system of a batch is that system's status.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where the arguments do not fit together, or a lone system (or a shared matrix) is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np, stepwell
+    >>> A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> x, rnorm = stepwell.nnls(A, np.array([2.0, 1.0, -1.0]))
+    >>> x
+    array([1.5, 0. ])
+    >>> many = stepwell.nnls(A, np.array([[2.0, 1.0, -1.0], [1.0, 3.0, 2.0]]))
+    >>> many.x
+    array([[1.5, 0. ],
+           [1. , 2. ]])
+    >>> many.status
+    array([0, 0], dtype=int32)
+    """
+    batch = check(A, b, method, insertion, update, damping, warm_start, max_iter, tol, threads, progress)
+    if arrays.is_cuda(batch.b):
+        from stepwell.leastsq import cuda
+
+        return cuda.solve(batch)
+    from stepwell.leastsq import host
+
+    return host.solve(batch)
+
+
+def check(
+    A: Any,
+    b: Any,
+    method: str,
+    insertion: str,
+    update: str,
+    damping: float,
+    warm_start: Any,
+    max_iter: int | None,
+    tol: float | None,
+    threads: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Batch:
+    """Turn the arguments of :func:`nnls` into a batch, or say what is wrong with them."""
+    _one_of("method", method, METHODS)
+    _one_of("insertion", insertion, INSERTIONS)
+    _one_of("update", update, UPDATES)
+    if method == "gram" and update != "cgs2":
+        raise ValueError(f'update={update!r} belongs to method="qr"; method="gram" has one update of its own')
+    convolution = isinstance(A, Convolution)
+    matrix = A.pulse if convolution else A
+    matrix, b = _alike(matrix, b)
+    shape = tuple(A.shape) if convolution else tuple(matrix.shape)
+    if len(shape) not in (2, 3):
+        raise ValueError(f"A must have shape (m, n) or (systems, m, n), got {shape}")
+    if b.ndim not in (1, 2):
+        raise ValueError(f"b must have shape (m,) or (systems, m), got {tuple(b.shape)}")
+    rows, columns = shape[-2:]
+    if b.shape[-1] != rows:
+        raise ValueError(f"b must have {rows} entries a system, as A of shape {shape} has rows, got {tuple(b.shape)}")
+    if len(shape) == 3 and (b.ndim == 1 or b.shape[0] != shape[0]):
+        raise ValueError(f"A of shape {shape} needs b of shape ({shape[0]}, {rows}), got {tuple(b.shape)}")
+    lone = b.ndim == 1
+    b = b[None] if lone else b
+    systems = int(b.shape[0])
+    damping = _number("damping", damping)
+    if not 0 <= damping < np.inf:
+        raise ValueError(f"damping must be finite and not negative, got {damping}")
+    if update == "rotations" and damping > 0:
+        raise ValueError('update="rotations" has no damping; use update="cgs2"')
+    size = max(rows, columns, 16)
+    tolerance = 6 * float(np.finfo(float).eps) * size**0.25 if tol is None else _number("tol", tol)
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tol must lie between 0 and 1, got {tolerance}")
+    limit = 10 * columns + 100 if max_iter is None else _index("max_iter", max_iter, 1)
+    threads = None if threads is None else _index("threads", threads, 1)
+    warm_x, warm_set, chain = _warm(warm_start, b, systems, columns)
+    method, choice = _choose(method, len(shape) == 2, systems, rows, columns)
+    many = len(shape) == 2 and systems > 1
+    return Batch(
+        matrix=matrix,
+        b=b,
+        convolution=convolution,
+        rows=rows,
+        columns=columns,
+        origin=A.origin if convolution else 0,
+        method=method,
+        choice=choice,
+        update="gram" if method == "gram" else update,
+        guarded=insertion == "guarded",
+        form_gram=method == "gram" and many and systems * GRAM_WORTH >= columns,
+        damping=damping,
+        tolerance=tolerance,
+        max_iter=min(limit, 2**31 - 1),
+        warm_x=warm_x,
+        warm_set=warm_set,
+        chain=chain,
+        threads=threads,
+        lone=lone,
+        progress=progress,
+    )
+
+
+#: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.
+GRAM_WORTH = 60
+#: Systems with fewer rows or columns than this cost nothing: they get the most careful method.
+TINY = 8
+
+
+def _choose(method: str, shared: bool, systems: int, rows: int, columns: int) -> tuple[str, str]:
+    if method != "auto":
+        return method, f"{method}, as asked"
+    if min(rows, columns) < TINY and not (shared and systems > 1):
+        return "qr", f"qr: {rows} x {columns} is tiny"
+    if shared and systems * GRAM_WORTH >= columns and systems > 1:
+        return "gram", f"gram: one matrix for {systems} right-hand sides, its Gram matrix is formed once"
+    return "gram", "gram: products of the positive columns alone, dual and residual from A"
+
+
+def _alike(matrix: Any, b: Any) -> tuple[Array, Array]:
+    """Bring both to arrays of one library, device and floating dtype."""
+    matrix = matrix if hasattr(matrix, "shape") else np.asarray(matrix, dtype=float)
+    b = b if hasattr(b, "shape") else np.asarray(b, dtype=float)
+    kinds = arrays.kind_of(matrix), arrays.kind_of(b)
+    if kinds[0] != kinds[1]:
+        raise TypeError(f"A and b must be arrays of one library, got {kinds[0]} and {kinds[1]}")
+    if arrays.device_name(matrix) != arrays.device_name(b):
+        raise ValueError(f"A and b must be on one device, got {arrays.device_name(matrix)} and {arrays.device_name(b)}")
+    xp = arrays.namespace_of(matrix, b)
+    for name, array in (("A", matrix), ("b", b)):
+        if not xp.isdtype(array.dtype, ("real floating", "integral", "bool")):
+            raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    single = matrix.dtype == xp.float32 and b.dtype == xp.float32
+    dtype = xp.float32 if single else xp.float64
+    return xp.astype(matrix, dtype, copy=False), xp.astype(b, dtype, copy=False)
+
+
+def _warm(warm_start: Any, b: Array, systems: int, columns: int) -> tuple[Array | None, Array | None, bool]:
+    if warm_start is None:
+        return None, None, False
+    if isinstance(warm_start, str):
+        if warm_start != "chain":
+            raise ValueError(f'warm_start must be an x, a boolean set, or "chain", got {warm_start!r}')
+        return None, None, True
+    start = warm_start if hasattr(warm_start, "shape") else np.asarray(warm_start)
+    if arrays.kind_of(start) != arrays.kind_of(b) or arrays.device_name(start) != arrays.device_name(b):
+        raise TypeError(
+            f"warm_start must be an array like b ({arrays.kind_of(b)} on {arrays.device_name(b)}), "
+            f"got {arrays.kind_of(start)} on {arrays.device_name(start)}"
+        )
+    if tuple(start.shape) not in ((columns,), (systems, columns)):
+        raise ValueError(f"warm_start must have shape ({columns},) or ({systems}, {columns}), got {tuple(start.shape)}")
+    start = start[None] if start.ndim == 1 else start
+    xp = arrays.namespace_of(b)
+    if xp.isdtype(start.dtype, "bool"):
+        return None, start, False
+    return xp.astype(start, b.dtype, copy=False), None, False
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number, got {value!r}") from error
+
+
+def _index(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from error
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return number

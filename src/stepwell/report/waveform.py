@@ -1,0 +1,68 @@
+"""Pictures of deconvolved lidar shots."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.apps.waveform import Deconvolution
+
+
+def plot_shots(
+    done: Deconvolution, path: str | os.PathLike[str] | None = None, shots: Sequence[int] | None = None
+) -> Any:
+    """Plot waveforms, fits and recovered returns of a few shots.
+
+    Parameters
+    ----------
+    done : Deconvolution
+    path : path, optional
+        Where to save the picture.
+    shots : sequence of int, optional
+        Which shots; by default the first four.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.figure import Figure
+
+    chosen = list(range(min(4, len(done.shots)))) if shots is None else list(shots)
+    if not chosen:
+        raise ValueError("there is no shot to plot")
+    figure = Figure(figsize=(10, 2.6 * len(chosen)), layout="constrained")
+    rows = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
+    handles: list[Any] = []
+    for axes, shot in zip(rows, chosen):
+        handles = _plot_shot(axes, done, shot)
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
+    rows[-1].set_xlabel("time (samples)")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> list[Any]:
+    """Draw one shot; return what a legend should name."""
+    waveform, fit = done.shots.waveforms[shot], done.fit[shot]
+    axes.plot(waveform, color="0.65", linewidth=2.5, label="received")
+    axes.plot(fit, color="C0", linewidth=1.2, label="fit")
+    axes.set_ylabel("signal")
+    axes.margins(x=0.01)
+    times, sizes = done.returns(shot)
+    other = axes.twinx()
+    if done.shots.truth is not None:
+        where = np.flatnonzero(done.shots.truth[shot])
+        other.plot(where, done.shots.truth[shot, where], "k+", markersize=7, label="truth")
+    if len(times):
+        marks = other.stem(times, sizes, linefmt="C3-", markerfmt="C3.", basefmt=" ", label="returns")
+        marks.stemlines.set_linewidth(1.0)
+    other.set_ylim(bottom=0)
+    other.set_ylabel("amplitude")
+    residual = float(np.asarray(done.result.residual)[shot])
+    handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+    axes.set_title(f"shot {shot}: {len(times)} returns, ‖b − Ax‖ = {residual:.4g}", fontsize=10)
+    return handles

@@ -1,0 +1,351 @@
+// The quasi-Newton core and the host engine, to be run under the sanitizers. Prints one JSON object a line;
+// the Python test compares the numbers with NumPy. Usage: engine_check PART...
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/quasi_newton/decide.hpp"
+#include "core/team.hpp"
+#include "host/engine.hpp"
+#include "host/pool.hpp"
+
+namespace stepwell {
+namespace baseline {
+const EngineKernels& engine_table();
+}
+}  // namespace stepwell
+
+using namespace stepwell;
+
+namespace {
+
+// Numbers in (-1, 1), the same everywhere.
+struct Random {
+    uint64_t state;
+    double operator()() {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        return double(int64_t(state >> 11)) / double(int64_t(1) << 52) - 1;
+    }
+};
+
+void print(const char* name, const std::vector<double>& values, const char* end = ", ") {
+    std::printf("\"%s\": [", name);
+    for (size_t i = 0; i < values.size(); ++i) std::printf("%s%.17g", i ? ", " : "", values[i]);
+    std::printf("]%s", end);
+}
+
+// Quasi-definite matrices: minus a positive definite block, a coupling, a positive definite block.
+void check_ldlt() {
+    Lone team;
+    for (int half : {1, 2, 5, 16}) {
+        Random random{uint64_t(half)};
+        const int size = 2 * half;
+        std::vector<double> factor(half * half), a(size * size), l, b(size), x;
+        auto definite = [&](int i, int j) {
+            double sum = i == j ? 0.5 : 0.0;
+            for (int k = 0; k < half; ++k) sum += factor[i * half + k] * factor[j * half + k];
+            return sum;
+        };
+        for (double& v : factor) v = random();
+        for (int i = 0; i < half; ++i)
+            for (int j = 0; j < half; ++j) a[i * size + j] = -definite(i, j);
+        for (double& v : factor) v = random();
+        for (int i = 0; i < half; ++i)
+            for (int j = 0; j < half; ++j) {
+                a[(half + i) * size + half + j] = definite(i, j);
+                a[(half + i) * size + j] = a[j * size + half + i] = random();
+            }
+        for (double& v : b) v = random();
+        l = a, x = b;
+        const bool sound = factor_ldlt(team, l.data(), size, half);
+        solve_ldlt(team, l.data(), size, x.data());
+        std::vector<double> wrong = a;
+        const bool wrong_sign = factor_ldlt(team, wrong.data(), size, half - 1);
+        std::vector<double> singular(size * size, 0.0);
+        const bool zero_pivot = factor_ldlt(team, singular.data(), size, half);
+        std::vector<double> poisoned = a;
+        poisoned[size * size - 1] = double_infinity;
+        const bool infinite = factor_ldlt(team, poisoned.data(), size, half);
+        std::printf("{\"part\": \"ldlt\", \"size\": %d, \"sound\": %d, \"refused\": [%d, %d, %d], ", size,
+                    sound, wrong_sign, zero_pivot, infinite);
+        print("a", a);
+        print("b", b);
+        print("x", x, "}\n");
+    }
+}
+
+// A ring of pairs that has wrapped: the step over all variables, from sums formed here.
+void check_compact() {
+    Lone team;
+    for (int capacity : {1, 3, 7}) {
+        Random random{uint64_t(100 + capacity)};
+        const int n = 12, head = capacity / 2, pairs = capacity;
+        std::vector<double> s(capacity * n), y(capacity * n), g(n), d(n);
+        for (int slot = 0; slot < capacity; ++slot)
+            for (int i = 0; i < n; ++i) {
+                s[slot * n + i] = random();
+                y[slot * n + i] = (1 + i) * s[slot * n + i] + 0.01 * random();
+            }
+        for (double& v : g) v = random();
+        auto dot = [n](const double* a, const double* b) {
+            double sum = 0;
+            for (int i = 0; i < n; ++i) sum += a[i] * b[i];
+            return sum;
+        };
+        std::vector<double> memory(small_matrices_length(capacity)), work(scratch_length(capacity));
+        const SmallMatrices m = small_matrices(memory.data(), capacity);
+        for (int i = 0; i < capacity; ++i)
+            for (int j = 0; j < capacity; ++j) {
+                m.ss[i * capacity + j] = dot(&s[i * n], &s[j * n]);
+                m.sy[i * capacity + j] = dot(&s[i * n], &y[j * n]);
+                m.yy[i * capacity + j] = dot(&y[i * n], &y[j * n]);
+            }
+        State state;
+        start_state(state);
+        state.head = head, state.pairs = pairs, state.gamma = 0.3;
+        Options options{};
+        options.capacity = capacity;
+        const SumLayout layout = sum_layout(options, pairs);
+        std::vector<double> sums(layout.length());
+        for (int age = 0; age < pairs; ++age) {
+            const int slot = slot_of(age, head, pairs, capacity);
+            sums[layout.q() + age] = dot(&y[slot * n], g.data());
+            sums[layout.q() + pairs + age] = dot(&s[slot * n], g.data());
+        }
+        const Scratch w = scratch_views(work.data(), capacity);
+        form_gram(team, w.gram, m, state, layout, sums.data());
+        take_stacked(team, w.q, sums.data() + layout.q(), state, pairs, 1.0);
+        const bool sound = solve_subspace(team, w, m, state, false);
+        std::vector<double> old_first_s, old_first_y;
+        d = g;
+        for (int i = 0; i < n; ++i) {
+            double from_s = 0;
+            for (int age = 0; age < pairs; ++age) {
+                const int slot = slot_of(age, head, pairs, capacity);
+                d[i] += w.coefficients[age] * y[slot * n + i];
+                from_s += w.coefficients[pairs + age] * s[slot * n + i];
+            }
+            d[i] = -state.gamma * d[i] - from_s;
+        }
+        for (int age = 0; age < pairs; ++age) {
+            const int slot = slot_of(age, head, pairs, capacity);
+            old_first_s.insert(old_first_s.end(), &s[slot * n], &s[slot * n] + n);
+            old_first_y.insert(old_first_y.end(), &y[slot * n], &y[slot * n] + n);
+        }
+        std::printf("{\"part\": \"compact\", \"n\": %d, \"gamma\": %.17g, \"sound\": %d, ", n, state.gamma,
+                    sound);
+        print("s", old_first_s);
+        print("y", old_first_y);
+        print("g", g);
+        print("d", d, "}\n");
+    }
+}
+
+// The end of a segment of the Cauchy path, also where rounding has made the curvature vanish or negative.
+void check_settles() {
+    const double inf = double_infinity;
+    const double cases[][4] = {
+        // offset, curvature, from, to
+        {-2, 1, 0, 5},  {-2, 1, 0, 1},   {-2, 1, 2, 5},     {-2, 1, 3, 5},        {0, 1, 0, 1},
+        {-1, 0, 0, 4},  {-1, 0, 0, inf}, {-1, -1, 2, 4},    {-1, -1, 2, inf},     {-2, 1, 0, inf},
+        {1, 1, 0, inf}, {NAN, 1, 1, 2},  {-1, NAN, 1, inf}, {-1, 1e-300, 0, inf},
+    };
+    for (const auto& c : cases) {
+        double t = -1;
+        const bool settled = settles(PathSlope{c[0], c[1]}, c[2], c[3], t);
+        std::printf("{\"part\": \"settles\", \"settled\": %d, \"finite\": %d, \"t\": %.17g}\n", settled,
+                    is_finite(t), is_finite(t) ? t : -1.0);
+    }
+}
+
+LineSearchOptions preset(bool va15) {
+    LineSearchOptions o{};
+    o.first_step_gradient = va15;
+    o.stage_two_needs_rise = !va15;
+    o.guard_first_case = o.last_at_best = va15;
+    o.warning_is_step = !va15;
+    if (va15)
+        o.decrease = 1e-4, o.interval = double_epsilon, o.step_min = 1e-20, o.step_max = 1e20,
+        o.extrapolate_low = 0;
+    return o;
+}
+
+// Searches on a function that is hard for interpolation, with values that turn not finite beyond a wall.
+void check_search() {
+    for (int va15 = 0; va15 < 2; ++va15)
+        for (double wall : {double_infinity, 0.4})
+            for (double first : {1e-3, 0.1, 10.0, 1e3}) {
+                const LineSearchOptions o = preset(va15 != 0);
+                auto f = [](double a) { return -a / (a * a + 0.01); };
+                auto slope = [](double a) { return (a * a - 0.01) / ((a * a + 0.01) * (a * a + 0.01)); };
+                LineSearch s;
+                start_search(s, o, f(0), slope(0), first, o.step_max);
+                SearchInfo info = SearchInfo::searching;
+                double trial = 0;
+                while (info == SearchInfo::searching) {
+                    trial = s.step;
+                    info = trial < wall ? advance_search(s, o, f(trial), slope(trial)) : retreat_search(s, o);
+                }
+                std::printf(
+                    "{\"part\": \"search\", \"info\": %d, \"step\": %.17g, \"evaluations\": %d, "
+                    "\"decrease\": %.17g, "
+                    "\"curvature\": %.17g, \"f\": %.17g, \"slope\": %.17g, \"slope0\": %.17g}\n",
+                    int(info), trial, s.evaluations, o.decrease, o.curvature, f(trial), slope(trial),
+                    slope(0));
+            }
+}
+
+// A chain of springs between obstacles, minimised by the engine: f = Σ (x_i - x_{i-1})²/2 - Σ load_i x_i.
+template <class T>
+double chain(const T* x, T* g, int64_t n, double load) {
+    double f = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        const double left = i > 0 ? x[i - 1] : 0.0, right = i + 1 < n ? x[i + 1] : 0.0;
+        const double pull = load * double((7 * i) % 11 - 4);
+        f += 0.5 * (x[i] - left) * (x[i] - left) - pull * x[i];
+        g[i] = T(2 * x[i] - left - right - pull);
+    }
+    return f + 0.5 * double(x[n - 1]) * x[n - 1];
+}
+
+template <class T>
+void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, bool bounded, bool weighted) {
+    Options options{};
+    options.capacity = m;
+    options.cauchy = policy;
+    options.search = preset(false);
+    options.gtol = sizeof(T) == 8 ? 1e-6 : 1e-3;
+    options.ftol = 0;
+    options.max_iterations = 400;
+    options.bounded = options.boxed = bounded;
+    options.weighted = weighted;
+    std::vector<State> states(batch);
+    for (State& s : states) start_state(s);
+    std::vector<double> small(batch * small_matrices_length(m)), f(batch);
+    std::vector<T> x(batch * n), g(batch * n), d(batch * n), trial(batch * n), s(batch * n * m),
+        y(batch * n * m);
+    std::vector<T> lower(n), upper(n), weights(n, T(0.5)), gradient(batch * n);
+    for (int64_t i = 0; i < n; ++i) {
+        lower[i] = i % 7 == 0 ? T(0.25) : T(0);
+        upper[i] = i % 7 == 0 ? T(0.25) : T(0.3 + 0.1 * (i % 5));
+        for (int64_t b = 0; b < batch; ++b) trial[b * n + i] = i % 2 ? upper[i] : lower[i];
+    }
+    const EngineKernels& kernels = baseline::engine_table();
+    void* workspaces = kernels.make_workspaces(threads, m, bounded);
+    const EngineView<T> view{batch,
+                             n,
+                             &options,
+                             states.data(),
+                             small.data(),
+                             x.data(),
+                             g.data(),
+                             d.data(),
+                             trial.data(),
+                             s.data(),
+                             y.data(),
+                             bounded ? lower.data() : nullptr,
+                             bounded ? upper.data() : nullptr,
+                             weighted ? weights.data() : nullptr,
+                             0,
+                             0,
+                             threads,
+                             workspaces};
+    bool running = true, inside = true;
+    while (running) {
+        for (int64_t b = 0; b < batch; ++b)
+            f[b] = chain(&trial[b * n], &gradient[b * n], n, 0.02 * double(b + 1));
+        for (int64_t i = 0; bounded && i < batch * n; ++i) {
+            inside &= trial[i] >= lower[i % n] && trial[i] <= upper[i % n];
+        }
+        if constexpr (sizeof(T) == 8) {
+            kernels.turn_double(view, f.data(), gradient.data(), TurnPart::whole);
+        } else {
+            kernels.turn_float(view, f.data(), gradient.data(), TurnPart::whole);
+        }
+        running = false;
+        for (const State& state : states) running |= state.action != Action::done;
+    }
+    kernels.free_workspaces(workspaces);
+    std::vector<double> last(x.end() - std::min<int64_t>(n, 60), x.end()), status, iterations, projected,
+        walks;
+    for (const State& state : states) {
+        status.push_back(int(state.status)), iterations.push_back(double(state.iterations));
+        projected.push_back(state.projected_gradient), walks.push_back(double(state.cauchy_walks));
+    }
+    std::printf(
+        "{\"part\": \"engine\", \"bits\": %d, \"n\": %d, \"threads\": %d, \"bounded\": %d, \"weighted\": %d, "
+        "\"inside\": %d, ",
+        int(8 * sizeof(T)), int(n), threads, bounded, weighted, inside);
+    print("status", status);
+    print("iterations", iterations);
+    print("projected", projected);
+    print("walks", walks);
+    print("x", last, "}\n");
+}
+
+void check_engine() {
+    for (Cauchy policy : {Cauchy::exact, Cauchy::first_interval, Cauchy::none}) {
+        run_engine<double>(1, 37, 5, 1, policy, true, false);
+    }
+    run_engine<double>(1, 37, 5, 1, Cauchy::exact, true, true);
+    run_engine<double>(1, 37, 5, 1, Cauchy::exact, false, true);
+    run_engine<double>(1, 37, 64, 1, Cauchy::exact, false, false);
+    run_engine<double>(3, 30, 4, 1, Cauchy::exact, true, false);
+    run_engine<float>(1, 37, 5, 1, Cauchy::exact, true, false);
+    run_engine<float>(2, 257, 3, 1, Cauchy::exact, true, true);
+}
+
+// Several chunks, several threads; a batch over threads.
+void check_threads() {
+    for (int threads : {1, 3}) {
+        run_engine<double>(1, 9001, 4, threads, Cauchy::exact, true, false);
+        run_engine<double>(70, 20, 4, threads, Cauchy::exact, true, false);
+    }
+}
+
+// Jobs of changing length, one after the other and from two callers at once: each piece once, on an allowed
+// thread.
+void check_pool() {
+    Pool& pool = Pool::instance();
+    long long wrong = 0, jobs = 0;
+    for (int round = 0; round < 3000; ++round) {
+        const int count = 2 + (round * 7) % 23, threads = 2 + round % 3;
+        std::vector<int> done(count, 0), by(count, -1);
+        pool.run(count, threads, [&](int piece, int thread) { ++done[piece], by[piece] = thread; });
+        for (int i = 0; i < count; ++i) wrong += done[i] != 1 || by[i] < 0 || by[i] >= threads;
+        ++jobs;
+    }
+    auto caller = [&pool](long long& sum) {
+        for (int round = 0; round < 500; ++round) {
+            std::vector<int> done(5 + round % 9, 0);
+            pool.run(int(done.size()), 3, [&](int piece, int) { done[piece] += piece; });
+            for (int value : done) sum += value;
+        }
+    };
+    long long first = 0, second = 0, expected = 0;
+    std::thread other(caller, std::ref(second));
+    caller(first);
+    other.join();
+    for (int round = 0; round < 500; ++round)
+        for (int i = 0; i < 5 + round % 9; ++i) expected += i;
+    std::printf("{\"part\": \"pool\", \"jobs\": %lld, \"wrong\": %lld, \"sums\": [%lld, %lld, %lld]}\n", jobs,
+                wrong, expected, first, second);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    for (int i = 1; i < count; ++i) {
+        const std::string part = arguments[i];
+        if (part == "ldlt") check_ldlt();
+        if (part == "compact") check_compact();
+        if (part == "settles") check_settles();
+        if (part == "search") check_search();
+        if (part == "engine") check_engine();
+        if (part == "threads") check_threads();
+        if (part == "pool") check_pool();
+    }
+    return 0;
+}

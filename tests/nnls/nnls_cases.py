@@ -1,0 +1,111 @@
+"""Systems and the independent certificate that every solve of the suite is held against."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+from scipy.linalg import toeplitz
+
+import stepwell
+
+DATA = pathlib.Path(os.environ.get("STEPWELL_DATA", pathlib.Path(__file__).parents[3] / "shared" / "data"))
+
+
+def violation(A, b, x, damping=0.0):
+    """Scaled optimality violation, in float64 NumPy: sign of x, dual on the zeros, dual on the positives."""
+    A, b, x = (np.asarray(value, dtype=float) for value in (A, b, x))
+    if A.shape[1] == 0 or not b.any():
+        return float(np.abs(x).max(initial=0.0))
+    w = A.T @ (b - A @ x) - damping**2 * x
+    scale = np.sqrt((A**2).sum(axis=0) + damping**2) * np.linalg.norm(b)
+    scale[scale == 0] = 1
+    positive = np.abs(w / scale)[x > 0].max(initial=0.0)
+    return max(0.0, -x.min(), (w / scale).max(), positive)
+
+
+def rounding(A, b, x):
+    """How far rounding in b - Ax can lift the scaled dual: a few hundred ulp of |b| + sum |a_j| x_j."""
+    A, b, x = (np.asarray(value, dtype=float) for value in (A, b, x))
+    size = np.linalg.norm(b) + (np.linalg.norm(A, axis=0) * x).sum()
+    return 1e-13 * np.sqrt(max(*A.shape, 16)) * size / max(np.linalg.norm(b), 1e-300)
+
+
+def certified(A, b, **options):
+    """Solve, and hold x, the residual, the dual and the violation of every system against A and b."""
+    result = stepwell.nnls(A, b, **options)
+    dense = A.dense() if isinstance(A, stepwell.Convolution) else A
+    dense, right = np.asarray(dense, dtype=float), np.asarray(b, dtype=float)
+    damping = options.get("damping", 0.0)
+    single = np.asarray(b).dtype == np.float32
+    if right.ndim == 1:
+        _certify(dense, right, result.x, result.residual, result.dual, result.violation, damping, single)
+        return result
+    for s in range(len(right)):
+        matrix = dense[s] if dense.ndim == 3 else dense
+        if int(result.status[s]) == stepwell.NNLSStatus.CONVERGED:
+            fields = (result.x, result.residual, result.dual, result.violation)
+            _certify(matrix, right[s], *(np.asarray(field)[s] for field in fields), damping, single)
+    return result
+
+
+def _certify(A, b, x, residual, dual, reported, damping, single):
+    x, dual = np.asarray(x, dtype=float), np.asarray(dual, dtype=float)
+    assert np.all(np.isfinite(x))
+    assert x.min(initial=0.0) >= 0
+    room = rounding(A, b, x) * (2.0**29 if single else 1)  # float32 has 29 bits less
+    assert violation(A, b, x, damping) <= room
+    assert reported <= room
+    true_residual = np.linalg.norm(b - A @ x)
+    tiny = np.linalg.norm(b) * room
+    assert abs(residual - true_residual) <= tiny + (1e-6 * true_residual if single else 0)
+    w = A.T @ (b - A @ x) - damping**2 * x
+    scale = np.sqrt((A**2).sum(axis=0) + damping**2)
+    assert np.all(np.abs(dual - w) <= scale * tiny + (1e-6 * np.abs(w) if single else 0))
+
+
+def lidar(count, m=432):
+    """Pulses 25 samples wide, twelve returns, noise on a constant: what Table 7.1 is about."""
+    rng = np.random.default_rng(0)
+    t = np.arange(m)
+    A, b = np.zeros((count, m, m)), np.zeros((count, m))
+    for s in range(count):
+        A[s] = toeplitz(np.exp(-0.5 * ((t - 12) / rng.uniform(3, 4.5)) ** 2) * (t <= 25), np.zeros(m))
+        x = np.zeros(m)
+        x[rng.choice(m - 40, 12, replace=False)] = rng.uniform(10, 200, 12)
+        b[s] = A[s] @ x + np.abs(rng.normal(0, 3, m)) + 14
+    return A, b
+
+
+def gaussians(count, m=512):
+    """Mean-shifted Gaussians, sigma 4.32, one matrix: Table 7.2."""
+    t = np.arange(m)
+    return np.exp(-0.5 * ((t[:, None] - t[None]) / 4.32) ** 2), np.random.default_rng(1).random((count, m))
+
+
+def uniform(count, m=512):
+    """Uniform random matrices and right-hand sides: Table 7.3."""
+    rng = np.random.default_rng(2)
+    return rng.random((count, m, m)), rng.random((count, m))
+
+
+def decays(count, echoes=56, times=40):
+    """Sums of a few exponential decays, one matrix of nearly dependent columns: T2 mapping."""
+    rng = np.random.default_rng(3)
+    A = np.exp(-np.arange(1, echoes + 1)[:, None] * 7e-3 / np.logspace(-2, 0.3, times)[None])
+    x = np.maximum(rng.normal(size=(count, times)), 0) * (rng.random((count, times)) < 0.1)
+    return A, x @ A.T + 1e-3 * rng.normal(size=(count, echoes))
+
+
+def gedi(count):
+    """Real lidar shots, each with its own pulse; skips where the data are not there."""
+    path = DATA / "gedi_l1b_150shots.npz"
+    if not path.exists():
+        pytest.skip(f"real GEDI shots are not at {path} (set STEPWELL_DATA)")
+    from stepwell.apps.waveform import load_shots
+
+    shots = load_shots(path)
+    matrix = stepwell.Convolution(shots.pulses[:count], 512, origin=shots.origin)
+    return matrix, (shots.waveforms - shots.background[:, None])[:count]

@@ -1,0 +1,188 @@
+"""Answers of nnls against SciPy, closed forms and its own independent certificate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nnls_cases import certified, decays, gaussians, gedi, lidar, uniform
+from scipy.linalg import hilbert
+from scipy.optimize import nnls as scipy_nnls
+
+import stepwell
+from stepwell import NNLSStatus
+
+METHODS = [
+    {},
+    {"method": "gram"},
+    {"method": "gram", "insertion": "single"},
+    {"method": "qr"},
+    {"method": "qr", "insertion": "single"},
+    {"method": "qr", "update": "mgs"},
+    {"method": "qr", "update": "rotations"},
+    {"method": "qr", "update": "csne"},
+]
+methods = pytest.mark.parametrize("options", METHODS, ids=lambda o: "-".join(o.values()) or "auto")
+
+
+@methods
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (3, 7), (40, 40), (60, 25), (25, 60), (200, 90)])
+def test_agrees_with_scipy_where_the_solution_is_unique(shape, options):
+    rng = np.random.default_rng(sum(shape))
+    for _ in range(5):
+        A, b = rng.normal(size=shape), rng.normal(size=shape[0])
+        expected, rnorm = scipy_nnls(A, b)
+        result = certified(A, b, **options)
+        x, residual = result
+        assert result.status is NNLSStatus.CONVERGED
+        assert residual == pytest.approx(rnorm, rel=1e-10, abs=1e-12)
+        if rnorm > 1e-6 * np.linalg.norm(b):  # else a wide system has many solutions
+            np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-9)
+
+
+@methods
+def test_of_a_consistent_system_the_answer_is_known(options):
+    rng = np.random.default_rng(5)
+    A = rng.random((50, 30))
+    truth = np.maximum(rng.normal(size=30), 0)
+    result = certified(A, A @ truth, **options)
+    np.testing.assert_allclose(result.x, truth, atol=1e-10)
+    assert result.residual < 1e-12 * np.linalg.norm(A @ truth)
+
+
+@methods
+@pytest.mark.parametrize("make", [lidar, gaussians, uniform, decays, gedi], ids=lambda f: f.__name__)
+def test_the_papers_systems_and_real_shots_are_certified(make, options):
+    if options.get("update") == "rotations" and make in (lidar, gaussians, gedi):
+        pytest.skip("a square Q costs minutes at this size and is tested on small systems")
+    A, b = make(3 if make in (lidar, gaussians, gedi) else 4)
+    result = certified(A, b, **options)
+    assert np.all(result.status == NNLSStatus.CONVERGED)
+
+
+@methods
+@pytest.mark.parametrize("n", [6, 12, 40])
+@pytest.mark.parametrize("kind", ["hilbert", "vandermonde", "near-duplicates"])
+def test_ill_conditioned_columns(kind, n, options):
+    rng = np.random.default_rng(n)
+    A = {
+        "hilbert": hilbert(n),
+        "vandermonde": np.vander(np.linspace(0, 1, n + 5), n),
+        "near-duplicates": np.repeat(rng.random((n + 3, n // 2)), 2, axis=1) + 1e-9 * rng.random((n + 3, n)),
+    }[kind]
+    for b in (A @ (rng.random(n) * (rng.random(n) < 0.4)), rng.random(len(A))):
+        result = certified(A, b, **options)
+        other, rnorm = scipy_nnls(A, b, maxiter=1000)
+        # A dual of at most t |a_j| |b| bounds the gap: |r|^2 <= |r*|^2 + 2 sum w_j x*_j.
+        gap = 2 * result.violation * np.linalg.norm(b) * (np.linalg.norm(A, axis=0) * other).sum()
+        assert result.residual <= np.sqrt(rnorm**2 + gap) + 1e-13 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-21, 1e150])
+@pytest.mark.parametrize("method", ["auto", "qr", "gram"])
+def test_the_scale_of_a_and_b_does_not_matter(scale, method):
+    rng = np.random.default_rng(8)
+    A, b = rng.random((30, 20)), rng.random(30)
+    plain = certified(A, b, method=method).x
+    np.testing.assert_allclose(stepwell.nnls(A * scale, b, method=method).x * scale, plain, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(stepwell.nnls(A, b * scale, method=method).x / scale, plain, rtol=1e-10, atol=1e-300)
+
+
+def test_columns_of_very_different_scale():
+    rng = np.random.default_rng(9)
+    A, b = rng.random((30, 20)), rng.random(30)
+    factors = 10.0 ** rng.integers(-140, 140, 20)
+    scaled = stepwell.nnls(A * factors, b)
+    np.testing.assert_allclose(scaled.x * factors, stepwell.nnls(A, b).x, rtol=1e-9, atol=1e-12)
+
+
+@methods
+def test_zero_and_equal_columns(options):
+    rng = np.random.default_rng(10)
+    A = rng.random((12, 8))
+    A[:, 3] = 0
+    A[:, 5] = A[:, 1]
+    A[:, 6] = 2 * A[:, 1]
+    b = rng.random(12)
+    result = certified(A, b, **options)
+    assert result.x[3] == 0
+    assert result.residual == pytest.approx(scipy_nnls(A, b)[1], rel=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_empty_systems(shape):
+    result = stepwell.nnls(np.zeros(shape), np.ones(shape[0]))
+    assert result.x.shape == (shape[1],)
+    assert not result.x.any()
+    assert result.residual == pytest.approx(np.sqrt(shape[0]))
+    many = stepwell.nnls(np.zeros((0, 4, 5)), np.zeros((0, 4)))
+    assert many.x.shape == (0, 5)
+
+
+def test_a_zero_right_hand_side_has_a_zero_answer():
+    result = certified(np.random.default_rng(0).random((5, 4)), np.zeros(5))
+    assert not result.x.any()
+    assert result.violation == 0
+    assert result.residual == 0
+
+
+def test_a_dual_of_rounding_size_inserts_nothing_harmful():
+    """A'b is zero but for rounding: x = 0 is optimal, and its residual is |b|."""
+    A = np.array([[2, 1, 2], [2, -2, -2], [-1, 1, 1], [-3, 0, -1]]) / 3
+    b = np.array([3.0, 2, 1, 3])
+    result = certified(A, b)
+    assert result.residual <= np.linalg.norm(b) * (1 + 1e-12)
+
+
+@methods
+@pytest.mark.parametrize("shape", [(30, 20), (20, 30)])
+def test_damping_is_a_block_of_rows(shape, options):
+    if options.get("update") == "rotations":
+        pytest.skip("refused; see test_nnls_errors")
+    rng = np.random.default_rng(11)
+    A, b = rng.normal(size=shape), rng.normal(size=(6, shape[0]))
+    stacked = np.vstack([A, 0.7 * np.eye(shape[1])])
+    result = certified(A, b, damping=0.7, **options)
+    for s in range(6):
+        expected, _ = scipy_nnls(stacked, np.r_[b[s], np.zeros(shape[1])])
+        np.testing.assert_allclose(result.x[s], expected, atol=1e-12)
+        np.testing.assert_allclose(certified(A, b[s], damping=0.7, **options).x, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [60, 40, 95])
+@pytest.mark.parametrize("method", ["auto", "qr"])
+def test_a_convolution_is_its_dense_matrix(rows, method):
+    rng = np.random.default_rng(12)
+    pulse = np.exp(-0.5 * ((np.arange(25) - 8) / 3) ** 2)
+    A = stepwell.Convolution(pulse, 60, m=rows, origin=8)
+    column = np.zeros(60)
+    column[20] = 1
+    np.testing.assert_allclose((A.dense() @ column)[12:37], pulse, atol=0)
+    b = rng.random((4, rows))
+    for right in (b, b[0]):
+        ours, dense = certified(A, right, method=method), certified(A.dense(), right, method=method)
+        np.testing.assert_allclose(ours.x, dense.x, atol=1e-10)
+    pulses = np.stack([pulse, pulse[::-1], pulse**2, pulse + 0.1])
+    many = stepwell.Convolution(pulses, 60, m=rows, origin=8)
+    np.testing.assert_allclose(certified(many, b).x, certified(many.dense(), b).x, atol=1e-10)
+
+
+def test_float32_input_gives_float32_answers_that_are_certified_as_rounded():
+    rng = np.random.default_rng(13)
+    A, b = rng.random((40, 30)).astype(np.float32), rng.random((5, 40)).astype(np.float32)
+    result = certified(A, b)
+    assert result.x.dtype == result.dual.dtype == result.residual.dtype == np.float32
+    assert np.all(result.status == NNLSStatus.CONVERGED)
+    reference = stepwell.nnls(A.astype(float), b.astype(float))
+    np.testing.assert_array_equal(result.x, reference.x.astype(np.float32))
+
+
+def test_one_large_system_on_several_threads():
+    rng = np.random.default_rng(14)
+    A, b = rng.random((700, 600)), rng.random(700)
+    alone, together = certified(A, b, threads=1), certified(A, b, threads=3)
+    np.testing.assert_allclose(together.x, alone.x, atol=1e-12)
+    assert together.insertions == alone.insertions
+    pulse = np.exp(-0.5 * ((np.arange(40) - 20) / 5) ** 2)
+    wave = stepwell.Convolution(pulse, 700, origin=20)
+    right = rng.random(700)
+    np.testing.assert_allclose(certified(wave, right, threads=3).x, certified(wave, right, threads=1).x, atol=1e-9)

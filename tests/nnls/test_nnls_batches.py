@@ -1,0 +1,170 @@
+"""Batches: the same bits as alone, any memory order, statuses of their own, warm starts, progress."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nnls_cases import certified, decays, uniform
+
+import stepwell
+from stepwell import NNLSStatus
+
+
+@pytest.mark.parametrize("method", ["qr", "gram"])
+def test_a_system_of_its_own_matrix_has_the_same_bits_alone_and_in_a_batch(method):
+    A, b = uniform(7, 60)
+    batch = certified(A, b, method=method)
+    for threads in (1, 2, 3):
+        np.testing.assert_array_equal(stepwell.nnls(A, b, method=method, threads=threads).x, batch.x)
+    for s in range(7):
+        alone = stepwell.nnls(A[s], b[s], method=method, threads=1)
+        np.testing.assert_array_equal(alone.x, batch.x[s])
+        assert alone.residual == batch.residual[s]
+
+
+def test_right_hand_sides_of_one_matrix_do_not_disturb_each_other():
+    A, b = decays(200)
+    batch = certified(A, b)
+    np.testing.assert_array_equal(stepwell.nnls(A, b[50:130]).x, batch.x[50:130])
+    np.testing.assert_array_equal(stepwell.nnls(A, b[::-1]).x, batch.x[::-1])
+    for s in range(0, 200, 40):
+        # Alone there is no Gram matrix: another way to the same answer. Conditioning is 1e5 on these sets.
+        alone = stepwell.nnls(A, b[s])
+        assert alone.residual == pytest.approx(batch.residual[s], rel=1e-11)
+
+
+@pytest.mark.parametrize("order", ["fortran", "negative", "strided", "sliced"])
+def test_any_memory_order(order):
+    A, b = uniform(5, 40)
+    expected = stepwell.nnls(A, b).x
+    if order == "fortran":
+        A, b = np.asfortranarray(A), np.asfortranarray(b)
+    if order == "negative":
+        A, b = A[:, ::-1].copy()[:, ::-1], b[:, ::-1].copy()[:, ::-1]
+    if order == "strided":
+        A, b = np.repeat(A, 2, axis=2)[:, :, ::2], np.repeat(b, 2, axis=1)[:, ::2]
+    if order == "sliced":
+        A, b = np.pad(A, ((1, 2), (3, 4), (5, 6)))[1:-2, 3:-4, 5:-6], np.pad(b, ((1, 1), (2, 3)))[1:-1, 2:-3]
+    np.testing.assert_array_equal(certified(A, b).x, expected)
+
+
+def test_copies_are_made_in_parts(monkeypatch):
+    from stepwell.leastsq import host
+
+    A, b = uniform(9, 30)
+    expected = stepwell.nnls(A, b).x
+    monkeypatch.setattr(host, "COPY_BYTES", 2 * A[0].nbytes)
+    copied = []
+    plain = np.ascontiguousarray
+    monkeypatch.setattr(host.np, "ascontiguousarray", lambda a: copied.append(a.nbytes) or plain(a))
+    np.testing.assert_array_equal(stepwell.nnls(A.transpose(0, 2, 1).copy().transpose(0, 2, 1), b).x, expected)
+    assert max(copied) <= 2 * A[0].nbytes
+
+
+def test_trouble_of_one_system_is_its_status_and_the_others_are_solved():
+    A, b = uniform(5, 60)
+    A[1, 3, 4] = np.inf
+    b[3, 5] = np.nan
+    result = certified(A, b)
+    assert result.status.tolist() == [0, 4, 0, 4, 0]
+    assert np.all(np.isnan(result.x[[1, 3]]))
+    assert np.all(np.isnan(result.residual[[1, 3]]))
+    np.testing.assert_array_equal(result.x[0], stepwell.nnls(A[0], b[0]).x)
+    assert "3 of 5: converged" in result.message
+    assert "2 of 5: A or b holds NaN" in result.message
+    assert result.success.tolist() == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("method", ["qr", "gram"])
+def test_at_the_limit_the_point_so_far_is_kept(limit, method):
+    A, b = uniform(3, 60)
+    result = stepwell.nnls(A, b, method=method, insertion="single", max_iter=limit)
+    assert np.all(result.status == NNLSStatus.LIMIT)
+    assert np.all(result.solves == limit)
+    for s in range(3):
+        assert result.x[s].min() >= 0
+        residual = np.linalg.norm(b[s] - A[s] @ result.x[s])
+        assert residual < np.linalg.norm(b[s])
+        assert result.residual[s] == pytest.approx(residual, rel=1e-12)
+        np.testing.assert_allclose(result.dual[s], A[s].T @ (b[s] - A[s] @ result.x[s]), atol=1e-11)
+        assert result.violation[s] > 0
+    longer = stepwell.nnls(A, b, method=method, insertion="single", max_iter=limit + 10)
+    assert np.all(longer.residual < result.residual)
+
+
+@pytest.mark.parametrize("method", ["qr", "gram"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_warm_starts_end_at_the_same_answer(method, shared):
+    A, b = uniform(6, 80)
+    A = A[0] if shared else A
+    cold = certified(A, b, method=method)
+    rng = np.random.default_rng(0)
+    starts = {
+        "answer": cold.x,
+        "set": cold.active,
+        "one for all": cold.x[0],
+        "one set for all": cold.active[0],
+        "nonsense": rng.random((6, 80)),
+        "nonsense set": rng.random((6, 80)) < 0.5,
+        "everything": np.ones((6, 80), dtype=bool),
+        "chain": "chain",
+    }
+    for name, start in starts.items():
+        warm = certified(A, b, method=method, warm_start=start)
+        np.testing.assert_allclose(warm.x, cold.x, atol=1e-10, err_msg=name)
+        if name in ("answer", "set"):
+            assert np.all(warm.removals == 0)
+            assert np.all(warm.solves <= 1)
+
+
+def test_a_chain_saves_steps_along_a_smooth_sequence():
+    A, _ = uniform(1, 80)
+    rng = np.random.default_rng(1)
+    b = rng.random(80) + 0.002 * np.cumsum(rng.normal(size=(150, 80)), axis=0)
+    cold, warm = certified(A[0], b, method="qr"), certified(A[0], b, method="qr", warm_start="chain")
+    np.testing.assert_allclose(warm.x, cold.x, atol=1e-10)
+    assert warm.passes.sum() < 0.7 * cold.passes.sum()
+    np.testing.assert_array_equal(stepwell.nnls(A[0], b, method="qr", warm_start="chain", threads=1).x, warm.x)
+
+
+def test_progress_is_told():
+    A, b = decays(500)
+    seen = []
+    result = stepwell.nnls(A, b, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (500, 500)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    np.testing.assert_array_equal(result.x, stepwell.nnls(A, b).x)
+
+
+def test_the_choice_is_said():
+    A, b = decays(100)
+    assert stepwell.nnls(A, b).choice.startswith("gram: one matrix for 100")
+    assert stepwell.nnls(A, b[0]).method == "gram"
+    assert stepwell.nnls(A[:5, :4], b[0, :5]).choice == "qr: 5 x 4 is tiny"
+    assert stepwell.nnls(A, b[0], method="qr").choice == "qr, as asked"
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_answers_come_back_in_kind(library):
+    xp = pytest.importorskip(library)
+    if library == "jax.numpy":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+    A, b = uniform(3, 30)
+    expected = stepwell.nnls(A, b)
+    result = stepwell.nnls(xp.asarray(A), xp.asarray(b))
+    for field in ("x", "dual", "residual", "violation", "active", "insertions", "status"):
+        value = getattr(result, field)
+        assert type(value) is type(xp.asarray(b)) or library == "jax.numpy"
+        np.testing.assert_array_equal(np.asarray(value), np.asarray(getattr(expected, field)))
+    x, residual = stepwell.nnls(xp.asarray(A[0]), xp.asarray(b[0]))
+    np.testing.assert_array_equal(np.asarray(x), expected.x[0])
+    assert residual == expected.residual[0]
+    pulse = xp.asarray(np.array([1.0, 2.0, 1.0]))
+    wave = stepwell.Convolution(pulse, 6, origin=1)
+    right = xp.asarray(np.arange(6.0))
+    np.testing.assert_allclose(
+        np.asarray(stepwell.nnls(wave, right).x), np.asarray(stepwell.nnls(wave.dense(), right).x), atol=1e-12
+    )

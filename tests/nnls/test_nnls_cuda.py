@@ -1,0 +1,175 @@
+"""NNLS on a CUDA device against the CPU: same status, same residual, answers within conditioning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nnls_cases import certified, decays, gaussians, gedi, lidar, uniform, violation
+
+import stepwell
+from stepwell import NNLSStatus
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture(params=["torch", "cupy", "jax"])
+def library(request):
+    module = pytest.importorskip(request.param)
+    if request.param == "jax":
+        module.config.update("jax_enable_x64", True)
+        if module.default_backend() != "gpu":
+            pytest.skip("JAX has no GPU")
+    elif request.param == "torch" and not module.cuda.is_available():
+        pytest.skip("torch has no GPU")
+    return request.param
+
+
+@pytest.fixture
+def torch():
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
+        pytest.skip("torch has no GPU")
+    return module
+
+
+def on_device(library, array):
+    if library == "torch":
+        import torch
+
+        return torch.as_tensor(np.ascontiguousarray(array), device="cuda")
+    if library == "cupy":
+        import cupy
+
+        return cupy.asarray(array)
+    import jax
+
+    return jax.device_put(array)
+
+
+def on_host(array):
+    if hasattr(array, "get"):
+        return array.get()
+    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
+
+
+def check_parity(A, b, library="torch", **options):
+    """Solve on both targets; hold the device's answer against the CPU's and against A itself."""
+    matrix = A
+    if isinstance(A, stepwell.Convolution):
+        device_matrix = stepwell.Convolution(on_device(library, A.pulse), A.n, m=A.m, origin=A.origin)
+        matrix = A.dense()
+    else:
+        device_matrix = on_device(library, A)
+    device = stepwell.nnls(device_matrix, on_device(library, b), **options)
+    host = certified(A, b, **options)
+    np.testing.assert_array_equal(on_host(device.status), host.status)
+    norms = np.linalg.norm(b, axis=-1)
+    np.testing.assert_allclose(on_host(device.residual), host.residual, rtol=1e-9, atol=1e-12 * norms.max())
+    x = on_host(device.x)
+    for s in range(len(b)):
+        own = matrix[s] if matrix.ndim == 3 else matrix
+        size = 1 + (np.linalg.norm(own, axis=0) * x[s]).sum() / max(norms[s], 1e-300)
+        assert violation(own, b[s], x[s], options.get("damping", 0.0)) <= 1e-12 * size
+    return device, host
+
+
+def test_every_library(library):
+    A, b = uniform(5, 60)
+    device, host = check_parity(A, b, library)
+    assert type(device.x).__module__.split(".")[0] in (library, "jaxlib")
+    x, residual = stepwell.nnls(on_device(library, A[0]), on_device(library, b[0]))
+    np.testing.assert_allclose(on_host(x), host.x[0], atol=1e-12)
+    assert residual == pytest.approx(host.residual[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [lidar, gaussians, uniform, gedi, decays], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("method", ["auto", "qr"])
+def test_the_papers_systems_and_real_shots(torch, make, method):
+    A, b = make(400 if make is decays else 8)
+    device, host = check_parity(A, b, method=method)
+    assert np.all(on_host(device.status) == NNLSStatus.CONVERGED)
+    assert on_host(device.insertions).mean() == pytest.approx(host.insertions.mean(), rel=0.25)
+
+
+@pytest.mark.parametrize("update", ["mgs", "rotations", "csne"])
+def test_every_update(torch, update):
+    A, b = uniform(4, 70)
+    check_parity(A, b, method="qr", update=update)
+
+
+@pytest.mark.parametrize("shape", [(200, 8), (8, 30), (30, 8), (31, 33), (1, 1), (300, 40), (40, 300), (2500, 20)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_shapes(torch, shape, shared):
+    rng = np.random.default_rng(sum(shape))
+    A = rng.normal(size=shape if shared else (9, *shape))
+    check_parity(A, rng.normal(size=(9, shape[0])))
+
+
+def test_dependent_columns_and_scales(torch):
+    rng = np.random.default_rng(0)
+    A = rng.integers(-3, 4, (200, 6, 5)).astype(float)
+    A[:, :, 1] = A[:, :, 3]
+    A[50:100] *= 1e-150
+    A[100:150] *= 1e150
+    b = rng.integers(-3, 4, (200, 6)).astype(float)
+    device = stepwell.nnls(on_device("torch", A), on_device("torch", b))
+    host = stepwell.nnls(A, b)
+    np.testing.assert_allclose(on_host(device.residual), host.residual, atol=1e-9)
+
+
+def test_damping_warm_start_and_convolution(torch):
+    A, b = uniform(6, 50)
+    check_parity(A, b, damping=0.4)
+    check_parity(A[0], b, damping=0.4)
+    cold = stepwell.nnls(on_device("torch", A), on_device("torch", b))
+    for start in (cold.x, cold.active, cold.x[0], "chain"):
+        warm = stepwell.nnls(on_device("torch", A), on_device("torch", b), warm_start=start)
+        np.testing.assert_allclose(on_host(warm.x), on_host(cold.x), atol=1e-10)
+    pulses = np.exp(-0.5 * ((np.arange(30) - 10) / np.linspace(2, 4, 6)[:, None]) ** 2)
+    check_parity(stepwell.Convolution(pulses, 50, origin=10), b)
+    check_parity(stepwell.Convolution(pulses[0], 50, origin=10), b)
+
+
+def test_float32(torch):
+    A, b = uniform(4, 40)
+    single = stepwell.nnls(on_device("torch", A.astype(np.float32)), on_device("torch", b.astype(np.float32)))
+    assert single.x.dtype == torch.float32
+    host = stepwell.nnls(A.astype(np.float32), b.astype(np.float32))
+    np.testing.assert_allclose(on_host(single.x), host.x, atol=1e-6)
+
+
+def test_trouble_is_a_status(torch):
+    A, b = uniform(4, 60)
+    A[1, 0, 0], b[2, 3] = np.nan, np.inf
+    result = stepwell.nnls(on_device("torch", A), on_device("torch", b))
+    assert on_host(result.status).tolist() == [0, 4, 4, 0]
+    assert np.all(np.isnan(on_host(result.x)[1:3]))
+    limited = stepwell.nnls(on_device("torch", A[[0, 3]]), on_device("torch", b[[0, 3]]), max_iter=2)
+    assert on_host(limited.status).tolist() == [1, 1]
+    with pytest.raises(ValueError, match="b must be finite"):
+        stepwell.nnls(on_device("torch", A[0]), on_device("torch", b[2]))
+    with pytest.raises(ValueError, match="A and b must be on one device, got cuda:0 and cpu"):
+        stepwell.nnls(on_device("torch", A[0]), torch.ones(60, dtype=torch.float64))
+
+
+def test_memory_order_and_streams(torch):
+    A, b = uniform(5, 60)
+    expected = on_host(stepwell.nnls(on_device("torch", A), on_device("torch", b)).x)
+    turned = on_device("torch", A.transpose(0, 2, 1).copy()).transpose(1, 2)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        x = stepwell.nnls(turned, on_device("torch", b)).x
+    stream.synchronize()
+    np.testing.assert_array_equal(on_host(x), expected)
+
+
+def test_answers_do_not_depend_on_the_batch(torch):
+    A, b = uniform(40, 100)
+    device_A, device_b = on_device("torch", A), on_device("torch", b)
+    together = on_host(stepwell.nnls(device_A, device_b).x)
+    np.testing.assert_array_equal(on_host(stepwell.nnls(device_A, device_b).x), together)
+    for s in (0, 17, 39):
+        np.testing.assert_array_equal(
+            on_host(stepwell.nnls(device_A[s : s + 1], device_b[s : s + 1]).x[0]), together[s]
+        )

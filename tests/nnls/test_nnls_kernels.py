@@ -1,0 +1,89 @@
+"""The CUDA side without a GPU: every kernel compiles, launches have the layout the kernels read, memory is planned."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import numpy as np
+import pytest
+
+from stepwell.leastsq import cuda, door
+from stepwell.targets import nvrtc
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
+
+
+def compile_or_skip(defines, architecture):
+    try:
+        return nvrtc.compile_kernel("nnls", defines, architecture)
+    except ImportError as error:
+        pytest.skip(str(error))
+    except Exception as error:
+        if "DynamicLibNotFound" in type(error).__name__:
+            pytest.skip(f"NVRTC is not installed: {error}")
+        raise
+
+
+@pytest.mark.parametrize(
+    ("architecture", "single", "convolution", "by_warp"),
+    [
+        ("sm_80", False, False, False),
+        ("sm_90", False, False, False),
+        ("sm_90", False, True, False),
+        ("sm_90", True, False, True),
+        ("sm_100", False, False, True),
+    ],
+)
+def test_kernels_compile_without_a_device(architecture, single, convolution, by_warp):
+    code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256), architecture)
+    for entry in (b"nnls_solve", b"nnls_share_columns", b"nnls_share_gram"):
+        assert entry in code
+
+
+def test_the_launch_has_the_layout_of_the_kernels():
+    source = (nvrtc.source_folder() / "cuda" / "nnls.cu").read_text()
+    body = re.search(r"struct Launch \{(.*?)\};", source, re.DOTALL).group(1)
+    body = re.sub(r"//.*", "", body)
+    declared = [
+        (name.strip(), kind)
+        for kind, names in re.findall(r"(int64_t|double) ([^;]+);", body)
+        for name in names.split(",")
+    ]
+    kinds = {ctypes.c_double: "double", ctypes.c_int64: "int64_t"}
+    assert declared == [(name, kinds[kind]) for name, kind in cuda.Launch._fields_]
+
+
+def batch(systems, rows, columns, **options):
+    shape = (rows, columns) if options.pop("shared", False) else (systems, rows, columns)
+    values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=None, max_iter=None)
+    values |= dict(tol=None, threads=None, progress=None) | options
+    return door.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
+
+
+H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024)
+
+
+def test_teams_follow_the_shape():
+    assert cuda.plan(batch(10**6, 200, 8, shared=True), **H200, free_bytes=2**37).by_warp
+    large = cuda.plan(batch(192, 512, 512), **H200, free_bytes=2**37)
+    assert not large.by_warp
+    assert large.blocks == 192  # all systems at once: two blocks a multiprocessor
+    assert cuda.plan(batch(10**5, 56, 40, shared=True), **H200, free_bytes=2**37).threads <= 256
+
+
+def test_memory_bounds_the_number_of_teams():
+    work = batch(192, 512, 512)
+    plenty = cuda.plan(work, **H200, free_bytes=2**37)
+    scarce = cuda.plan(work, **H200, free_bytes=20 * plenty.slow_bytes)
+    assert 1 <= scarce.blocks <= 16
+    assert scarce.teams * scarce.slow_bytes <= 0.8 * 20 * plenty.slow_bytes
+    with pytest.raises(MemoryError, match=r"systems of 512 x 512 need \d+ MiB of workspace, of which the device has"):
+        cuda.plan(work, **H200, free_bytes=plenty.slow_bytes // 2)
+
+
+def test_chains_are_not_split_between_teams():
+    assert cuda.plan(batch(192, 512, 512, warm_start="chain"), **H200, free_bytes=2**37).blocks == 3

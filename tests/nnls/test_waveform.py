@@ -1,0 +1,127 @@
+"""Lidar deconvolution: synthetic truth is recovered, files and the command line work, the picture shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from nnls_cases import DATA, certified
+
+from stepwell.apps import waveform
+from stepwell.cli import main
+
+
+def test_without_noise_the_truth_comes_back():
+    shots = waveform.synthetic_shots(4, samples=200, returns=5, noise=0.0, seed=1)
+    done = waveform.deconvolve(shots)
+    np.testing.assert_allclose(done.amplitudes, shots.truth, atol=1e-6)
+    np.testing.assert_allclose(done.fit, shots.waveforms, atol=1e-8)
+    times, sizes = done.returns(0, least=1.0)
+    groups = waveform.find_returns(shots.truth[0])
+    np.testing.assert_allclose(times, groups[0], atol=1e-6)
+    np.testing.assert_allclose(sizes, groups[1], rtol=1e-6)
+
+
+def test_with_noise_strong_returns_are_where_they_were():
+    shots = waveform.synthetic_shots(20, returns=3, noise=1.0, seed=2)
+    certified(shots.matrix(), shots.waveforms - shots.background[:, None])
+    done = waveform.deconvolve(shots)
+    for shot in range(20):
+        times, _ = done.returns(shot, least=8.0)
+        for at in np.flatnonzero(shots.truth[shot] > 50):
+            assert np.abs(times - at).min() < 1.5
+
+
+def test_pulses_are_as_wide_as_the_papers():
+    shots = waveform.synthetic_shots(50)
+    assert shots.waveforms.shape == (50, 432)
+    widths = (shots.pulses > 0.02).sum(axis=1)
+    assert widths.min() >= 15
+    assert widths.max() <= 25
+    same = waveform.synthetic_shots(50)
+    np.testing.assert_array_equal(shots.waveforms, same.waveforms)
+    assert not np.array_equal(shots.waveforms, waveform.synthetic_shots(50, seed=1).waveforms)
+
+
+def test_files_are_read_back(tmp_path):
+    shots = waveform.synthetic_shots(3, samples=100, returns=2)
+    waveform.save_shots(tmp_path / "shots.npz", shots)
+    again = waveform.load_shots(tmp_path / "shots.npz")
+    for name in ("waveforms", "pulses", "background", "truth"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(shots, name))
+    assert again.origin == shots.origin
+    np.savez(tmp_path / "bare.npz", waveforms=shots.waveforms, pulses=shots.pulses[0])
+    bare = waveform.load_shots(tmp_path / "bare.npz")
+    assert bare.pulses.shape == (3, 25)
+    assert not bare.background.any()
+    np.savez(tmp_path / "other.npz", speed=1)
+    with pytest.raises(ValueError, match=r"must hold 'waveforms' and 'pulses'.*it holds speed"):
+        waveform.load_shots(tmp_path / "other.npz")
+
+
+def test_real_shots_are_the_toeplitz_systems_of_their_pulses():
+    path = DATA / "gedi_l1b_150shots.npz"
+    if not path.exists():
+        pytest.skip(f"real GEDI shots are not at {path} (set STEPWELL_DATA)")
+    from scipy.linalg import toeplitz
+
+    shots = waveform.load_shots(path)
+    with np.load(path) as file:
+        tx = file["tx"][7].astype(float)
+        tx = np.clip(tx - np.median(tx), 0, None)
+        tx /= tx.max()
+        peak = int(tx.argmax())
+        column, row = np.zeros(512), np.zeros(512)
+        column[: 128 - peak], row[: peak + 1] = tx[peak:], tx[peak::-1]
+        np.testing.assert_allclose(shots.matrix().dense()[7], toeplitz(column, row), atol=1e-15)
+        assert shots.waveforms.shape == (150, 512)
+        with pytest.raises(ValueError, match="samples is 5000, but a waveform has only"):
+            waveform.load_shots(path, samples=5000)
+    done = waveform.deconvolve(shots)
+    assert np.all(done.result.status == 0)
+    assert 20 < done.result.active.sum(axis=1).mean() < 60
+
+
+def test_wrong_sizes_are_refused():
+    with pytest.raises(ValueError, match="samples must be at least 60"):
+        waveform.synthetic_shots(1, samples=30)
+
+
+def test_no_returns():
+    times, sizes = waveform.find_returns(np.zeros(5))
+    assert len(times) == len(sizes) == 0
+
+
+def test_the_command_line(tmp_path):
+    shots = waveform.synthetic_shots(6, samples=120, returns=3)
+    shots.waveforms[2, 5] = np.nan
+    waveform.save_shots(tmp_path / "in.npz", shots)
+    arguments = ["deconvolve", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")]
+    run = CliRunner().invoke(main, [*arguments, "--plot", str(tmp_path / "out.png"), "--shots", "0,1"])
+    assert run.exit_code == 0, run.output
+    assert "converged" in run.output
+    assert "non_finite" in run.output
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["status"].tolist() == [0, 0, 4, 0, 0, 0]
+        assert len(out["return_time"]) == len(out["return_shot"]) == len(out["return_amplitude"]) > 6
+        np.testing.assert_allclose(out["fit"][0], shots.waveforms[0], atol=15)
+    assert (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+    run = CliRunner().invoke(main, ["deconvolve", "--synthetic", "3", "-o", str(tmp_path / "made.npz")])
+    assert run.exit_code == 0
+    assert "3" in run.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either FILE or --synthetic COUNT"),
+        (["--synthetic", "2"], "give -o OUT.npz, --plot OUT.png, or both"),
+        (["--synthetic", "2", "-o", "x.npz", "--shots", "a"], "numbers with commas"),
+        (["--synthetic", "2", "-o", "x.npz", "--damping", "-1"], "damping must be finite and not negative"),
+    ],
+)
+def test_the_command_line_complains(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(main, ["deconvolve", *arguments])
+    assert run.exit_code != 0
+    assert message in run.output

@@ -1,0 +1,191 @@
+"""Every form of bounds, the rule where two forms could be confused, and errors that name index and value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds
+
+from stepwell import LBFGSB, minimize, minimize_batch
+from stepwell.bounds import read_bounds
+
+F8, F4 = np.dtype(float), np.dtype(np.float32)
+
+
+def read(bounds, n=3, dtype=F8):
+    return read_bounds(bounds, (n,), dtype)
+
+
+LOWER, UPPER = np.array([0.0, -np.inf, 2.0]), np.array([1.0, 5.0, np.inf])
+FORMS = {
+    "Bounds": Bounds(LOWER, UPPER),
+    "tuple of arrays": (LOWER, UPPER),
+    "list of pairs": [(0, 1), (-np.inf, 5), (2, np.inf)],
+    "pairs with None": [(0, 1), (None, 5), (2, None)],
+    "tuple of pairs": ((0, 1), (None, 5), (2, None)),
+    "list of lists": [[0, 1], [None, 5], [2, None]],
+    "array of pairs": np.stack([LOWER, UPPER], axis=1),
+    "list of arrays": [np.array([0.0, 1.0]), np.array([-np.inf, 5.0]), np.array([2.0, np.inf])],
+    "Fortran order": np.asfortranarray(np.stack([LOWER, UPPER], axis=1)),
+    "zip": None,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_reads_the_same(form):
+    bounds = zip(LOWER, UPPER) if form == "zip" else FORMS[form]
+    lower, upper = read(bounds)
+    assert np.array_equal(lower, LOWER)
+    assert np.array_equal(upper, UPPER)
+    assert lower.dtype == upper.dtype == F8
+    assert lower.flags.c_contiguous
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 2), (np.float32(0), np.array(2.0)), Bounds(0, 2), (np.zeros(3), 2.0)])
+def test_numbers_hold_for_all_variables(bounds):
+    lower, upper = read(bounds)
+    assert np.array_equal(lower, np.zeros(3))
+    assert np.array_equal(upper, np.full(3, 2.0))
+
+
+def test_one_side_only():
+    assert np.array_equal(read((None, 1.0))[0], np.full(3, -np.inf))
+    assert np.array_equal(read((np.zeros(3), None))[1], np.full(3, np.inf))
+
+
+@pytest.mark.parametrize(
+    "bounds", [None, (None, None), (-np.inf, np.inf), Bounds(), [(None, None)] * 3, Bounds(-np.inf)]
+)
+def test_no_bounds_at_all(bounds):
+    assert read(bounds) is None
+
+
+def test_the_rule_at_two_variables():
+    """A tuple of two arrays or numbers is (lower, upper); anything else is pairs."""
+    pairs = np.array([0.0, 2.0]), np.array([1.0, 3.0])
+    halves = np.array([0.0, 1.0]), np.array([2.0, 3.0])
+    for bounds, expected in [
+        (((0, 1), (2, 3)), pairs),
+        ([(0, 1), (2, 3)], pairs),
+        ([[0, 1], [2, 3]], pairs),
+        (([0, 1], [2, 3]), pairs),
+        (np.array([[0, 1], [2, 3]]), pairs),
+        ([np.array([0, 1]), np.array([2, 3])], pairs),
+        ((np.array([0, 1]), np.array([2, 3])), halves),
+        (Bounds([0, 1], [2, 3]), halves),
+        ((np.array([0, 1]), 3), (halves[0], np.array([3.0, 3.0]))),
+    ]:
+        lower, upper = read(bounds, n=2)
+        assert np.array_equal(lower, expected[0])
+        assert np.array_equal(upper, expected[1])
+
+
+def test_pairs_of_one_variable():
+    for bounds in [[(0, 1)], ((0, 1),), (0, 1), np.array([[0, 1]]), [(0, 1.0)]]:
+        assert [float(half[0]) for half in read(bounds, n=1)] == [0.0, 1.0]
+
+
+def test_bounds_of_the_shape_of_the_start():
+    shape = (2, 3)
+    lower = np.arange(6.0).reshape(shape)
+    for bounds in [(lower, lower + 1), (lower.ravel(), lower.ravel() + 1), Bounds(lower, lower + 1)]:
+        low, high = read_bounds(bounds, shape, F8)
+        assert np.array_equal(low, np.arange(6.0))
+        assert np.array_equal(high, np.arange(1.0, 7.0))
+
+
+def test_bounds_of_a_batch():
+    rows = np.arange(6.0).reshape(2, 3)
+    shared = read_bounds((np.arange(3.0), 9.0), (2, 3), F8, batch=True)
+    assert [half.shape for half in shared] == [(3,), (3,)]
+    own = read_bounds((rows, 9.0), (2, 3), F8, batch=True)
+    assert [half.shape for half in own] == [(2, 3), (2, 3)]
+    assert np.array_equal(own[0], rows)
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        read_bounds((np.zeros(2), 1.0), (2, 3), F8, batch=True)
+
+
+def test_torch_and_jax_bounds():
+    torch = pytest.importorskip("torch")
+    lower, upper = read((torch.zeros(3, dtype=torch.float64), torch.ones(3)))
+    assert np.array_equal(upper - lower, np.ones(3))
+    jnp = pytest.importorskip("jax.numpy")
+    assert np.array_equal(read((jnp.zeros(3), jnp.ones(3)))[1], np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ((np.array([0.0, 2.0, 0.0]), np.ones(3)), r"index 1 \(2.0 > 1.0\)"),
+        ([(0, 1), (0, 1), (3, -3)], r"index 2 \(3.0 > -3.0\)"),
+        ((np.array([0.0, np.nan, 0.0]), np.ones(3)), "lower bound at index 1 is NaN"),
+        ((0.0, np.array([1.0, 1.0, np.nan])), "upper bound at index 2 is NaN"),
+        ([(0, 1), (0, float("nan")), (0, 1)], "upper bound at index 1 is NaN"),
+        ((np.full(3, np.inf), np.full(3, np.inf)), "inf"),
+        ((np.full(3, -np.inf), np.full(3, -np.inf)), "inf"),
+        ((np.zeros(2), np.ones(3)), r"lower bounds have shape \(2,\)"),
+        ((np.zeros(3), np.ones((3, 2))), r"upper bounds have shape \(3, 2\)"),
+        ([(0, 1), (0, 1)], r"shape \(2,\)"),
+        ([(0, 1)] * 4, r"shape \(4,\)"),
+        (np.zeros((3, 3)), r"shape \(3, 3\)"),
+        (np.zeros(3), r"shape \(3,\)"),
+        ([(0, 1, 2), (3, 4, 5), (6, 7, 8)], r"bounds\[0\] has 3 members"),
+        ([(0, 1), (0,), (0, 1, 2)], r"bounds\[1\] has 1 members"),
+        ([(0, 1), None, (0, 1)], "cannot be read"),
+        ([0, 1, 2], "cannot be read"),
+        ("abc", "bounds"),
+        ([("a", "b")] * 3, "cannot be read"),
+        (5.0, "cannot be read"),
+    ],
+    ids=str,
+)
+def test_bad_bounds(bounds, said):
+    with pytest.raises(ValueError, match=said):
+        read(bounds)
+    with pytest.raises(ValueError, match=said):
+        minimize(lambda x: (float(x @ x), 2 * x), np.zeros(3), jac=True, bounds=bounds)
+
+
+def test_bad_bounds_of_a_batch_name_the_place():
+    lower = np.zeros((2, 3))
+    lower[1, 2] = 7.0
+    with pytest.raises(ValueError, match=r"index 5 \(7.0 > 1.0\)"):
+        minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.zeros((2, 3)), jac=True, bounds=(lower, 1.0))
+
+
+@pytest.mark.parametrize("form", ["tuple", "array", "list", "list with None"])
+def test_a_million_bounds(form):
+    n = 10**6
+    lower, upper = np.full(n, -1.0), np.linspace(0.0, 1.0, n)
+    bounds = {
+        "tuple": (lower, upper),
+        "array": np.stack([lower, upper], axis=1),
+        "list": list(zip(lower.tolist(), upper.tolist())),
+        "list with None": [(None, 1.0)] * n,
+    }[form]
+    opt = LBFGSB(np.zeros(n), bounds, m=1)
+    low, high = opt._target.bounds
+    if form == "list with None":
+        assert low[-1] == -np.inf
+    else:
+        assert np.array_equal(low, lower)
+        assert np.array_equal(high, upper)
+
+
+def test_bounds_in_single_precision_are_rounded_inwards():
+    lower, upper = np.array([0.1, 1 / 3, -1e300, 1e-320, -0.1]), np.array([0.7, 2 / 3, 1e300, 1.0, 0.1])
+    low, high = read((lower, upper), n=5, dtype=F4)
+    assert low.dtype == high.dtype == F4
+    assert (low.astype(float) >= lower).all()
+    assert (high.astype(float) <= upper).all()
+    assert np.isfinite(low).all()
+    ordinary = [0, 1, 3, 4]
+    assert (low[ordinary] - lower[ordinary] <= np.spacing(np.abs(low[ordinary]))).all()
+
+
+def test_intervals_that_single_precision_cannot_enter():
+    third = 1 / 3
+    low, high = read(([third, 0.0, 0.0] * np.ones(3), [third, 1.0, 1.0] * np.ones(3)), dtype=F4)
+    assert low[0] == high[0] == np.float32(third)
+    with pytest.raises(ValueError, match=r"index 1 .*1e\+200"):
+        read((np.array([0.0, 1e200, 0.0]), np.full(3, 1e300)), dtype=F4)

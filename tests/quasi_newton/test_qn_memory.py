@@ -1,0 +1,77 @@
+"""Memory: what the engine holds is what the documented formula says, and the process grows by no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepwell import LBFGSB
+from stepwell.targets.host import memory_words
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "m"), [(20_000, 1), (20_000, 8), (50_000, 64), (100_000, 17)])
+def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
+    opt = LBFGSB(np.ones(n, dtype), (0.0, 2.0) if bounded else None, m=m, h0=np.ones(n) if weighted else None)
+    assert opt.nbytes == opt._target.nbytes
+    words = memory_words(n, m, bounded=bounded, weighted=weighted)
+    assert opt.nbytes == pytest.approx(words * np.dtype(dtype).itemsize, rel=0.02)
+    # The formula itself: 2m + 4 vectors, two of bounds, one of the diagonal, and terms without n.
+    vectors = (2 * m + 4 + 2 * bounded + weighted) * n
+    assert vectors <= words <= vectors + 3 * m * m + 100
+
+
+GROWTH = """
+import numpy as np
+from stepwell import LBFGSB
+from stepwell.targets.host import memory_words
+
+n, m, bounded, dtype = {n}, 8, {bounded}, np.dtype("{dtype}")
+
+def resident():
+    with open("/proc/self/smaps_rollup") as file:
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
+
+def evaluate(x, g):
+    np.subtract(x, 1, out=g)
+    g *= scale
+    return 0.5 * (float(g @ x) - float(g.sum()))
+
+scale = np.linspace(1, 50, n, dtype=dtype)
+g = np.ones(n, dtype)
+warm = LBFGSB(np.ones(1000, dtype), (0.0, 2.0) if bounded else None, m=m)  # imports and first allocations
+for _ in range(2):
+    warm.tell(float(warm.x.sum()), np.ones(1000, dtype))
+del warm
+x0 = np.full(n, 0.5, dtype)
+before = resident()
+opt = LBFGSB(x0, (0.0, 2.0) if bounded else None, m=m, gtol=0, ftol=0)
+while not opt.done and opt._state["pairs"][0] < m:
+    opt.tell(evaluate(opt.x, g), g)
+assert opt._state["pairs"][0] == m
+print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc/self/smaps_rollup")
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_process_grows_by_the_formula(dtype, bounded):
+    """Resident pages before and after a run that has filled its history, in a process of its own.
+
+    Two per cent, and a megabyte that does not grow with n: stacks of threads, tile buffers, the allocator's slack.
+    """
+    code = GROWTH.format(n=2_000_000, bounded=bounded, dtype=dtype)
+    # Every large array gets pages of its own, which go back when it is freed: what is left is what is held.
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert out.returncode == 0, out.stderr
+    grown, formula = map(int, out.stdout.split())
+    assert abs(grown - formula) <= 0.02 * formula + 2**20

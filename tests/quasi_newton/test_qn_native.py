@@ -1,0 +1,155 @@
+"""The C++ core and host engine on their own, compiled with the sanitizers; numbers are checked against NumPy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qn_oracles import EPS, dense_bfgs
+
+ROOT = Path(__file__).resolve().parents[2]
+HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/engine_kernels.cpp"]
+pytestmark = pytest.mark.native
+
+
+def build(folder, name, sources, flags):
+    compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = folder / name
+    command = [compiler, "-std=c++20", "-DSW_ISA=baseline", "-Wno-psabi", "-pthread", "-I", ROOT / "src", *flags]
+    out = subprocess.run([*command, *sources, "-o", program], capture_output=True, text=True)
+    if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
+        pytest.skip(f"no runtime for {flags}")
+    assert out.returncode == 0, out.stderr
+    return program
+
+
+def run(program, *parts):
+    """The lines of JSON that the program prints; it must end well and say nothing on stderr."""
+    out = subprocess.run([program, *parts], capture_output=True, text=True)
+    if "unexpected memory mapping" in out.stderr and shutil.which("setarch"):
+        # ThreadSanitizer cannot place its shadow memory under some settings of address randomisation.
+        out = subprocess.run(["setarch", "-R", program, *parts], capture_output=True, text=True)
+    if "unexpected memory mapping" in out.stderr or "failed to disable ASLR" in out.stderr:
+        pytest.skip("ThreadSanitizer cannot run with this machine's address randomisation")
+    assert out.returncode == 0, out.stderr
+    assert out.stderr == ""
+    return [json.loads(line) for line in out.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """The harness under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    flags = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    return build(tmp_path_factory.mktemp("native"), "engine_check", HARNESS, flags)
+
+
+def test_ldlt_solves_quasi_definite_systems(checked):
+    lines = run(checked, "ldlt")
+    assert [line["size"] for line in lines] == [2, 4, 10, 32]
+    for line in lines:
+        a = np.reshape(line["a"], (line["size"], line["size"]))
+        x = np.linalg.solve(a, line["b"])
+        assert line["sound"]
+        # Quasi-definite: LDLᵀ without pivoting is stable (Gill, Saunders, Shinnerl 1996).
+        assert np.abs(x - line["x"]).max() <= 100 * EPS * np.linalg.cond(a) * np.abs(x).max()
+        assert line["refused"] == [0, 0, 0]
+
+
+def test_compact_step_is_that_of_dense_bfgs_on_a_wrapped_ring(checked):
+    for line in run(checked, "compact"):
+        s, y = (np.reshape(line[name], (-1, line["n"])) for name in "sy")
+        b = dense_bfgs(s, y, np.full(line["n"], line["gamma"]))
+        d = -np.linalg.solve(b, line["g"])
+        assert line["sound"]
+        assert np.abs(d - line["d"]).max() <= 100 * EPS * np.linalg.cond(b) * np.abs(d).max()
+
+
+def test_segments_of_the_cauchy_path_with_and_without_curvature(checked):
+    outcome = [(line["settled"], line["finite"], line["t"]) for line in run(checked, "settles")]
+    assert outcome == [
+        (1, 1, 2),  # the minimiser of the parabola lies inside
+        (0, 1, 2),  # ... beyond the end
+        (1, 1, 2),  # ... at the beginning
+        (1, 1, 3),  # ... before it: the slope is positive already
+        (1, 1, 0),  # no descent at all
+        (0, 1, 0),  # f'' = 0: on to the end of the segment
+        (1, 1, 0),  # f'' = 0 and no end: stay
+        (0, 1, 2),  # f'' < 0: on
+        (1, 1, 2),  # f'' < 0 and no end: stay
+        (1, 1, 2),
+        (1, 1, 0),
+        (1, 1, 1),  # not a number: stay
+        (1, 1, 1),
+        (1, 1, pytest.approx(1e300)),
+    ]
+
+
+def test_line_searches_end_by_themselves_and_meet_their_conditions(checked):
+    lines = run(checked, "search")
+    assert len(lines) == 16
+    for line in lines:
+        assert line["info"] == 1
+        assert line["f"] <= line["decrease"] * line["step"] * line["slope0"]
+        assert abs(line["slope"]) <= line["curvature"] * abs(line["slope0"])
+        assert line["evaluations"] <= 20
+
+
+def chain_minimum(n, load, bounded):
+    """The chain of springs between obstacles by an active-set method (it ends for such matrices), with its matrix."""
+    index = np.arange(n)
+    pull = load * ((7 * index) % 11 - 4.0)
+    matrix = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    x = np.linalg.solve(matrix, pull)
+    lower = np.where(index % 7 == 0, 0.25, 0.0)
+    upper = np.where(index % 7 == 0, 0.25, 0.3 + 0.1 * (index % 5))
+    for _ in range(3 * n if bounded else 0):
+        goal = x - (matrix @ x - pull)
+        x = np.clip(goal, lower, upper)
+        free = (lower < goal) & (goal < upper)
+        x[free] = np.linalg.solve(matrix[np.ix_(free, free)], (pull - matrix[:, ~free] @ x[~free])[free])
+    if bounded:
+        assert np.abs(np.clip(x - (matrix @ x - pull), lower, upper) - x).max() < 1e-14
+    return x, matrix
+
+
+def test_engine_runs_clean_and_finds_the_minimum(checked):
+    lines = run(checked, "engine")
+    assert len(lines) == 9
+    for line in lines:
+        assert set(line["status"]) == {1}
+        assert line["inside"]
+        if line["n"] > 60:
+            continue
+        x, matrix = chain_minimum(line["n"], 0.02 * len(line["status"]), line["bounded"])
+        gtol = 1e-6 if line["bits"] == 64 else 1e-3
+        # |x - x*| <= (1 + L)/mu |projected gradient| for eigenvalues of the Hessian between mu and L (Pang 1987).
+        values = np.linalg.eigvalsh(matrix)
+        limit = (1 + values[-1]) / values[0] * np.sqrt(line["n"]) * gtol
+        assert np.linalg.norm(np.array(line["x"]) - x) <= limit
+    assert any(max(line["walks"]) > 0 for line in lines)
+
+
+def test_threads_race_nowhere_and_change_no_bit(tmp_path):
+    flags = ["-O0", "-fsanitize=thread"]
+    program = build(tmp_path, "engine_check", HARNESS, flags)
+    lines = run(program, "threads", "pool")
+    alone, many = lines[:2], lines[2:4]
+    for one, three in zip(alone, many):
+        assert (one.pop("threads"), three.pop("threads")) == (1, 3)
+        assert one == three
+        assert set(one["status"]) == {1}
+    pool = lines[4]
+    assert pool["jobs"] == 3000
+    assert pool["wrong"] == 0
+    assert len(set(pool["sums"])) == 1
+
+
+def test_late_workers_touch_no_later_job(tmp_path):
+    program = build(tmp_path, "pool_check", [ROOT / "tests/native/pool_check.cpp"], ["-O2"])
+    assert run(program) == [0]
