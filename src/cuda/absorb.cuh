@@ -31,14 +31,16 @@ __device__ inline void multiply_add(double (&c)[2], double a, double b) {
 
 // Shared memory of the sweep.
 struct AbsorbTile {
-    double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
+    double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[weighted ? tile : 1];
 };
 
-// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch keeps the
-// rows that a quarter warp reads together in different banks.
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch
+// keeps the rows that a quarter warp reads together in different banks.
 constexpr int pitch = tile + 8;
 constexpr int stage_rows = 16 * halves;
-constexpr int input_rows = 7;  // g, x, g before, d, lower, upper, weight: vectors of the tile, staged like rows
+// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
+constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+constexpr int weight_row = bounded ? 6 : 4;
 constexpr int stage_length = (stage_rows + input_rows) * pitch;
 extern __shared__ __align__(16) unsigned char dynamic_shared[];
 
@@ -72,15 +74,17 @@ __device__ inline void await_copies() {
 __device__ inline void copy_element(Real* to, const Real* from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real)) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real))
+                 : "memory");
 #else
     *to = *from;
 #endif
 }
 
-// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`: a warp a row. Rows are padded to a
-// multiple of four elements, so that whole 16 bytes may be read past the last element.
-__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t n, int stage) {
+// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`: a warp a row. Rows are
+// padded to a multiple of four elements, so that whole 16 bytes may be read past the last element.
+__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t n,
+                                  int stage) {
     constexpr int wide = 16 / sizeof(Real);
     const int count = int(min_of(int64_t(tile), n - at)), lane = threadIdx.x & 31;
     for (int row = threadIdx.x >> 5; row < 2 * older; row += warps) {
@@ -127,11 +131,12 @@ struct AbsorbInput {
             copy_element(to + 4 * pitch, v.lower + i);
             copy_element(to + 5 * pitch, v.upper + i);
         }
-        if (weighted) copy_element(to + 6 * pitch, v.weights + i);
+        if (weighted) copy_element(to + weight_row * pitch, v.weights + i);
     }
     __device__ void take(const Real* from, int pitch) {
         g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
-        lower = from[4 * pitch], upper = from[5 * pitch], weight = from[6 * pitch];
+        if (bounded) lower = from[4 * pitch], upper = from[5 * pitch];
+        if (weighted) weight = from[weight_row * pitch];
     }
 };
 
@@ -309,12 +314,12 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
-// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows of this
-// one are multiplied. The newest pair is put among the staged rows as it is formed.
+// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
+// of this one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    const Real* gradient, double held_time, const Chunk& c,
-                                    AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
+                                    const Real* gradient, double held_time, const Chunk& c, AbsorbTile& t,
+                                    int strip, StripSums& sums, AbsorbScalars& scalars) {
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.step;
@@ -355,7 +360,8 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                     // As stored: without the weights, which rows get when they are read.
                     const double root = weighted ? t.root[i] : 1.0;
                     stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? t.y[i] / root : t.y[i]);
-                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] = Real(weighted ? t.s[i] * root : t.s[i]);
+                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] =
+                        Real(weighted ? t.s[i] * root : t.s[i]);
                 }
             }
         }
@@ -367,20 +373,20 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 // The whole chunk. `partial(j, value)` takes sum j of the chunk.
 template <Gather gather, class Partial>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Real* gradient, const Chunk& c, AbsorbTile& t, double* shared, AbsorbScalars& scalars, const Partial& partial) {
+                                    const Real* gradient, const Chunk& c, AbsorbTile& t, double* shared,
+                                    AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, gradient, held_time, c, t, strip, sums,
-                                 scalars);
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, c, t, strip, sums, scalars);
         } else {
             // A later strip goes over the same elements again: the point is taken already, nobody is carried
             // anew.
             AbsorbScalars unused{};
-            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, c, t, strip,
-                                        sums, unused);
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, c, t, strip, sums,
+                                        unused);
         }
         if (r == 0) return;
         // Stacked index of a row: Y by age, then S by age.

@@ -14,7 +14,8 @@ __device__ inline double slope_chunk(const Vectors& v, const Real* gradient, con
 __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c) {
     c.each_element([&](int64_t i) {
         const double move = step * double(v.d[i]);
-        v.trial[i] = bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+        v.trial[i] =
+            bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
     });
 }
 

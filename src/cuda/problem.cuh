@@ -16,13 +16,13 @@ SW_BEGIN
 constexpr int threads = 256;
 constexpr int warps = threads / 32;
 constexpr int capacity = SW_CAPACITY;
-// Elements handled between two block barriers of the absorb sweep. Up to 16 pairs, the history rows of a tile are staged
-// through shared memory, two tiles deep.
+// Elements handled between two block barriers of the absorb sweep. Up to 16 pairs, the history rows of a tile
+// are staged through shared memory, two tiles deep.
 constexpr bool staged = capacity <= 16;
 constexpr int tile = capacity <= 8 ? 256 : staged ? 128 : 512;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
 constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
-constexpr int longest_walk = 1024;          // breakpoints walked at a time, at most
+constexpr int longest_walk = 512;           // breakpoints walked at a time, at most
 
 struct Engine {
     int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
@@ -44,8 +44,9 @@ struct Engine {
     int32_t chunks, gangs_are_blocks, walk_length, unused;
 };
 
-// The variables that one member of a gang handles: every so many spans of 512. Neighbouring spans are worked on at the
-// same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.
+// The variables that one member of a gang handles: every so many spans of 512. Neighbouring spans are worked
+// on at the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of
+// memory.
 constexpr int span = 512;
 
 struct Chunk {

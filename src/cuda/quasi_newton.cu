@@ -409,8 +409,7 @@ private:
                     next_range(shared, range);
                 });
             } else {
-                each_chunk(
-                    [&](int, const Chunk& c) { list_breaks(v, shared, lists, c); });
+                each_chunk([&](int, const Chunk& c) { list_breaks(v, shared, lists, c); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
                     cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);

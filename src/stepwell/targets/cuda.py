@@ -20,7 +20,7 @@ from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
 SPAN = 512  # variables a block takes at a time
-_LONGEST_WALK = 1024
+_LONGEST_WALK = 512
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
 
@@ -58,17 +58,17 @@ def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bo
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    shared = _staged_bytes(capacity, single)
+    shared = _staged_bytes(capacity, single, bounded, weighted)
     allow_shared_memory(kernel, shared, device_id)
     return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, shared))
 
 
-def _staged_bytes(capacity: int, single: bool) -> int:
+def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) -> int:
     """Dynamic shared memory: two stages of history rows, as src/cuda/absorb.cuh lays them out."""
     if capacity > 16:
         return 0
     tile = 256 if capacity <= 8 else 128
-    rows = 16 * -(-capacity // 8) + 7  # history, and the vectors of the tile
+    rows = 16 * -(-capacity // 8) + 4 + 2 * bounded + weighted  # history, and the vectors of the tile
     return 2 * rows * (tile + 8) * (4 if single else 8)
 
 
@@ -194,7 +194,7 @@ class CudaTarget:
         self._config = core.LaunchConfig(
             grid=self._grid,
             block=THREADS,
-            shmem_size=_staged_bytes(m, word == 4),
+            shmem_size=_staged_bytes(m, word == 4, bounds is not None, weights is not None),
             is_cooperative=not self._blocks_are_gangs,
         )
         self._launch, self._kernel = core.launch, kernel
