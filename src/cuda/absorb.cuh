@@ -31,11 +31,75 @@ __device__ inline void multiply_add(double (&c)[2], double a, double b) {
 
 // Shared memory of the sweep.
 struct AbsorbTile {
-    double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[tile];
+    double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[weighted ? tile : 1];
 };
 
-// What the sweep reads of one element. Loading is apart from use, so that the next tile's loads are under way
-// while the rows of this one are multiplied.
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch
+// keeps the rows that a quarter warp reads together in different banks.
+constexpr int pitch = tile + 8;
+constexpr int stage_rows = 16 * halves;
+// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
+constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+constexpr int weight_row = bounded ? 6 : 4;
+constexpr int stage_length = (stage_rows + input_rows) * pitch;
+extern __shared__ __align__(16) unsigned char dynamic_shared[];
+
+__device__ inline Real* stage_memory(int stage) {
+    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+}
+
+// 16 bytes from global to shared memory, without passing through registers.
+__device__ inline void copy_async(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#endif
+}
+
+// Closes a group of copies; waits until all but the latest group have arrived.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ inline void await_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// One element from global to shared memory.
+__device__ inline void copy_element(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real))
+                 : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`: a warp a row. Rows are
+// padded to a multiple of four elements, so that whole 16 bytes may be read past the last element.
+__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t n,
+                                  int stage) {
+    constexpr int wide = 16 / sizeof(Real);
+    const int count = int(min_of(int64_t(tile), n - at)), lane = threadIdx.x & 31;
+    for (int row = threadIdx.x >> 5; row < 2 * older; row += warps) {
+        const bool is_s = row >= older;
+        const int age = is_s ? row - older : row;
+        const Real* from = (is_s ? v.s : v.y) + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
+        Real* to = stage_memory(stage) + ((is_s ? 8 * halves : 0) + age) * pitch;
+#pragma unroll
+        for (int column = lane * wide; column < tile; column += 32 * wide) {
+            if (column < count) copy_async(to + column, from + column);
+        }
+    }
+}
+
+// What the sweep reads of one element.
 struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
@@ -52,6 +116,27 @@ struct AbsorbInput {
             upper = v.upper[i];
         }
         if (weighted) weight = v.weights[i];
+    }
+
+    // The same, staged: copies on their way to shared memory, and what has arrived there.
+    template <Gather gather>
+    __device__ static void fetch(const Vectors& v, const Real* gradient, int64_t i, Real* to, int pitch) {
+        copy_element(to, (gather == Gather::again ? v.g : gradient) + i);
+        copy_element(to + pitch, (gather == Gather::again ? v.x : v.trial) + i);
+        if (gather == Gather::pair) {
+            copy_element(to + 2 * pitch, v.g + i);
+            copy_element(to + 3 * pitch, v.d + i);
+        }
+        if (bounded) {
+            copy_element(to + 4 * pitch, v.lower + i);
+            copy_element(to + 5 * pitch, v.upper + i);
+        }
+        if (weighted) copy_element(to + weight_row * pitch, v.weights + i);
+    }
+    __device__ void take(const Real* from, int pitch) {
+        g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
+        if (bounded) lower = from[4 * pitch], upper = from[5 * pitch];
+        if (weighted) weight = from[weight_row * pitch];
     }
 };
 
@@ -137,7 +222,7 @@ struct StripSums {
 };
 
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
-                                   const AbsorbTile& t, int strip, StripSums& sums) {
+                                   const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
     RowBlock rows[row_blocks];
     bool is_s[row_blocks];
@@ -146,7 +231,9 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         is_s[b] = b >= halves;
         const int age = (is_s[b] ? b - halves : b) * 8 + (lane >> 2);
         const Real* base = is_s[b] ? v.s : v.y;
-        rows[b].row = age < r ? base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at : nullptr;
+        const Real* row = staged ? stage_memory(stage) + (b * 8 + (lane >> 2)) * pitch
+                                 : base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
+        rows[b].row = age < r ? row : nullptr;
     }
     const int rider = lane >> 2;
     const double* riders[8] = {t.moving, t.s, t.y, t.carried, nullptr, nullptr, nullptr, nullptr};
@@ -227,57 +314,79 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
-// One strip of a chunk: goes over its tiles, the inputs of the next tile on their way while the rows of this
-// one are multiplied.
+// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
+// of this one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    const Real* gradient, double held_time, int64_t begin, int64_t end,
-                                    AbsorbTile& t, int strip, StripSums& sums, AbsorbScalars& scalars) {
-    constexpr int each = tile / threads;
-    const int newest = state.head;
+                                    const Real* gradient, double held_time, const Chunk& c, AbsorbTile& t,
+                                    int strip, StripSums& sums, AbsorbScalars& scalars) {
+    constexpr int each = (tile + threads - 1) / threads;
+    const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.step;
-    AbsorbInput next[each];
+    auto fetch = [&](int64_t at, int stage) {
+        if (staged && at < c.n) {
+            Real* inputs = stage_memory(stage) + stage_rows * pitch;
 #pragma unroll
-    for (int k = 0; k < each; ++k) {
-        const int64_t i = begin + threadIdx.x + k * threads;
-        if (i < end) next[k].template load<gather>(v, gradient, i);
-    }
-    for (int64_t at = begin; at < end; at += tile) {
-        const int count = int(min_of(int64_t(tile), end - at));
-        __syncthreads();
+            for (int k = 0; k < each; ++k) {
+                const int place = threadIdx.x + k * threads;
+                if (place < tile && at + place < c.n) {
+                    AbsorbInput::fetch<gather>(v, gradient, at + place, inputs + place, pitch);
+                }
+            }
+            if (r > 0) fetch_rows(v, r, older, head, at, c.n, stage);
+        }
+        commit_copies();
+    };
+    fetch(c.begin, 0);
+    int stage = 0;
+    for (int64_t at = c.begin, following; at < c.n; at = following, stage ^= 1) {
+        const int count = int(min_of(int64_t(tile), c.n - at));
+        following = c.next_tile(at);
+        __syncthreads();  // the other stage and the tile buffers are free
+        fetch(following, stage ^ 1);
+        await_copies();  // a thread sees its own copies: its inputs
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             const int i = threadIdx.x + k * threads;
-            if (i < count) absorb_element<gather>(v, newest, step, held_time, next[k], at + i, t, i, scalars);
+            if (i < count) {
+                AbsorbInput input;
+                if (staged) {
+                    input.take(stage_memory(stage) + stage_rows * pitch + i, pitch);
+                } else {
+                    input.template load<gather>(v, gradient, at + i);
+                }
+                absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, scalars);
+                if (staged && gather == Gather::pair) {
+                    // As stored: without the weights, which rows get when they are read.
+                    const double root = weighted ? t.root[i] : 1.0;
+                    stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? t.y[i] / root : t.y[i]);
+                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] =
+                        Real(weighted ? t.s[i] * root : t.s[i]);
+                }
+            }
         }
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < each; ++k) {
-            const int64_t i = at + tile + threadIdx.x + k * threads;
-            if (i < end) next[k].template load<gather>(v, gradient, i);
-        }
-        if (layout.rows > 0) absorb_rows(v, layout, head, at, count, t, strip, sums);
+        if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, stage, sums);
     }
 }
 
 // The whole chunk. `partial(j, value)` takes sum j of the chunk.
 template <Gather gather, class Partial>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Real* gradient, int64_t begin, int64_t end, AbsorbTile& t,
-                                    double* shared, AbsorbScalars& scalars, const Partial& partial) {
+                                    const Real* gradient, const Chunk& c, AbsorbTile& t, double* shared,
+                                    AbsorbScalars& scalars, const Partial& partial) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, gradient, held_time, begin, end, t, strip, sums,
-                                 scalars);
+            absorb_strip<gather>(v, state, layout, head, gradient, held_time, c, t, strip, sums, scalars);
         } else {
             // A later strip goes over the same elements again: the point is taken already, nobody is carried
             // anew.
             AbsorbScalars unused{};
-            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, begin, end, t, strip,
-                                        sums, unused);
+            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, c, t, strip, sums,
+                                        unused);
         }
         if (r == 0) return;
         // Stacked index of a row: Y by age, then S by age.

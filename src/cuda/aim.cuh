@@ -5,20 +5,18 @@
 
 SW_BEGIN
 
-__device__ inline double slope_chunk(const Vectors& v, const Real* gradient, int64_t begin, int64_t end) {
+__device__ inline double slope_chunk(const Vectors& v, const Real* gradient, const Chunk& c) {
     double sum = 0;
-#pragma unroll 4
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) sum += double(gradient[i]) * double(v.d[i]);
+    c.each_element([&](int64_t i) { sum += double(gradient[i]) * double(v.d[i]); });
     return sum;
 }
 
-__device__ inline void step_chunk(const Vectors& v, double step, int64_t begin, int64_t end) {
-#pragma unroll 4
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+__device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c) {
+    c.each_element([&](int64_t i) {
         const double move = step * double(v.d[i]);
         v.trial[i] =
             bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
-    }
+    });
 }
 
 // What the sweep reads of one element besides the history.
@@ -74,12 +72,14 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
 
 // coefficients: [for y; for s] in order of age, in shared memory; offsets: of the ring rows.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const double* coefficients,
-                                 const int64_t* offsets, int64_t begin, int64_t end, AimScalars& sums) {
+                                 const int64_t* offsets, const Chunk& c, AimScalars& sums) {
     const int r = state.pairs;
-    for (int64_t i = begin + 2 * threadIdx.x; i < end; i += 2 * threads) {
+    for (int64_t at = c.begin; at < c.n; at += c.stride) {
+        const int64_t i = at + 2 * threadIdx.x;
+        if (i >= c.n) break;
         AimInput first{}, second{};
         first.load(v, i);
-        if (i + 1 < end) second.load(v, i + 1);
+        if (i + 1 < c.n) second.load(v, i + 1);
         double ya = 0, yb = 0, sa = 0, sb = 0;
 #pragma unroll 8
         for (int a = 0; a < r; ++a) {
@@ -91,7 +91,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const dou
             sb += coefficients[r + a] * s.b;
         }
         aim_element(v, state, first, i, ya, sa, sums);
-        if (i + 1 < end) aim_element(v, state, second, i + 1, yb, sb, sums);
+        if (i + 1 < c.n) aim_element(v, state, second, i + 1, yb, sb, sums);
     }
 }
 

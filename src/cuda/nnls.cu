@@ -103,7 +103,8 @@ static __device__ int64_t draw(const SystemBlock& team, unsigned long long* queu
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(SW_THREADS) nnls_solve(const Launch* arguments) {
+extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
+    nnls_solve(const Launch* arguments) {
     extern __shared__ __align__(64) char fast[];
     const Launch launch = *arguments;
 #if SW_BY_WARP

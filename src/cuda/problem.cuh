@@ -15,11 +15,14 @@ SW_BEGIN
 
 constexpr int threads = 256;
 constexpr int warps = threads / 32;
-constexpr int tile = 512;  // elements handled between two block barriers of the absorb sweep
 constexpr int capacity = SW_CAPACITY;
+// Elements handled between two block barriers of the absorb sweep. Up to 16 pairs, the history rows of a tile
+// are staged through shared memory, two tiles deep.
+constexpr bool staged = capacity <= 16;
+constexpr int tile = capacity <= 8 ? 256 : staged ? 128 : 512;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
 constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
-constexpr int longest_walk = 1024;          // breakpoints walked at a time, at most
+constexpr int longest_walk = 512;           // breakpoints walked at a time, at most
 
 struct Engine {
     int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
@@ -38,8 +41,33 @@ struct Engine {
     unsigned int* running;  // pinned host memory: problems still running after the last turn
     unsigned int* counter;  // device memory: the count in the making
     int64_t partial_stride, walk_stride;
-    int64_t chunk_length;
     int32_t chunks, gangs_are_blocks, walk_length, unused;
+};
+
+// The variables that one member of a gang handles: every so many spans of 512. Neighbouring spans are worked
+// on at the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of
+// memory.
+constexpr int span = 512;
+
+struct Chunk {
+    int64_t begin, stride, n;
+
+    __device__ int64_t end_of_span(int64_t at) const { return min_of(at + span, n); }
+    // The tile after the one at `at`.
+    __device__ int64_t next_tile(int64_t at) const {
+        const int64_t next = at + tile;
+        return next % span == 0 ? next - span + stride : next;
+    }
+    template <class Work>
+    __device__ void each_element(const Work& work) const {
+        for (int64_t at = begin; at < n; at += stride) {
+#pragma unroll
+            for (int k = 0; k < span / threads; ++k) {
+                const int64_t i = at + threadIdx.x + k * threads;
+                if (i < n) work(i);
+            }
+        }
+    }
 };
 
 // Two neighbouring elements in one load.

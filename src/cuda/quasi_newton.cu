@@ -86,8 +86,8 @@ public:
             }
         }
         if (m.state.action == Action::done) {
-            each_chunk([&](int, int64_t begin, int64_t end) {
-                for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+            each_chunk([&](int, const Chunk& c) {
+                c.each_element([&](int64_t i) {
                     if (m.state.started) {
                         v.trial[i] = v.x[i];
                     } else {
@@ -95,7 +95,7 @@ public:
                         v.x[i] = v.trial[i];
                         v.g[i] = gradient[i];
                     }
-                }
+                });
             });
         }
     }
@@ -116,8 +116,7 @@ private:
     template <class Work>
     __device__ void each_chunk(const Work& work) const {
         for (int chunk = gang.member; chunk < e.chunks; chunk += gang.members) {
-            const int64_t begin = chunk * e.chunk_length;
-            work(chunk, begin, min_of(begin + e.chunk_length, e.n));
+            work(chunk, Chunk{int64_t(chunk) * span, int64_t(e.chunks) * span, e.n});
         }
     }
 
@@ -258,8 +257,8 @@ private:
     };
 
     __device__ void slope() {
-        each_chunk([&](int chunk, int64_t begin, int64_t end) {
-            const double values[1] = {slope_chunk(v, gradient, begin, end)};
+        each_chunk([&](int chunk, const Chunk& c) {
+            const double values[1] = {slope_chunk(v, gradient, c)};
             put_scalars(0, chunk, values, AllSums{});
         });
         share_sums(1, AllSums{});
@@ -275,9 +274,9 @@ private:
         const SumLayout layout = sum_layout(m.options, rows);
         const int64_t length = layout.length();
         const Vectors v = this->v;  // in registers, not behind `this`
-        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+        each_chunk([&](int chunk, const Chunk& c) {
             AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
-            absorb_chunk<gather>(v, m.state, layout, gradient, begin, end, m.absorb, m.exchange, mine,
+            absorb_chunk<gather>(v, m.state, layout, gradient, c, m.absorb, m.exchange, mine,
                                  [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
             if (gather == Gather::again) return;
             const double values[7] = {mine.movable_descent,
@@ -346,9 +345,9 @@ private:
             m.offsets[a] = int64_t(slot_of(a, m.state.head, r, capacity)) * v.stride;
         }
         __syncthreads();
-        each_chunk([&](int chunk, int64_t begin, int64_t end) {
+        each_chunk([&](int chunk, const Chunk& c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
-            aim_chunk(v, m.state, m.coefficients, m.offsets, begin, end, mine);
+            aim_chunk(v, m.state, m.coefficients, m.offsets, c, mine);
             const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
             put_scalars(0, chunk, values, AimKinds{});
         });
@@ -363,7 +362,7 @@ private:
     }
 
     __device__ __noinline__ void step() {
-        each_chunk([&](int, int64_t begin, int64_t end) { step_chunk(v, m.state.search.step, begin, end); });
+        each_chunk([&](int, const Chunk& c) { step_chunk(v, m.state.search.step, c); });
         decide([&] {
             if (threadIdx.x == 0) m.state.action = Action::evaluate;
         });
@@ -395,13 +394,13 @@ private:
         });
         while (!*(volatile int32_t*)&shared.settled) {
             while (*(volatile int32_t*)&shared.selecting) {
-                each_chunk([&](int, int64_t begin, int64_t end) { count_bins(v, shared, begin, end); });
+                each_chunk([&](int, const Chunk& c) { count_bins(v, shared, c); });
                 together(
                     [&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
             }
             if (*(volatile int32_t*)&shared.tied) {
-                each_chunk([&](int chunk, int64_t begin, int64_t end) {
-                    sum_ties(v, m.state, shared, block, begin, end,
+                each_chunk([&](int chunk, const Chunk& c) {
+                    sum_ties(v, m.state, shared, block, c,
                              [&](int j, double value) { __stcg(partial(j, chunk), value); });
                 });
                 share_sums(size + 1, AllSums{});
@@ -410,8 +409,7 @@ private:
                     next_range(shared, range);
                 });
             } else {
-                each_chunk(
-                    [&](int, int64_t begin, int64_t end) { list_breaks(v, shared, lists, begin, end); });
+                each_chunk([&](int, const Chunk& c) { list_breaks(v, shared, lists, c); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
                     cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);

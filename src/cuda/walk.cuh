@@ -77,13 +77,13 @@ __device__ __noinline__ void start_selection(WalkState& w, double range) {
     __syncthreads();
 }
 
-__device__ __noinline__ void count_bins(const Vectors& v, WalkState& w, int64_t begin, int64_t end) {
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+__device__ __noinline__ void count_bins(const Vectors& v, WalkState& w, const Chunk& c) {
+    c.each_element([&](int64_t i) {
         const uint64_t bits = break_bits(v, i);
-        if (bits == no_break || bits <= w.low) continue;
+        if (bits == no_break || bits <= w.low) return;
         const uint64_t bin = (bits - w.low - 1) / w.width;
         if (bin < walk_bins && bits <= w.high) atomicAdd(&w.bins[bin], 1u);
-    }
+    });
 }
 
 // Takes as many bins as the list holds, or looks closer into the first that is too full. Member 0, all
@@ -117,14 +117,14 @@ __device__ __noinline__ void choose_bins(WalkState& w, int length, uint32_t* sha
 }
 
 __device__ __noinline__ void list_breaks(const Vectors& v, WalkState& w, const WalkLists& lists,
-                                         int64_t begin, int64_t end) {
-    for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
+                                         const Chunk& c) {
+    c.each_element([&](int64_t i) {
         const uint64_t bits = break_bits(v, i);
-        if (bits == no_break || bits <= w.above || bits > w.high) continue;
+        if (bits == no_break || bits <= w.above || bits > w.high) return;
         const uint32_t at = atomicAdd(&w.listed, 1u);  // any order: the list is sorted next
         lists.times[at] = bits;
         lists.variables[at] = i;
-    }
+    });
 }
 
 // Bitonic sort by (time, variable) in shared memory. Member 0, all threads.
@@ -247,12 +247,12 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
 // the sums.
 template <class Partial>
 __device__ inline void sum_ties(const Vectors& v, const State& s, const WalkState& w, const Block& block,
-                                int64_t begin, int64_t end, const Partial& partial) {
+                                const Chunk& c, const Partial& partial) {
     const int pairs = s.pairs;
     for (int j = 0; j <= 2 * pairs; ++j) {
         double sum = 0;
-        for (int64_t i = begin + threadIdx.x; i < end; i += threads) {
-            if (break_bits(v, i) != w.high) continue;
+        c.each_element([&](int64_t i) {
+            if (break_bits(v, i) != w.high) return;
             const double g = v.g[i], descent = descent_of(v, i);
             if (j == 2 * pairs) {
                 sum += g * descent;
@@ -261,7 +261,7 @@ __device__ inline void sum_ties(const Vectors& v, const State& s, const WalkStat
                 const int64_t row = int64_t(slot_of(age, s.head, pairs, capacity)) * v.stride + i;
                 sum += j < pairs ? double(v.y[row]) * descent : double(v.s[row]) * g / s.gamma;
             }
-        }
+        });
         sum = block.sum(sum);
         if (threadIdx.x == 0) partial(j, sum);
     }

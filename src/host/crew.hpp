@@ -28,7 +28,7 @@ public:
             return;
         }
         for (int spins = 0; turn_.load(std::memory_order_acquire) == turn; ++spins)
-            if (spins > 4000) std::this_thread::yield();
+            if (spins > 400) std::this_thread::yield();
     }
 
     double& value(int side, int rank) { return values_[side * size_ + rank].number; }

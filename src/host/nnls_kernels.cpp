@@ -167,6 +167,10 @@ private:
     Room<double> gram_;
 };
 
+// From this many entries on, a product with A costs so much more than a barrier that threads share one
+// system.
+constexpr int64_t large_system = int64_t(1) << 22;
+
 template <class Scalar, class Matrix>
 void solve_batch(const NnlsJob& host) {
     const Job job = job_of(host);
@@ -174,7 +178,7 @@ void solve_batch(const NnlsJob& host) {
     const Matrix first = matrix_of(job, 0, kind);
     const int64_t work = int64_t(job.rows) * job.columns;
     // Fewer systems than threads, each large: the threads work on one system together.
-    if (job.systems < host.threads && work >= 1 << 18) {
+    if (job.systems < host.threads && work >= large_system) {
         const Extent extent = extent_of(job, first, host.threads, true);
         OwnWorkspace own(extent);
         for (int64_t system = 0; system < job.systems; ++system) {

@@ -10,8 +10,8 @@ namespace stepwell {
 // int64.
 template <class Value, class Index>
 struct SparseProduct {
-    void (*run)(std::int64_t rows, std::int64_t columns, const Index* indptr, const Index* indices,
-                const Value* data, const Value* x, Value* y);
+    void (*run)(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Index* indptr,
+                const Index* indices, const Value* data, const Value* x, Value* y);
 };
 
 struct SparseKernels {

@@ -1,8 +1,10 @@
-// Compiled once per instruction set. Rows are taken a few at a time, and each row is multiplied with as many
-// columns as the registers hold sums for: measured on projection matrices, wide panels beat blocking for the
-// cache.
+// Compiled once per instruction set. The block's columns are copied into panels of equal width, padded and
+// aligned, so that a panel's row is a few whole cache lines; the sums of one row of A for one panel stay in
+// registers.
 #include <algorithm>
-#include <type_traits>
+#include <memory>
+#include <new>
+#include <utility>
 
 #include "host/spmm.hpp"
 
@@ -18,28 +20,55 @@ constexpr int vector_bytes = 32, most_vectors = 12;
 constexpr int vector_bytes = 16, most_vectors = 12;
 #endif
 constexpr std::int64_t stretch = 8;  // rows a thread takes at a time
+constexpr std::align_val_t cache_line{64};
 
-template <class Value, int lanes>
-struct Vector {
-    // Loads and stores need no more than the alignment of one value.
-    typedef Value type
-        __attribute__((vector_size(lanes * sizeof(Value)), aligned(alignof(Value)), may_alias));
+template <class Value>
+constexpr int lanes = vector_bytes / int(sizeof(Value));
+
+template <class Value>
+struct Freed {
+    void operator()(Value* memory) const { ::operator delete[](memory, cache_line); }
 };
 
-template <int lanes, int vectors, class Value, class Index>
-void panel(std::int64_t first, std::int64_t last, std::int64_t columns, const Index* indptr,
-           const Index* indices, const Value* data, const Value* x, Value* y) {
-    using Lane = typename Vector<Value, lanes>::type;
+// The block as panels: all rows of the first panel, then all rows of the next.
+template <class Value>
+struct Panels {
+    std::int64_t rows, columns, count, width;
+    std::unique_ptr<Value[], Freed<Value>> values;
+
+    Panels(std::int64_t rows, std::int64_t columns, const Value* block) : rows(rows), columns(columns) {
+        const std::int64_t vectors = (columns + lanes<Value> - 1) / lanes<Value>;
+        count = (vectors + most_vectors - 1) / most_vectors;
+        width = (vectors + count - 1) / count * lanes<Value>;
+        values.reset(static_cast<Value*>(::operator new[](sizeof(Value) * count * width * rows, cache_line)));
+#pragma omp parallel for schedule(static)
+        for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t panel = 0; panel < count; ++panel) {
+                Value* to = values.get() + (panel * rows + row) * width;
+                const Value* from = block + row * columns + panel * width;
+                const std::int64_t filled = std::clamp<std::int64_t>(columns - panel * width, 0, width);
+                std::copy(from, from + filled, to);
+                std::fill(to + filled, to + width, Value(0));
+            }
+    }
+};
+
+template <int vectors, class Value, class Index>
+void rows_times_panel(std::int64_t first, std::int64_t last, const Index* indptr, const Index* indices,
+                      const Value* data, const Value* panel, std::int64_t filled, std::int64_t stride,
+                      Value* y) {
+    typedef Value Lane __attribute__((vector_size(vector_bytes), may_alias));
+    constexpr std::int64_t width = std::int64_t(vectors) * lanes<Value>;
     for (std::int64_t row = first; row < last; ++row) {
         Lane sums[vectors] = {};
         for (std::int64_t k = indptr[row]; k < indptr[row + 1]; ++k) {
             const Value a = data[k];
-            const Value* from = x + std::int64_t(indices[k]) * columns;
+            const Lane* from = reinterpret_cast<const Lane*>(panel + std::int64_t(indices[k]) * width);
 #pragma GCC unroll 16
-            for (int v = 0; v < vectors; ++v) sums[v] += a * *reinterpret_cast<const Lane*>(from + v * lanes);
+            for (int v = 0; v < vectors; ++v) sums[v] += a * from[v];
         }
-#pragma GCC unroll 16
-        for (int v = 0; v < vectors; ++v) *reinterpret_cast<Lane*>(y + row * columns + v * lanes) = sums[v];
+        const Value* held = reinterpret_cast<const Value*>(sums);
+        std::copy(held, held + filled, y + row * stride);
     }
 }
 
@@ -58,36 +87,38 @@ void dot(std::int64_t first, std::int64_t last, const Index* indptr, const Index
 }
 
 template <class Value, class Index>
-void stretch_of_rows(std::int64_t first, std::int64_t last, std::int64_t columns, const Index* indptr,
-                     const Index* indices, const Value* data, const Value* x, Value* y) {
-    constexpr int lanes = vector_bytes / int(sizeof(Value));
-    if (columns == 1) return dot(first, last, indptr, indices, data, x, y);
-    std::int64_t c = 0;
-    const auto cover = [&](auto width, auto vectors) {
-        constexpr std::int64_t span = decltype(width)::value * decltype(vectors)::value;
-        for (; c + span <= columns; c += span)
-            panel<decltype(width)::value, decltype(vectors)::value>(first, last, columns, indptr, indices,
-                                                                    data, x + c, y + c);
-    };
-    const auto whole = std::integral_constant<int, lanes>();
-    cover(whole, std::integral_constant<int, most_vectors>());
-    cover(whole, std::integral_constant<int, 4>());
-    cover(whole, std::integral_constant<int, 1>());
-    if (c < columns &&
-        columns >= lanes) {  // the last vector may overlap its neighbour: both write the same sums
-        c = columns - lanes;
-        cover(whole, std::integral_constant<int, 1>());
-    }
-    cover(std::integral_constant<int, 2>(), std::integral_constant<int, 1>());
-    cover(std::integral_constant<int, 1>(), std::integral_constant<int, 1>());
+using RowsTimesPanel = void (*)(std::int64_t, std::int64_t, const Index*, const Index*, const Value*,
+                                const Value*, std::int64_t, std::int64_t, Value*);
+
+template <class Value, class Index, int... vectors>
+RowsTimesPanel<Value, Index> kernel_for(std::int64_t wanted, std::integer_sequence<int, vectors...>) {
+    static constexpr RowsTimesPanel<Value, Index> kernels[] = {
+        rows_times_panel<vectors + 1, Value, Index>...};
+    return kernels[wanted - 1];
 }
 
 template <class Value, class Index>
-void product(std::int64_t rows, std::int64_t columns, const Index* indptr, const Index* indices,
-             const Value* data, const Value* x, Value* y) {
+void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Index* indptr,
+             const Index* indices, const Value* data, const Value* x, Value* y) {
+    if (!rows || !columns) return;
+    if (columns == 1) {
+#pragma omp parallel for schedule(dynamic, 4)
+        for (std::int64_t first = 0; first < rows; first += stretch)
+            dot(first, std::min(rows, first + stretch), indptr, indices, data, x, y);
+        return;
+    }
+    const Panels<Value> panels(inner, columns, x);
+    const auto multiply = kernel_for<Value, Index>(panels.width / lanes<Value>,
+                                                   std::make_integer_sequence<int, most_vectors>());
 #pragma omp parallel for schedule(dynamic, 4)
     for (std::int64_t first = 0; first < rows; first += stretch)
-        stretch_of_rows(first, std::min(rows, first + stretch), columns, indptr, indices, data, x, y);
+        for (std::int64_t panel = 0; panel < panels.count; ++panel) {
+            const std::int64_t filled =
+                std::clamp<std::int64_t>(columns - panel * panels.width, 0, panels.width);
+            multiply(first, std::min(rows, first + stretch), indptr, indices, data,
+                     panels.values.get() + panel * inner * panels.width, filled, columns,
+                     y + panel * panels.width);
+        }
 }
 
 }  // namespace

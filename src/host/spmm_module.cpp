@@ -42,8 +42,8 @@ void define(nb::module_& m, SparseProduct<Value, Index> SparseKernels::* product
                 throw nb::value_error("csr_times_block: shapes of the matrix, x and y do not fit together");
             nb::gil_scoped_release release;
             (kernels().*product)
-                .run(std::int64_t(y.shape(0)), std::int64_t(y.shape(1)), indptr.data(), indices.data(),
-                     data.data(), x.data(), y.data());
+                .run(std::int64_t(y.shape(0)), std::int64_t(x.shape(0)), std::int64_t(y.shape(1)),
+                     indptr.data(), indices.data(), data.data(), x.data(), y.data());
         },
         nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
         nb::arg("x").noconvert(), nb::arg("y").noconvert(),

@@ -64,7 +64,7 @@ int main() {
     std::mt19937 random(1);
     std::uniform_real_distribution<double> uniform(0, 1);
     int failures = 0;
-    const int shapes[][2] = {{1, 1}, {5, 9}, {33, 21}, {18, 40}};
+    const int shapes[][2] = {{1, 1}, {5, 9}, {33, 21}};
     const int updates[] = {cgs2, mgs, rotations, csne, gram};
     for (const auto& shape : shapes)
         for (const int update : updates)

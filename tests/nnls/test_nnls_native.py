@@ -1,4 +1,4 @@
-"""The solver's source under sanitizers: a crew of threads shows races, one thread shows stray memory."""
+"""The solver's source under sanitizers: threads as crew members, and as lanes of the branches a device takes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,27 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_crew(sanitizer, tmp_path):
-    program = tmp_path / "crew_race"
+@pytest.mark.parametrize(
+    ("program", "sanitizer"),
+    [
+        ("crew_race", "thread"),
+        ("crew_race", "address,undefined"),
+        ("device_branches", "thread"),
+        ("device_branches", "address,undefined"),
+    ],
+)
+def test_under_a_sanitizer(program, sanitizer, tmp_path):
+    binary = tmp_path / program
     options = ["-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
+    options += ["-Wno-psabi", "-Wno-unknown-pragmas", f"-I{ROOT / 'src'}"]
+    source = ROOT / "tests" / "nnls" / f"{program}.cpp"
     built = subprocess.run(
-        [COMPILER, *options, f"-I{ROOT / 'src'}", str(ROOT / "tests/nnls/crew_race.cpp"), "-o", str(program)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [COMPILER, *options, str(source), "-o", str(binary)], capture_output=True, text=True, check=False
     )
     if built.returncode and "sanitize" in built.stderr:
         pytest.skip(f"the compiler has no -fsanitize={sanitizer}")
     assert built.returncode == 0, built.stderr
-    run = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    run = subprocess.run([str(binary)], capture_output=True, text=True, check=False, timeout=120)
     if "unexpected memory mapping" in run.stderr:
         pytest.skip("ThreadSanitizer cannot map its memory on this kernel")
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]

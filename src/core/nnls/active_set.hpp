@@ -6,56 +6,10 @@
 #pragma once
 
 #include "core/nnls/factor.hpp"
+#include "core/nnls/scaling.hpp"
 
 SW_BEGIN
 namespace nnls {
-
-SW_HD double double_nan() {
-    return double_infinity - double_infinity;
-}
-
-// 2^-e for value = 1.xxx * 2^e, exactly; value positive and normal.
-SW_HD double power_below(double value) {
-#if defined(__CUDACC__)
-    int exponent;
-    frexp(value, &exponent);
-    return ldexp(1.0, 1 - exponent);
-#else
-    int exponent;
-    std::frexp(value, &exponent);
-    return std::ldexp(1.0, 1 - exponent);
-#endif
-}
-
-// Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow
-// of the squares is mended by a second look at the column. False where the column holds NaN or infinity.
-template <class Matrix>
-SW_CALL bool scale_column(const Matrix& matrix, int j, double square, double damping, double& scale,
-                          double& norm) {
-    scale = norm = 0;
-    if (!(square > 1e-200 && square < 1e200)) {
-        const double most = matrix.largest_in(j);
-        if (!is_finite(most)) return false;
-        // Smaller than this, x would overflow: the column counts as zero.
-        if (most < 1e-290) return true;
-        const double factor = power_below(most);
-        double s = 0;
-        for (int i = 0; i < matrix.rows; ++i) {
-            const double a = matrix.entry(i, j) * factor;
-            s += a * a;
-        }
-        const double extra = damping * factor;
-        norm = square_root(s + extra * extra);
-        const double rest = power_below(norm);
-        scale = factor * rest;
-        norm *= rest;
-        return true;
-    }
-    norm = square_root(square + damping * damping);
-    scale = power_below(norm);
-    norm *= scale;
-    return true;
-}
 
 enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
 

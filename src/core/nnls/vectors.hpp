@@ -61,8 +61,27 @@ inline void store(double* p, Wide value) {
     *reinterpret_cast<WideLoose*>(p) = value;
 }
 
+inline Wide halves_swapped(Wide v) {
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+}
+
+inline Wide quarters_swapped(Wide v) {
+    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5);
+}
+
+inline double largest_of(Wide v) {
+    const Wide other = halves_swapped(v);
+    v = v > other ? v : other;
+    const Wide third = quarters_swapped(v);
+    v = v > third ? v : third;
+    return v[0] > v[1] ? v[0] : v[1];
+}
+
+// The sum of the eight, in a fixed order.
 inline double total(Wide v) {
-    return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+    v += halves_swapped(v);
+    v += quarters_swapped(v);
+    return v[0] + v[1];
 }
 
 // a . b, any length.
@@ -298,7 +317,8 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
         high = v > high ? v : high;
         low = v < low ? v : low;
     }
-    for (int q = 0; q < 8; ++q) most = max_of(most, max_of(high[q], -low[q]));
+    low = -low;
+    most = largest_of(high > low ? high : low);
     oddness = total(odd);
     for (; i < end; ++i) {
         const double v = values[i];
@@ -332,8 +352,7 @@ SW_CALL int largest(const Team& team, const double* values, int count, double& v
         const Wide v = load(values + i);
         most = v > most ? v : most;
     }
-    if (i > begin)
-        for (int q = 0; q < 8; ++q) value = max_of(value, most[q]);
+    if (i > begin) value = largest_of(most);
     for (; i < end; ++i) {
         SW_SHORT_LOOP(i);
         value = max_of(value, values[i]);

@@ -164,7 +164,8 @@ class Problem:
             # Inside a JAX transformation an array made now would be a tracer: NumPy's are embedded instead.
             key = ("traced", x.dtype)
         else:
-            key = (xp.__name__, x.dtype, array_api_compat.device(x))
+            device = array_api_compat.device(x)
+            key = (xp.__name__, x.dtype, str(device))  # CuPy devices cannot be hashed
         tables = self._cache.get(key)
         if tables is None:
             if xp is numpy_namespace or _is_traced(x):
@@ -172,7 +173,7 @@ class Problem:
             else:
                 single = x.dtype == xp.float32
                 tables = {
-                    name: xp.asarray(values.astype(np.float32) if single else values, dtype=x.dtype, device=key[2])
+                    name: xp.asarray(values.astype(np.float32) if single else values, dtype=x.dtype, device=device)
                     for name, values in self._tables.items()
                 }
             self._cache[key] = tables

@@ -15,12 +15,12 @@ import numpy as np
 from stepwell import _core
 from stepwell.settings import Settings
 from stepwell.targets.host import STATE_DTYPE
-from stepwell.targets.nvrtc import cuda_core, load_kernel
+from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
 THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
-TILE = 512
-_LONGEST_WALK = 1024
+SPAN = 512  # variables a block takes at a time
+_LONGEST_WALK = 512
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
 
@@ -40,7 +40,7 @@ class _Engine(ctypes.Structure):
                 "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
             )
         ]
-        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride", "chunk_length")]
+        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
         + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "unused")]
     )  # fmt: skip
 
@@ -58,7 +58,18 @@ def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bo
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, 0))
+    shared = _staged_bytes(capacity, single, bounded, weighted)
+    allow_shared_memory(kernel, shared, device_id)
+    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, shared))
+
+
+def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) -> int:
+    """Dynamic shared memory: two stages of history rows, as src/cuda/absorb.cuh lays them out."""
+    if capacity > 16:
+        return 0
+    tile = 256 if capacity <= 8 else 128
+    rows = 16 * -(-capacity // 8) + 4 + 2 * bounded + weighted  # history, and the vectors of the tile
+    return 2 * rows * (tile + 8) * (4 if single else 8)
 
 
 def memory_free(device_id: int) -> tuple[int, int]:
@@ -170,7 +181,7 @@ class CudaTarget:
             weight_stride=0 if weights is None or weights[1] else n,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
-            partial_stride=partial_stride, walk_stride=walk_words, chunk_length=self._chunk_length,
+            partial_stride=partial_stride, walk_stride=walk_words,
             chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, unused=0,
         )  # fmt: skip
         options = self._options.to_bytes()
@@ -180,7 +191,12 @@ class CudaTarget:
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
         self._copy(at["trial"], start, sizes["trial"])
-        self._config = core.LaunchConfig(grid=self._grid, block=THREADS, is_cooperative=not self._blocks_are_gangs)
+        self._config = core.LaunchConfig(
+            grid=self._grid,
+            block=THREADS,
+            shmem_size=_staged_bytes(m, word == 4, bounds is not None, weights is not None),
+            is_cooperative=not self._blocks_are_gangs,
+        )
         self._launch, self._kernel = core.launch, kernel
         self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
@@ -192,9 +208,7 @@ class CudaTarget:
     def _plan(self, resident_blocks: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
         # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
-        length = max(1024, -(-self.n // resident_blocks))
-        self._chunk_length = -(-length // TILE) * TILE
-        self._chunks = -(-self.n // self._chunk_length)
+        self._chunks = min(resident_blocks, -(-self.n // SPAN))
         self._blocks_are_gangs = self._chunks == 1 or self.batch * 4 >= resident_blocks
         self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks
         self._gangs = self._grid if self._blocks_are_gangs else 1

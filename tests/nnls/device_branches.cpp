@@ -1,0 +1,243 @@
+// The branches of the solver that a CUDA device takes, without a device: rows of lanes are real threads,
+// whose lane_sync() and sync() are real barriers. Built with ThreadSanitizer, a missing one is reported.
+// Every answer is held against the optimality conditions.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#define __CUDACC__
+#define __host__
+#define __device__
+#undef __noinline__
+#define __noinline__ __attribute__((noinline))
+#include "core/nnls/job.hpp"
+
+using namespace stepwell;
+using namespace stepwell::nnls;
+
+class Barrier {
+public:
+    explicit Barrier(int size) : size_(size) {}
+    void wait() {
+        const unsigned turn = turn_.load(std::memory_order_acquire);
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
+            arrived_.store(0, std::memory_order_relaxed);
+            turn_.store(turn + 1, std::memory_order_release);
+            return;
+        }
+        while (turn_.load(std::memory_order_acquire) == turn) std::this_thread::yield();
+    }
+
+private:
+    const int size_;
+    std::atomic<int> arrived_{0};
+    std::atomic<unsigned> turn_{0};
+};
+
+struct Floor {
+    Floor(int rows, int lanes)
+        : rows(rows), lanes(lanes), all(rows * lanes), value(2 * rows * lanes), index(2 * rows * lanes) {
+        for (int row = 0; row < rows; ++row) row_barriers.push_back(std::make_unique<Barrier>(lanes));
+    }
+    int rows, lanes;
+    Barrier all;
+    std::vector<std::unique_ptr<Barrier>> row_barriers;
+    std::vector<double> value;
+    std::vector<int64_t> index;
+};
+
+class Lanes {
+public:
+    Lanes(Floor& floor, int rank) : floor_(&floor), rank_(rank) {}
+    int rank() const { return rank_; }
+    int size() const { return floor_->rows * floor_->lanes; }
+    int row() const { return rank_ / floor_->lanes; }
+    int rows() const { return floor_->rows; }
+    int lane() const { return rank_ % floor_->lanes; }
+    int lanes() const { return floor_->lanes; }
+    void sync() const { floor_->all.wait(); }
+    void lane_sync() const { floor_->row_barriers[row()]->wait(); }
+
+    double lane_sum(double value) const {
+        lane_sync();
+        floor_->value[rank_] = value;
+        lane_sync();
+        double total = 0;
+        for (int lane = 0; lane < lanes(); ++lane) total += floor_->value[row() * lanes() + lane];
+        lane_sync();
+        return total;
+    }
+    double sum(double value) const {
+        double* slots = floor_->value.data() + size();
+        sync();
+        slots[rank_] = value;
+        sync();
+        double total = 0;
+        for (int member = 0; member < size(); ++member) total += slots[member];
+        sync();
+        return total;
+    }
+    int64_t argmax(double& value, int64_t index) const {
+        double* slots = floor_->value.data() + size();
+        sync();
+        slots[rank_] = value;
+        floor_->index[rank_] = index;
+        sync();
+        int64_t where = floor_->index[0];
+        value = slots[0];
+        for (int member = 1; member < size(); ++member)
+            if (slots[member] > value || (slots[member] == value && floor_->index[member] < where)) {
+                value = slots[member];
+                where = floor_->index[member];
+            }
+        sync();
+        return where;
+    }
+    template <class Body>
+    void each(int count, Body body) const {
+        for (int i = rank_; i < count; i += size()) body(i);
+    }
+    template <class Body>
+    void few(int count, Body body) const {
+        each(count, body);
+    }
+    template <class Body>
+    void lane_each(int count, Body body) const {
+        for (int i = lane(); i < count; i += lanes()) body(i);
+    }
+
+private:
+    Floor* floor_;
+    int rank_;
+};
+
+// Solves one system; returns the scaled violation, recomputed from A.
+template <class Matrix>
+double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
+    const int m = job.rows, n = job.columns;
+    std::vector<double> x(n), dual(n);
+    std::vector<uint8_t> active(n);
+    double residual, reported;
+    int32_t counts[6];
+    int64_t costs[4];
+    job.systems = 1;
+    job.x = x.data();
+    job.dual = dual.data();
+    job.active = active.data();
+    job.residual = &residual;
+    job.violation = &reported;
+    int32_t** fields[] = {&job.status, &job.insertions, &job.removals,
+                          &job.solves, &job.passes,     &job.escalated};
+    for (int k = 0; k < 6; ++k) *fields[k] = counts + k;
+    job.costs = costs;
+    const Matrix* kind = nullptr;
+    const Matrix matrix = matrix_of(job, 0, kind);
+    const Extent extent = extent_of(job, matrix, rows * lanes, true);
+    std::vector<double> slow(Workspace::bytes(extent) / 8 + 16, std::nan("")),
+        fast(fast_bytes / 8 + 16, std::nan(""));
+    auto aligned = [](std::vector<double>& v) {
+        return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
+    };
+    Floor floor(rows, lanes);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < rows * lanes; ++rank)
+        threads.emplace_back([&, rank] {
+            const Lanes team(floor, rank);
+            Arena arena{aligned(fast), fast_bytes, aligned(slow)};
+            Workspace workspace;
+            workspace.carve(extent, arena);
+            solve_system<double>(team, job, 0, matrix, extent, Shared(), workspace);
+        });
+    for (std::thread& thread : threads) thread.join();
+    const double* b = static_cast<const double*>(job.b);
+    const double damping = job.options.damping;
+    double worst = 0, size = 0, square_b = 0;
+    std::vector<double> r(b, b + m);
+    for (int i = 0; i < m; ++i) square_b += b[i] * b[i];
+    for (int j = 0; j < n; ++j) {
+        double norm = damping * damping;
+        for (int i = 0; i < m; ++i) {
+            norm += matrix.entry(i, j) * matrix.entry(i, j);
+            r[i] -= matrix.entry(i, j) * x[j];
+        }
+        size += std::sqrt(norm) * x[j];
+    }
+    for (int j = 0; j < n; ++j) {
+        double w = -damping * damping * x[j], norm = damping * damping;
+        for (int i = 0; i < m; ++i) {
+            w += matrix.entry(i, j) * r[i];
+            norm += matrix.entry(i, j) * matrix.entry(i, j);
+        }
+        w /= std::sqrt(norm);
+        worst = std::max(worst, x[j] > 0 ? std::fabs(w) : w);
+        if (x[j] < 0 || !(x[j] == x[j])) return 1e300;
+    }
+    if (counts[0] == limit) return 1e200;
+    return worst / (std::sqrt(square_b) + size);
+}
+
+int main() {
+    std::mt19937 random(1);
+    std::uniform_real_distribution<double> uniform(0, 1);
+    int failures = 0;
+    const int shapes[][2] = {{1, 1}, {9, 3}, {5, 9}, {26, 21}, {30, 40}};
+    const int updates[] = {cgs2, mgs, rotations, csne, gram};
+    const int teams[][2] = {{2, 3}, {1, 4}, {3, 1}};
+    int number = 0;
+    for (const auto& shape : shapes)
+        for (const int update : updates)
+            for (int variant = 0; variant < 4; ++variant, ++number) {
+                const int m = shape[0], n = shape[1];
+                std::vector<double> a(static_cast<size_t>(m) * n), b(m), start(n);
+                for (double& value : a) value = uniform(random);
+                for (double& value : b) value = uniform(random) - (variant == 3 ? 0.3 : 0.0);
+                for (double& value : start) value = uniform(random) - 0.5;
+                if (variant == 2)  // a band, with nearly equal columns
+                    for (int i = 0; i < m; ++i)
+                        for (int j = 0; j < n; ++j) {
+                            if (j % 2) a[i * n + j] = a[i * n + j - 1] * (1 + 1e-9 * uniform(random));
+                            if (std::abs(i - j) > 8) a[i * n + j] = 0;
+                        }
+                Job job{};
+                job.rows = m;
+                job.columns = n;
+                job.a = a.data();
+                job.row_stride = n;
+                job.b = b.data();
+                job.b_stride = m;
+                job.options = {3e-15, variant == 1 && update != rotations ? 0.3 : 0.0, 10 * n + 100, update,
+                               variant != 0};
+                if (variant == 3) job.warm_values = start.data();
+                const auto& team = teams[number % 3];
+                // Fast memory for nothing, for some, or for nearly all of it: R then moves as it grows.
+                const int64_t fast[] = {0, 6000, 40000};
+                const double worst = violation<Dense<double>>(team[0], team[1], job, fast[number % 3]);
+                if (!(worst < 1e-12)) {
+                    std::printf("%d x %d, update %d, variant %d: violation %g\n", m, n, update, variant,
+                                worst);
+                    ++failures;
+                }
+            }
+    std::vector<double> pulse = {0.1, 0.6, 1.0, 0.5, 0.2, 0.1}, b(50);
+    for (double& value : b) value = uniform(random);
+    Job job{};
+    job.rows = job.columns = 50;
+    job.a = pulse.data();
+    job.pulse_length = 6;
+    job.pulse_origin = 2;
+    job.b = b.data();
+    job.options = {3e-15, 0.0, 1000, gram, 1};
+    const double worst = violation<nnls::Convolution<double>>(2, 2, job, 4000);
+    if (!(worst < 1e-12)) {
+        std::printf("convolution: violation %g\n", worst);
+        ++failures;
+    }
+    return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
