@@ -61,7 +61,7 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
     def __init__(self, sk: np.ndarray, yk: np.ndarray, h0: float | np.ndarray) -> None:
         n = sk.shape[1]
         super().__init__(np.float64, (n, n))
-        self.sk, self.yk, self.h0 = sk.astype(np.float64), yk.astype(np.float64), h0
+        self.sk, self.yk, self.h0 = sk.astype(np.float64, copy=False), yk.astype(np.float64, copy=False), h0
         self.n_corrs = len(sk)
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
