@@ -44,9 +44,9 @@ inline void narrow(T* out, const double* in, int count) {
 }
 
 inline double sum_products(const double* a, const double* b, int packs) {
-    Pack sum = splat(0);
-    for (int k = 0; k < packs; ++k) sum += load(a + k * lanes) * load(b + k * lanes);
-    return add_lanes(sum);
+    Pack sums[4] = {splat(0), splat(0), splat(0), splat(0)};
+    for (int k = 0; k < packs; ++k) sums[k & 3] += load(a + k * lanes) * load(b + k * lanes);
+    return add_lanes((sums[0] + sums[2]) + (sums[1] + sums[3]));
 }
 
 inline double largest_magnitude(const double* a, int packs) {
@@ -68,20 +68,36 @@ inline double smallest(const double* a, int packs) {
     return result;
 }
 
+// A sum that carries its rounding error along (Neumaier 1974): the slopes decide step lengths, and those the
+// path.
+struct CarefulSum {
+    double sum = 0, lost = 0;
+
+    void add(double value) {
+        const double total = sum + value;
+        lost += absolute(sum) >= absolute(value) ? (sum - total) + value : (value - total) + sum;
+        sum = total;
+    }
+    // Not finite if a value was not: the correction would then be NaN whatever the sum.
+    double value() const { return is_finite(sum) ? sum + lost : sum; }
+};
+
 // g·d at the trial point; not finite if any element of g is not.
 template <class T>
 double slope_chunk(const Vectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
-    double total = 0;
+    CarefulSum total;
     for (int64_t at = begin; at < end; at += tile) {
         const int64_t stop = min_of(at + tile, end);
-        Pack sum = splat(0);
+        Pack sums[4] = {splat(0), splat(0), splat(0), splat(0)};
         int64_t i = at;
-        for (; i + lanes <= stop; i += lanes) sum += load(gradient + i) * load(v.d + i);
-        double part = add_lanes(sum);
+        for (int k = 0; i + lanes <= stop; i += lanes, k = (k + 1) & 3) {
+            sums[k] += load(gradient + i) * load(v.d + i);
+        }
+        double part = add_lanes((sums[0] + sums[2]) + (sums[1] + sums[3]));
         for (; i < stop; ++i) part += double(gradient[i]) * double(v.d[i]);
-        total += part;
+        total.add(part);
     }
-    return total;
+    return total.value();
 }
 
 // A later trial of one line search.
@@ -301,6 +317,7 @@ public:
 
     void chunk(int64_t begin, int64_t end, Workspace& w, AimScalars& scalars) const {
         scalars = AimScalars{0, 0, double_infinity, double_infinity};
+        CarefulSum slope;
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
@@ -337,9 +354,10 @@ public:
                 }
                 scalars.step_limit = min_of(scalars.step_limit, smallest(w.projected, packs));
             }
-            scalars.slope += sum_products(w.g, step, packs);
+            slope.add(sum_products(w.g, step, packs));
             scalars.direction_squared += sum_products(step, step, packs);
         }
+        scalars.slope = slope.value();
     }
 
 private:

@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
     "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from parallel-beam projections."),
     "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
-    "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms (non-negative least squares)."),
+    "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms."),
 }
 
 

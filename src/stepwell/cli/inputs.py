@@ -11,7 +11,7 @@ import click
 from stepwell import problems
 
 #: The array libraries that can hold the vectors, by the names under which they are installed.
-LIBRARIES = ("numpy", "torch", "jax")
+LIBRARIES = ("numpy", "torch", "cupy", "jax")
 
 
 # The first three are callbacks of click options: a BadParameter raised in one names the option by itself.
@@ -64,7 +64,7 @@ def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
     on_gpu = device.startswith("cuda")
     if name == "numpy":
         if on_gpu:
-            raise click.BadParameter(f"{device} needs --array torch or --array jax", param_hint="--device")
+            raise click.BadParameter(f"{device} needs --array torch, cupy or jax", param_hint="--device")
         import numpy
 
         return numpy, None
@@ -78,6 +78,14 @@ def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
                     param_hint="--device",
                 )
             return torch, device
+        if name == "cupy":
+            import cupy
+
+            if not on_gpu:
+                raise click.BadParameter("cupy needs --device cuda", param_hint="--array")
+            if int(device[5:]) >= cupy.cuda.runtime.getDeviceCount():
+                raise click.BadParameter(f"{device} is not there", param_hint="--device")
+            return cupy, cupy.cuda.Device(int(device[5:]))
         import jax
     except ImportError:
         raise click.BadParameter(
