@@ -97,7 +97,7 @@ class LBFGSB:
     Examples
     --------
     >>> import numpy as np
-    >>> opt = LBFGSB(np.array([3.0, -2.0]), bounds=(np.array([1.0, -1.0]), np.array([5.0, 5.0])))
+    >>> opt = LBFGSB(np.array([3.0, -0.5]), bounds=(np.array([1.0, -1.0]), np.array([5.0, 5.0])))
     >>> while not opt.done:
     ...     opt.tell(float(opt.x @ opt.x), 2 * opt.x)
     >>> opt.x, opt.status.name

@@ -1,0 +1,77 @@
+"""Every public name is documented, every example in docs and docstrings runs, every link leads somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepwell
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+#: Pages whose Python blocks run, one after the other in one namespace: they say so themselves.
+RUN = [page for page in PAGES if "Python blocks on this page run" in page.read_text()]
+#: Modules that cannot be imported without an optional package.
+OPTIONAL = {"torch", "cupy", "jax", "cuda", "matplotlib"}
+
+
+def modules() -> list[str]:
+    return [
+        info.name
+        for info in pkgutil.walk_packages(stepwell.__path__, "stepwell.")
+        if not info.name.endswith(("__main__", "._core"))
+    ]
+
+
+@pytest.mark.parametrize("name", list(stepwell.__all__))
+def test_public_name_is_documented(name):
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert re.search(rf"`[^`\n]*\b{re.escape(name)}\b[^`\n]*`", text), f"{name} is on no page of docs/"
+
+
+def test_public_names_exist():
+    for name in stepwell.__all__:
+        assert getattr(stepwell, name) is not None
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstring_examples_run(name):
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in OPTIONAL:
+            raise
+        pytest.skip(f"{name} needs {error.name}")
+    with np.printoptions(legacy=False):
+        outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_page_runs(page):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), namespace)
+
+
+def test_some_page_runs():
+    assert {"quasi-newton.md"} <= {page.name for page in RUN}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for file, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text()):
+        target = page if not file else page.parent / file
+        assert target.exists(), f"{page.name} links to {file}"
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in slugs, f"{page.name} links to {file}#{anchor}"
