@@ -196,7 +196,7 @@ def test_a_missing_matplotlib_is_named_before_the_run(monkeypatch, tmp_path):
 
 def test_progress_on_a_terminal_goes_to_standard_error_alone():
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "stepwell", "solve", "torsion", "-n", "40000", "--gtol", "0", "--ftol", "0"]
+    command = [sys.executable, "-m", "stepwell", "solve", "torsion", "-n", "1000000", "--gtol", "0", "--ftol", "0"]
     command += ["--maxiter", "1000000", "--maxfun", "1000000", "--time-limit", "1.6", "--json", "-"]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     outcome = subprocess.run(command, stdout=subprocess.PIPE, stderr=slave, env=environment, timeout=120, check=False)
