@@ -35,8 +35,13 @@ def namespace_of(*arrays: Array) -> Any:
     return array_api_compat.array_namespace(*(a for a in arrays if hasattr(a, "shape")))
 
 
-def is_cuda(array: Array) -> bool:
-    """Whether an array lives on a CUDA device."""
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def is_cuda(array: Any) -> bool:
+    """Whether something is an array, of whatever library, that lives on a CUDA device."""
+    if isinstance(array, np.ndarray | np.generic | float | int):
+        return False
     kind = kind_of(array)
     if kind == "cupy":
         return True
@@ -44,7 +49,10 @@ def is_cuda(array: Array) -> bool:
         return bool(array.is_cuda)
     if kind == "jax":
         return any(d.platform in ("gpu", "cuda") for d in array.devices())
-    return False
+    # Of another library: it says so itself (see stepwell.foreign_arrays).
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in _DLPACK_CUDA
 
 
 def device_name(array: Array) -> str:
@@ -255,6 +263,14 @@ def to_like(values: np.ndarray, template: Array) -> Array:
 def take_columns(block: Array, columns: np.ndarray) -> Array:
     """Return the named columns of a two-dimensional array, as a new C-ordered array."""
     return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def with_column(block: Array, j: int, values: Array) -> Array:
+    """Return a two-dimensional array with one column replaced; the same array where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[:, j].set(values)
+    block[:, j] = values
+    return block
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:

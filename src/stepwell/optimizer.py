@@ -73,7 +73,7 @@ class LBFGSB:
     Parameters
     ----------
     x0 : array
-        Starting point: NumPy, or a CPU array of PyTorch or JAX; any shape; float64 or float32.
+        Starting point: NumPy, PyTorch, CuPy or JAX; any shape; float64 or float32. The run takes place where it lives.
     bounds : optional
         As in `stepwell.minimize`.
     m : int, default 10
@@ -106,7 +106,7 @@ class LBFGSB:
 
     def __new__(cls, x0: Array = None, *args: Any, **settings: Any) -> LBFGSB:
         """Make the variant that runs where x0 lives."""
-        if cls is LBFGSB and hasattr(x0, "shape") and is_cuda(x0):
+        if cls is LBFGSB and is_cuda(x0):
             from stepwell.device_doors import DeviceLBFGSB
 
             return object.__new__(DeviceLBFGSB)

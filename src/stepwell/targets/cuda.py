@@ -190,7 +190,7 @@ class CudaTarget:
         self._upload(at["control"], bytes(64))
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
-        self._copy(at["trial"], start, sizes["trial"])
+        self.copy(at["trial"], start, sizes["trial"])
         self._config = core.LaunchConfig(
             grid=self._grid,
             block=THREADS,
@@ -198,7 +198,6 @@ class CudaTarget:
             is_cooperative=not self._blocks_are_gangs,
         )
         self._launch, self._kernel = core.launch, kernel
-        self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
         ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
         self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
@@ -232,7 +231,8 @@ class CudaTarget:
         if int(error) != 0:
             raise RuntimeError(f"cuMemcpyHtoD failed: {error}")
 
-    def _copy(self, to: int, source: int, size: int) -> None:
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copy bytes on the device, on the caller's stream."""
         from cuda.bindings import driver
 
         (error,) = driver.cuMemcpyDtoDAsync(to, source, size, self._stream_handle)
@@ -310,7 +310,7 @@ class CudaTarget:
 
     def show_accepted(self) -> None:
         """Put the accepted points where the next trial points would be."""
-        self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
+        self.copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
         self.wait()
 
     def read(self, name: str) -> np.ndarray:
