@@ -163,7 +163,7 @@ def test_exit_status_1_when_not_converged(arguments, status, said, tmp_path):
         (["torsion", "--ls-gtol", "2"], "line_search gtol is 2.0; allowed: between 0 and 1"),
         (["torsion", "--threads", "0"], "threads is 0; allowed"),
         (["torsion", "--device", "tpu"], "'tpu' is not a device; allowed: cpu, cuda, cuda:K"),
-        (["torsion", "--device", "cuda"], "cuda:0 needs --array torch, cupy or jax"),
+        (["torsion", "--device", "cuda"], "cuda needs --array torch, cupy or jax"),
         (["torsion", "--iprint", "1", "4"], "4 is not in the range 0<=x<=3"),
         (["torsion", "--plot", "run.jpg"], "'run.jpg' must end in .png or .pdf or .svg"),
         (["torsion", "--plot", "nowhere/run.png"], "there is no folder 'nowhere'"),

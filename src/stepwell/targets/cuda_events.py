@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from stepwell.targets.cuda_devices import checked, cuda_driver
 
 
 class TurnClock:
@@ -21,28 +21,21 @@ class TurnClock:
     """
 
     def __init__(self, window: int, stream: int) -> None:
-        from cuda.bindings import driver
-
+        driver = cuda_driver()
         self._driver, self._stream = driver, stream
-        self._events = [[self._made(*driver.cuEventCreate(0)) for _ in range(3)] for _ in range(window)]
+        self._events = [[checked(*driver.cuEventCreate(0)) for _ in range(3)] for _ in range(window)]
         self._fresh = 0
         self.objective = self.turns = 0.0
-
-    @staticmethod
-    def _made(error: Any, *value: Any) -> Any:
-        if int(error) != 0:
-            raise RuntimeError(f"a CUDA event failed: {error}")
-        return value[0] if value else None
 
     def record(self, slot: int, place: int, stream: int | None = None) -> None:
         """Mark a place (0: before the evaluation, 1: after it, 2: after the turn) on the stream."""
         driver = self._driver
         handle = self._stream if stream is None else stream
         event = self._events[slot][place]
-        capturing = stream is not None and int(self._made(*driver.cuStreamIsCapturing(handle))) != 0
+        capturing = stream is not None and int(checked(*driver.cuStreamIsCapturing(handle))) != 0
         # Inside a capture the record becomes a node of the graph, and happens whenever the graph is played.
         flag = driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL if capturing else 0
-        self._made(*driver.cuEventRecordWithFlags(event, handle, int(flag)))
+        checked(*driver.cuEventRecordWithFlags(event, handle, int(flag)))
         if not capturing:
             self._fresh = max(self._fresh, slot + 1)
 
@@ -53,8 +46,8 @@ class TurnClock:
     def gather(self) -> None:
         """Add up the slots recorded since the last call; they must have finished."""
         for before, between, after in self._events[: self._fresh]:
-            self.objective += 1e-3 * self._made(*self._driver.cuEventElapsedTime(before, between))
-            self.turns += 1e-3 * self._made(*self._driver.cuEventElapsedTime(between, after))
+            self.objective += 1e-3 * checked(*self._driver.cuEventElapsedTime(before, between))
+            self.turns += 1e-3 * checked(*self._driver.cuEventElapsedTime(between, after))
         self._fresh = 0
 
     def __del__(self) -> None:
