@@ -73,6 +73,13 @@ def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) ->
     return 2 * rows * (tile + 8) * (4 if single else 8)
 
 
+def _too_large(needed: int, free: int, total: int, index: int, m: int) -> str:
+    return (
+        f"the run needs {needed / 2**30:.2f} GiB on cuda:{index}, of which {free / 2**30:.2f} of "
+        f"{total / 2**30:.2f} GiB are free; a smaller m (now {m}) or float32 needs less"
+    )
+
+
 class CudaTarget:
     """A batch of problems in device memory.
 
@@ -120,12 +127,14 @@ class CudaTarget:
             bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
         )
         m, word = settings.m, self.dtype.itemsize
+        stride = -(-n // 4) * 4
+        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
+        # The bulk of it, before a kernel is compiled in vain.
+        self._require_memory(batch * sum(vectors.values()) * word, m)
         kernel, resident = _kernel(m, word == 4, bounds is not None, weights is not None, weights_vary, device_id)
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident)
-        stride = -(-n // 4) * 4
         gangs = self._gangs
-        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
         sums = int(_core.sums_length(self._options)) + 8
         partial_stride = sums * (self._chunks + 1)
         walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
@@ -205,21 +214,22 @@ class CudaTarget:
             walk *= 2
         self._walk_length = walk
 
-    def _allocate(self, needed: int, m: int) -> Any:
-        """Take the device memory of the run, or say how much there is and what would need less."""
+    def _require_memory(self, needed: int, m: int) -> None:
+        """Refuse a run that does not fit; say how much there is and what would need less."""
         index = int(self.device.device_id)
         free, total = memory_free(index)
         free += memory_kept(index)
-        cause = None
-        if needed <= free:
-            try:
-                return self.device.allocate(needed, stream=self._stream)
-            except Exception as error:  # somebody else was quicker; cuda.core has no public kind of it
-                cause = error
-        raise MemoryError(
-            f"the run needs {needed / 2**30:.2f} GiB on cuda:{index}, of which {free / 2**30:.2f} of "
-            f"{total / 2**30:.2f} GiB are free; a smaller m (now {m}) or float32 needs less"
-        ) from cause
+        if needed > free:
+            raise MemoryError(_too_large(needed, free, total, index, m))
+
+    def _allocate(self, needed: int, m: int) -> Any:
+        """Take the device memory of the run."""
+        self._require_memory(needed, m)
+        try:
+            return self.device.allocate(needed, stream=self._stream)
+        except Exception as error:  # somebody else was quicker; cuda.core has no public kind of it
+            index = int(self.device.device_id)
+            raise MemoryError(_too_large(needed, *memory_free(index), index, m)) from error
 
     def _upload(self, address: int, data: bytes) -> None:
         checked(*self._driver.cuMemcpyHtoD(address, data, len(data)))
