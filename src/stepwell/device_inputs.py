@@ -130,6 +130,8 @@ def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int, stac
     if bounds is None:
         return start
     inside = xp.minimum(xp.maximum(start, bounds[0]), bounds[1])
+    if bool(xp.all(inside == start)):
+        return inside
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(xp.sum(xp.astype((inside != start) & (xp.nextafter(start, inside) != inside), xp.int64)))
     if moved:

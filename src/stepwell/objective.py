@@ -180,7 +180,7 @@ class Objective:
                 slope = self._quotient(f, a, fa)
             gradient = with_column(gradient, j, slope)
             moved = with_column(moved, j, rows[:, j])
-        return value, gradient
+        return value, xp.reshape(gradient, self._shape)
 
     @staticmethod
     def _quotient(f: Any, h: Array, moved: Any) -> Array:

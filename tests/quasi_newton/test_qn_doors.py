@@ -156,6 +156,14 @@ def test_stop_iteration_in_the_objective_is_no_stop():
 # ---- gradients ----
 
 
+@pytest.mark.parametrize("jac", [None, "3-point"])
+def test_differences_keep_the_shape_of_x0(jac):
+    centre = np.random.default_rng(5).normal(size=(6, 4))
+    result = minimize(lambda x: ((x - centre) ** 2).sum(), np.zeros((6, 4)), jac=jac, bounds=(-2.0, 2.0))
+    assert result.x.shape == (6, 4)
+    assert np.abs(result.x - np.clip(centre, -2, 2)).max() < 1e-5
+
+
 @pytest.mark.parametrize("jac", [None, False, "2-point", "3-point"])
 def test_differences(jac):
     points = []
