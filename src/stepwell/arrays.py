@@ -7,6 +7,7 @@ device, where a solver takes a decision on a small matrix or a caller asks for a
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -202,11 +203,20 @@ def capture(template: Array, work: Any) -> Any:
     if kind_of(template) == "torch":
         import torch
 
+        # By hand, because `torch.cuda.graph` also empties the memory cache, which takes longer than a short run.
         graph = torch.cuda.CUDAGraph()
-        side = torch.cuda.Stream(template.device)
-        side.wait_stream(torch.cuda.current_stream(template.device))
-        with torch.cuda.graph(graph, stream=side):
-            kept = work(int(side.cuda_stream))
+        here, side = torch.cuda.current_stream(template.device), torch.cuda.Stream(template.device)
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            graph.capture_begin()
+            try:
+                kept = work(int(side.cuda_stream))
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # says only that the capture has failed
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        here.wait_stream(side)
         replay = graph.replay
     else:
         import cupy
