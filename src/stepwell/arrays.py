@@ -256,7 +256,8 @@ def to_like(values: np.ndarray, template: Array) -> Array:
     if kind == "torch":
         import torch
 
-        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        host = np.ascontiguousarray(values)
+        tensor = torch.from_numpy(host if host.flags.writeable else host.copy())
         return tensor.to(device=template.device, dtype=template.dtype if floating else None)
     if kind == "cupy":
         import cupy
