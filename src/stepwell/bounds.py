@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import numbers
+import sys
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds
 
 from stepwell.arrays import device_name, host_view, is_cuda
 
@@ -26,6 +26,11 @@ def _is_array_or_number(value: Any) -> bool:
     )
 
 
+def _is_scipys(bounds: Any) -> bool:
+    """Whether these are a `scipy.optimize.Bounds`; nobody can have one before SciPy's optimizers are imported."""
+    return isinstance(bounds, getattr(sys.modules.get("scipy.optimize"), "Bounds", ()))
+
+
 def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
     """Split bounds into lower and upper, not yet checked nor broadcast.
 
@@ -35,7 +40,7 @@ def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
     """
     if bounds is None:
         return None
-    if isinstance(bounds, Bounds):
+    if _is_scipys(bounds):
         return bounds.lb, bounds.ub
     if isinstance(bounds, tuple) and len(bounds) == 2 and all(map(_is_array_or_number, bounds)):
         lower, upper = bounds

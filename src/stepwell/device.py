@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,11 +33,13 @@ from stepwell.device_inputs import (
     read_device_start,
 )
 from stepwell.device_objective import DeviceObjective
-from stepwell.inverse_hessian import DeviceInverseHessian
 from stepwell.results import Status
 from stepwell.settings import Settings
 from stepwell.targets.cuda import CudaTarget
 from stepwell.targets.cuda_events import TurnClock
+
+if TYPE_CHECKING:
+    from stepwell.inverse_hessian import DeviceInverseHessian
 
 WINDOW = 8  # turns between two looks at the state
 
@@ -213,6 +215,8 @@ class DeviceRun:
 
     def inverse_hessian(self, problem: int = 0) -> DeviceInverseHessian:
         """Return the inverse Hessian approximation of one problem as an operator on device arrays."""
+        from stepwell.inverse_hessian import DeviceInverseHessian
+
         state = self.target.states()[problem]
         head, count, m = int(state["head"]), int(state["pairs"]), self.settings.m
         slots = [(head - count + age) % m for age in range(count)]

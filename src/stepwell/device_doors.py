@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from stepwell.device_inputs import device_gradient, device_values
 from stepwell.device_objective import DeviceObjective
 from stepwell.foreign_arrays import adopt
 from stepwell.optimizer import LBFGSB
-from stepwell.results import BatchResult, Result, Status, batch_result, intermediate_batch, single_result
+from stepwell.results import Status, batch_result, intermediate_batch, single_result
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.cuda_events import TurnClock
+
+if TYPE_CHECKING:
+    from stepwell.result_types import BatchResult, Result
 
 
 def _seconds(began: float, ready: float, objective: DeviceObjective, clock: TurnClock | None) -> dict[str, float]:

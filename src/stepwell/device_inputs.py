@@ -11,7 +11,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeWarning
 
 from stepwell.arrays import (
     Array,
@@ -135,6 +134,8 @@ def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int, stac
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(xp.sum(xp.astype((inside != start) & (xp.nextafter(start, inside) != inside), xp.int64)))
     if moved:
+        from scipy.optimize import OptimizeWarning
+
         warnings.warn(
             f"x0 lies outside the bounds in {moved} of {math.prod(inside.shape)} variables; it was projected onto them",
             OptimizeWarning,

@@ -6,20 +6,22 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
 from stepwell.arrays import Array, in_kind, is_cuda
 from stepwell.bounds import read_bounds
-from stepwell.inverse_hessian import InverseHessian
 from stepwell.objective import Objective
 from stepwell.optimizer import LBFGSB, project_start, read_diagonal, read_start
-from stepwell.results import BatchResult, Result, Status, batch_result, intermediate_batch, intermediate_result
+from stepwell.results import Status, batch_result, intermediate_batch, intermediate_result
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, FINISH, WHOLE, HostTarget
+
+if TYPE_CHECKING:
+    from stepwell.inverse_hessian import InverseHessian
+    from stepwell.result_types import BatchResult, Result
 
 _OPTION_NAMES = {
     "maxcor", "ftol", "gtol", "eps", "maxfun", "maxiter", "maxls", "target", "time_limit", "cauchy",
@@ -32,6 +34,8 @@ def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[di
     given = dict(options or {})
     unknown = sorted(set(given) - _OPTION_NAMES)
     if unknown:
+        from scipy.optimize import OptimizeWarning
+
         warnings.warn(
             f"unknown options {unknown} are ignored; known: {', '.join(sorted(_OPTION_NAMES))}",
             OptimizeWarning,
@@ -275,6 +279,8 @@ def _batch_result(target: HostTarget, template: Array, objective: Objective, tot
     states = target.states
 
     def inverse_hessian(problem: int) -> InverseHessian:
+        from stepwell.inverse_hessian import InverseHessian
+
         s, y = target.pairs(problem)
         if target.weights is None:
             return InverseHessian(s, y, float(states["gamma"][problem]))

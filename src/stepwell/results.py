@@ -1,12 +1,19 @@
-"""Result types of the quasi-Newton solvers, and the statuses whose members carry their message."""
+"""Results of the quasi-Newton solvers, and the statuses whose members carry their message.
+
+The types are SciPy's, whose import takes longer than anything else at the start: it waits until a result is made.
+"""
 
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
+    from stepwell.result_types import BatchResult, Result
 
 
 class Status(enum.Enum):
@@ -80,19 +87,10 @@ def status_message(status: Status, info: int) -> str:
     return status.message
 
 
-class Result(OptimizeResult):  # type: ignore[misc]
-    """What `minimize` returns: SciPy's `OptimizeResult` with fields of our own.
-
-    SciPy's fields are ``x fun jac nfev njev nit status message success hess_inv``, with SciPy's ``status`` codes:
-    0 converged, 1 a limit was reached, 2 no further progress, 99 stopped by the callback. Ours are ``reason`` (a
-    `Status`), ``info`` (the line search's code), ``projected_gradient`` (maximum norm), ``seconds`` (a dict: total,
-    objective, solver; on a GPU also setup), ``mode`` (on a GPU: how turns ran), and the counts
-    ``cauchy_walks truncations resets skipped`` of the rarer branches.
-    """
-
-
 def single_result(state: Any, **fields: Any) -> Result:
     """Make the result of one problem from its final state and what is particular to its target."""
+    from stepwell.result_types import Result
+
     reason = Status.of(state["status"])
     info = int(state["info"])
     return Result(
@@ -111,12 +109,10 @@ def single_result(state: Any, **fields: Any) -> Result:
     )
 
 
-class BatchResult(OptimizeResult):  # type: ignore[misc]
-    """What `minimize_batch` returns: the fields of `Result` with one entry per problem."""
-
-
 def batch_result(states: Any, **fields: Any) -> BatchResult:
     """Make the result of a batch from its final states and what is particular to its target."""
+    from stepwell.result_types import BatchResult
+
     reasons = as_statuses(states["status"])
     return BatchResult(
         nit=states["iterations"].copy(),
@@ -133,6 +129,8 @@ def batch_result(states: Any, **fields: Any) -> BatchResult:
 
 def intermediate_result(state: Any, x: Any) -> OptimizeResult:
     """Make what a callback gets after an iteration."""
+    from scipy.optimize import OptimizeResult
+
     return OptimizeResult(
         x=x,
         fun=float(state["f"]),
@@ -146,6 +144,8 @@ def intermediate_result(state: Any, x: Any) -> OptimizeResult:
 
 def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
     """Make what the callback of a batch gets after a turn."""
+    from scipy.optimize import OptimizeResult
+
     return OptimizeResult(
         x=x,
         fun=states["f"].copy(),
