@@ -68,6 +68,7 @@ class Status(enum.Enum):
 
 
 _BY_CODE = {status.value: status for status in Status}
+_SCIPY_BY_CODE = np.array([_BY_CODE[code].scipy for code in range(len(_BY_CODE))])
 
 #: What the info code of a failed line search says (the codes of MCSRCH).
 LINE_SEARCH_INFO = {
@@ -113,14 +114,17 @@ def batch_result(states: Any, **fields: Any) -> BatchResult:
     """Make the result of a batch from its final states and what is particular to its target."""
     from stepwell.result_types import BatchResult
 
-    reasons = as_statuses(states["status"])
+    # Thousands of problems end in few ways: what a way means is looked up once for each.
+    codes, infos = states["status"].tolist(), states["info"].tolist()
+    meaning = {way: status_message(_BY_CODE[way[0]], way[1]) for way in set(zip(codes, infos))}
+    status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
         nfev=states["evaluations"].copy(),
-        status=np.array([reason.scipy for reason in reasons]),
-        reason=reasons,
-        message=[status_message(reason, int(info)) for reason, info in zip(reasons, states["info"])],
-        success=np.array([reason.success for reason in reasons]),
+        status=status,
+        reason=[_BY_CODE[code] for code in codes],
+        message=[meaning[way] for way in zip(codes, infos)],
+        success=status == 0,
         info=states["info"].copy(),
         projected_gradient=states["projected_gradient"].copy(),
         **fields,
@@ -153,8 +157,3 @@ def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
         nfev=states["evaluations"].copy(),
         running=states["status"] == Status.RUNNING.value,
     )
-
-
-def as_statuses(codes: Any) -> list[Status]:
-    """Turn engine codes into statuses."""
-    return [Status.of(code) for code in codes]
