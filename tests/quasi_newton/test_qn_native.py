@@ -12,7 +12,8 @@ import pytest
 from qn_oracles import EPS, dense_bfgs
 
 ROOT = Path(__file__).resolve().parents[2]
-HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/engine_kernels.cpp"]
+POOL = ROOT / "src/host/pool.cpp"
+HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/engine_kernels.cpp", POOL]
 pytestmark = pytest.mark.native
 
 
@@ -151,5 +152,5 @@ def test_threads_race_nowhere_and_change_no_bit(tmp_path):
 
 
 def test_late_workers_touch_no_later_job(tmp_path):
-    program = build(tmp_path, "pool_check", [ROOT / "tests/native/pool_check.cpp"], ["-O2"])
+    program = build(tmp_path, "pool_check", [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
     assert run(program) == [0]
