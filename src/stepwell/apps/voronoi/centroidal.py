@@ -300,9 +300,8 @@ class _Run:
         flood = energy.method == "jump-flooding"
         found = describe(sites, energy.owners(sites), like, flood=flood, check=flood)
         status, message, success = _outcome(reason)
-        kindly = (lambda a: a) if is_cuda(sites) else (lambda a: in_kind(a, like))
         return Tessellation(
-            sites=kindly(sites),
+            sites=_kindly(sites, like),
             energy=float(f),
             normalized_energy=energy.normalized(float(f)),
             iterations=int(iterations),
@@ -311,7 +310,7 @@ class _Run:
             message=message,
             success=success,
             owners=found.owners,
-            mass=kindly(mass),
+            mass=_kindly(mass, like),
             empty=found.empty,
             shared=found.shared,
             misassigned=found.misassigned or 0.0,
@@ -320,6 +319,10 @@ class _Run:
             seconds={"total": total, "evaluation": spent, "solver": total - spent},
             shape=energy.shape,
         )
+
+
+def _kindly(array: Array, like: Array) -> Array:
+    return array if is_cuda(array) else in_kind(array, like)
 
 
 def _lloyd_weights(sites: Array, density: Density) -> Array:

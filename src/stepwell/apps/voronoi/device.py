@@ -190,6 +190,7 @@ class DeviceVoronoi:
     def masses(self, unit: float) -> Array:
         """Return the mass of each cell at the last evaluation."""
         xp = self.memory.xp
+        assert self.moments is not None
         return xp.astype(self.moments[:, 0], xp.float64) * unit
 
     def wait(self) -> None:
