@@ -183,7 +183,7 @@ def test_callback_stops_and_float32_gradients(torch):
     assert t.status == 99
     assert len(seen) == 3
     energy = VoronoiEnergy(1.0, 500, resolution=128, like=t.sites)
-    f, g = energy.fun(t.sites.reshape(-1).float())
+    _, g = energy.fun(t.sites.reshape(-1).float())
     assert g.dtype == torch.float32
     assert g.shape == (1000,)
 
