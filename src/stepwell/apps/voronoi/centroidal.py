@@ -231,6 +231,8 @@ class _Run:
         energy, count, s = self.energy, self.energy.count, self.settings
         xp = namespace_of(start)
         weights = _lloyd_weights(start, energy.density) / (2 * energy.scale)
+        one, (width, height) = xp.ones_like(weights), energy.density.extent
+        high = xp.reshape(xp.stack([width * one, height * one], axis=1), (-1,))
 
         def watch(*, intermediate_result: Any) -> None:
             f = float(intermediate_result.fun) / energy.scale
@@ -240,7 +242,7 @@ class _Run:
             energy.fun,
             xp.reshape(start, (-1,)),
             jac=True,
-            bounds=(np.zeros(2 * count), np.tile(energy.density.extent, count)),
+            bounds=(xp.zeros_like(high), high),
             callback=None if self.callback is None and self.progress is None else watch,
             options={
                 "maxiter": s.maxiter,
