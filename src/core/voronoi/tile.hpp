@@ -25,23 +25,39 @@ namespace voronoi {
 
 constexpr int tile_side = 8;
 
-// The centres of a tile's pixels span this box.
-struct Box {
-    double left, right, top, bottom;
+// From the middle of a tile to the centres of its outermost pixels, along either axis.
+constexpr double half_span = (tile_side - 1) / 2.0;
 
-    SW_HD double nearest_squared(double x, double y) const {
-        const double dx = max_of(0.0, max_of(left - x, x - right));
-        const double dy = max_of(0.0, max_of(top - y, y - bottom));
-        return dx * dx + dy * dy;
+SW_HD double magnitude(double value) {
+#if defined(__CUDACC__)
+    return fabs(value);
+#else
+    return std::fabs(value);  // without a branch, unlike a comparison with zero
+#endif
+}
+
+// The centres of a tile's pixels span a box, known by its middle.
+struct Box {
+    double x, y;
+
+    SW_HD double left() const { return x - half_span; }
+    SW_HD double right() const { return x + half_span; }
+    SW_HD double top() const { return y - half_span; }
+    SW_HD double bottom() const { return y + half_span; }
+    SW_HD double nearest_squared(double px, double py) const {
+        // v + |v| is 2 max(v, 0), again without a branch.
+        const double dx = magnitude(px - x) - half_span, dy = magnitude(py - y) - half_span;
+        const double across = dx + magnitude(dx), down = dy + magnitude(dy);
+        return 0.25 * (across * across + down * down);
     }
-    SW_HD double farthest_squared(double x, double y) const {
-        const double dx = max_of(x - left, right - x), dy = max_of(y - top, bottom - y);
+    SW_HD double farthest_squared(double px, double py) const {
+        const double dx = magnitude(px - x) + half_span, dy = magnitude(py - y) + half_span;
         return dx * dx + dy * dy;
     }
 };
 
 SW_HD Box box_of(int32_t top, int32_t left) {
-    return {left + 0.5, left + tile_side - 0.5, top + 0.5, top + tile_side - 0.5};
+    return {left + 0.5 * tile_side, top + 0.5 * tile_side};
 }
 
 // A member's pixels: squared distance to the nearest site so far, and that site. Sites are numbered in
@@ -62,17 +78,12 @@ struct Nearest {
     }
 
     SW_HD void consider(const Team& team, double x, double y, Number number) {
-        double across[columns];
-        SW_COLUMNS
-        for (int c = 0; c < columns; ++c) {
-            const double dx = team.column(c) - x;
-            across[c] = dx * dx;
-        }
         for (int r = 0; r < rows; ++r) {
             const double dy = team.row(r) - y, down = dy * dy;
             SW_COLUMNS
             for (int c = 0; c < columns; ++c) {
-                const double other = across[c] + down;
+                const double dx = team.column(c) - x;
+                const double other = dx * dx + down;
                 const bool nearer =
                     (other < squared[r][c]) | ((other == squared[r][c]) & (number < site[r][c]));
                 squared[r][c] = nearer ? other : squared[r][c];
@@ -86,10 +97,10 @@ struct Nearest {
 template <class Team>
 SW_HD double search_bound(const Team& team, const Sorted& sites, const Box& box) {
     const Grid& grid = sites.grid;
-    const int32_t left = pixel_of(box.left, grid.width) >> grid.shift;
-    const int32_t right = pixel_of(box.right, grid.width) >> grid.shift;
-    const int32_t top = pixel_of(box.top, grid.height) >> grid.shift;
-    const int32_t bottom = pixel_of(box.bottom, grid.height) >> grid.shift;
+    const int32_t left = pixel_of(box.left(), grid.width) >> grid.shift;
+    const int32_t right = pixel_of(box.right(), grid.width) >> grid.shift;
+    const int32_t top = pixel_of(box.top(), grid.height) >> grid.shift;
+    const int32_t bottom = pixel_of(box.bottom(), grid.height) >> grid.shift;
     for (int32_t margin = 1;; margin *= 2) {
         const int32_t low = max_of(0, left - margin), high = min_of(grid.columns - 1, right + margin);
         double least = double_infinity;
@@ -114,22 +125,22 @@ SW_HD void search_tile(const Team& team, const Sorted& sites, int32_t top, int32
     const Grid& grid = sites.grid;
     const Box box = box_of(top, left);
     const double bound = search_bound(team, sites, box), reach = square_root(bound);
-    const int32_t last = pixel_of(box.bottom + reach, grid.height) >> grid.shift;
+    const int32_t last = pixel_of(box.bottom() + reach, grid.height) >> grid.shift;
     nearest.clear();
-    for (int32_t row = pixel_of(box.top - reach, grid.height) >> grid.shift; row <= last; ++row) {
+    for (int32_t row = pixel_of(box.top() - reach, grid.height) >> grid.shift; row <= last; ++row) {
         // The bound is a rounded square: of this row of buckets it covers so much.
         const double start = static_cast<double>(row << grid.shift), side = 1 << grid.shift;
-        const double down = max_of(0.0, max_of(start - box.bottom, box.top - start - side));
+        const double down = max_of(0.0, max_of(start - box.bottom(), box.top() - start - side));
         const double across = square_root(max_of(0.0, bound - down * down));
-        const int32_t low = pixel_of(box.left - across, grid.width) >> grid.shift;
-        const int32_t high = pixel_of(box.right + across, grid.width) >> grid.shift;
+        const int32_t low = pixel_of(box.left() - across, grid.width) >> grid.shift;
+        const int32_t high = pixel_of(box.right() + across, grid.width) >> grid.shift;
         const int32_t* first = sites.first + static_cast<int64_t>(row) * grid.columns;
         team.select(
             first[low], first[high + 1],
             [&](int32_t i) { return box.nearest_squared(sites.x[i], sites.y[i]) <= bound; },
             [&](int32_t i) {
                 // From the tile's own corner, where coordinates are small and differences accurate.
-                nearest.consider(team, sites.x[i] - box.left, sites.y[i] - box.top,
+                nearest.consider(team, sites.x[i] - box.left(), sites.y[i] - box.top(),
                                  static_cast<typename Team::Number>(sites.site[i]));
             });
     }
