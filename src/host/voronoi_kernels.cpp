@@ -24,7 +24,7 @@ struct Thread {
     int size() const { return 1; }
     double column(int c) const { return c; }
     double row(int r) const { return r; }
-    double least(double value) const { return value; }
+    int32_t where_least(double, int32_t where) const { return where; }
     double lowest(double number) const { return number; }
     int64_t total(int64_t value) const { return value; }
     static void add(int64_t* sum, int64_t value) {
