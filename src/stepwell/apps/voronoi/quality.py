@@ -116,8 +116,8 @@ def mesh_quality(mesh: Mesh) -> MeshQuality:
     Parameters
     ----------
     mesh : Mesh
-        As from `delaunay_mesh`, which by default leaves out the flat triangles along the border that are dual to nothing
-        in the domain.
+        As from `delaunay_mesh`, which by default leaves out the flat triangles along the border that are dual to
+        nothing in the domain.
 
     Returns
     -------

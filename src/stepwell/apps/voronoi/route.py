@@ -144,7 +144,7 @@ def hilbert_order(points: np.ndarray) -> np.ndarray:
     for bit in range(15, -1, -1):
         right, lower = (x >> bit) & 1, (y >> bit) & 1
         key = (key << 2) | ((3 * right) ^ lower)
-        # In the quadrants where the curve starts or ends it is turned: there x and y change places, mirrored in the last.
+        # Where the curve starts and ends its quadrants are turned: x and y change places, mirrored in the last.
         mirrored = (lower == 0) & (right == 1)
         x, y = np.where(mirrored, 65535 - x, x), np.where(mirrored, 65535 - y, y)
         x, y = np.where(lower == 0, y, x), np.where(lower == 0, x, y)
@@ -170,7 +170,7 @@ def _neighbours(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _greedy_path(points: np.ndarray, nearest: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Link the closest pairs first, if they are ends of different pieces; then the pieces' ends likewise, to one path."""
+    """Link the closest pairs first, if they are ends of different pieces; then the pieces' ends likewise."""
     n = len(points)
     links: list[list[int]] = [[] for _ in range(n)]
     other = list(range(n))  # at each end of a piece, the other end
@@ -250,7 +250,7 @@ class _Path:
         self._place[stretch] = np.arange(first, last + 1)
 
     def uncross(self, a: int, near: list[tuple[int, float]]) -> tuple[int, ...]:
-        """2-opt: link `a` to a near point and their old successors (or predecessors) to each other, if that is shorter."""
+        """2-opt: link `a` to a near point, and their successors (or predecessors), if that is shorter."""
         order, place, reach = self.order, self.place, self.reach
         for side in (1, -1):
             here = place[a]
@@ -271,7 +271,7 @@ class _Path:
         return ()
 
     def carry(self, a: int, near: list[tuple[int, float]]) -> tuple[int, ...]:
-        """Or-opt: move `a`, with up to two points that follow (or precede), between a near point and a neighbour of it."""
+        """Or-opt: move `a`, with up to two points that follow (or precede), to a side of a near point."""
         order, place, reach = self.order, self.place, self.reach
         here = place[a]
         for side in (1, -1):
@@ -291,7 +291,7 @@ class _Path:
                         continue  # inside what is moved
                     for beyond in (1, -1):
                         x = order[there + beyond]
-                        if x == a or x == e:
+                        if x in (a, e):
                             continue  # back to where it was
                         if saved + reach(b, x) - new - reach(e, x) > self.least and self._move(
                             min(here, tail), max(here, tail), there, beyond, side
