@@ -1,4 +1,4 @@
-"""Tessellations as SVG: stipples, cells, and the route of a pen.
+"""Tessellations as SVG: stipples, cells, the dual mesh, and the route of a pen.
 
 Everything is drawn in millimetres with two decimals, finer than any pen. A drawing of tens of thousands of dots stays
 small because dots of one size and colour share one path.
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.mesh import checked_sites
+from stepwell.apps.voronoi.mesh import Mesh, checked_sites
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.route import hilbert_order
 
@@ -193,6 +193,43 @@ def cells_svg(
         strokes = "".join(f"M{'L'.join(_points(stroke * PRECISION))}" for stroke in _strokes(corners, cells))
         body.append(f'<path fill="none" stroke="{ink}" stroke-width="{line:g}" d="{strokes}"/>')
     return _document(extent, scale, "cells", ' stroke-linejoin="round" stroke-linecap="round"', background, body)
+
+
+def mesh_svg(
+    mesh: Mesh,
+    extent: tuple[float, float] = (1.0, 1.0),
+    *,
+    size: float = 200.0,
+    line: float = 0.15,
+    ink: str = "black",
+    background: str | None = "white",
+) -> str:
+    """Return a drawing of a mesh, every edge once.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    extent : (width, height), default (1, 1)
+    size, line : float
+        Millimetres of the longer side and of the lines' width.
+    ink, background : str
+        Colours as SVG names them; no background if None.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> mesh = Mesh(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([[0, 1, 2]]))
+    >>> 'd="M0 0L10 0M0 0L0 10M10 0L0 10"' in mesh_svg(mesh, size=10)
+    True
+    """
+    scale = size / max(extent)
+    text = _points(_rounded(mesh.sites * scale))
+    strokes = "".join(f"M{text[a]}L{text[b]}" for a, b in mesh.edges.tolist())
+    body = [f'<path stroke="{ink}" stroke-width="{line:g}" d="{strokes}"/>']
+    return _document(extent, scale, "mesh", ' fill="none" stroke-linecap="round"', background, body)
 
 
 def route_svg(

@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND
 from stepwell.apps.voronoi.mesh import Mesh, voronoi_cells
-
-#: No n sites have less energy under uniform density than F n / |Ω|² = 5 / (18 √3), that of regular hexagons
-#: (Fejes Tóth 1972; Newman 1982).
-HEXAGONAL_BOUND = 5 / (18 * math.sqrt(3))
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ def mesh_quality(mesh: Mesh) -> MeshQuality:
 def uniform_energy(sites: Any, extent: tuple[float, float] = (1.0, 1.0)) -> float:
     """Return F n / |Ω|² of sites under uniform density, integrated exactly over their cells.
 
-    Never below `HEXAGONAL_BOUND`, which it approaches as good tessellations grow.
+    Never below 5 / (18 √3), that of regular hexagons (Fejes Tóth 1972), which it approaches as good tessellations grow.
 
     Parameters
     ----------
