@@ -81,19 +81,20 @@ class Products:
     @cached_property
     def sites(self) -> np.ndarray:
         """The sites in plotting order."""
-        return _on_host(self.tessellation.sites)[self.route.order]
+        return _on_host(self.tessellation.sites, self.route.order)
 
     @cached_property
     def owners(self) -> np.ndarray:
         """The owner of each pixel, by its number in plotting order."""
         place = np.empty(len(self.route.order), np.intp)
         place[self.route.order] = np.arange(len(place))
-        return place[_on_host(self.tessellation.owners)]
+        owners: np.ndarray = place[_on_host(self.tessellation.owners)]
+        return owners
 
     @cached_property
     def mass(self) -> np.ndarray:
         """The mass of each cell, in plotting order."""
-        return _on_host(self.tessellation.mass)[self.route.order]
+        return _on_host(self.tessellation.mass, self.route.order)
 
     @cached_property
     def cells(self) -> Cells:
@@ -124,6 +125,14 @@ class Products:
         if picture is None:
             return None
         return drawing.cell_colours(picture, self.darkness, self.owners, len(self.sites))
+
+    @cached_property
+    def fills(self) -> np.ndarray | None:
+        """Colours of the cells, if they have any of their own."""
+        picture = self.look.get("colours")
+        if picture is None:
+            return None
+        return drawing.cell_colours(picture, np.ones(self.density.shape), self.owners, len(self.sites))
 
     def write_all(self, outputs: tuple[Path, ...]) -> list[Path]:
         """Write the files asked for; return what was written."""
@@ -171,7 +180,7 @@ class Products:
         ink, paper = self.look.get("ink", "black"), self.look.get("background", "white")
         size = self.size
         if drawn == "cells":
-            return drawing.cells_svg(self.cells, self.extent, size=size, ink=ink, background=paper)
+            return drawing.cells_svg(self.cells, self.extent, size=size, ink=ink, fills=self.fills, background=paper)
         if drawn == "mesh":
             return drawing.mesh_svg(self.mesh, self.extent, size=size, ink=ink, background=paper)
         if drawn == "route":
@@ -196,7 +205,7 @@ class Products:
             limit = energy_limit(self.density, len(self.sites))
             pictures.quality_png(self.mesh, path, history=self.tessellation.history, bound=limit)
         elif drawn == "cells":
-            pictures.cells_png(self.cells, path, self.extent, mesh=self.mesh, pixels=self.pixels)
+            pictures.cells_png(self.cells, path, self.extent, mesh=self.mesh, fills=self.fills, pixels=self.pixels)
         elif drawn == "mesh":
             pictures.mesh_png(self.mesh, path, self.extent, pixels=self.pixels)
         elif drawn == "route":
@@ -279,6 +288,7 @@ class Products:
         return table
 
 
-def _on_host(values: Any) -> np.ndarray:
-    """An array of any library as a NumPy array of the same shape."""
-    return on_host(values).reshape(tuple(values.shape))
+def _on_host(values: Any, order: np.ndarray | None = None) -> np.ndarray:
+    """An array of any library as a NumPy array of the same shape, its rows in another order if one is given."""
+    array = on_host(values).reshape(tuple(values.shape))
+    return array if order is None else array[order]

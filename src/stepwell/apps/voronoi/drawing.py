@@ -55,7 +55,8 @@ def dot_radii(darkness: np.ndarray, owners: np.ndarray, count: int, *, even: boo
     if even:
         return np.full(count, np.sqrt(darkness.sum() * pixel * pixel / (np.pi * max(1, count))))
     ink = np.bincount(owners.ravel(), darkness.ravel(), minlength=count) * (pixel * pixel)
-    return np.sqrt(np.maximum(ink, 0.0) / np.pi)
+    radii: np.ndarray = np.sqrt(ink / np.pi)
+    return radii
 
 
 def cell_colours(colours: np.ndarray, weights: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:

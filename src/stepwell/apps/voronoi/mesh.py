@@ -202,5 +202,5 @@ def _triangles(sites: np.ndarray) -> np.ndarray:
     p, q, r = b - a, c - a, c - b
     twice = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
     longest = np.max([np.sum(e * e, axis=1) for e in (p, q, r)], axis=0)
-    triangles = np.where((twice < 0)[:, None], triangles[:, [0, 2, 1]], triangles)
-    return triangles[np.abs(twice) > _FLAT * longest].astype(np.int32, copy=False)
+    turned: np.ndarray = np.where((twice < 0)[:, None], triangles[:, [0, 2, 1]], triangles).astype(np.int32)
+    return turned[np.abs(twice) > _FLAT * longest]

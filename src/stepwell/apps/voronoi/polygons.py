@@ -80,8 +80,8 @@ class Cells:
         own = self._total(half * square / 6)
         away = self._anchor - about
         first = [self._total(half * (p[:, k] + q[:, k]) / 3) for k in range(2)]
-        moments: np.ndarray = own + 2 * np.sum(away * np.column_stack(first), axis=1)
-        return moments + np.sum(away * away, axis=1) * self.areas
+        moments: np.ndarray = own + np.sum(away * (2 * np.column_stack(first) + away * self.areas[:, None]), axis=1)
+        return moments
 
     @cached_property
     def _anchor(self) -> np.ndarray:
