@@ -146,6 +146,14 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
 
 def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str) -> Tessellation:
     """Run the tessellation with a progress bar on standard error."""
+    dark = int(np.count_nonzero(density))
+    if count > dark:
+        rows, columns = density.shape
+        raise click.BadParameter(
+            f"{count} sites are more than the {dark} pixels of positive density on a grid of {columns} x {rows}; "
+            "raise --resolution, or ask for fewer",
+            param_hint="-n",
+        )
     given: Any = density
     if device != "cpu":
         xp, place = array_library("torch", "float64", device)
