@@ -20,8 +20,11 @@ from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.cli.console import make_table
 from stepwell.report.vectors import on_host
 
-#: What a drawing can show, and the files there are.
+#: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")
+#: PNG pictures of cells and mesh show a part of the domain with so many sites if there are more: lines need room.
+MOST_DRAWN = 40_000
+#: Kinds of files.
 SUFFIXES = (".svg", ".png", ".csv", ".npy", ".obj", ".ply", ".json")
 
 
@@ -201,13 +204,15 @@ class Products:
         from stepwell.report import voronoi as pictures
 
         ink, paper = self.look.get("ink", "black"), self.look.get("background", "white")
+        part = pictures.Window.around_most(self.sites, self.extent, MOST_DRAWN)
         if drawn == "quality":
             limit = energy_limit(self.density, len(self.sites))
             pictures.quality_png(self.mesh, path, history=self.tessellation.history, bound=limit)
         elif drawn == "cells":
-            pictures.cells_png(self.cells, path, self.extent, mesh=self.mesh, fills=self.fills, pixels=self.pixels)
+            pictures.cells_png(self.cells, path, self.extent, mesh=self.mesh, fills=self.fills, pixels=self.pixels,
+                               window=part)  # fmt: skip
         elif drawn == "mesh":
-            pictures.mesh_png(self.mesh, path, self.extent, pixels=self.pixels)
+            pictures.mesh_png(self.mesh, path, self.extent, pixels=self.pixels, window=part)
         elif drawn == "route":
             pictures.route_png(self.sites, path, self.extent, pixels=self.pixels, ink=ink, background=paper)
         else:

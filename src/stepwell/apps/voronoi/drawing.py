@@ -191,7 +191,7 @@ def cells_svg(
             strokes = "".join(shape[cell] for cell in np.flatnonzero(paint == colour).tolist())
             body.append(f'<path fill="{name}" stroke="{name}" stroke-width="0.05" d="{strokes}"/>')
     if line > 0:
-        strokes = "".join(f"M{'L'.join(_points(stroke * PRECISION))}" for stroke in _strokes(corners, cells))
+        strokes = "".join(f"M{'L'.join(run)}" for run in _strokes(corners, cells))
         body.append(f'<path fill="none" stroke="{ink}" stroke-width="{line:g}" d="{strokes}"/>')
     return _document(extent, scale, "cells", ' stroke-linejoin="round" stroke-linecap="round"', background, body)
 
@@ -314,17 +314,19 @@ def _marks(points: np.ndarray, width: float, marks: str) -> str:
     return f'<path stroke-width="{width:.4g}" d="M{"h0M".join(_points(points))}h0"/>'
 
 
-def _strokes(corners: np.ndarray, cells: Cells) -> Iterator[np.ndarray]:
-    """Yield runs of corners that together pass every edge once: each edge goes to the first cell that has it."""
-    ends = np.stack([corners, corners[cells.following]], axis=1)
-    long = np.any(ends[:, 0] != ends[:, 1], axis=1)
-    flipped = (ends[:, 0, 0] > ends[:, 1, 0]) | ((ends[:, 0, 0] == ends[:, 1, 0]) & (ends[:, 0, 1] > ends[:, 1, 1]))
-    same = np.where(flipped[:, None, None], ends[:, ::-1], ends).reshape(-1, 4)
-    used = np.zeros(len(ends), bool)
-    used[np.unique(same, axis=0, return_index=True)[1]] = True
-    used &= long
-    edges = ends[used]
+def _strokes(corners: np.ndarray, cells: Cells) -> Iterator[list[str]]:
+    """Yield runs of corners, as text, that pass every edge once: each edge goes to the first cell that has it."""
+    codes, point = np.unique(corners[:, 0] * 2**32 + corners[:, 1], return_inverse=True)
+    start, end = point, point[cells.following]
+    edge = np.minimum(start, end) * len(codes) + np.maximum(start, end)
+    used = np.zeros(len(edge), bool)
+    used[np.unique(edge, return_index=True)[1]] = True
+    used &= start != end
+    start, end = start[used], end[used]
+    text = _points(np.column_stack(np.divmod(codes, 2**32)) * PRECISION)
     # A run goes on while an edge starts where the one before it ended.
-    breaks = np.flatnonzero(np.any(edges[1:, 0] != edges[:-1, 1], axis=1)) + 1
-    for run in np.split(edges, breaks) if len(edges) else []:
-        yield np.concatenate([run[:, 0], run[-1:, 1]])
+    breaks = np.flatnonzero(start[1:] != end[:-1]) + 1
+    starts, ends = start.tolist(), end.tolist()
+    for first, last in zip([0, *breaks.tolist()], [*breaks.tolist(), len(starts)]):
+        if last > first:
+            yield [*(text[corner] for corner in starts[first:last]), text[ends[last - 1]]]
