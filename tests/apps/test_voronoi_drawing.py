@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from stepwell.apps.voronoi.drawing import (
     PRECISION,
     SIZES,
-    cell_colours,
+    cell_inks,
     cells_svg,
     dot_radii,
     mesh_svg,
@@ -21,6 +21,7 @@ from stepwell.apps.voronoi.drawing import (
     stipples_svg,
 )
 from stepwell.apps.voronoi.mesh import delaunay_mesh, voronoi_cells
+from stepwell.apps.voronoi.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 EXTENT = (1.0, 0.6)
@@ -199,12 +200,17 @@ def test_dots_carry_the_ink_of_the_picture():
     assert np.sum(even**2) == pytest.approx(np.sum(radii**2), rel=1e-12)
 
 
-def test_mean_colours():
-    colours = np.random.default_rng(0).random((6, 6, 3))
+@pytest.mark.parametrize("paper", [0.0, 1.0])
+def test_inks_and_paper_give_the_colours_of_the_picture(paper):
+    picture = Picture(np.random.default_rng(0).random((6, 6, 3)), "noise")
     owners = np.repeat(np.arange(4), 9).reshape(6, 6)
-    weights = np.random.default_rng(1).random((6, 6))
-    found = cell_colours(colours, weights, owners, 5)
+    coverage = picture.coverage(invert=paper == 0.0)
+    inks = cell_inks(picture.colours, coverage, owners, 5, paper=paper)
     for cell in range(4):
         inside = owners == cell
-        assert found[cell] == pytest.approx(np.average(colours[inside], axis=0, weights=weights[inside]))
-    assert found[4].tolist() == [0, 0, 0]
+        covered = coverage[inside].mean()
+        mixed = covered * inks[cell] + (1 - covered) * paper
+        assert mixed == pytest.approx(picture.colours[inside].mean(axis=0), abs=1e-12)
+    assert inks[4].tolist() == [paper] * 3
+    means = cell_inks(picture.colours, np.ones((6, 6)), owners, 5, paper=paper)
+    assert means[0] == pytest.approx(picture.colours[owners == 0].mean(axis=0))

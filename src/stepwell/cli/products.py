@@ -41,7 +41,7 @@ class Products:
     ----------
     tessellation : Tessellation
     density, darkness : arrays, (rows, columns)
-        What the sites were spread by, and the tones of the picture (the density again if there is none).
+        What the sites were spread by, and how much of each pixel stipples are to cover.
     drawn : str
         What SVG and PNG files show: an element of DRAWINGS.
     size, pixels : float, int
@@ -124,18 +124,19 @@ class Products:
     @cached_property
     def colours(self) -> np.ndarray | None:
         """Colours of the stipples, if they have any of their own."""
-        picture = self.look.get("colours")
-        if picture is None:
-            return None
-        return drawing.cell_colours(picture, self.darkness, self.owners, len(self.sites))
+        return self._inks(self.darkness)
 
     @cached_property
     def fills(self) -> np.ndarray | None:
         """Colours of the cells, if they have any of their own."""
+        return self._inks(np.ones(self.density.shape))
+
+    def _inks(self, coverage: np.ndarray) -> np.ndarray | None:
         picture = self.look.get("colours")
         if picture is None:
             return None
-        return drawing.cell_colours(picture, np.ones(self.density.shape), self.owners, len(self.sites))
+        paper = 0.0 if self.look.get("background") == "black" else 1.0
+        return drawing.cell_inks(picture, coverage, self.owners, len(self.sites), paper=paper)
 
     def write_all(self, outputs: tuple[Path, ...]) -> list[Path]:
         """Write the files asked for; return what was written."""

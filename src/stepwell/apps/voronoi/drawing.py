@@ -59,19 +59,39 @@ def dot_radii(darkness: np.ndarray, owners: np.ndarray, count: int, *, even: boo
     return radii
 
 
-def cell_colours(colours: np.ndarray, weights: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
-    """Return the mean colour of each cell, weighted, (count, 3); black where a cell has no weight.
+def cell_inks(
+    colours: np.ndarray, coverage: np.ndarray, owners: np.ndarray, count: int, *, paper: float = 1.0
+) -> np.ndarray:
+    """Return the colours of ink that on a part of each cell gives, with the paper, the mean colour of the picture.
+
+    Parameters
+    ----------
+    colours : array, (rows, columns, 3)
+        Red, green and blue of the picture, 0 to 1.
+    coverage : array, (rows, columns)
+        Share of each pixel that is covered, as in `dot_radii`. With 1 the inks are the mean colours themselves.
+    owners : array of int, (rows, columns)
+        The site that each pixel belongs to.
+    count : int
+        Number of sites.
+    paper : float, default 1
+        1 for white paper, 0 for black.
+
+    Returns
+    -------
+    array, (count, 3)
+        Between 0 and 1; the colour of the paper where nothing is covered.
 
     Examples
     --------
-    >>> red_and_blue = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-    >>> cell_colours(red_and_blue, np.ones((1, 2)), np.zeros((1, 2), int), 1).tolist()
-    [[0.5, 0.0, 0.5]]
+    >>> pink = np.array([[[1.0, 0.5, 0.5]]])
+    >>> cell_inks(pink, np.array([[0.5]]), np.array([[0]]), 1).tolist()
+    [[1.0, 0.0, 0.0]]
     """
-    owner, weight = owners.ravel(), weights.ravel()
-    total = np.bincount(owner, weight, minlength=count)
-    sums = [np.bincount(owner, weight * colours[..., k].ravel(), minlength=count) for k in range(3)]
-    return np.column_stack(sums) / np.where(total > 0, total, 1.0)[:, None]
+    owner = owners.ravel()
+    covered = np.bincount(owner, coverage.ravel(), minlength=count)
+    away = [np.bincount(owner, colours[..., k].ravel() - paper, minlength=count) for k in range(3)]
+    return np.clip(paper + np.column_stack(away) / np.where(covered > 0, covered, 1.0)[:, None], 0.0, 1.0)
 
 
 def stipples_svg(
