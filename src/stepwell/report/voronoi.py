@@ -231,7 +231,7 @@ def route_png(
     _save(pyplot, figure, path)
 
 
-def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None, bound: float | None = None) -> None:
+def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) -> None:
     """Write four plots: the energy by evaluation, neighbours of interior sites, smallest angles, and Q.
 
     Parameters
@@ -239,23 +239,17 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None, bo
     mesh : Mesh
     path : path
     history : array, optional
-        Energy at each evaluation; the first plot is left empty without it.
-    bound : float, optional
-        The energy that no tessellation undercuts, or that the best approach, in the same units.
+        Energy at each evaluation, over that which the best tessellation approaches; without it the first plot is empty.
     """
     pyplot = _pyplot()
     quality, shapes = mesh_quality(mesh), triangle_shapes(mesh)
     figure, axes = pyplot.subplots(2, 2, figsize=(9.0, 6.4), layout="constrained")
     energy, valence, angle, q = axes.flat
     if history is not None and len(history):
-        if bound:
-            energy.plot(np.arange(1, len(history) + 1), np.asarray(history) / bound, color="#1f3864", lw=1.6)
-            energy.axhline(1.0, color="#c0392b", lw=1.0, ls="--")
-            energy.set_ylabel("energy over its limit")
-            energy.set_ylim(0.99, max(1.02, min(1.6, float(np.max(history)) / bound * 1.02)))
-        else:
-            energy.plot(np.arange(1, len(history) + 1), history, color="#1f3864", lw=1.6)
-            energy.set_ylabel("energy")
+        energy.plot(np.arange(1, len(history) + 1), history, color="#1f3864", lw=1.6)
+        energy.axhline(1.0, color="#c0392b", lw=1.0, ls="--")
+        energy.set_ylim(0.99, max(1.02, min(1.6, float(np.max(history)) * 1.02)))
+    energy.set_ylabel("energy over its limit")
     energy.set_xlabel("evaluation")
     numbers = sorted(quality.valence)
     counts = [quality.valence[number] for number in numbers]
