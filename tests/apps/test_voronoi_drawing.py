@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.drawing import (
+    PENS,
     PRECISION,
     SIZES,
     cell_inks,
@@ -88,9 +89,22 @@ def test_stipples_in_colour():
     colours = np.where(np.arange(50)[:, None] % 2, [1.0, 0.2, 0.0], [0.0, 0.0, 1.0])
     places, _, names = dots(parse(stipples_svg(sites, 0.01, EXTENT, colours=colours, background=None)))
     which = cKDTree(sites * 200).query(places)[1]
-    assert names == ["#f30" if k % 2 else "#00f" for k in which]
+    assert names == ["#ff3300" if k % 2 else "#0000ff" for k in which]
     with pytest.raises(ValueError, match=r"colours: the shape must be \(50, 3\), got \(3,\)"):
         stipples_svg(sites, 0.01, EXTENT, colours=np.zeros(3))
+
+
+def test_many_colours_are_gathered():
+    sites = random_sites(3000)
+    grey = np.random.default_rng(0).random(3000)
+    colours = np.column_stack([grey, grey**2, 1 - grey])
+    places, _, names = dots(parse(stipples_svg(sites, 0.001, EXTENT, colours=colours)))
+    assert len(set(names)) <= PENS
+    drawn = np.array([[int(name[k : k + 2], 16) for k in (1, 3, 5)] for name in names]) / 255
+    wanted = colours[cKDTree(sites * 200).query(places)[1]]
+    # The curve of colours is about 1.9 long; of 64 pieces no end is farther from its middle than a piece is long.
+    assert np.linalg.norm(drawn - wanted, axis=1).max() < 1.9 / PENS
+    assert drawn.mean(axis=0) == pytest.approx(colours.mean(axis=0), abs=1 / 255)
 
 
 def test_dots_of_no_size_are_left_out():
@@ -143,7 +157,7 @@ def test_cells_filled_with_colours():
     fills = np.where(sites[:, :1] < 0.5, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
     root = parse(cells_svg(cells, EXTENT, line=0, fills=fills))
     paths = root.findall(f"{SVG}g/{SVG}path")
-    assert sorted(path.get("fill") for path in paths) == ["#00f", "#f00"]
+    assert sorted(path.get("fill") for path in paths) == ["#0000ff", "#ff0000"]
     assert sum(path.get("d").count("Z") for path in paths) == 40
     areas = {}
     for path in paths:
@@ -153,7 +167,7 @@ def test_cells_filled_with_colours():
             total += (x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
         areas[path.get("fill")] = total / 200**2
     left = cells.areas[sites[:, 0] < 0.5].sum()
-    assert areas["#f00"] == pytest.approx(left, abs=1e-3)
+    assert areas["#ff0000"] == pytest.approx(left, abs=1e-3)
     assert sum(areas.values()) == pytest.approx(0.6, abs=1e-3)
 
 
