@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 from xml.etree import ElementTree
@@ -228,3 +229,56 @@ def test_inks_and_paper_give_the_colours_of_the_picture(paper):
     assert inks[4].tolist() == [paper] * 3
     means = cell_inks(picture.colours, np.ones((6, 6)), owners, 5, paper=paper)
     assert means[0] == pytest.approx(picture.colours[owners == 0].mean(axis=0))
+
+
+@pytest.fixture
+def pictures():
+    pytest.importorskip("matplotlib")
+    return importlib.import_module("stepwell.report.voronoi")
+
+
+def read(path):
+    image = importlib.import_module("matplotlib.image").imread(path)
+    return image[..., :3]
+
+
+def test_png_of_dots_covers_what_they_cover(tmp_path, pictures):
+    grid = (np.arange(20) + 0.5) / 20
+    sites = np.column_stack([part.ravel() for part in np.meshgrid(grid, grid[:12])])
+    pictures.stipples_png(sites, 0.015, tmp_path / "a.png", EXTENT, pixels=800)
+    image = read(tmp_path / "a.png")
+    assert image.shape == (480, 800, 3)
+    # Antialiasing keeps areas, to a grey level or so along 240 circles of 75 pixels.
+    assert 1 - image.mean() == pytest.approx(240 * np.pi * 0.015**2 / 0.6, rel=0.01)
+    # y grows downwards: without the lower rows the lower part is white.
+    pictures.stipples_png(sites[:120], 0.015, tmp_path / "b.png", EXTENT, pixels=800, ink="red")
+    image = read(tmp_path / "b.png")
+    assert image[250:].min() == 1
+    assert image[:230, :, 0].min() == 1
+    assert image[:230, :, 1].min() == 0
+
+
+def test_png_of_filled_cells(tmp_path, pictures):
+    sites = random_sites(50)
+    fills = np.where(sites[:, :1] < 0.5, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
+    cells = voronoi_cells(sites, EXTENT)
+    pictures.cells_png(cells, tmp_path / "a.png", EXTENT, fills=fills, pixels=500, line=0.01)
+    image = read(tmp_path / "a.png")
+    assert (image[..., 0] > 0.9).mean() == pytest.approx(cells.areas[sites[:, 0] < 0.5].sum() / 0.6, abs=0.02)
+
+
+def test_png_of_a_part(tmp_path, pictures):
+    sites = random_sites(3000)
+    window = pictures.Window.around_most(sites, EXTENT, 300)
+    assert window.holds(sites).sum() == 300
+    assert window.width / window.height == pytest.approx(EXTENT[0] / EXTENT[1])
+    assert pictures.Window.around_most(sites, EXTENT, 3000) == pictures.Window(0.0, 0.0, *EXTENT)
+    mesh = delaunay_mesh(sites, EXTENT)
+    pictures.cells_png(voronoi_cells(sites, EXTENT), tmp_path / "a.png", EXTENT, mesh=mesh, pixels=400, window=window)
+    pictures.mesh_png(mesh, tmp_path / "b.png", EXTENT, pixels=400, window=window)
+    for name in "ab":
+        image = read(tmp_path / f"{name}.png")
+        assert image.shape == (240, 400, 3)
+        # Filled to the corners: lines are everywhere.
+        assert all(image[rows, columns].min() < 0.6 for rows, columns in itertools.product(
+            (slice(0, 60), slice(180, 240)), (slice(0, 60), slice(340, 400))))  # fmt: skip
