@@ -1,0 +1,159 @@
+"""Chapter: minimising within bounds, L-BFGS-B beside SciPy's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from stepwell.minimization import minimize
+from stepwell.problems import Problem, get
+from stepwell.report.html import Figure, Gallery, Series, Table, Text, chart
+from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
+
+#: Problems of the MINPACK-2 collection on square grids, and points along each side: for the tour, and for a quick one.
+GRIDS = {"torsion": (400, 16), "journal-bearing": (150, 12), "minimal-surface": (300, 16)}
+#: Two runs that stop by the same rule end about this close to each other, relative to max(|f|, 1): the rule bounds the
+#: last decrease by 2.2e-9, and some hundred more such steps may have been left.
+AGREEMENT = 1e-6
+
+
+@dataclass
+class Run:
+    """One run: f after each iteration, evaluations and seconds at that time, and how it ended."""
+
+    fun: list[float]
+    evaluations: list[int]
+    seconds: list[float]
+    iterations: int
+    success: bool
+    total: float
+
+    @property
+    def best(self) -> float:
+        """The value at the end."""
+        return self.fun[-1]
+
+
+def run(stage: Stage) -> Account:
+    """Minimise each problem with Stepwell and with SciPy."""
+    comparisons, figures, rows = [], [], []
+    for place, (name, sides) in enumerate(GRIDS.items()):
+        side = sides[stage.quick]
+        problem = get(name, nx=side, ny=side)
+        share = place / len(GRIDS)
+        stage.tell(f"{name}, n = {problem.n:,}", share)
+        ours = run_stepwell(problem, stage)
+        stage.tell(f"{name} with SciPy", share + 0.3 / len(GRIDS))
+        theirs = run_scipy(problem)
+        gap = abs(ours.best - theirs.best) / max(1.0, abs(theirs.best))
+        comparisons.append(
+            Comparison(
+                f"{name}, {problem.n:,} variables",
+                ours.total,
+                f"minima differ by {gap:.0e}",
+                ours.success and gap <= AGREEMENT,
+                "SciPy L-BFGS-B",
+                theirs.total,
+            )
+        )
+        for who, one in (("Stepwell", ours), ("SciPy", theirs)):
+            rows.append((f"{name}, {who}", str(one.iterations), str(one.evaluations[-1]), f"{one.best:.9f}"))
+        figures += _figures(name, problem, ours, theirs)
+    blocks = [
+        Text(
+            "Many variables, a bound on each, and a function that gives its value and its gradient. Both solvers "
+            "have the same function, the same start, ten pairs of history and the same stopping rule. The curves show "
+            "how far f still is above the lowest value either of them found."
+        ),
+        Gallery(figures),
+        Table(
+            ("run", "iterations", "evaluations", "f"),
+            rows,
+            "The same method by two programs: the paths agree until rounding errors part them.",
+            numbers=True,
+        ),
+    ]
+    return Account(comparisons, blocks)
+
+
+def run_stepwell(problem: Problem, stage: Stage) -> Run:
+    """Minimise with Stepwell, where the stage's arrays live."""
+    there = stage.place.problem(problem)
+    done = Run([], [], [], 0, False, 0.0)
+    with Clock() as clock:
+
+        def note(intermediate_result: Any) -> None:
+            done.fun.append(float(intermediate_result.fun))
+            done.evaluations.append(int(intermediate_result.nfev))
+            done.seconds.append(clock.now())
+
+        result = minimize(there.fun, there.x0, jac=True, bounds=there.bounds, callback=note)
+        stage.place.wait()
+    done.iterations, done.success, done.total = int(result.nit), bool(result.success), clock.seconds
+    return _closed(done, float(result.fun), int(result.nfev))
+
+
+def run_scipy(problem: Problem) -> Run:
+    """Minimise with SciPy, on the host."""
+    done = Run([], [], [], 0, False, 0.0)
+    calls = 0
+
+    def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal calls
+        calls += 1
+        f, g = problem.fun(x)
+        return float(f), g
+
+    with Clock() as clock:
+
+        def note(intermediate_result: Any) -> None:
+            done.fun.append(float(intermediate_result.fun))
+            done.evaluations.append(calls)
+            done.seconds.append(clock.now())
+
+        bounds = None if problem.bounds is None else optimize.Bounds(*problem.bounds)
+        result = optimize.minimize(fun, problem.x0, jac=True, bounds=bounds, method="L-BFGS-B", callback=note)
+    done.iterations, done.success, done.total = int(result.nit), bool(result.success), clock.seconds
+    return _closed(done, float(result.fun), int(result.nfev))
+
+
+def _closed(done: Run, fun: float, evaluations: int) -> Run:
+    """Make sure that the last entry is the result."""
+    if not done.fun or done.fun[-1] != fun:
+        done.fun.append(fun)
+        done.evaluations.append(evaluations)
+        done.seconds.append(done.total)
+    return done
+
+
+def _figures(name: str, problem: Problem, ours: Run, theirs: Run) -> list[Figure]:
+    lowest = min(min(ours.fun), min(theirs.fun))
+    pair = (("Stepwell", ours, 0, "line"), ("SciPy", theirs, 1, "dashed"))
+    bounds = "bounded" if problem.bounds is not None else "without bounds"
+
+    def draw(against: str, x_label: str) -> str:
+        return chart(
+            [
+                Series(who, getattr(one, against), np.array(one.fun) - lowest, tone, mark)
+                for who, one, tone, mark in pair
+            ],
+            f"{name}: f above its lowest value against {x_label}. Stepwell ends after {ours.evaluations[-1]} "
+            f"evaluations and {duration(ours.total)}, SciPy after {theirs.evaluations[-1]} and {duration(theirs.total)}.",
+            x_label=x_label,
+            y_label="f − lowest f",
+            y_log=True,
+        )
+
+    size = f"{name}, n = {problem.n:,}, {bounds}"
+    return [
+        Figure(draw("evaluations", "evaluations"), f"{size}: by evaluations."),
+        Figure(
+            draw("seconds", "seconds"), f"{size}: by time. {duration(ours.total)} against {duration(theirs.total)}."
+        ),
+    ]
+
+
+CHAPTER = Chapter("bounds", "Minimising within bounds", run)
