@@ -10,14 +10,14 @@ from scipy import optimize
 
 from stepwell.minimization import minimize
 from stepwell.problems import Problem, get
-from stepwell.report.html import Figure, Gallery, Series, Table, Text, chart
+from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, chart
 from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Problems of the MINPACK-2 collection on square grids, and points along each side: for the tour, and for a quick one.
 GRIDS = {"torsion": (400, 16), "journal-bearing": (150, 12), "minimal-surface": (300, 16)}
-#: Two runs that stop by the same rule end about this close to each other, relative to max(|f|, 1): the rule bounds the
-#: last decrease by 2.2e-9, and some hundred more such steps may have been left.
-AGREEMENT = 1e-6
+#: Two runs that stop by the same rule end at least this close to each other, relative to max(|f|, 1): the rule bounds
+#: the last decrease by 2.2e-9, and some thousand more such steps may have been left.
+AGREEMENT = 1e-5
 
 
 @dataclass
@@ -53,7 +53,7 @@ def run(stage: Stage) -> Account:
             Comparison(
                 f"{name}, {problem.n:,} variables",
                 ours.total,
-                f"minima differ by {gap:.0e}",
+                f"minima differ by {gap:.0e}" if gap else "equal minima",
                 ours.success and gap <= AGREEMENT,
                 "SciPy L-BFGS-B",
                 theirs.total,
@@ -61,12 +61,13 @@ def run(stage: Stage) -> Account:
         )
         for who, one in (("Stepwell", ours), ("SciPy", theirs)):
             rows.append((f"{name}, {who}", str(one.iterations), str(one.evaluations[-1]), f"{one.best:.9f}"))
-        figures += _figures(name, problem, ours, theirs)
-    blocks = [
+        # The paths by evaluations are much alike; one pair of them is enough to see that.
+        figures += _figures(name, problem, ours, theirs)[0 if place == 0 else 1 :]
+    blocks: list[Block] = [
         Text(
-            "Many variables, a bound on each, and a function that gives its value and its gradient. Both solvers "
-            "have the same function, the same start, ten pairs of history and the same stopping rule. The curves show "
-            "how far f still is above the lowest value either of them found."
+            "Many variables, bounds on them in the first two problems, and a function that gives its value and its "
+            "gradient. Both solvers have the same function, the same start, ten pairs of history and the same stopping "
+            "rule. The curves show how far f still is above the lowest value either of them found."
         ),
         Gallery(figures),
         Table(
@@ -141,7 +142,8 @@ def _figures(name: str, problem: Problem, ours: Run, theirs: Run) -> list[Figure
                 for who, one, tone, mark in pair
             ],
             f"{name}: f above its lowest value against {x_label}. Stepwell ends after {ours.evaluations[-1]} "
-            f"evaluations and {duration(ours.total)}, SciPy after {theirs.evaluations[-1]} and {duration(theirs.total)}.",
+            f"evaluations and {duration(ours.total)}, SciPy after {theirs.evaluations[-1]} and "
+            f"{duration(theirs.total)}.",
             x_label=x_label,
             y_label="f − lowest f",
             y_log=True,

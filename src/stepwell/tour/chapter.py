@@ -132,8 +132,6 @@ def duration(seconds: float) -> str:
     >>> duration(12.345), duration(0.0123), duration(4.2e-5), duration(250.0)
     ('12.3 s', '12.3 ms', '42 µs', '250 s')
     """
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1:
-            break
+    unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("µs", 1e6)
     value = seconds * scale
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"

@@ -10,7 +10,7 @@ import scipy.sparse.linalg
 
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d, signal_to_noise
 from stepwell.krylov import Progress, tikhonov
-from stepwell.report.html import Figure, Gallery, Series, Table, Text, chart, diverging, grey, png_image
+from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, chart, diverging, grey, png_image
 from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Pixels along a side, projections, slices, and those of them that SciPy solves too: for the tour, and a quick one.
@@ -67,7 +67,7 @@ def run(stage: Stage) -> Account:
     ]
     volume = np.ascontiguousarray(x.T).reshape(count, side, side)
     quality = [signal_to_noise(image, real) for image, real in zip(volume, truth)]
-    blocks = [
+    blocks: list[Block] = [
         Text(
             f"A head of {side}³ voxels, {angles} projections over half a turn with {NOISE:.0%} noise. Every slice is "
             f"the minimiser of ‖Ax − b‖² + λ²‖x‖² with the same A ({matrix.shape[0]:,} × {matrix.shape[1]:,}, "

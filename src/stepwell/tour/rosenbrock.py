@@ -10,7 +10,7 @@ from scipy import optimize
 from stepwell.minimization import minimize
 from stepwell.problems import Problem, get
 from stepwell.report.history import History, Iteration
-from stepwell.report.html import Figure, Series, Table, Text, chart
+from stepwell.report.html import Block, Figure, Series, Table, Text, chart
 from stepwell.report.va15 import VA15Report
 from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
 
@@ -40,7 +40,7 @@ def run(stage: Stage) -> Account:
     answer = f"f = {last.fun:.1e}, minimum 0" + (
         f"; {'equals' if equal else 'differs from'} the published last row" if as_published else ""
     )
-    # Near the minimum f <= |g|²/(2κ) with the least curvature κ = 0.399, and |x|² = n; twice that, as f is no quadratic.
+    # Near the minimum f <= |g|²/(2κ) with the least curvature κ = 0.399, and |x|² = n; twice that: f is no quadratic.
     small = last.fun <= 2 * (EPS**2 * problem.n) / (2 * 0.399)
     comparison = Comparison(
         f"extended Rosenbrock, {problem.n:,} variables",
@@ -110,7 +110,7 @@ def _blocks(
     as_published: bool,
     equal: bool,
     seconds: float,
-) -> list[Any]:
+) -> list[Block]:
     first, last = iterations[0], iterations[-1]
     rows = [tuple(VA15Report("", 0, 0, 0.0).row(one).split()) for one in _thinned(iterations[1:])]
     published = (
@@ -152,6 +152,7 @@ def _blocks(
             f"Some of the {last.nit} rows as VA15 prints them: iteration, evaluations, f, |g|, step. All of them: "
             f"stepwell solve rosenbrock -n {problem.n} -m {PAIRS} --line-search va15",
             numbers=True,
+            dense=True,
         ),
     ]
 

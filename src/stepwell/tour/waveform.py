@@ -10,7 +10,7 @@ from scipy.linalg import toeplitz
 
 from stepwell.apps.waveform import Shots, convolve, find_returns, synthetic_shots
 from stepwell.leastsq import Convolution, nnls
-from stepwell.report.html import Figure, Gallery, Series, Text, chart
+from stepwell.report.html import Block, Figure, Gallery, Series, Text, chart
 from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Shots that we solve, and those of them that SciPy solves too: for the tour, and for a quick one.
@@ -59,7 +59,7 @@ def run(stage: Stage) -> Account:
         peer_clock.seconds / few,
     )
     found = [len(find_returns(row)[0]) for row in x]
-    blocks = [
+    blocks: list[Block] = [
         Text(
             f"A laser pulse meets {RETURNS[stage.quick]} surfaces; what comes back is the sum of its echoes, with "
             f"noise. How much each delay contributes cannot be negative: min ‖Ax − b‖ with x >= 0, where A is the "

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: one file with its style, charts and pictures inside, for light and dark, wide and narrow."""
+"""Self-contained HTML pages: one file with style, charts and pictures inside, for light and dark, wide and narrow."""
 
 from __future__ import annotations
 

@@ -62,8 +62,13 @@ class _Axis:
     log: bool
 
     def place(self, values: np.ndarray) -> np.ndarray:
+        """Return the places of values."""
         values = np.log10(values) if self.log else values
         return self.begin + (values - self.low) / (self.high - self.low) * (self.end - self.begin)
+
+    def at(self, value: float) -> float:
+        """Return the place of one value."""
+        return float(self.place(np.array([value]))[0])
 
     def ticks(self) -> list[tuple[float, str]]:
         """Places and labels."""
@@ -71,11 +76,11 @@ class _Axis:
             first, last = math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9)
             stride = max(1, math.ceil((last - first + 1) / 6))
             powers = range(first + (-first % stride), last + 1, stride)
-            return [(float(self.place(np.float64(10.0**power))), _power(power)) for power in powers]
+            return [(self.at(10.0**power), _power(power)) for power in powers]
         step = _step((self.high - self.low) / 5)
         count = np.arange(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
-        return [(float(self.place(np.float64(k * step))), f"{k * step:,.{digits}f}") for k in count.tolist()]
+        return [(self.at(k * step), f"{k * step:,.{digits}f}") for k in count.tolist()]
 
 
 def chart(
@@ -127,14 +132,14 @@ def chart(
     body = [*_grid(x_axis, y_axis), *_labels(x_label, y_label)]
     for value, name in levels:
         if value > 0 or not y_log:
-            at = _number(float(y_axis.place(np.float64(value))))
+            at = _number(y_axis.at(value))
             body.append(f'<path class="level" d="M{_number(_LEFT)} {at}H{_number(_WIDTH - _RIGHT)}"/>')
             body.append(
                 f'<text class="level" x="{_number(_WIDTH - _RIGHT)}" y="{at}" dy="-4">{html.escape(name)}</text>'
             )
     for one, x, y in shown:
         base = 0.0 if y_axis.log else max(0.0, y_axis.low)
-        foot = y_axis.begin if y_axis.log else float(y_axis.place(np.float64(base)))
+        foot = y_axis.begin if y_axis.log else y_axis.at(base)
         body.append(_draw(one, x_axis.place(x), y_axis.place(y), foot))
     frame = f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{html.escape(alt)}">'
     return f"{frame}{''.join(body)}</svg>{_legend(series)}"

@@ -95,6 +95,8 @@ class Table:
     caption : str
     numbers : bool
         Columns after the first hold numbers and are set flush right.
+    dense : bool
+        On a phone the letters are small, so that many digits fit.
     cards : bool
         On a phone every row becomes a card, so that many columns fit.
     marked : sequence of int
@@ -105,6 +107,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     caption: str = ""
     numbers: bool = False
+    dense: bool = False
     cards: bool = False
     marked: Sequence[int] = field(default=())
 
@@ -113,7 +116,7 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.head):
                 raise ValueError(f"rows: got {len(row)} cells under {len(self.head)} heads; they must be as many")
-        kinds = " ".join(name for name, on in (("numbers", self.numbers), ("cards", self.cards)) if on)
+        kinds = " ".join(name for name in ("numbers", "dense", "cards") if getattr(self, name))
         caption = f"<caption>{html.escape(self.caption, quote=False)}</caption>" if self.caption else ""
         head = "".join(f'<th scope="col">{html.escape(cell, quote=False)}</th>' for cell in self.head)
         rows = "".join(self._row(number, row) for number, row in enumerate(self.rows))
