@@ -164,9 +164,7 @@ def test_mesh_only_where_there_is_density():
     assert not mesh.interior[sites[:, 0] < 0.4].any()
 
 
-@given(
-    st.lists(st.tuples(*[st.sampled_from([0.0, 0.125, 0.25, 1 / 3, 0.5, 0.7, 1.0])] * 2), min_size=1, max_size=25)
-)
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.125, 0.25, 1 / 3, 0.5, 0.7, 1.0])] * 2), min_size=1, max_size=25))
 @settings(max_examples=60, deadline=None)
 def test_any_sites_share_the_domain(points):
     sites = np.array(points)

@@ -13,12 +13,12 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stepwell.apps.voronoi import Tessellation, centroidal
+from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.picture import Picture, read_picture
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import array_library, read_device
 from stepwell.cli.products import SUFFIXES, is_folder
 
-METHODS = ("lbfgsb", "lloyd")
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
 _LEAST, _MOST = 512, 4096
@@ -30,7 +30,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random start."),
         click.option("--method", type=click.Choice(METHODS), default="lbfgsb", show_default=True,
                      help="L-BFGS-B, or Lloyd's iteration."),
-        click.option("--maxiter", type=click.IntRange(min=0), default=100, show_default=True, help="Most iterations."),
+        click.option("--maxiter", type=click.IntRange(min=0), default=500, show_default=True, help="Most iterations."),
         click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
                      help="Where the tessellation is computed; cuda needs PyTorch."),
         click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
@@ -146,6 +146,14 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
 
 def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str) -> Tessellation:
     """Run the tessellation with a progress bar on standard error."""
+    dark = int(np.count_nonzero(density))
+    if count > dark:
+        rows, columns = density.shape
+        raise click.BadParameter(
+            f"{count} sites are more than the {dark} pixels of positive density on a grid of {columns} x {rows}; "
+            "raise --resolution, or ask for fewer",
+            param_hint="-n",
+        )
     given: Any = density
     if device != "cpu":
         xp, place = array_library("torch", "float64", device)

@@ -203,4 +203,5 @@ def _triangles(sites: np.ndarray) -> np.ndarray:
     twice = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
     longest = np.max([np.sum(e * e, axis=1) for e in (p, q, r)], axis=0)
     turned: np.ndarray = np.where((twice < 0)[:, None], triangles[:, [0, 2, 1]], triangles).astype(np.int32)
-    return turned[np.abs(twice) > _FLAT * longest]
+    kept: np.ndarray = turned[np.abs(twice) > _FLAT * longest]
+    return kept

@@ -74,6 +74,21 @@ class Picture:
         # Half a step of an eight-bit picture is no ink at all: white stays white.
         return np.where(dark < 0.5 / 255, 0.0, dark)
 
+    def coverage(self, *, invert: bool = False) -> np.ndarray:
+        """Return how much of each pixel's paper coloured ink is to cover, 0 to 1.
+
+        At least as much as the channel farthest from the paper needs, so that inks exist that give the colour exactly;
+        its square root, so that they are colours of the picture rather than pure ones.
+
+        Parameters
+        ----------
+        invert : bool, default False
+            Black paper instead of white.
+        """
+        farthest = self.colours.max(axis=2) if invert else 1.0 - self.colours.min(axis=2)
+        share: np.ndarray = np.sqrt(np.where(farthest < 0.5 / 255, 0.0, farthest))
+        return share
+
 
 def linear_light(values: np.ndarray) -> np.ndarray:
     """Return the light that a display sends for sRGB values, 0 to 1 (IEC 61966-2-1).

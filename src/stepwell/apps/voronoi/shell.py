@@ -15,7 +15,7 @@ _WALLS = 17
 _LAST = np.floor((_MOUTH - 2.05) * _WALLS / (2 * np.pi))
 #: Height over width of the picture, its width in units of the mouth's radius, and where its centre lies.
 _ASPECT, _WIDTH, _CENTRE = 0.88, 1.80, (0.14, 0.185)
-_UMBER, _CREAM, _SHADE = np.array([0.16, 0.07, 0.03]), np.array([1.0, 0.95, 0.86]), np.array([0.36, 0.42, 0.52])
+_UMBER, _CREAM, _SHADE = np.array([0.11, 0.05, 0.03]), np.array([1.0, 0.95, 0.86]), np.array([0.36, 0.42, 0.52])
 
 
 def nautilus(longest: int = 1200) -> Picture:
@@ -67,11 +67,11 @@ def _shell(radius: np.ndarray, theta: np.ndarray, across: np.ndarray) -> np.ndar
     forward = np.clip((chamber - _LAST) / (_MOUTH * _WALLS / (2 * np.pi) - _LAST), 0, 1)
     hollow = 0.97 - 0.62 * np.exp(-2.6 * behind) - 0.55 * (1 - across) ** 2 * 0.76 - 0.19 * across**6
     room = 0.98 - 0.62 * np.exp(-4.2 * forward) - 0.5 * (1 - across) ** 2.2 - 0.3 * across**7 - 0.22 * forward**3
-    brightness = np.where(living, room, hollow)
+    brightness = 1.15 * np.where(living, room, hollow)
     away = np.minimum(behind, 1 - behind) * outer * 2 * np.pi / _WALLS
     wall = (away < 0.006 * np.clip(thickness, 0.12, 1)) & (chamber < _LAST + 0.5)
-    brightness = np.where(wall, 0.06, brightness)
+    brightness = np.where(wall, 0.0, brightness)
     depth = (outer - radius) / (0.03 * np.clip(thickness, 0.03, 1))
     brightness = np.where(depth < 1, 0.1 + 0.3 * np.sin(np.pi * np.clip(depth, 0, 1)), brightness)
     rim = radius - inner < 0.004 * np.clip(thickness, 0.1, 1)
-    return np.clip(np.where(rim, 0.06, brightness), 0.03, 1.0)
+    return np.clip(np.where(rim, 0.0, brightness), 0.0, 1.0)
