@@ -11,6 +11,9 @@ from typing import Any
 from stepwell.report.html import Block
 from stepwell.tour.place import Place
 
+#: Seconds after which a peer's run is cut short, so that a busy machine does not make the tour endless.
+PATIENCE = 15.0
+
 
 @dataclass(frozen=True)
 class Comparison:

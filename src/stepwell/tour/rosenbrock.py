@@ -12,7 +12,7 @@ from stepwell.problems import Problem, get
 from stepwell.report.history import History, Iteration
 from stepwell.report.html import Block, Figure, Series, Table, Text, chart
 from stepwell.report.va15 import VA15Report
-from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
+from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Variables: for the tour (as published), and for a quick one.
 SIZES = (1_000_000, 1_000)
@@ -89,7 +89,7 @@ def run_scipy(problem: Problem) -> tuple[float, list[tuple[int, float]]]:
             # The gradient of the last evaluation is that of the accepted point.
             norm = float(np.linalg.norm(gradient))
             norms.append((calls, norm))
-            if norm <= EPS * max(1.0, float(np.linalg.norm(intermediate_result.x))):
+            if norm <= EPS * max(1.0, float(np.linalg.norm(intermediate_result.x))) or clock.now() > PATIENCE:
                 raise StopIteration
 
         optimize.minimize(

@@ -32,7 +32,7 @@ def run(stage: Stage) -> Account:
 def _tessellate(stage: Stage) -> tuple[list[Comparison], list[Block]]:
     count, side, iterations = CELLS[stage.quick]
     density = np.ones((side, side))
-    start = draw_sites(count, density, seed=1)
+    start = np.asarray(draw_sites(count, density, seed=1))
     stage.tell(f"{count:,} cells", 0.0)
     fast, seconds = _centroidal(stage, start, density, "lbfgsb", iterations, 0.0)
     stage.tell("the same by Lloyd's iteration", 0.2)
@@ -102,20 +102,23 @@ def _stipple(stage: Stage) -> tuple[list[Comparison], list[Block]]:
     stage.tell("drawing a shell", 0.4)
     picture = nautilus(longest)
     darkness = picture.darkness()
-    # Dots are spaced as the fourth root of their density, so that squared darkness gives tones near the picture's.
-    done, seconds = _centroidal(
-        stage, draw_sites(count, darkness, seed=1), np.maximum(darkness, 1e-6) ** 2, "lbfgsb", iterations, 0.4
-    )
+    # Sites end up as densely as the square root of their density.
+    weights = darkness**2
+    start = np.asarray(draw_sites(count, weights, seed=1))
+    done, seconds = _centroidal(stage, start, weights, "lbfgsb", iterations, 0.4)
     sites, owners = stage.place.fetch(done.sites), stage.place.fetch(done.owners)
     stage.tell("nearest sites", 0.9)
     shape = picture.shape
+    there = stage.place.send(sites)
     with Clock() as clock:
-        found = assign(sites, shape)
+        found = assign(there, shape)
+        stage.place.wait()
+    nearest = stage.place.fetch(found.owners).ravel()
     rows, columns = np.mgrid[0 : shape[0], 0 : shape[1]]
     centres = np.stack([columns.ravel() + 0.5, rows.ravel() + 0.5], axis=1) / max(shape)
     with Clock() as peer_clock:
         distance, _ = cKDTree(sites).query(centres, workers=-1)
-    ours = np.hypot(*(centres - sites[found.owners.ravel()]).T)
+    ours = np.hypot(*(centres - sites[nearest]).T)
     # Two sites at the same distance are both right.
     wrong = float(np.mean(ours > distance * (1 + 1e-9) + 1e-12))
     comparison = Comparison(
@@ -149,8 +152,18 @@ def _centroidal(
         stage.tell(f"{len(start):,} sites, {method}: {done} of {total}", share + 0.2 * done / max(1, total))
 
     place = stage.place
+    sites, weights = place.send(start), place.send(density)
+    # Lloyd's iteration is to take as many steps as it is given; and on a device a listener would slow every iteration.
+    more = {"ftol": 0.0, "gtol": 0.0} if method == "lloyd" else {}
     with Clock() as clock:
-        found = centroidal(place.send(start), place.send(density), method=method, maxiter=iterations, progress=progress)
+        found = centroidal(
+            sites,
+            weights,
+            method=method,
+            maxiter=iterations,
+            progress=progress if place.name == "cpu" else None,
+            **more,
+        )
         place.wait()
     return found, clock.seconds
 

@@ -11,10 +11,10 @@ from scipy.linalg import toeplitz
 from stepwell.apps.waveform import Shots, convolve, find_returns, synthetic_shots
 from stepwell.leastsq import Convolution, nnls
 from stepwell.report.html import Block, Figure, Gallery, Series, Text, chart
-from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
+from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Shots that we solve, and those of them that SciPy solves too: for the tour, and for a quick one.
-COUNTS = ((4000, 40), (40, 4))
+COUNTS = ((2000, 40), (40, 4))
 #: Samples of a waveform.
 SAMPLES = (432, 120)
 RETURNS = (12, 3)
@@ -48,6 +48,10 @@ def run(stage: Stage) -> Account:
             with peer_clock.pause():
                 stage.tell(f"SciPy: shot {shot + 1} of {few}", 0.7 + 0.3 * shot / few)
             peer_x[shot], _ = optimize.nnls(matrices[shot], observed[shot])
+            if peer_clock.now() > PATIENCE:
+                few = shot + 1
+                break
+    peer_x = peer_x[:few]
     gap = float(np.max(np.abs(x[:few] - peer_x)) / np.max(peer_x))
     comparison = Comparison(
         f"deconvolution of a shot of {x.shape[1]} samples, one of {count:,}",
@@ -58,7 +62,7 @@ def run(stage: Stage) -> Account:
         "SciPy nnls",
         peer_clock.seconds / few,
     )
-    found = [len(find_returns(row)[0]) for row in x]
+    found = [len(find_returns(row)[0]) for row in x[:200]]
     blocks: list[Block] = [
         Text(
             f"A laser pulse meets {RETURNS[stage.quick]} surfaces; what comes back is the sum of its echoes, with "
