@@ -56,7 +56,7 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None) -> Non
     _check_folder(output)
     place = _place(device)
     with _Display(make_console(stderr=True)) as display:
-        tour = take_tour(quick=quick, place=place, watcher=display)
+        tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
     _show_summary(tour)
     output.write_text(tour_page(tour), encoding="utf-8")
     path = output.resolve()

@@ -126,8 +126,9 @@ def run_scipy(problem: Problem) -> Run:
 
 
 def _words(gap: float, theirs: Run) -> str:
-    ending = "" if theirs.success else "; SciPy's run did not converge"
-    return (f"minima differ by {gap:.0e}" if gap else "equal minima") + ending
+    if not theirs.success:
+        return f"SciPy's run was not finished after {duration(theirs.total)}, {gap:.0e} away"
+    return f"minima differ by {gap:.0e}" if gap else "equal minima"
 
 
 def _closed(done: Run, fun: float, evaluations: int) -> Run:

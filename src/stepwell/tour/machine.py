@@ -23,7 +23,7 @@ def machine_facts(place: Place) -> list[tuple[str, str]]:
     from stepwell import _core
 
     facts = [
-        ("Stepwell", f"{stepwell.__version__}, {_core.compiler()}, {_core.isa()}"),
+        ("Stepwell", f"{stepwell.__version__}, compiler {_core.compiler()}, {_core.isa()}"),
         ("processor", _processor()),
         ("threads", f"{Settings().thread_count()} by default, {os.cpu_count()} processors"),
         ("system", f"{platform.system()} {platform.machine()}"),

@@ -10,7 +10,7 @@ from stepwell.tour.chapter import Comparison, duration
 from stepwell.tour.run import Stop, Tour
 
 #: Columns of the summary.
-HEAD = ("work", "Stepwell", "other", "times faster", "answer")
+HEAD = ("work", "Stepwell", "other", "ratio", "answer")
 
 
 def summary_rows(tour: Tour) -> list[tuple[tuple[str, ...], bool]]:

@@ -16,13 +16,13 @@ from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison,
 
 #: Pixels along a side, projections, slices, and those of them that are also solved alone and by SciPy: for the tour,
 #: and for a quick one.
-SIZES = ((128, 90, 32, 6), (32, 24, 8, 2))
+SIZES = ((128, 90, 32, 6), (24, 16, 4, 2))
 NOISE = 0.01
 #: λ relative to ‖A‖.
 RELATIVE_LAM = 0.01
 TOL = 1e-4
 #: Errors are shown up to this share of the grey scale.
-ERROR_SCALE = 0.5
+ERROR_SCALE = 0.25
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _compare(
     return Comparison(
         f"reconstruction of a {truth.shape[1]} × {truth.shape[2]} slice, one of {len(truth)}",
         block.seconds / len(truth),
-        f"{quality[0]:.2f} dB over the noise, SciPy's {quality[1]:.2f}; residuals at most {block.residual.max():.0e}",
+        f"signal to noise {quality[0]:.1f} dB, SciPy's {quality[1]:.1f}; residuals at most {block.residual.max():.0e}",
         block.success and bool(np.all(np.abs(ours - theirs) <= bound)),
         "SciPy cg",
         peer.seconds / len(peer.products),

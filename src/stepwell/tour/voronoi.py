@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.spatial import cKDTree
 
@@ -77,9 +79,10 @@ def _tessellate(stage: Stage) -> tuple[list[Comparison], list[Block]]:
     )
     blocks: list[Block] = [
         Text(
-            f"Sites that are the centroids of their own cells: the minimum of the energy Σ ρ |p − site|² over the "
-            f"pixels p. Both methods start from the same {count:,} random sites and evaluate on {side} × {side} "
-            f"pixels. {sooner}. No tessellation can have less energy than regular hexagons."
+            f"Sites that are the centroids of their own cells: the minimum of the energy Σ ρ d² over all pixels, with "
+            f"the density ρ and the distance d from a pixel to its site. Both methods start from the same {count:,} "
+            f"sites and evaluate on {side} × {side} pixels. {sooner}. No tessellation can have less energy than regular "
+            f"hexagons."
         ),
         Gallery(
             [
@@ -154,16 +157,10 @@ def _centroidal(
     place = stage.place
     sites, weights = place.send(start), place.send(density)
     # Lloyd's iteration is to take as many steps as it is given; and on a device a listener would slow every iteration.
-    more = {"ftol": 0.0, "gtol": 0.0} if method == "lloyd" else {}
+    more: dict[str, Any] = {"ftol": 0.0, "gtol": 0.0} if method == "lloyd" else {}
+    told = progress if place.name == "cpu" else None
     with Clock() as clock:
-        found = centroidal(
-            sites,
-            weights,
-            method=method,
-            maxiter=iterations,
-            progress=progress if place.name == "cpu" else None,
-            **more,
-        )
+        found = centroidal(sites, weights, method=method, maxiter=iterations, progress=told, **more)
         place.wait()
     return found, clock.seconds
 

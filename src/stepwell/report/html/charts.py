@@ -74,6 +74,13 @@ class _Axis:
         """Places and labels."""
         if self.log:
             first, last = math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9)
+            if self.high - self.low < 2:
+                # Too few powers of ten to read values by: two and five times each as well.
+                values = [(factor, power) for power in range(first - 1, last + 1) for factor in (1, 2, 5)]
+                inside = [
+                    (f * 10.0**p, p) for f, p in values if self.low <= math.log10(f) + p + 1e-9 <= self.high + 2e-9
+                ]
+                return [(self.at(value), f"{value:.{max(0, -power)}f}") for value, power in inside]
             stride = max(1, math.ceil((last - first + 1) / 6))
             powers = range(first + (-first % stride), last + 1, stride)
             return [(self.at(10.0**power), _power(power)) for power in powers]
