@@ -41,14 +41,16 @@ PROBE = """async (view) => {
       drawn: picture ? drawing.complete && drawing.naturalWidth > 0 : inside.width > 0 && inside.height > 0,
       label: drawing.getAttribute(picture ? 'alt' : 'aria-label') || '', letters: Math.min(...letters, 99),
       paper: view.getComputedStyle(figure).backgroundColor,
-      inks: [...drawing.querySelectorAll('.line, .dashed, .dots, .crosses')].map((one) => view.getComputedStyle(one).stroke),
+      inks: [...drawing.querySelectorAll('.line, .dashed, .dots, .crosses')].map(
+        (one) => view.getComputedStyle(one).stroke),
       caption: figure.querySelector('figcaption').textContent,
     });
   }
   const body = view.getComputedStyle(page.body);
   return {
     dark: view.matchMedia('(prefers-color-scheme: dark)').matches, room, width: page.documentElement.scrollWidth,
-    wide: [...page.body.querySelectorAll('*')].filter((one) => one.getBoundingClientRect().right > room + 0.5).map(text),
+    wide: [...page.body.querySelectorAll('*')].filter(
+      (one) => one.getBoundingClientRect().right > room + 0.5).map(text),
     figures, paper: body.backgroundColor, ink: body.color, title: page.title,
     rows: [...page.querySelectorAll('#summary tbody tr')].map((one) => one.getBoundingClientRect().height),
   };
@@ -198,8 +200,8 @@ class InstalledBrowser:
         return [e["params"]["request"]["url"] for e in self._events if e.get("method") == "Network.requestWillBeSent"]
 
 
-#: kaleido loads one script of ours and then passes every line of its input to ``kaleido_scopes.plotly``. Ours puts a page
-#: into a frame of the wanted width, listens for trouble from its first letter on, and probes it.
+#: kaleido loads one script of ours and then passes every line of its input to ``kaleido_scopes.plotly``. Ours puts a
+#: page into a frame of the wanted width, listens for trouble from its first letter on, and probes it.
 _GUEST = """
 const probe = %s;
 const look = async ({html, width}) => {

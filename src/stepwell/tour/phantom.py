@@ -169,7 +169,7 @@ def _pictures(truth: np.ndarray, volume: np.ndarray, first: int) -> list[Figure]
         Figure(png_image(grey(real, 0.0, high), f"Slice {number} of the Shepp–Logan head: the truth"), "Truth"),
         Figure(
             png_image(grey(image, 0.0, high), f"Slice {number} as reconstructed: the same head with some noise"),
-            f"Reconstruction, {signal_to_noise(image, real):.1f} dB",
+            f"Solution, {signal_to_noise(image, real):.1f} dB",
         ),
         Figure(
             png_image(

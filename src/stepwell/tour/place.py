@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,10 @@ class Place:
         """Copy a SciPy CSR matrix to this place."""
         if self.library == "torch":
             rows, columns, entries = (self.send(part) for part in (matrix.indptr, matrix.indices, matrix.data))
-            return self.xp.sparse_csr_tensor(rows, columns, entries, size=matrix.shape, device=self.device)
+            with warnings.catch_warnings():
+                # PyTorch calls its CSR tensors a beta.
+                warnings.simplefilter("ignore", UserWarning)
+                return self.xp.sparse_csr_tensor(rows, columns, entries, size=matrix.shape, device=self.device)
         if self.library == "cupy":
             from cupyx.scipy.sparse import csr_matrix
 

@@ -86,10 +86,12 @@ def run_scipy(problem: Problem) -> tuple[float, list[tuple[int, float]]]:
     with Clock() as clock:
 
         def note(intermediate_result: Any) -> None:
-            # The gradient of the last evaluation is that of the accepted point.
-            norm = float(np.linalg.norm(gradient))
-            norms.append((calls, norm))
-            if norm <= EPS * max(1.0, float(np.linalg.norm(intermediate_result.x))) or clock.now() > PATIENCE:
+            with clock.pause():
+                # The gradient of the last evaluation is that of the accepted point.
+                norm = float(np.linalg.norm(gradient))
+                norms.append((calls, norm))
+                done = norm <= EPS * max(1.0, float(np.linalg.norm(intermediate_result.x)))
+            if done or clock.now() > PATIENCE:
                 raise StopIteration
 
         optimize.minimize(

@@ -81,8 +81,8 @@ def _tessellate(stage: Stage) -> tuple[list[Comparison], list[Block]]:
         Text(
             f"Sites that are the centroids of their own cells: the minimum of the energy Σ ρ d² over all pixels, with "
             f"the density ρ and the distance d from a pixel to its site. Both methods start from the same {count:,} "
-            f"sites and evaluate on {side} × {side} pixels. {sooner}. No tessellation can have less energy than regular "
-            f"hexagons."
+            f"sites and evaluate on {side} × {side} pixels. {sooner}. No tessellation can have less energy than "
+            f"regular hexagons."
         ),
         Gallery(
             [

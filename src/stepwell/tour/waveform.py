@@ -18,6 +18,8 @@ COUNTS = ((2000, 40), (40, 4))
 #: Samples of a waveform.
 SAMPLES = (432, 120)
 RETURNS = (12, 3)
+#: Amplitude of the faintest surface that synthetic shots have; what is recovered below it is noise.
+FAINTEST = 10.0
 #: Largest scaled violation of the optimality conditions that counts as rounding.
 ROUNDING = 1e-12
 
@@ -62,7 +64,7 @@ def run(stage: Stage) -> Account:
         "SciPy nnls",
         peer_clock.seconds / few,
     )
-    found = [len(find_returns(row)[0]) for row in x[:200]]
+    found = [len(find_returns(row, FAINTEST)[0]) for row in x[:200]]
     blocks: list[Block] = [
         Text(
             f"A laser pulse meets {RETURNS[stage.quick]} surfaces; what comes back is the sum of its echoes, with "
@@ -73,8 +75,9 @@ def run(stage: Stage) -> Account:
         ),
         Gallery([_figure(shots, x, shot) for shot in (0, 1)]),
         Text(
-            f"Neighbouring positive samples are joined to one return: {np.mean(found):.1f} a shot on average. Noise "
-            f"shows as small returns; surfaces closer than the pulse is wide can merge into one."
+            f"Neighbouring positive samples are joined to one return, and returns below {FAINTEST:g}, fainter than any "
+            f"surface, are left out as noise: {np.mean(found):.1f} a shot remain. Surfaces closer than the pulse is "
+            f"wide can merge into one."
         ),
     ]
     return Account([comparison], blocks)
@@ -99,7 +102,7 @@ def dense_matrix(shots: Shots, shot: int) -> np.ndarray:
 
 
 def _figure(shots: Shots, x: Any, shot: int) -> Figure:
-    times, sizes = find_returns(x[shot])
+    times, sizes = find_returns(x[shot], FAINTEST)
     truth = np.zeros(0) if shots.truth is None else shots.truth[shot]
     where = np.flatnonzero(truth)
     samples = np.arange(shots.waveforms.shape[1])

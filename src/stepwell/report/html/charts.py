@@ -87,7 +87,9 @@ class _Axis:
         step = _step((self.high - self.low) / 5)
         count = np.arange(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
-        return [(self.at(k * step), f"{k * step:,.{digits}f}") for k in count.tolist()]
+        plain = digits <= 4 and max(abs(self.low), abs(self.high)) < 1e6
+        form = f",.{digits}f" if plain else ".4g"
+        return [(self.at(k * step), f"{k * step:{form}}") for k in count.tolist()]
 
 
 def chart(
@@ -173,8 +175,10 @@ def _axis(values: list[np.ndarray], begin: float, end: float, log: bool, margin:
     if log:
         together = np.log10(together)
     low, high = float(together.min()), float(together.max())
-    if high - low < (1.0 if log else 1e-12 * max(1.0, abs(high))):
-        low, high = low - 0.5, high + 0.5
+    if high - low < (1.0 if log else 1e-9 * max(1.0, abs(high))):
+        # Within rounding, or within a decade: wide enough for ticks.
+        spread = 0.5 if log else max(0.5, 0.1 * abs(high))
+        low, high = low - spread, high + spread
     room = margin * (high - low)
     return _Axis(low - (room if log or low != 0 else 0.0), high + room, begin, end, log)
 
