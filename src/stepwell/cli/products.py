@@ -237,7 +237,7 @@ class Products:
             "energy_over_limit": run.normalized_energy / HEXAGONAL_BOUND,
         }
         if uniform:
-            result["exact_normalized_energy"] = uniform_energy(self.sites, self.extent)
+            result["exact_normalized_energy"] = uniform_energy(self.sites, self.extent, cells=self.cells)
         result |= {
             "iterations": run.iterations,
             "evaluations": run.evaluations,
@@ -265,8 +265,7 @@ class Products:
 
     def summary(self) -> Table:
         """Return what a person wants to know."""
-        run, quality = self.tessellation, self.quality
-        record = self.record()
+        run, quality, record = self.tessellation, self.quality, self.record()
         result = record["result"]
         table = make_table("", "", header=False)
         table.columns[0].style = "bold"

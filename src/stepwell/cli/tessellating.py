@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
 from functools import reduce
@@ -155,7 +156,10 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
             param_hint="-n",
         )
     given: Any = density
-    if device != "cpu":
+    on_host = device == "cpu"
+    if not on_host:
+        if importlib.util.find_spec("torch") is None:
+            raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
         xp, place = array_library("torch", "float64", device)
         given = xp.asarray(density, device=place)
     bar = Progress(
@@ -168,7 +172,8 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
         transient=True,
     )
     with bar:
-        task = bar.add_task("", total=maxiter)
+        # A device would wait for the host after every iteration to tell: there the bar only moves.
+        task = bar.add_task("", total=maxiter if on_host else None)
         try:
             return centroidal(
                 count,
@@ -176,7 +181,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
                 method=method,
                 seed=seed,
                 maxiter=maxiter,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
+                progress=(lambda done, total: bar.update(task, completed=done, total=total)) if on_host else None,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None

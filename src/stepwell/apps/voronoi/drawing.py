@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.mesh import Mesh, checked_sites
 from stepwell.apps.voronoi.polygons import Cells
@@ -19,6 +20,8 @@ MARKS = ("dots", "circles")
 #: Millimetres to which positions are rounded, and so many sizes of dots at most.
 PRECISION = 0.01
 SIZES = 32
+#: Most colours of a drawing; more are gathered round so many.
+PENS = 64
 
 
 def dot_radii(darkness: np.ndarray, owners: np.ndarray, count: int, *, even: bool = False) -> np.ndarray:
@@ -121,7 +124,7 @@ def stipples_svg(
         ``dots`` are strokes of no length with round ends, which a plotter makes by one touch of the pen; ``circles``
         are circle elements, three times as many bytes.
     colours : array, (n, 3), optional
-        Red, green and blue of each dot, 0 to 1, rounded to sixteen levels each; otherwise all are `ink`.
+        Red, green and blue of each dot, 0 to 1, gathered to 64 colours at most; otherwise all are `ink`.
     ink, background : str
         Colours as SVG names them; no background if None.
     keep_order : bool, default False
@@ -183,7 +186,7 @@ def cells_svg(
     ink, background : str
         Colours as SVG names them; no background if None.
     fills : array, (n, 3), optional
-        Red, green and blue of each cell, 0 to 1, rounded to sixteen levels each.
+        Red, green and blue of each cell, 0 to 1, gathered to 64 colours at most.
 
     Returns
     -------
@@ -314,9 +317,28 @@ def _paints(colours: np.ndarray | None, ink: str, count: int) -> tuple[np.ndarra
         return np.zeros(count, np.int64), [ink]
     if np.shape(colours) != (count, 3):
         raise ValueError(f"colours: the shape must be ({count}, 3), got {np.shape(colours)}")
-    digits = np.rint(np.clip(colours, 0, 1) * 15).astype(np.int64)
-    codes, paint = np.unique(digits @ np.array([256, 16, 1]), return_inverse=True)
-    return paint, [f"#{code:03x}" for code in codes.tolist()]
+    whole = np.rint(np.clip(colours, 0, 1) * 255).astype(np.int64)
+    codes, paint = np.unique(whole @ np.array([65536, 256, 1]), return_inverse=True)
+    distinct = np.column_stack([codes >> 16, (codes >> 8) & 255, codes & 255]).astype(np.float64)
+    if len(distinct) > PENS:
+        centres, nearest = _gathered(distinct, np.bincount(paint))
+        distinct, paint = centres, nearest[paint]
+    names = [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in np.rint(distinct).astype(int).tolist()]
+    return paint, names
+
+
+def _gathered(colours: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return PENS colours that stand for many, and the number of the nearest for each: Lloyd's iteration once more."""
+    # The start is spread by brightness, as many dots to each.
+    order = np.argsort(colours @ np.array([0.2126, 0.7152, 0.0722]), kind="stable")
+    shares = (np.cumsum(counts[order]) - 0.5 * counts[order]) / counts.sum()
+    centres = colours[order[np.searchsorted(shares, (np.arange(PENS) + 0.5) / PENS).clip(max=len(order) - 1)]]
+    for _ in range(12):
+        nearest = cKDTree(centres).query(colours)[1]
+        weight = np.bincount(nearest, counts, minlength=PENS)
+        sums = np.column_stack([np.bincount(nearest, counts * colours[:, k], minlength=PENS) for k in range(3)])
+        centres = np.where(weight[:, None] > 0, sums / np.maximum(weight, 1)[:, None], centres)
+    return centres, nearest
 
 
 def _rounded(points: np.ndarray) -> np.ndarray:

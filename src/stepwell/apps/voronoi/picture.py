@@ -152,8 +152,9 @@ def _on_paper(image: Any) -> np.ndarray:
     """Colours of a Pillow image over white."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         grey = np.asarray(image, dtype=np.float64)
-        # Modes of more than eight bits say nothing of their white: sixteen bits unless the values are fractions.
-        white = 1.0 if image.mode == "F" and grey.max(initial=0.0) <= 1.0 else 65535.0
+        # Modes of 32 bits say nothing of their white: it is the least of 1 (fractions), 255 and 65535 that holds all.
+        top = float(grey.max(initial=0.0)) if image.mode in ("I", "F") else 65535.0
+        white = 1.0 if image.mode == "F" and top <= 1 else 255.0 if top <= 255 else 65535.0
         return np.repeat(np.clip(grey / white, 0, 1)[..., None], 3, axis=2)
     rgba = np.asarray(image.convert("RGBA"), dtype=np.float64) / 255
     alpha = rgba[..., 3:]
