@@ -16,12 +16,15 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 #: Seconds that one answer may take on a busy machine.
 PATIENCE = 60.0
+#: How often, and how long each time, a browser is waited for that may hang at its start.
+STARTS, START_PATIENCE = 5, 15.0
 
 #: A JavaScript function of a window: what a reader would see of its page.
 PROBE = """async (view) => {
@@ -241,6 +244,22 @@ class WheelBrowser:
 
     def inspect(self, page: Path, width: int, scheme: str) -> dict[str, Any]:
         """Show a page in a frame of a width in pixels, under a colour scheme; return what the probe tells."""
+        task = json.dumps({"html": page.read_text(encoding="utf-8"), "width": width})
+        # One start in thirty hangs before the browser has said that it is there: then it is started again.
+        for _ in range(STARTS):
+            with self._process(scheme) as process:
+                if not self._line(process, START_PATIENCE):
+                    continue
+                process.stdin.write(task.encode() + b"\n")
+                process.stdin.flush()
+                answer = json.loads(self._line(process, PATIENCE) or "{}")
+            if answer.get("code") != 0:
+                raise RuntimeError(f"the browser answered {answer.get('message', 'nothing')}")
+            return answer["result"]
+        raise TimeoutError(f"the browser did not start in {STARTS} times {START_PATIENCE} s")
+
+    @contextlib.contextmanager
+    def _process(self, scheme: str) -> Iterator[subprocess.Popen[bytes]]:
         # In this version of Chromium 0 stands for dark and 1 for light.
         flags = [f"--plotlyjs={self._script}", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"]
         process = subprocess.Popen(
@@ -250,28 +269,31 @@ class WheelBrowser:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        # The browser is a child of a shell script: both end together.
-        watch = threading.Timer(PATIENCE, os.killpg, (process.pid, signal.SIGKILL))
-        watch.start()
         try:
-            started = json.loads(process.stdout.readline() or "{}")
-            assert started.get("code") == 0, f"the browser did not start: {started}"
-            task = json.dumps({"html": page.read_text(encoding="utf-8"), "width": width})
-            process.stdin.write(task.encode() + b"\n")
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readline() or "{}")
+            yield process
         finally:
-            watch.cancel()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
             process.stdout.close()
             process.wait()
-        if answer.get("code") != 0:
-            raise RuntimeError(f"the browser answered {answer.get('message', 'nothing')}")
-        return answer["result"]
+
+    def _line(self, process: subprocess.Popen[bytes], patience: float) -> bytes:
+        """The next line, or none if the browser ends or takes too long."""
+        watch = threading.Timer(patience, _kill, (process,))
+        watch.start()
+        try:
+            line: bytes = process.stdout.readline()
+            return line
+        finally:
+            watch.cancel()
 
     def close(self) -> None:
         """Remove what was written."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a shell script together with the browser that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

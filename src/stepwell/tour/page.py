@@ -59,7 +59,7 @@ def tour_page(tour: Tour) -> str:
     quick = " This was the quick tour, with toy sizes: its times say nothing." if tour.quick else ""
     lead = (
         f"Large-scale solvers for inverse problems, each at work on something small enough to watch: {len(tour.stops)} "
-        f"chapters in {duration(tour.seconds)}.{quick}"
+        f"chapter{'s' if len(tour.stops) != 1 else ''} in {duration(tour.seconds)}.{quick}"
     )
     footer = f"stepwell tour, version {stepwell.__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
     return render_page("A tour of Stepwell", lead, sections, footer=footer)

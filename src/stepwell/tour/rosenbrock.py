@@ -146,7 +146,7 @@ def _blocks(
                 y_label="|g|",
                 y_log=True,
             ),
-            "The gradient's Euclidean norm. SciPy's line search has constants of its own, so its path is another.",
+            f"The gradient's Euclidean norm. SciPy has {peer[-1][1]:.1e} after {peer[-1][0]} evaluations.",
         ),
         Table(
             ("I", "NFN", "FUNC", "GNORM", "STEPLENGTH"),

@@ -54,7 +54,7 @@ def _tessellate(stage: Stage) -> tuple[list[Comparison], list[Block]]:
         f"energy {over:.1%} over that of hexagons; Lloyd {over_slow:.1%}",
         # No tessellation is below the bound; the border alone costs one of a few hundred cells some percent.
         0 <= over <= (0.25 if stage.quick else 0.08),
-        "Lloyd, as many",
+        "Lloyd's iteration",
         slow_seconds,
     )
     mesh = delaunay_mesh(sites)
@@ -141,7 +141,7 @@ def _stipple(stage: Stage) -> tuple[list[Comparison], list[Block]]:
         Text(
             f"With a picture as density the same minimisation places dots: {count:,} of them in {duration(seconds)}, "
             f"{iterations} iterations. A dot covers as much paper as the picture is dark in its cell. "
-            f"stepwell stipple does this with any picture, up to a pen plotter's order of dots."
+            f"The command stepwell stipple does this with any picture, up to a pen plotter's order of dots."
         ),
         Figure(drawing, f"A nautilus from {count:,} dots; the picture is drawn from its equations.", paper=True),
     ]

@@ -133,7 +133,12 @@ def chart(
     True
     """
     shown = [(one, *_visible(one, x_log, y_log)) for one in series]
-    x_axis = _axis([x for _, x, _ in shown], _LEFT, _WIDTH - _RIGHT, x_log)
+    across = [x for _, x, _ in shown]
+    if not x_log and any(x.size for x in across):
+        low, high = min(x.min(initial=np.inf) for x in across), max(x.max(initial=-np.inf) for x in across)
+        if 0 < low < 0.15 * high:
+            across.append(np.zeros(1))  # so near that the axis may as well begin there
+    x_axis = _axis(across, _LEFT, _WIDTH - _RIGHT, x_log)
     heights = [np.array([value for value, _ in levels if value > 0 or not y_log]), *(y for _, _, y in shown)]
     if not y_log and (y_from_zero or any(one.mark == "stems" for one in series)):
         heights.append(np.zeros(1))
