@@ -54,10 +54,15 @@ struct TileWarp {
     __device__ int size() const { return 32; }
     __device__ double column(int) const { return rank() & 7; }
     __device__ double row(int r) const { return (rank() >> 3) + 4 * r; }
-    __device__ double least(double value) const {
-        for (int mask = 16; mask > 0; mask >>= 1)
-            value = min_of(value, __shfl_xor_sync(0xffffffffu, value, mask));
-        return value;
+    __device__ int32_t where_least(double value, int32_t where) const {
+        for (int mask = 16; mask > 0; mask >>= 1) {
+            const double other = __shfl_xor_sync(0xffffffffu, value, mask);
+            const int32_t there = __shfl_xor_sync(0xffffffffu, where, mask);
+            const bool better = other < value || (other == value && there < where);
+            value = better ? other : value;
+            where = better ? there : where;
+        }
+        return where;
     }
     __device__ int32_t lowest(int32_t number) const { return __reduce_min_sync(0xffffffffu, number); }
     // Of numbers from 0 to 2^38, in two halves that fit the warp's 32-bit sum.

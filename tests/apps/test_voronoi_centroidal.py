@@ -207,5 +207,7 @@ def test_errors_name_argument_and_value(sites, options, message):
 
 
 def test_a_number_of_sites_is_whole():
+    assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
+    assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
     with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
         centroidal(10.5, resolution=16)

@@ -23,12 +23,15 @@ struct TileCrew {
     int size() const { return crew.size(); }
     double column(int c) const { return c; }
     double row(int r) const { return crew.rank() + 4 * r; }
-    double least(double value) const {
+    int32_t where_least(double value, int32_t where) const {
         value = -value;
-        crew.argmax(value, crew.rank());
-        return -value;
+        return static_cast<int32_t>(crew.argmax(value, where));
     }
-    double lowest(double number) const { return least(number); }
+    double lowest(double number) const {
+        number = -number;
+        crew.argmax(number, 0);
+        return -number;
+    }
     int64_t total(int64_t value) const { return static_cast<int64_t>(crew.sum(static_cast<double>(value))); }
     static void add(int64_t* sum, int64_t value) { Thread::add(sum, value); }
     template <class Test, class Take>

@@ -186,12 +186,12 @@ def centroidal(
         history=min(_HISTORY_ROOM, 21 * (maxiter + 1)),
     )
     run = _Run(energy, settings, callback, progress)
-    template = sites if hasattr(sites, "shape") and not is_cuda(sites) else start
+    template = sites if hasattr(sites, "shape") and np.ndim(sites) and not is_cuda(sites) else start
     return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)), template)
 
 
 def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
-    if not hasattr(sites, "shape") and np.ndim(sites) == 0:
+    if isinstance(sites, np.generic) or (not hasattr(sites, "shape") and np.ndim(sites) == 0):
         return draw_sites(sites, density, seed=seed, like=like)
     return _apart(read_sites(sites, density.shape), density, seed)
 
