@@ -3,70 +3,34 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from native_programs import MEMORY, POOL, ROOT, THREADS, build, output_of
 
 from stepwell.apps.voronoi import assign, cvt_energy
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.native
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-        ["-O1", "-fsanitize=thread"],
-    ],
-    ids=["address", "thread"],
-)
+@pytest.fixture(scope="module", params=[MEMORY, THREADS], ids=["address", "thread"])
 def program(request, tmp_path_factory):
-    compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    found = tmp_path_factory.mktemp("native") / "voronoi_check"
-    command = [compiler, "-std=c++20", "-DSW_ISA=baseline", "-Wno-psabi", "-pthread", "-I", ROOT / "src"]
-    source = ROOT / "tests/native/voronoi_check.cpp"
-    out = subprocess.run([*command, *request.param, source, "-o", found], capture_output=True, text=True)
-    if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
-        pytest.skip(f"no runtime for {request.param}")
-    assert out.returncode == 0, out.stderr
-    return found
+    sources = [ROOT / "tests/native/voronoi_check.cpp", POOL]
+    return build(tmp_path_factory.mktemp("native"), sources, ["-O1", *request.param])
 
 
 @pytest.mark.parametrize("part", ["threads", "crew"])
 def test_teams_agree_bit_for_bit_without_races(program, part):
-    out = subprocess.run([program, part], capture_output=True, text=True)
-    if "unexpected memory mapping" in out.stderr and shutil.which("setarch"):
-        # ThreadSanitizer cannot place its shadow memory under some settings of address randomisation.
-        out = subprocess.run(["setarch", "-R", program, part], capture_output=True, text=True)
-    if "unexpected memory mapping" in out.stderr or "failed to disable ASLR" in out.stderr:
-        pytest.skip("ThreadSanitizer cannot run with this machine's address randomisation")
-    assert out.returncode == 0, out.stderr
-    assert out.stderr == ""
-    lines = [json.loads(line) for line in out.stdout.splitlines()]
+    lines = [json.loads(line) for line in output_of(program, part).splitlines()]
     assert lines
     assert all(value == 1 for line in lines for value in line.values()), lines
 
 
 @pytest.fixture(scope="module")
 def device_program(tmp_path_factory):
-    compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    found = tmp_path_factory.mktemp("native") / "voronoi_device"
-    command = [compiler, "-std=c++20", "-O1", "-Wno-psabi", "-I", ROOT / "src"]
-    out = subprocess.run(
-        [*command, ROOT / "tests/native/voronoi_device.cpp", "-o", found], capture_output=True, text=True
-    )
-    if out.returncode and "ucontext.h" in out.stderr:
-        pytest.skip("no ucontext.h")
-    assert out.returncode == 0, out.stderr
-    return found
+    pytest.importorskip("resource", reason="no ucontext.h outside Unix")
+    return build(tmp_path_factory.mktemp("native"), [ROOT / "tests/native/voronoi_device.cpp"], ["-O1"])
 
 
 @pytest.mark.parametrize(

@@ -156,19 +156,20 @@ SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const
     const double theta = 1 / s.gamma;
     SW_ROLLED
     for (int a = team.row(); a < size; a += team.rows()) {
+        const bool is_s = a >= r;
+        const int age = is_s ? a - r : a, i = slot_of(age, s.head, r, c);
+        const double* known = sums + layout.free_gram() + triangle(is_s ? rows + age : age, 0);
         SW_ROLLED
-        for (int b = team.lane(); b <= a; b += team.lanes()) {
-            const double scale = a < r ? s.gamma : b < r ? 1.0 : theta;
-            double value;
-            if (layout.gram) {
-                const int i = a < r ? a : rows + (a - r), j = b < r ? b : rows + (b - r);
-                value = sums[layout.free_gram() + triangle(i, j)];
-            } else {
-                const int i = slot_of(a < r ? a : a - r, s.head, r, c),
-                          j = slot_of(b < r ? b : b - r, s.head, r, c);
-                value = a < r ? m.yy[i * c + j] : b < r ? m.sy[i * c + j] : m.ss[i * c + j];
-            }
-            g[a * size + b] = g[b * size + a] = scale * value;
+        for (int b = team.lane(); b < min_of(a + 1, r); b += team.lanes()) {  // against Y
+            const int j = slot_of(b, s.head, r, c);
+            const double value = layout.gram ? known[b] : (is_s ? m.sy : m.yy)[i * c + j];
+            g[a * size + b] = g[b * size + a] = is_s ? value : s.gamma * value;
+        }
+        SW_ROLLED
+        for (int b = team.lane(); b < a + 1 - r; b += team.lanes()) {  // against S
+            const int j = slot_of(b, s.head, r, c);
+            const double value = layout.gram ? known[rows + b] : m.ss[i * c + j];
+            g[a * size + r + b] = g[(r + b) * size + a] = theta * value;
         }
     }
     team.sync();
