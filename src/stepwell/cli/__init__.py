@@ -8,6 +8,7 @@ import click
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "tour": ("stepwell.cli.tour", "Every solver at work in a minute, and a report."),
     "solve": ("stepwell.cli.solve", "Minimise a test problem."),
     "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
