@@ -154,6 +154,44 @@ def is_contiguous(array: Array) -> bool:
     return True
 
 
+def as_contiguous(array: Array) -> Array:
+    """Return an array in one piece, in C order: itself where it is, else a copy."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.contiguous()
+    if kind == "cupy":
+        import cupy
+
+        return cupy.ascontiguousarray(array)
+    return array if kind == "jax" else np.ascontiguousarray(array)
+
+
+def empty_block(rows: int, columns: int, template: Array) -> Array:
+    """Return an uninitialised C-ordered block of the template's library, device and dtype (not for JAX)."""
+    if kind_of(template) == "torch":
+        return template.new_empty((rows, columns))
+    if kind_of(template) == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.empty((rows, columns), dtype=template.dtype)
+    return np.empty((rows, columns), dtype=template.dtype)
+
+
+def add_at(array: Array, places: Array, values: Array) -> Array:
+    """Add values to a vector at places, one after the other where a place occurs twice; in place (not for JAX)."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.index_add_(0, places, values)
+    if kind == "cupy":
+        import cupy
+
+        cupy.add.at(array, places, values)
+    else:
+        np.add.at(array, places, values)
+    return array
+
+
 def from_dlpack(exported: Any, template: Array) -> Array:
     """View exported device memory as an array of the template's library, without a copy."""
     kind = kind_of(template)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, is_cuda, namespace_of, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Round
@@ -67,7 +67,7 @@ class BlockCG:
         cut = rank_cut(residual)
         ledger = Ledger(task)
         x = xp.zeros_like(residual)
-        kept = _KeptBlocks(self.memory)
+        kept = _KeptBlocks(self.memory, joined=is_cuda(residual))
         steps = 0
         while True:
             if ledger.any_ended:
@@ -98,22 +98,47 @@ class BlockCG:
 
 
 class _KeptBlocks:
-    """Earlier directions P, their products HP and (PᵀHP)⁻¹, newest last, within a budget of bytes."""
+    """Earlier directions P, their products HP and (PᵀHP)⁻¹, newest last, within a budget of bytes.
 
-    def __init__(self, budget: int) -> None:
+    Joined, blocks of like width become one, so that few large matrix products do the work of many small ones: that
+    pays on a GPU, where a small product takes as long as a large one.
+    """
+
+    def __init__(self, budget: int, joined: bool) -> None:
         self.budget = budget
+        self.joined = joined
         self._blocks: list[tuple[Array, Array, Array]] = []
 
     def add(self, directions: Array, products: Array, inverse: Array) -> None:
         self._blocks.append((directions, products, inverse))
         while len(self._blocks) > 1 and sum(_bytes(p) + _bytes(q) for p, q, _ in self._blocks) > self.budget:
             self._blocks.pop(0)
+        while self.joined and len(self._blocks) > 1:
+            older, newer = self._blocks[-2:]
+            size = sum(_bytes(part) for part in older[:2] + newer[:2])
+            if _width(older) > _width(newer) or size > self.budget // 4:  # what is dropped at once stays small
+                break
+            self._blocks[-2:] = [_join(older, newer)]
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
         for directions, products, inverse in self._blocks:
             block = block - directions @ (inverse @ (products.T @ block))
         return block
+
+
+def _width(block: tuple[Array, Array, Array]) -> int:
+    return int(block[0].shape[1])
+
+
+def _join(older: tuple[Array, Array, Array], newer: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    """Put two blocks that are conjugate to each other side by side: the joint inverse is block diagonal."""
+    xp = namespace_of(older[0])
+    directions, products = (xp.concat([older[part], newer[part]], axis=1) for part in (0, 1))
+    apart = xp.zeros((_width(older), _width(newer)), dtype=directions.dtype, device=directions.device)
+    upper, lower = xp.concat([older[2], apart], axis=1), xp.concat([apart.T, newer[2]], axis=1)
+    inverse = xp.concat([upper, lower], axis=0)
+    return directions, products, inverse
 
 
 def rank_cut(block: Array) -> float:
