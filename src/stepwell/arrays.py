@@ -295,6 +295,13 @@ def take_columns(block: Array, columns: np.ndarray) -> Array:
     return namespace_of(block).take(block, to_like(columns, block), axis=1)
 
 
+def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
+    """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch":
+        return block.addmm(left, right, alpha=sign)
+    return block + left @ right if sign > 0 else block - left @ right
+
+
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:
     """Factor a symmetric positive definite matrix by Cholesky and return the function that solves with it.
 

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
-from stepwell.targets.cuda_sparse import LEAST_COLUMNS, GroupedRows, group_rows, is_available, times_block
+from stepwell.targets.cuda_sparse import LEAST_COLUMNS, BlockProduct, group_rows, is_available
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
 
@@ -384,15 +384,15 @@ def _on_device(
     for csr in (matrix, transposed):
         grouped = group_rows(*parts(csr), tuple(csr.shape)) if rearranged else None
         held += 0 if grouped is None else grouped.memory
-        functions.append(_device_multiplier(csr, grouped, home))
+        functions.append(_device_multiplier(csr, None if grouped is None else BlockProduct(grouped), home))
     return Operator(functions[0], functions[1], tuple(matrix.shape), home, matrix, held)
 
 
-def _device_multiplier(csr: Any, grouped: GroupedRows | None, home: Array) -> Callable[[Array], Array]:
+def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) -> Callable[[Array], Array]:
     def apply(block: Array) -> Array:
-        if grouped is None or block.shape[1] < LEAST_COLUMNS or block.dtype != home.dtype:
+        if by_groups is None or block.shape[1] < LEAST_COLUMNS or block.dtype != home.dtype:
             return csr @ block
-        return times_block(grouped, block)
+        return by_groups(block)
 
     return apply
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-from stepwell.arrays import Array, is_cuda, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Round
@@ -64,10 +64,12 @@ class BlockCG:
     def _run(self, task: Round) -> Correction:
         residual = task.residual
         xp = namespace_of(residual)
+        on_device = is_cuda(residual)
         cut = rank_cut(residual)
         ledger = Ledger(task)
         x = xp.zeros_like(residual)
-        kept = _KeptBlocks(self.memory, joined=is_cuda(residual))
+        kept = _KeptBlocks(self.memory, joined=on_device)
+        candidates: Array | None = None
         steps = 0
         while True:
             if ledger.any_ended:
@@ -75,8 +77,10 @@ class BlockCG:
                 if not stay.size:
                     return ledger.close()
                 x, residual = take_columns(x, stay), take_columns(residual, stay)
+                candidates = None if candidates is None else take_columns(candidates, stay)
 
-            candidates = kept.conjugate(self.precondition(residual))
+            if candidates is None:
+                candidates = kept.conjugate(self.precondition(residual))
             mix = independent_combinations(to_host(candidates.T @ candidates), cut)
             if mix is None or not mix.shape[1]:
                 ledger.end_all(Status.NONFINITE if mix is None else Status.STAGNATED)
@@ -84,17 +88,21 @@ class BlockCG:
             directions = candidates @ to_like(mix, residual)
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
-            mix = independent_combinations(to_host(directions.T @ products), cut)
-            if mix is None or not mix.shape[1]:
-                ledger.end_all(Status.NONFINITE if mix is None else Status.BREAKDOWN)
+            small_inverse = independent_inverse(to_host(directions.T @ products), cut)
+            if small_inverse is None or not small_inverse.any():
+                ledger.end_all(Status.NONFINITE if small_inverse is None else Status.BREAKDOWN)
                 continue
-            inverse = to_like(mix @ mix.T, residual)  # (PᵀHP)⁻¹ on the independent part
+            inverse = to_like(small_inverse, residual)  # (PᵀHP)⁻¹ on the independent part
             step = inverse @ (directions.T @ residual)
-            x = x + directions @ step
-            residual = residual - products @ step
+            residual = plus_product(residual, products, step, -1)
+            norms = column_norms(residual)
+            x = plus_product(x, directions, step)
             steps += 1
-            ledger.look(steps, to_host(column_norms(residual))[None, :])
             kept.add(directions, products, inverse)
+            # A device goes on with the next candidates while the host looks at the norms; columns that leave were
+            # made conjugate for nothing, which a host would rather not pay for.
+            candidates = kept.conjugate(self.precondition(residual)) if on_device else None
+            ledger.look(steps, to_host(norms)[None, :])
 
 
 class _KeptBlocks:
@@ -123,7 +131,7 @@ class _KeptBlocks:
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
         for directions, products, inverse in self._blocks:
-            block = block - directions @ (inverse @ (products.T @ block))
+            block = plus_product(block, directions, inverse @ (products.T @ block), -1)
         return block
 
 
@@ -161,14 +169,38 @@ def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
     """
     if not np.isfinite(gram).all():
         return None
-    diagonal = np.diag(gram)
-    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
-    normalised = np.asfortranarray(0.5 * (gram + gram.T) * scale * scale[:, None])
-    lower, pivots, rank, _ = lapack.dpstrf(normalised, tol=cut, lower=1)
+    normalised, scale = _normalised(gram)
+    # LAPACK reads the lower triangle in Fortran order, which is the upper one of the same memory in C order.
+    lower, pivots, rank, _ = lapack.dpstrf(normalised.T, tol=cut, lower=1, overwrite_a=1)
     inverse, _ = lapack.dtrtri(lower[:rank, :rank], lower=1)
     mix = np.zeros((gram.shape[0], rank))
-    mix[pivots[:rank] - 1] = np.tril(inverse).T
-    return mix * scale[:, None]
+    mix[pivots[:rank] - 1] = np.triu(inverse.T)
+    mix *= scale[:, None]
+    return mix
+
+
+def independent_inverse(gram: np.ndarray, cut: float) -> np.ndarray | None:
+    """Inverse of a Gram matrix on its independent part, zero elsewhere; None where the Gram matrix is not finite."""
+    if not np.isfinite(gram).all():
+        return None
+    normalised, scale = _normalised(gram)
+    lower, failed = lapack.dpotrf(normalised.T, lower=1, overwrite_a=1)
+    if failed or np.min(np.diag(lower), initial=1.0) ** 2 <= cut:  # only now it takes pivots to tell
+        mix = independent_combinations(gram, cut)
+        return None if mix is None else mix @ mix.T
+    half, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    inverse: np.ndarray = np.triu(half.T)
+    inverse += np.triu(half.T, 1).T
+    inverse *= scale
+    inverse *= scale[:, None]
+    return inverse
+
+
+def _normalised(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gram matrix of the normalised columns, and what they were multiplied by (zero for a zero column)."""
+    diagonal = np.diag(gram)
+    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    return np.ascontiguousarray(gram * scale * scale[:, None]), scale
 
 
 def _bytes(block: Array) -> int:

@@ -120,33 +120,30 @@ def is_available() -> bool:
     return find_spec("cuda") is not None and all(find_spec(name) is not None for name in ("cuda.core", "cuda.bindings"))
 
 
-def times_block(matrix: GroupedRows, block: Array) -> Array:
-    """Multiply by a block, on the stream that the block's library is using.
+class BlockProduct:
+    """Multiplies by blocks of columns, on the stream that the block's library is using.
 
     A column of the block that is not finite gives a column that is not finite, in more rows than by definition.
     """
-    block = as_contiguous(block)
-    rows, width = matrix.shape[0], int(block.shape[1])
-    out = empty_block(rows, width, block)
-    groups = int(matrix.starts.shape[0]) - 1
-    kernel, config, panels = _launch(_word(block), width, groups, device_index(block))
-    core = cuda_core()
-    core.Device(device_index(block)).set_current()
-    core.launch(
-        core.Stream.from_handle(current_stream(block)),
-        config,
-        kernel,
-        device_address(matrix.starts),
-        device_address(matrix.slots),
-        device_address(matrix.values),
-        device_address(block),
-        device_address(out),
-        rows,
-        width,
-        groups,
-        panels,
-    )
-    return out
+
+    def __init__(self, matrix: GroupedRows) -> None:
+        self.matrix = matrix
+        self._device_id = device_index(matrix.values)
+        self._device = cuda_core().Device(self._device_id)
+        self._word = _word(matrix.values)
+        self._groups = int(matrix.starts.shape[0]) - 1
+        self._parts = tuple(device_address(part) for part in (matrix.starts, matrix.slots, matrix.values))
+
+    def __call__(self, block: Array) -> Array:
+        """Return the product with a block of the matrix's dtype, on its device."""
+        block = as_contiguous(block)
+        rows, width = self.matrix.shape[0], int(block.shape[1])
+        out = empty_block(rows, width, block)
+        kernel, config, panels = _launch(self._word, width, self._groups, self._device_id)
+        self._device.set_current()
+        places = (*self._parts, device_address(block), device_address(out))
+        cuda_core().launch(_stream(current_stream(block)), config, kernel, *places, rows, width, panels)
+        return out
 
 
 def kernel_defines(word: int) -> dict[str, str | int]:
@@ -163,8 +160,13 @@ def _kernel(word: int, tiles: int, device_id: int) -> Any:
 @functools.lru_cache(maxsize=512)
 def _launch(word: int, width: int, groups: int, device_id: int) -> tuple[Any, Any, int]:
     panels, tiles = tiling(width, word)
-    config = cuda_core().LaunchConfig(grid=-(-groups * panels // WARPS_IN_BLOCK), block=32 * WARPS_IN_BLOCK)
+    config = cuda_core().LaunchConfig(grid=groups * panels, block=32 * WARPS_IN_BLOCK)
     return _kernel(word, tiles, device_id), config, panels
+
+
+@functools.lru_cache(maxsize=8)
+def _stream(handle: int) -> Any:
+    return cuda_core().Stream.from_handle(handle)
 
 
 def _word(array: Array) -> int:
