@@ -302,6 +302,13 @@ def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Arra
     return block + left @ right if sign > 0 else block - left @ right
 
 
+def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
+    """Return ``block + factor * other`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch" and isinstance(factor, float):
+        return block.add(other, alpha=factor)
+    return block + factor * other
+
+
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:
     """Factor a symmetric positive definite matrix by Cholesky and return the function that solves with it.
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import lapack
 
+from stepwell import _core
 from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
@@ -88,17 +88,18 @@ class BlockCG:
             directions = candidates @ to_like(mix, residual)
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
-            small_inverse = independent_inverse(to_host(directions.T @ products), cut)
-            if small_inverse is None or not small_inverse.any():
-                ledger.end_all(Status.NONFINITE if small_inverse is None else Status.BREAKDOWN)
+            mix = independent_combinations(to_host(directions.T @ products), cut)
+            if mix is None or not mix.shape[1]:
+                ledger.end_all(Status.NONFINITE if mix is None else Status.BREAKDOWN)
                 continue
-            inverse = to_like(small_inverse, residual)  # (PᵀHP)⁻¹ on the independent part
-            step = inverse @ (directions.T @ residual)
+            turn = to_like(mix, residual)
+            directions, products = directions @ turn, products @ turn  # now PᵀHP = I
+            step = directions.T @ residual
             residual = plus_product(residual, products, step, -1)
             norms = column_norms(residual)
             x = plus_product(x, directions, step)
             steps += 1
-            kept.add(directions, products, inverse)
+            kept.add(directions, products)
             # A device goes on with the next candidates while the host looks at the norms; columns that leave were
             # made conjugate for nothing, which a host would rather not pay for.
             candidates = kept.conjugate(self.precondition(residual)) if on_device else None
@@ -106,47 +107,34 @@ class BlockCG:
 
 
 class _KeptBlocks:
-    """Earlier directions P, their products HP and (PᵀHP)⁻¹, newest last, within a budget of bytes.
+    """Earlier directions P and their products HP with PᵀHP = I, newest last, within a budget of bytes.
 
-    Joined, blocks of like width become one, so that few large matrix products do the work of many small ones: that
-    pays on a GPU, where a small product takes as long as a large one.
+    Joined, they lie side by side in one block, so that two large matrix products do the work of many small ones. That
+    pays on a GPU, where a small product takes as long as a large one; on a host the copies cost more than they save.
     """
 
     def __init__(self, budget: int, joined: bool) -> None:
         self.budget = budget
         self.joined = joined
-        self._blocks: list[tuple[Array, Array, Array]] = []
+        self._blocks: list[tuple[Array, Array]] = []
 
-    def add(self, directions: Array, products: Array, inverse: Array) -> None:
-        self._blocks.append((directions, products, inverse))
-        while len(self._blocks) > 1 and sum(_bytes(p) + _bytes(q) for p, q, _ in self._blocks) > self.budget:
+    def add(self, directions: Array, products: Array) -> None:
+        new = (directions, products)
+        if self.joined and self._blocks:
+            room = max(0, self.budget // (2 * _bytes(directions[:, :1])) - int(directions.shape[1]))
+            old = self._blocks.pop()
+            oldest = max(0, int(old[0].shape[1]) - room)
+            concat = namespace_of(directions).concat
+            new = tuple(concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
+        self._blocks.append(new)
+        while len(self._blocks) > 1 and sum(2 * _bytes(p) for p, _ in self._blocks) > self.budget:
             self._blocks.pop(0)
-        while self.joined and len(self._blocks) > 1:
-            older, newer = self._blocks[-2:]
-            size = sum(_bytes(part) for part in older[:2] + newer[:2])
-            if _width(older) > _width(newer) or size > self.budget // 4:  # what is dropped at once stays small
-                break
-            self._blocks[-2:] = [_join(older, newer)]
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
-        for directions, products, inverse in self._blocks:
-            block = plus_product(block, directions, inverse @ (products.T @ block), -1)
+        for directions, products in self._blocks:
+            block = plus_product(block, directions, products.T @ block, -1)
         return block
-
-
-def _width(block: tuple[Array, Array, Array]) -> int:
-    return int(block[0].shape[1])
-
-
-def _join(older: tuple[Array, Array, Array], newer: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """Put two blocks that are conjugate to each other side by side: the joint inverse is block diagonal."""
-    xp = namespace_of(older[0])
-    directions, products = (xp.concat([older[part], newer[part]], axis=1) for part in (0, 1))
-    apart = xp.zeros((_width(older), _width(newer)), dtype=directions.dtype, device=directions.device)
-    upper, lower = xp.concat([older[2], apart], axis=1), xp.concat([apart.T, newer[2]], axis=1)
-    inverse = xp.concat([upper, lower], axis=0)
-    return directions, products, inverse
 
 
 def rank_cut(block: Array) -> float:
@@ -158,7 +146,7 @@ def rank_cut(block: Array) -> float:
 def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
     """Combinations of columns that are orthonormal in the inner product of a Gram matrix.
 
-    Cholesky with diagonal pivoting of the Gram matrix of the normalised columns, ended at the first pivot below
+    Cholesky with diagonal pivoting of the Gram matrix of the normalised columns, ended at the first pivot not above
     ``cut``: nearly dependent columns are left out (they come back once the others have taken their share).
 
     Returns
@@ -167,40 +155,9 @@ def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
         ``mix``, one row per column and one column per independent direction, with ``mixᵀ gram mix = I``; None where
         the Gram matrix is not finite.
     """
-    if not np.isfinite(gram).all():
-        return None
-    normalised, scale = _normalised(gram)
-    # LAPACK reads the lower triangle in Fortran order, which is the upper one of the same memory in C order.
-    lower, pivots, rank, _ = lapack.dpstrf(normalised.T, tol=cut, lower=1, overwrite_a=1)
-    inverse, _ = lapack.dtrtri(lower[:rank, :rank], lower=1)
-    mix = np.zeros((gram.shape[0], rank))
-    mix[pivots[:rank] - 1] = np.triu(inverse.T)
-    mix *= scale[:, None]
-    return mix
-
-
-def independent_inverse(gram: np.ndarray, cut: float) -> np.ndarray | None:
-    """Inverse of a Gram matrix on its independent part, zero elsewhere; None where the Gram matrix is not finite."""
-    if not np.isfinite(gram).all():
-        return None
-    normalised, scale = _normalised(gram)
-    lower, failed = lapack.dpotrf(normalised.T, lower=1, overwrite_a=1)
-    if failed or np.min(np.diag(lower), initial=1.0) ** 2 <= cut:  # only now it takes pivots to tell
-        mix = independent_combinations(gram, cut)
-        return None if mix is None else mix @ mix.T
-    half, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
-    inverse: np.ndarray = np.triu(half.T)
-    inverse += np.triu(half.T, 1).T
-    inverse *= scale
-    inverse *= scale[:, None]
-    return inverse
-
-
-def _normalised(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gram matrix of the normalised columns, and what they were multiplied by (zero for a zero column)."""
-    diagonal = np.diag(gram)
-    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
-    return np.ascontiguousarray(gram * scale * scale[:, None]), scale
+    mix = np.empty(gram.shape)
+    rank = _core.independent_combinations(np.ascontiguousarray(gram), cut, mix)
+    return None if rank < 0 else mix[:, :rank]
 
 
 def _bytes(block: Array) -> int:
