@@ -20,7 +20,7 @@ constexpr int group_rows = 8, step_slots = 4, warps_in_block = 4;
 constexpr bool by_tiles = sizeof(Scalar) == 8;
 // Columns of one tile: of the tensor instruction, or one for each lane.
 constexpr int tile_columns = by_tiles ? 8 : 32;
-constexpr int most_tiles = by_tiles ? 16 : 4;
+constexpr int most_tiles = by_tiles ? 8 : 4;
 // Sums that a lane keeps for one tile.
 constexpr int lane_sums = by_tiles ? 2 : group_rows;
 
@@ -137,11 +137,3 @@ SW_ENTRY(5)
 SW_ENTRY(6)
 SW_ENTRY(7)
 SW_ENTRY(8)
-SW_ENTRY(9)
-SW_ENTRY(10)
-SW_ENTRY(11)
-SW_ENTRY(12)
-SW_ENTRY(13)
-SW_ENTRY(14)
-SW_ENTRY(15)
-SW_ENTRY(16)

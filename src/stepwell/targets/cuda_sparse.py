@@ -25,7 +25,7 @@ from stepwell.targets.nvrtc import cuda_core, load_kernel
 
 GROUP_ROWS, STEP_SLOTS, WARPS_IN_BLOCK = 8, 4, 4
 #: Columns of a tile and tiles of a panel, in double and in single precision.
-TILE_COLUMNS, MOST_TILES = {8: 8, 4: 32}, {8: 16, 4: 4}
+TILE_COLUMNS, MOST_TILES = {8: 8, 4: 32}, {8: 8, 4: 4}
 #: Fewer columns than this are left to the library's own product, which has no zeros to read.
 LEAST_COLUMNS = 2
 #: Entries per slot below which the zeros cost more than sharing saves.
