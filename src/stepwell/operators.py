@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
-from stepwell.targets.cuda_sparse import LEAST_COLUMNS, BlockProduct, group_rows, is_available
+from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
 
@@ -378,7 +378,7 @@ def _on_device(
     columns: int | None,
 ) -> Operator:
     """Library CSR and the CSR of the transpose; on a GPU wide blocks go through a kernel of our own where it pays."""
-    rearranged = is_cuda(home) and is_available() and (columns is None or columns >= LEAST_COLUMNS)
+    rearranged = is_cuda(home) and is_available() and columns != 1
     held = sum(int(part.nbytes) for part in parts(transposed))
     functions = []
     for csr in (matrix, transposed):
@@ -390,7 +390,7 @@ def _on_device(
 
 def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) -> Callable[[Array], Array]:
     def apply(block: Array) -> Array:
-        if by_groups is None or block.shape[1] < LEAST_COLUMNS or block.dtype != home.dtype:
+        if by_groups is None or block.shape[1] < by_groups.least_columns or block.dtype != home.dtype:
             return csr @ block
         return by_groups(block)
 

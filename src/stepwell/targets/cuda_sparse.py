@@ -26,8 +26,8 @@ from stepwell.targets.nvrtc import cuda_core, load_kernel
 GROUP_ROWS, STEP_SLOTS, WARPS_IN_BLOCK = 8, 4, 4
 #: Columns of a tile and tiles of a panel, in double and in single precision.
 TILE_COLUMNS, MOST_TILES = {8: 8, 4: 32}, {8: 8, 4: 4}
-#: Fewer columns than this are left to the library's own product, which has no zeros to read.
-LEAST_COLUMNS = 2
+#: Fewer columns than this, in double and in single precision, are left to the library's own product.
+LEAST_COLUMNS = {8: 2, 4: 16}
 #: Entries per slot below which the zeros cost more than sharing saves.
 LEAST_SHARING = 1.25
 
@@ -131,6 +131,7 @@ class BlockProduct:
         self._device_id = device_index(matrix.values)
         self._device = cuda_core().Device(self._device_id)
         self._word = _word(matrix.values)
+        self.least_columns = LEAST_COLUMNS[self._word]
         self._groups = int(matrix.starts.shape[0]) - 1
         self._parts = tuple(device_address(part) for part in (matrix.starts, matrix.slots, matrix.values))
 
