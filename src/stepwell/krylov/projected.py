@@ -218,8 +218,8 @@ class ProjectedCG:
         """Operators are made once: a sparse matrix is transposed only for the first right-hand side."""
         if self._operators is None:
             self._operators = (
-                as_operator(self.A, dtype),
-                None if self.L is None else as_operator(self.L, dtype, name="L"),
+                as_operator(self.A, dtype, columns=1),
+                None if self.L is None else as_operator(self.L, dtype, name="L", columns=1),
             )
         return self._operators
 
