@@ -92,14 +92,14 @@ class BlockCG:
             if mix is None or not mix.shape[1]:
                 ledger.end_all(Status.NONFINITE if mix is None else Status.BREAKDOWN)
                 continue
-            turn = to_like(mix, residual)
-            directions, products = directions @ turn, products @ turn  # now PᵀHP = I
-            step = directions.T @ residual
+            half = to_like(mix, residual)
+            inverse = half @ half.T  # (PᵀHP)⁻¹ on the independent part
+            step = inverse @ (directions.T @ residual)
             residual = plus_product(residual, products, step, -1)
             norms = column_norms(residual)
             x = plus_product(x, directions, step)
             steps += 1
-            kept.add(directions, products)
+            kept.add(directions, products, inverse)
             # A device goes on with the next candidates while the host looks at the norms; columns that leave were
             # made conjugate for nothing, which a host would rather not pay for.
             candidates = kept.conjugate(self.precondition(residual)) if on_device else None
@@ -107,34 +107,48 @@ class BlockCG:
 
 
 class _KeptBlocks:
-    """Earlier directions P and their products HP with PᵀHP = I, newest last, within a budget of bytes.
+    """Earlier directions P, their products Q = HP and (PᵀHP)⁻¹, newest last, within a budget of bytes.
 
-    Joined, they lie side by side in one block, so that two large matrix products do the work of many small ones. That
-    pays on a GPU, where a small product takes as long as a large one; on a host the copies cost more than they save.
+    Joined, they lie side by side in one block, Q multiplied by the inverse once and for all, so that two large matrix
+    products do the work of many small ones. That pays on a GPU, where a small product takes as long as a large one; on
+    a host the copies cost more than they save.
     """
 
     def __init__(self, budget: int, joined: bool) -> None:
         self.budget = budget
         self.joined = joined
-        self._blocks: list[tuple[Array, Array]] = []
+        self._blocks: list[tuple[Array, Array, Array | None]] = []
 
-    def add(self, directions: Array, products: Array) -> None:
-        new = (directions, products)
-        if self.joined and self._blocks:
-            room = max(0, self.budget // (2 * _bytes(directions[:, :1])) - int(directions.shape[1]))
-            old = self._blocks.pop()
-            oldest = max(0, int(old[0].shape[1]) - room)
-            concat = namespace_of(directions).concat
-            new = tuple(concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
+    def add(self, directions: Array, products: Array, inverse: Array) -> None:
+        new: tuple[Array, Array, Array | None] = (directions, products, inverse)
+        if self.joined:
+            new = self._join(directions, products @ inverse)
         self._blocks.append(new)
-        while len(self._blocks) > 1 and sum(2 * _bytes(p) for p, _ in self._blocks) > self.budget:
+        while len(self._blocks) > 1 and self.bytes_held > self.budget:
             self._blocks.pop(0)
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the directions and their products."""
+        return sum(2 * _bytes(directions) for directions, _, _ in self._blocks)
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
-        for directions, products in self._blocks:
-            block = plus_product(block, directions, products.T @ block, -1)
+        for directions, products, inverse in self._blocks:
+            share = products.T @ block
+            block = plus_product(block, directions, share if inverse is None else inverse @ share, -1)
         return block
+
+    def _join(self, *new: Array) -> tuple[Array, Array, None]:
+        """Put new directions and duals beside the old ones, of which the oldest go where the budget ends."""
+        if not self._blocks:
+            return new[0], new[1], None
+        old = self._blocks.pop()
+        room = self.budget // (2 * _bytes(new[0][:, :1])) - int(new[0].shape[1])
+        oldest = max(0, int(old[0].shape[1]) - max(0, room))
+        concat = namespace_of(new[0]).concat
+        directions, duals = (concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
+        return directions, duals, None
 
 
 def rank_cut(block: Array) -> float:
