@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from stepwell.arrays import (
@@ -115,9 +114,17 @@ def tiling(width: int, word: int) -> tuple[int, int]:
     return panels, -(-tiles // panels)
 
 
+@functools.cache
 def is_available() -> bool:
-    """Whether the packages that compile and launch kernels are installed."""
-    return find_spec("cuda") is not None and all(find_spec(name) is not None for name in ("cuda.core", "cuda.bindings"))
+    """Whether kernels can be compiled and launched: cuda-core and NVRTC are there."""
+    try:
+        from cuda.bindings import nvrtc
+
+        cuda_core()
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):  # a package or the library is missing
+        return False
+    return True
 
 
 class BlockProduct:
