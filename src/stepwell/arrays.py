@@ -163,6 +163,44 @@ def is_contiguous(array: Array) -> bool:
     return True
 
 
+def as_contiguous(array: Array) -> Array:
+    """Return an array in one piece, in C order: itself where it is, else a copy."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.contiguous()
+    if kind == "cupy":
+        import cupy
+
+        return cupy.ascontiguousarray(array)
+    return array if kind == "jax" else np.ascontiguousarray(array)
+
+
+def empty_block(rows: int, columns: int, template: Array) -> Array:
+    """Return an uninitialised C-ordered block of the template's library, device and dtype (not for JAX)."""
+    if kind_of(template) == "torch":
+        return template.new_empty((rows, columns))
+    if kind_of(template) == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.empty((rows, columns), dtype=template.dtype)
+    return np.empty((rows, columns), dtype=template.dtype)
+
+
+def add_at(array: Array, places: Array, values: Array) -> Array:
+    """Add values to a vector at places, one after the other where a place occurs twice; in place (not for JAX)."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.index_add_(0, places, values)
+    if kind == "cupy":
+        import cupy
+
+        cupy.add.at(array, places, values)
+    else:
+        np.add.at(array, places, values)
+    return array
+
+
 def from_dlpack(exported: Any, template: Array) -> Array:
     """View exported device memory as an array of the template's library, without a copy."""
     kind = kind_of(template)
@@ -274,6 +312,20 @@ def to_like(values: np.ndarray, template: Array) -> Array:
 def take_columns(block: Array, columns: np.ndarray) -> Array:
     """Return the named columns of a two-dimensional array, as a new C-ordered array."""
     return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
+    """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch":
+        return block.addmm(left, right, alpha=sign)
+    return block + left @ right if sign > 0 else block - left @ right
+
+
+def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
+    """Return ``block + factor * other`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch" and isinstance(factor, float):
+        return block.add(other, alpha=factor)
+    return block + factor * other
 
 
 def with_column(block: Array, j: int, values: Array) -> Array:
