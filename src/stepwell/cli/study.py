@@ -12,6 +12,10 @@ from stepwell.cli.inputs import read_device
 from stepwell.studies import STUDIES, run, settings_of
 
 
+#: Tables of studies are wide; in a pipe nothing need be cut.
+_PIPE_WIDTH = 260
+
+
 class StudyGroup(click.Group):
     """One command a study, made when it is asked for: all take device, size and folder, some take more."""
 
@@ -66,6 +70,8 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     console = make_console()
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
     console.print(f"{study.title}\nRepeats {study.paper}")
     hardware = study.machine["cpu"] + (f", {study.machine['gpu']}" if "gpu" in study.machine else "")
     console.print(f"{hardware}; {study.machine['cores']} cores; {study.seconds:.1f} s\n")

@@ -24,6 +24,7 @@ class Place:
     """
 
     name = "cpu"
+    short = "CPU"
     gpu = False
 
     @property
@@ -63,6 +64,7 @@ class Place:
 class CudaPlace(Place):
     """One CUDA device: PyTorch tensors, times between CUDA events."""
 
+    short = "GPU"
     gpu = True
 
     def __init__(self, index: int) -> None:
