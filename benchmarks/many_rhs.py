@@ -12,7 +12,6 @@ benchmarks/results/many_rhs.json.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import platform
@@ -27,10 +26,11 @@ from scipy.sparse.linalg import cg as scipy_cg
 from threadpoolctl import threadpool_limits
 
 import stepwell
-from stepwell import _core
+from stepwell import _core, studies
 from stepwell.apps import tomography
-from stepwell.apps.tomography.study import projected_cg_study
 from stepwell.operators import as_operator
+from stepwell.report.study import study_record
+from stepwell.studies.projected_cg import reaches_poster
 
 RESULTS = Path(__file__).parent / "results" / "many_rhs.json"
 TOL = 1e-4
@@ -131,17 +131,17 @@ def against_scipy(name, A, B, lam, methods, repeats):
 
 def study():
     """The published table at several tolerances, on one thread."""
-    result = projected_cg_study((1e-2, 5e-3, 3e-3, 2e-3, 1.5e-3, 1e-3))
+    result = studies.run("projected-cg", settings={"tol": (1e-2, 5e-3, 3e-3, 2e-3, 1.5e-3, 1e-3)})
+    table = result.find_table("slices")
     print("\nslices 65 to 68 from seed slice 64: products CG/APrCG (poster, seconds: 8.45 6.33 5.11 3.77)")
-    for tol in sorted({row.tol for row in result.rows}, reverse=True):
-        ratios = " ".join(f"{ratio:6.2f}" for ratio in result.ratios(tol))
-        cold = [row for row in result.rows if row.tol == tol and row.method == "CG"]
-        ours = [row for row in result.rows if row.tol == tol and row.method == "APrCG"]
-        time_ratio = " ".join(f"{a.seconds / b.seconds:5.1f}" for a, b in zip(cold, ours))
-        quality = " ".join(f"{a.quality:.2f}/{b.quality:.2f}" for a, b in zip(cold, ours))
-        mark = "reaches the poster" if result.reaches_poster(tol) else ""
+    for tol in result.settings["tol"]:
+        cold, ours = (table.find(tol=tol, method=method) for method in ("CG", "APrCG"))
+        ratios = " ".join(f"{row['ratio']:6.2f}" for row in ours)
+        time_ratio = " ".join(f"{row['seconds_ratio']:5.1f}" for row in ours)
+        quality = " ".join(f"{a['quality']:.2f}/{b['quality']:.2f}" for a, b in zip(cold, ours))
+        mark = "reaches the poster" if reaches_poster(table, "CPU", tol) else ""
         print(f"  tol {tol:<7g} products {ratios}   seconds {time_ratio}   SNR CG/APrCG {quality}  {mark}")
-    return dataclasses.asdict(result)
+    return study_record(result)
 
 
 def growth():

@@ -10,7 +10,7 @@ import click
 from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import read_device
 from stepwell.studies import STUDIES, run, settings_of
-
+from stepwell.studies.frame import Setting
 
 #: Tables of studies are wide; in a pipe nothing need be cut.
 _PIPE_WIDTH = 260
@@ -33,7 +33,7 @@ class StudyGroup(click.Group):
         if name not in STUDIES:
             return None
         title, paper = STUDIES[name]
-        options = [
+        options: list[click.Parameter] = [
             click.Option(["--device"], default="cpu", show_default=True, callback=read_device,
                          help="cpu, cuda or cuda:K; with a GPU its rows stand beside the CPU's."),
             click.Option(["--full", "size"], flag_value="full", help="The paper's sizes."),
@@ -42,18 +42,23 @@ class StudyGroup(click.Group):
                          help="Folder for JSON, CSV, Markdown and PNG."),
         ]  # fmt: skip
         for setting in settings_of(name):
-            many = isinstance(setting.default, tuple)
-            flag = isinstance(setting.default, bool)
-            kind = type(setting.default[0] if many else setting.default)
-            options.append(
-                click.Option([f"--{setting.name.replace('_', '-')}"], default=setting.default, multiple=many, is_flag=flag,
-                             type=None if flag else kind, show_default=not flag, help=setting.help)
-            )  # fmt: skip
+            options.append(_as_option(setting))
 
         def call(device: str, size: str | None, folder: Path | None, **settings: Any) -> None:
             _run(name, device, size or "default", folder, settings)
 
-        return click.Command(name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}.", short_help=title)
+        return click.Command(
+            name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}.", short_help=title
+        )
+
+
+def _as_option(setting: Setting) -> click.Option:
+    name, default = f"--{setting.name.replace('_', '-')}", setting.default
+    if isinstance(default, bool):
+        return click.Option([name], is_flag=True, default=default, help=setting.help)
+    many = isinstance(default, tuple)
+    kind = type(default[0] if many else default)
+    return click.Option([name], default=default, multiple=many, type=kind, show_default=True, help=setting.help)
 
 
 @click.group("study", cls=StudyGroup)
@@ -76,6 +81,8 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
     hardware = study.machine["cpu"] + (f", {study.machine['gpu']}" if "gpu" in study.machine else "")
     console.print(f"{hardware}; {study.machine['cores']} cores; {study.seconds:.1f} s\n")
     for table in study.tables:
+        if table.detail:
+            continue
         shown = make_table(*(column.heading for column in table.columns))
         shown.title, shown.title_justify = table.title, "left"
         for column in shown.columns[1:]:

@@ -44,7 +44,9 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{study.name}-{study.device.split(':')[0]}"
     written = [folder / f"{stem}.json", folder / f"{stem}.md"]
-    written[0].write_text(_compact(json.dumps(study_record(study), indent=1, ensure_ascii=False)) + "\n", encoding="utf-8")
+    written[0].write_text(
+        _compact(json.dumps(study_record(study), indent=1, ensure_ascii=False)) + "\n", encoding="utf-8"
+    )
     written[1].write_text(markdown(study), encoding="utf-8")
     for table in study.tables:
         written.append(folder / f"{stem}-{table.name}.csv")
@@ -67,6 +69,8 @@ def markdown(study: Study) -> str:
     if study.settings:
         parts.append("Settings: " + ", ".join(f"{key} {value}" for key, value in study.settings.items()) + ".")
     for table in study.tables:
+        if table.detail:
+            continue
         parts.append(f"**{table.title}**")
         parts.append(markdown_table([column.heading for column in table.columns], table.texts()))
     parts += _listed("Remarks", study.remarks) + _listed("What differs from the paper, and why", study.differs)
@@ -145,12 +149,21 @@ def _draw_bars(axes: Any, plot: Plot, categories: Sequence[str]) -> None:
         colour = _COLOURS[number % len(_COLOURS)]
         fill = dict(color="none", edgecolor=colour, hatch="//") if curve.paper else dict(color=colour)
         axes.bar(at, heights, width, label=curve.label, **fill)
-    axes.set_xticks(range(len(categories)), categories, rotation=20 if max(map(len, categories)) > 10 else 0, ha="right" if max(map(len, categories)) > 10 else "center")
+    axes.set_xticks(
+        range(len(categories)),
+        categories,
+        rotation=20 if max(map(len, categories)) > 10 else 0,
+        ha="right" if max(map(len, categories)) > 10 else "center",
+    )
 
 
 def _compact(text: str) -> str:
     """Put lists of numbers, which json.dumps spreads over lines, on one line each."""
-    return re.sub(r"\[\s*((?:-?[\d.eE+-]+|null)(?:,\s*(?:-?[\d.eE+-]+|null))*)\s*\]", lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text)
+    return re.sub(
+        r"\[\s*((?:-?[\d.eE+-]+|null)(?:,\s*(?:-?[\d.eE+-]+|null))*)\s*\]",
+        lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]",
+        text,
+    )
 
 
 def _plain(value: Any) -> Any:

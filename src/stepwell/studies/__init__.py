@@ -96,7 +96,9 @@ def run(
     unknown = sorted(set(settings or {}) - set(known))
     if unknown:
         raise ValueError(f"study {name} got settings {unknown}; allowed: {', '.join(known) or 'none'}")
-    context = Context(device="cuda:0" if device == "cuda" else device, size=size, settings=known | dict(settings or {}), tell=tell)
+    context = Context(
+        device="cuda:0" if device == "cuda" else device, size=size, settings=known | dict(settings or {}), tell=tell
+    )
     from stepwell.studies.measure import gpu_machine, machine
 
     title, paper = STUDIES[name]

@@ -16,7 +16,17 @@ from stepwell.studies.places import Place
 from stepwell.studies.stepping import Watched, history, solver_state, watch
 
 #: The classes of |t^c − t*|/t* in Tables 1 and 3; the tables have no line from 35 % to 40 %.
-CLASSES = ("0", "0 to 5 %", "5 to 10 %", "10 to 15 %", "15 to 20 %", "20 to 25 %", "25 to 30 %", "30 to 40 %", "40 % and more")
+CLASSES = (
+    "0",
+    "0 to 5 %",
+    "5 to 10 %",
+    "10 to 15 %",
+    "15 to 20 %",
+    "20 to 25 %",
+    "25 to 30 %",
+    "30 to 40 %",
+    "40 % and more",
+)
 _EDGES = (0.05, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40)
 #: Below this the two times are the same but for rounding.
 SAME = 1e-10

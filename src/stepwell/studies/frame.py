@@ -64,7 +64,7 @@ class Column:
 
 @dataclasses.dataclass
 class Table:
-    """A table of a study: columns, and rows as dicts by column key.
+    """A table of a study: columns, and rows as dicts by column key; a `detail` goes to files only.
 
     Examples
     --------
@@ -78,6 +78,7 @@ class Table:
     title: str
     columns: Sequence[Column]
     rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    detail: bool = False
 
     def add(self, **cells: Any) -> None:
         """Add a row; cells that are left out stay empty."""
@@ -154,9 +155,9 @@ class Study:
     remarks: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
 
-    def table(self, name: str, title: str, columns: Sequence[Column]) -> Table:
+    def table(self, name: str, title: str, columns: Sequence[Column], *, detail: bool = False) -> Table:
         """Start a table."""
-        self.tables.append(Table(name, title, columns))
+        self.tables.append(Table(name, title, columns, detail=detail))
         return self.tables[-1]
 
     def plot(self, name: str, title: str, x_label: str, y_label: str, **how: Any) -> Plot:

@@ -56,7 +56,9 @@ def machine() -> dict[str, Any]:
         from threadpoolctl import threadpool_info
     except ImportError:
         return about
-    about["thread libraries"] = {f"{lib['internal_api']} {lib['version']}": lib["num_threads"] for lib in threadpool_info()}
+    about["thread libraries"] = {
+        f"{lib['internal_api']} {lib['version']}": lib["num_threads"] for lib in threadpool_info()
+    }
     return about
 
 
@@ -107,6 +109,7 @@ class Recorder:
         self.ended: list[float] = []
 
     def __call__(self, *args: Any) -> Any:
+        """Call the objective."""
         self.began.append(time.perf_counter())
         out = self.fun(*args)
         self.ended.append(time.perf_counter())

@@ -155,7 +155,9 @@ def _paths(context: Context, study: Study, n: int) -> None:
         plot.curves.append(Curve(label, list(range(1, len(values) + 1)), values))
     same = [key for key, values in differences.items() if not any(values)]
     if "threads_difference" in same:
-        study.remarks.append("Runs on one core and on all cores agree to the last bit: sums are taken in a fixed order.")
+        study.remarks.append(
+            "Runs on one core and on all cores agree to the last bit: sums are taken in a fixed order."
+        )
 
 
 def _solve(problem: problems.Problem, threads: int | None, place: Place) -> tuple[Any, float]:
@@ -234,9 +236,13 @@ def _functions(context: Context, study: Study, n: int) -> None:
     table = study.table("functions", "The other functions, and the stopping criteria", FUNCTIONS)
     powell = "the third criterion, maxfev"
     runs: list[tuple[str, int, float, str | None]] = [
-        ("beale", M, EPS, None), ("wood", M, EPS, None), ("trigonometric", M, EPS, None),
-        ("powell", M, EPS, powell), ("powell", M, 1e-4, "eps raised, as advised"), ("powell", 20, EPS, "m raised, as advised"),
-    ]  # fmt: skip
+        ("beale", M, EPS, None),
+        ("wood", M, EPS, None),
+        ("trigonometric", M, EPS, None),
+        ("powell", M, EPS, powell),
+        ("powell", M, 1e-4, "eps raised, as advised"),
+        ("powell", 20, EPS, "m raised, as advised"),
+    ]
     for name, m, eps, paper in runs:
         for place in context.places:
             context.tell(f"{name}, {place.label}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepwell import problems
 from stepwell.studies.frame import Column, Context, Curve, Study
 from stepwell.studies.places import Place
@@ -64,13 +66,22 @@ def run(context: Context, study: Study) -> None:
                 paper = PAPER[side][4:7] if policy == "first-interval" else PAPER[side][1:4]
                 theirs = policy == "first-interval"
                 table.add(
-                    size=side * side, device=place.short, policy=policy, evaluation_ms=seen.evaluation_ms,
-                    t=seen.cauchy_time, iterations=seen.nit, solver_ms=seen.solver_ms,
+                    size=side * side,
+                    device=place.short,
+                    policy=policy,
+                    evaluation_ms=seen.evaluation_ms,
+                    t=seen.cauchy_time,
+                    iterations=seen.nit,
+                    solver_ms=seen.solver_ms,
                     speedup=reference.solver_ms / seen.solver_ms if seen is not reference else None,
-                    energy=seen.fun, energy_difference=seen.fun - reference.fun if ended and seen is not reference else None,
-                    status=seen.status, t_paper=paper[0], iterations_paper=paper[1], solver_ms_paper=paper[2],
+                    energy=seen.fun,
+                    energy_difference=seen.fun - reference.fun if ended and seen is not reference else None,
+                    status=seen.status,
+                    t_paper=paper[0],
+                    iterations_paper=paper[1],
+                    solver_ms_paper=paper[2],
                     energy_difference_paper=PAPER[side][8] if theirs else None,
-                )  # fmt: skip
+                )
     _draw(context, study)
     study.differs += [
         "The paper stops when the energy falls by less than 1e-64, which in double precision means not at all; here a "
@@ -84,14 +95,14 @@ def run(context: Context, study: Study) -> None:
     cut = [row for row in table.rows if row["status"] == "TIME_LIMIT"]
     if cut:
         study.remarks.append(
-            f"{len(cut)} runs were stopped by the time limit, the smallest at {cut[0]['size']:,} variables: their times "
-            "an iteration stand, their energies are not final."
+            f"{len(cut)} runs were stopped by the time limit, the smallest at {cut[0]['size']:,} variables: their "
+            "times an iteration stand, their energies are not final."
         )
 
 
 def _solve(side: int, place: Place, policy: str, limit: float) -> Watched:
     problem = problems.get("torsion", nx=side, ny=side, c=5.0, **place.library)
-    settings = dict(m=M, gtol=GTOL, ftol=FTOL, cauchy=policy, maxiter=20_000, maxfun=40_000)
+    settings: dict[str, Any] = dict(m=M, gtol=GTOL, ftol=FTOL, cauchy=policy, maxiter=20_000, maxfun=40_000)
     if place.gpu:  # compile and warm up
         watch(problem.fun, problem.x0, problem.bounds, place, **(settings | {"maxiter": 3}))
     return watch(problem.fun, problem.x0, problem.bounds, place, limit=limit, **settings)
