@@ -28,7 +28,7 @@ class CauchyTimes:
     first : float
         t^c = min(t¹, t¹*): the minimiser on the first interval, or its end (Fei et al. 2014, section 4.1).
     crossed : int
-        Breakpoints before t*.
+        Breakpoints up to t*.
     """
 
     exact: float
