@@ -40,7 +40,7 @@ def test_driver_output_descends_and_its_times_add_up():
 
 @pytest.mark.parametrize(("m", "l", "i"), [(64, 20, 8), (512, 100, 40)])
 def test_counted_updates(m, l, i):
-    """Counts of Table 3.1 where Stepwell does what the paper does, and the operations that it saves where it does not."""
+    """The counts of Table 3.1 where Stepwell does what the paper does; fewer where it saves something."""
     last = {code: nnls_updates.counted(code, "last", m, l, i) for code in (1, 2, 3)}
     assert last[1] == (l + 2, 4 * m * l + 3 * m + 1)  # the paper's 6mℓ without its second inner product
     assert last[2] == (2 * (m - l - 1), 6 * m * (m - l - 1) + 2 * m * m + 8 * (m - l - 1))  # exactly the paper's

@@ -16,7 +16,8 @@ QUICK = {"projected-cg": {"tol": (5e-3,)}}
 
 
 def check(study, folder):
-    assert study.tables and all(table.rows for table in study.tables if table.name != "baselines")
+    assert study.tables
+    assert all(table.rows for table in study.tables if table.name != "baselines")
     assert study.differs  # no experiment of 2010 can be repeated exactly
     assert {"cpu", "cores", "numpy", "scipy", "stepwell", "python"} <= set(study.machine)
     written = write_study(study, folder)
@@ -41,7 +42,9 @@ def test_toy_study(name, tmp_path):
     told = []
     study = studies.run(name, size="toy", settings=QUICK.get(name), tell=told.append)
     check(study, tmp_path)
-    assert study.size == "toy" and study.device == "cpu" and study.seconds > 0
+    assert study.size == "toy"
+    assert study.device == "cpu"
+    assert study.seconds > 0
     assert told or name == "nnls-updates"
 
 
@@ -77,7 +80,8 @@ def test_the_engine_and_the_definition_agree_on_the_cauchy_point():
 def test_nnls_methods_reach_the_optimum():
     for row in studies.run("nnls", size="toy").find_table("systems").rows:
         if row["method"].startswith("Stepwell"):
-            assert row["failed"] == 0 and row["violation"] <= 1e-13
+            assert row["failed"] == 0
+            assert row["violation"] <= 1e-13
             assert row["updates"] >= row["downdates"]
 
 

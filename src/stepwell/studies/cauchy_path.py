@@ -41,14 +41,15 @@ class CauchyTimes:
         return abs(self.first - self.exact) / self.exact if self.exact > 0 else 0.0
 
 
-def compact_form(s: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return θ, W (n rows) and M of the compact form, from pairs in order of age (rows of s and y).
+def compact_form(s: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return θ and M of B = θI − W M Wᵀ, W = [Yᵀ, θSᵀ], from pairs in order of age (rows of s and y).
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> s = rng.normal(size=(2, 5)); y = s * np.arange(1.0, 6.0)
-    >>> theta, w, m = compact_form(s, y)
+    >>> theta, m = compact_form(s, y)
+    >>> w = np.concatenate([y, theta * s]).T
     >>> b = theta * np.eye(5) - w @ m @ w.T
     >>> bool(np.allclose(b @ s[-1], y[-1]))  # the secant equation
     True
@@ -56,8 +57,7 @@ def compact_form(s: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.nd
     theta = float(y[-1] @ y[-1] / (s[-1] @ y[-1]))
     sy = s @ y.T
     d, l = np.diag(np.diag(sy)), np.tril(sy, -1)
-    middle = np.block([[-d, l.T], [l, theta * (s @ s.T)]])
-    return theta, np.concatenate([y, theta * s]).T, np.linalg.inv(middle)
+    return theta, np.linalg.inv(np.block([[-d, l.T], [l, theta * (s @ s.T)]]))
 
 
 def cauchy_times(
@@ -72,12 +72,13 @@ def cauchy_times(
     >>> cauchy_times(x, g, np.full(2, -1.0), np.array([1.0, 9.0]), pair, pair)
     CauchyTimes(exact=1.0, first=0.5, crossed=1)
     """
-    theta, w, m = compact_form(s, y)
+    theta, m = compact_form(s, y)
     held = (lower == upper) | ((x <= lower) & (g >= 0)) | ((x >= upper) & (g <= 0))
-    moves = np.flatnonzero(~held & (g != 0))
-    g, w = g[moves], w[moves]
-    t = (x[moves] - np.where(g < 0, upper[moves], lower[moves])) / g
-    total, q, r = float(g @ g), w.T @ g, np.zeros(w.shape[1])
+    g = np.where(held, 0.0, g)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(g == 0, np.inf, (x - np.where(g < 0, upper, lower)) / g)
+    whole = float(g @ g)
+    total, q, r = whole, np.concatenate([y @ g, theta * (s @ g)]), np.zeros(2 * len(s))
     curvature = theta * total - q @ m @ q
     inner = total / curvature if curvature > 0 else np.inf
     end = float(t.min(initial=np.inf))
@@ -85,10 +86,11 @@ def cauchy_times(
     if inner <= end:
         return CauchyTimes(inner, first, 0)
     order = np.argsort(t, kind="stable")
+    order = order[np.isfinite(t[order])]
     chunk, at = _FIRST_CHUNK, 0
     while at < len(order):
         here = order[at : at + chunk]
-        times, rows = t[here], g[here, None] * w[here]
+        times, rows = t[here], (g[here] * np.concatenate([y[:, here], theta * s[:, here]])).T
         # State after crossing breakpoint k of the chunk, and the slope at the next one.
         totals = total - np.cumsum(g[here] ** 2)
         qs = q - np.cumsum(rows, axis=0)
@@ -99,10 +101,10 @@ def cauchy_times(
         with np.errstate(invalid="ignore"):
             rising = np.where(np.isinf(after), True, slope + after * bend >= 0)
         # Rounding leaves dust where everything has met its bound; and of ties only the last leaves a segment.
-        rising = (rising | (totals <= 1e-14 * (g @ g))) & ((after > times) | np.isinf(after))
+        rising = (rising | (totals <= 1e-14 * whole)) & ((after > times) | np.isinf(after))
         if rising.any():
             k = int(np.argmax(rising))
-            dust = totals[k] <= 1e-14 * (g @ g) or bend[k] <= 0
+            dust = totals[k] <= 1e-14 * whole or bend[k] <= 0
             exact = times[k] if dust else max(times[k], -slope[k] / bend[k])
             return CauchyTimes(float(exact), first, at + k + 1)
         total, q, r = float(totals[-1]), qs[-1], rs[-1]

@@ -161,11 +161,11 @@ def run(context: Context, study: Study) -> None:
         for label, key in ((f"{place.short}, ours", "ours_gflops"), (f"{place.short}, {library}", "vendor_gflops")):
             plot.curves.append(Curve(label, [row["length"] for row in rows], [row[key] for row in rows]))
     study.differs += [
-        "Figure 3's points are not stated; the text says that CUBLAS wins at M = 10, that the paper's kernel is several "
-        "times as fast from M = 20 on, and 16 times as fast beyond 5,000.",
+        "Figure 3's points are not stated; the text says that CUBLAS wins at M = 10, that the paper's kernel is "
+        "several times as fast from M = 20 on, and 16 times as fast beyond 5,000.",
         "In Stepwell the product is part of one sweep with masks and many other sums. Here it stands alone, with the "
         "sweep's arithmetic: src/host/gram.hpp on the CPU, the fp64 tensor instruction on the GPU.",
-        "On the GPU both run from a CUDA graph of 20 products: what is timed is the device, not Python. Panels of up to "
-        "100,000 columns stay in its cache.",
+        "On the GPU both run from a CUDA graph of 20 products: what is timed is the device, not Python. Panels of up "
+        "to 100,000 columns stay in its cache.",
         "The vendor's library is NumPy's BLAS on the CPU and cuBLAS, through PyTorch, on the GPU.",
     ]
