@@ -7,6 +7,7 @@
 #include "host/nnls_module.hpp"
 #include "host/panel_module.hpp"
 #include "host/spmm_module.hpp"
+#include "host/voronoi_module.hpp"
 
 namespace nb = nanobind;
 
@@ -20,4 +21,5 @@ NB_MODULE(_core, m) {
     stepwell::bind_spmm(m);
     stepwell::bind_nnls(m);
     stepwell::bind_panel(m);
+    stepwell::bind_voronoi(m);
 }

@@ -1,0 +1,23 @@
+"""Centroidal Voronoi tessellations of a density image, by L-BFGS-B or by Lloyd's iteration.
+
+The domain is an image of (height, width) pixels whose longer side has length 1: a pixel is ``1 / max(height, width)``
+wide, pixel (row, column) has its centre at ``((column + 0.5), (row + 0.5)) * pixel``, and y grows downwards. Sites are
+(n, 2) arrays of x and y.
+"""
+
+from __future__ import annotations
+
+from stepwell.apps.voronoi.assignment import Assignment, assign
+from stepwell.apps.voronoi.centroidal import Tessellation, centroidal, draw_sites
+from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy, cvt_energy
+
+__all__ = [
+    "HEXAGONAL_BOUND",
+    "Assignment",
+    "Tessellation",
+    "VoronoiEnergy",
+    "assign",
+    "centroidal",
+    "cvt_energy",
+    "draw_sites",
+]
