@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,8 @@ from stepwell.studies.cauchy_path import cauchy_times
 from stepwell.studies.frame import Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads
 from stepwell.studies.places import Place
-from stepwell.studies.stepping import Watched, history, solver_state, watch
+from stepwell.studies.stepping import Case, Watched, history, solver_state, watch
+from stepwell.studies.voronoi import SIZES, voronoi_case
 
 #: The classes of |t^c − t*|/t* in Tables 1 and 3; the tables have no line from 35 % to 40 %.
 CLASSES = (
@@ -88,17 +87,6 @@ ENERGY = (
 M, FTOL = 8, 2.2e-16
 
 
-@dataclass
-class Case:
-    """One problem with bounds, at one place."""
-
-    name: str
-    n: int
-    fun: Callable[[Any], tuple[Any, Any]]
-    x0: Any
-    bounds: tuple[Any, Any]
-
-
 def minpack_case(name: str, n: int, place: Place) -> Case:
     """Build one of the eight problems with bounds [−1, 1] laid over its own.
 
@@ -162,7 +150,11 @@ def run(context: Context, study: Study) -> None:
         for place in context.places:
             case = minpack_case(name, n if name != "lennard-jones" else 2 * atoms, place)
             _study_case(context, case, place, limit, PAPER[name], shares, energies)
-    _voronoi(context, study, limit, energies)
+    for sites, resolution in context.pick(toy=[(60, 64)], default=SIZES[:4], full=SIZES):
+        for place in context.places:
+            case = voronoi_case(sites, resolution, place)
+            published = PAPER_VORONOI.get((resolution, sites))
+            _study_case(context, case, place, limit, published, shares, energies)
     plot = study.plot(
         "same", "Iterations in which t^c is t* (Tables 1 and 3)", "", "per cent",
         bars=[f"{row['problem']}" for row in shares.find(device=context.places[0].short)],
@@ -186,7 +178,13 @@ def run(context: Context, study: Study) -> None:
 
 
 def _study_case(
-    context: Context, case: Case, place: Place, limit: float, paper: tuple[float, ...], shares: Any, energies: Any
+    context: Context,
+    case: Case,
+    place: Place,
+    limit: float,
+    paper: tuple[float, ...] | None,
+    shares: Any,
+    energies: Any,
 ) -> None:
     settings = dict(m=M, gtol=0.0, ftol=FTOL, maxiter=5000, maxfun=10_000)
     lower, upper = (place.fetch(half) for half in case.bounds)
@@ -203,7 +201,8 @@ def _study_case(
             shares.add(
                 problem=case.name, n=case.n, device=place.short, iterations=seen.nit,
                 **{f"class_{k}": value for k, value in enumerate(classes)},
-                same_paper=paper[0], within_paper=paper[1], beyond_paper=sum(paper[2:]), oracle=counted.oracle,
+                same_paper=paper and paper[0], within_paper=paper and paper[1],
+                beyond_paper=sum(paper[2:]) if paper else None, oracle=counted.oracle,
             )  # fmt: skip
         assert exact is not None
         complete = "TIME_LIMIT" not in (seen.status, exact.status) and policy != "exact"
@@ -212,9 +211,5 @@ def _study_case(
             problem=case.name, n=case.n, device=place.short, policy=policy, iterations=seen.nit,
             walks=seen.cauchy_walks, energy=seen.fun, status=seen.status,
             difference=(seen.fun - exact.fun) / scale if complete else None,
-            difference_paper=0.0 if policy == "first-interval" else None,
+            difference_paper=0.0 if policy == "first-interval" and case.name in PAPER else None,
         )  # fmt: skip
-
-
-def _voronoi(context: Context, study: Study, limit: float, energies: Any) -> None:
-    """Table 3, where the tessellation is there."""

@@ -14,6 +14,17 @@ from stepwell.studies.places import Place
 from stepwell.targets.host import STATE_DTYPE
 
 
+@dataclass(frozen=True)
+class Case:
+    """A problem with bounds, its arrays at one place."""
+
+    name: str
+    n: int
+    fun: Callable[[Any], tuple[Any, Any]]
+    x0: Any
+    bounds: tuple[Any, Any]
+
+
 @dataclass
 class Watched:
     """A run that was watched: how it ended, and seconds of evaluations and of the solver's turns."""
