@@ -13,6 +13,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
     "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from parallel-beam projections."),
     "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
+    "voronoi": ("stepwell.cli.voronoi", "Tessellate: points, cells, mesh and its quality."),
+    "stipple": ("stepwell.cli.stipple", "Draw a picture with dots."),
     "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms."),
 }
 
