@@ -110,12 +110,17 @@ def _device_works(length: int, place: Place, many: int) -> tuple[Work, Work, Wor
     out, vendor = (place.put(np.empty((ROWS, ROWS))) for _ in range(2))
     left, right = (panel[:, :length] for panel in panels)
     ours = DevicePanel(panels[0], panels[1], out, length)
+
+    def repeat(work: Work) -> None:
+        for _ in range(many):
+            work()
+
     ours.launch(current_stream(out))
     torch.mm(left, right.T, out=vendor)
     place.wait()
     return (
-        capture(out, lambda stream: [ours.launch(stream) for _ in range(many)]),
-        capture(out, lambda stream: [torch.mm(left, right.T, out=vendor) for _ in range(many)]),
+        capture(out, lambda stream: repeat(lambda: ours.launch(stream))),
+        capture(out, lambda stream: repeat(lambda: torch.mm(left, right.T, out=vendor))),
         lambda: (place.fetch(out), place.fetch(vendor)),
     )
 

@@ -103,7 +103,7 @@ def run(context: Context, study: Study) -> None:
             _add(table, sites, resolution, place, seen, reference)
             if (sites, resolution) == shown:
                 histories[place.label], last[place.short] = values, seen
-    _meshes(context, study, last)
+    _meshes(context, study, last, shown[1])
     _draw(context, study, table, histories)
     study.differs += [
         "The paper does not state its domain or density; here it is the unit square with density 1, sites drawn at "
@@ -149,13 +149,13 @@ def _add(table: Table, sites: int, resolution: int, place: Place, seen: Watched,
     )  # fmt: skip
 
 
-def _meshes(context: Context, study: Study, last: dict[str, Watched]) -> None:
+def _meshes(context: Context, study: Study, last: dict[str, Watched], resolution: int) -> None:
     """Figure 5: the quality of the dual mesh, before and after."""
     table = study.table("quality", "Figure 5: the dual mesh", QUALITY)
     for place in context.places:
         seen = last[place.short]
         sites = place.fetch(seen.x).reshape(-1, 2)
-        start = draw_sites(len(sites), np.ones((64, 64)), seed=0)
+        start = draw_sites(len(sites), np.ones((resolution, resolution)), seed=0)
         for stage, points in (("random", start), ("tessellated", sites)):
             quality = mesh_quality(delaunay_mesh(points))
             table.add(
