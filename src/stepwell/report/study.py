@@ -124,21 +124,24 @@ def draw(plot: Plot, path: str | Path) -> None:
     axes.grid(True, color="#d7dbe0", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    if plot.curves:
-        axes.legend(frameon=False, fontsize=8.5)
+    if axes.get_legend_handles_labels()[0]:
+        beside = dict(loc="upper left", bbox_to_anchor=(1.0, 1.0)) if plot.bars is not None else {}
+        axes.legend(frameon=False, fontsize=8.5, **beside)
     figure.savefig(path, dpi=130)
 
 
 def _draw_curve(axes: Any, curve: Curve, colour: str, positive: bool) -> None:
-    points = [
-        (x, y) for x, y in zip(curve.x, curve.y) if y is not None and math.isfinite(y) and (y > 0 or not positive)
-    ]
+    points = [(x, y) for x, y in zip(curve.x, curve.y) if y is not None and math.isfinite(y)]
+    label = curve.label
+    if positive and points:
+        # A logarithmic axis has no place for zeros; a curve of nothing else is drawn where it can be.
+        above = [(x, y) for x, y in points if y > 0]
+        points, label = (above, label) if above else (points, f"{label} (zero throughout)")
     if not points:
-        axes.plot([], [], color=colour, label=f"{curve.label} (zero throughout)")
         return
     x, y = zip(*points)
     style = dict(linestyle=(0, (4, 3)), marker="o", markerfacecolor="none") if curve.paper else dict(marker="o")
-    axes.plot(x, y, color=colour, linewidth=1.5, markersize=4 if len(x) <= 60 else 2, label=curve.label, **style)
+    axes.plot(x, y, color=colour, linewidth=1.5, markersize=4 if len(x) <= 60 else 2, label=label, **style)
 
 
 def _draw_bars(axes: Any, plot: Plot, categories: Sequence[str]) -> None:

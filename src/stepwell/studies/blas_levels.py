@@ -67,8 +67,8 @@ def run(context: Context, study: Study) -> None:
             for n in sizes:
                 context.tell(f"{place.label}, {dtype}, n = {n}")
                 kernels = device_kernels(n, dtype, place) if place.gpu else host_kernels(n, dtype)
-                # A tenth of the calls is enough to time one.
-                sample = {name: max(1, calls // (1 if place.gpu else 10)) for name, (_, calls) in kernels.items()}
+                # A few of the calls are enough to time one.
+                sample = {name: min(calls, 200 if place.gpu else 20) for name, (_, calls) in kernels.items()}
                 for work, _ in kernels.values():
                     place.seconds(work)
                 runs = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from stepwell.device_doors import DeviceLBFGSB
 from stepwell.optimizer import LBFGSB
 from stepwell.studies.places import Place
 from stepwell.targets.host import STATE_DTYPE
@@ -105,10 +106,13 @@ def solver_state(optimizer: LBFGSB) -> Any:
     return optimizer._state[0]
 
 
-def history(optimizer: LBFGSB) -> Iterator[np.ndarray]:
+def history(optimizer: LBFGSB) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return x, g, S and Y (rows in order of age) at the accepted point, on the host."""
+    if not isinstance(optimizer, DeviceLBFGSB):
+        target = optimizer._target
+        return (target.x[0], target.gradient[0], *target.pairs(0))
     saved = optimizer.state_dict()
     state = np.ascontiguousarray(saved["states"]).reshape(-1).view(STATE_DTYPE)[0]
     head, count, m = int(state["head"]), int(state["pairs"]), saved["s"].shape[1]
     slots = [(head - count + age) % m for age in range(count)]
-    return iter((saved["x"][0], saved["g"][0], saved["s"][0][slots], saved["y"][0][slots]))
+    return saved["x"][0], saved["g"][0], saved["s"][0][slots], saved["y"][0][slots]

@@ -86,7 +86,7 @@ def voronoi_case(sites: int, resolution: int, place: Place) -> Case:
 def run(context: Context, study: Study) -> None:
     """Tessellate at every size on every device; look at the largest one's mesh."""
     sizes = context.pick(toy=[(60, 64)], default=SIZES[:5], full=SIZES)
-    limit = context.pick(toy=5.0, default=20.0, full=600.0 if context.device == "cpu" else 6.0)
+    limit = context.pick(toy=5.0, default=20.0, full=600.0 if context.device == "cpu" else 3.0)
     study.settings |= {"m": M, "gtol": 0.0, "ftol": FTOL, "maxiter": MAXITER, "seconds a CPU run may take": limit}
     table = study.table("tessellations", "Table 2: one iteration of a centroidal Voronoi tessellation", COLUMNS)
     histories: dict[str, list[float]] = {}
@@ -98,7 +98,7 @@ def run(context: Context, study: Study) -> None:
             context.tell(f"{sites:,} sites, {resolution}², {place.label}")
             case = voronoi_case(sites, resolution, place)
             values: list[float] = []
-            seen = _tessellate(case, place, limit if not place.gpu else 60.0, values)
+            seen = _tessellate(case, place, limit if not place.gpu else 20.0, values)
             reference = reference or seen
             _add(table, sites, resolution, place, seen, reference)
             if (sites, resolution) == shown:
