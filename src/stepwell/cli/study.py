@@ -81,9 +81,9 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
     hardware = study.machine["cpu"] + (f", {study.machine['gpu']}" if "gpu" in study.machine else "")
     console.print(f"{hardware}; {study.machine['cores']} cores; {study.seconds:.1f} s\n")
     for table in study.tables:
-        if table.detail:
+        if table.detail or not table.rows:
             continue
-        shown = make_table(*(column.heading for column in table.columns))
+        shown = make_table(*(column.heading for column in table.filled))
         shown.title, shown.title_justify = table.title, "left"
         for column in shown.columns[1:]:
             column.justify = "right"

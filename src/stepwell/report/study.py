@@ -62,17 +62,17 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
 
 
 def markdown(study: Study) -> str:
-    """Return the whole study as Markdown."""
+    """Return the whole study as Markdown, without the columns that are empty throughout."""
     about = ", ".join(f"{key} {value}" for key, value in study.machine.items() if not isinstance(value, dict))
     parts = [f"## {study.title} (`stepwell study {study.name}`)", f"Repeats {study.paper}."]
     parts += [f"Device {study.device}, size {study.size}, {study.seconds:.0f} s. {about}."]
     if study.settings:
         parts.append("Settings: " + ", ".join(f"{key} {value}" for key, value in study.settings.items()) + ".")
     for table in study.tables:
-        if table.detail:
+        if table.detail or not table.rows:
             continue
         parts.append(f"**{table.title}**")
-        parts.append(markdown_table([column.heading for column in table.columns], table.texts()))
+        parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
     parts += _listed("Remarks", study.remarks) + _listed("What differs from the paper, and why", study.differs)
     return "\n\n".join(parts) + "\n"
 

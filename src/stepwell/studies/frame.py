@@ -87,9 +87,14 @@ class Table:
             raise KeyError(f"table {self.name} has no columns {unknown}")
         self.rows.append({column.key: cells.get(column.key) for column in self.columns})
 
+    @property
+    def filled(self) -> list[Column]:
+        """The columns that hold anything."""
+        return [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+
     def texts(self) -> list[list[str]]:
-        """Return all cells as text."""
-        return [[column.show(row[column.key]) for column in self.columns] for row in self.rows]
+        """Return the cells of the columns that hold anything, as text."""
+        return [[column.show(row[column.key]) for column in self.filled] for row in self.rows]
 
     def find(self, **cells: Any) -> list[dict[str, Any]]:
         """Return the rows that hold these cells."""

@@ -141,11 +141,16 @@ def _paths(context: Context, study: Study, n: int) -> None:
         _, far = _path(problems.get("rosenbrock", n=n, **place.library), place, None, single)
         differences["gpu_difference" if place.gpu else "threads_difference"] = far
     del single
-    table = study.table("iterates", f"Figure 1 and the driver's output: Rosenbrock, n = {n:,}, m = {M}", DIFFERENCES)
+    title = f"Figure 1 and the driver's output: Rosenbrock, n = {n:,}, m = {M}"
+    printed = study.table("driver", title, DIFFERENCES)
+    every = study.table("iterates", f"{title}, all iterations", DIFFERENCES, detail=True)
     for k, row in enumerate(rows):
-        paper = DRIVER.get(row["iteration"], (None,) * 4) if n == 1_000_000 else (None,) * 4
-        own = {key: values[k] if k < len(values) else None for key, values in differences.items()}
-        table.add(**row, **own, nfn_paper=paper[0], f_paper=paper[1], gnorm_paper=paper[2], step_paper=paper[3])
+        cells = {**row, **{key: values[k] if k < len(values) else None for key, values in differences.items()}}
+        if n == 1_000_000 and row["iteration"] in DRIVER:
+            cells |= dict(zip(("nfn_paper", "f_paper", "gnorm_paper", "step_paper"), DRIVER[row["iteration"]]))
+        every.add(**cells)
+        if row["iteration"] in DRIVER:
+            printed.add(**cells)
     plot = study.plot(
         "difference", "Relative difference of the iterates from a run on one core (Figure 1)", "iteration",
         "‖x − x₁‖ / ‖x₁‖", log_y=True,
@@ -156,8 +161,8 @@ def _paths(context: Context, study: Study, n: int) -> None:
     if n == 1_000_000:
         alike = all(_alike(row, DRIVER[row["iteration"]]) for row in rows if row["iteration"] in DRIVER)
         study.remarks.append(
-            f"The driver's output, {len(DRIVER)} iterations of it in print, is {'' if alike else 'not '}repeated to every "
-            "digit: evaluations, f, ‖g‖ and step."
+            f"The driver's output, {len(DRIVER)} iterations of it in print, is {'' if alike else 'not '}repeated to "
+            "every digit: evaluations, f, ‖g‖ and step."
         )
     if not any(differences["threads_difference"]):
         study.remarks.append(
