@@ -110,7 +110,8 @@ void bind_voronoi(nb::module_& m) {
     m.def(
         "voronoi_buckets",
         [](int32_t height, int32_t width, int64_t sites) { return kernels().buckets(height, width, sites); },
-        nb::arg("height"), nb::arg("width"), nb::arg("sites"), "Number of buckets that sites are sorted into.");
+        nb::arg("height"), nb::arg("width"), nb::arg("sites"),
+        "Number of buckets that sites are sorted into.");
 }
 
 }  // namespace stepwell

@@ -1,6 +1,6 @@
-// The nearest sites of a tile of pixels, exactly. Every pixel's nearest site lies no farther than the farthest
-// pixel of the tile from any one site; so one site nearby bounds the search, and the few sites within the
-// bound are compared at every pixel.
+// The nearest sites of a tile of pixels, exactly. Every pixel's nearest site lies no farther than the
+// farthest pixel of the tile from any one site; so one site nearby bounds the search, and the few sites
+// within the bound are compared at every pixel.
 //
 // A tile belongs to a team: one CPU thread holds all its pixels in vector registers, a warp two to a lane.
 // Beyond rank() and size() a tile's team has
@@ -64,8 +64,8 @@ struct Nearest {
             const double dy = team.row(r) - y, down = dy * dy;
             for (int c = 0; c < columns; ++c) {
                 const double other = across[c] + down;
-                const bool nearer = (other < squared[r][c]) |
-                                    ((other == squared[r][c]) & (number < site[r][c]));
+                const bool nearer =
+                    (other < squared[r][c]) | ((other == squared[r][c]) & (number < site[r][c]));
                 squared[r][c] = nearer ? other : squared[r][c];
                 site[r][c] = nearer ? number : site[r][c];
             }

@@ -8,12 +8,14 @@ wide, pixel (row, column) has its centre at ``((column + 0.5), (row + 0.5)) * pi
 from __future__ import annotations
 
 from stepwell.apps.voronoi.assignment import Assignment, assign
-from stepwell.apps.voronoi.centroidal import Tessellation, centroidal, draw_sites
+from stepwell.apps.voronoi.centroidal import Intermediate, Tessellation, centroidal
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy, cvt_energy
+from stepwell.apps.voronoi.starts import draw_sites
 
 __all__ = [
     "HEXAGONAL_BOUND",
     "Assignment",
+    "Intermediate",
     "Tessellation",
     "VoronoiEnergy",
     "assign",

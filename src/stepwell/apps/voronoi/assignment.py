@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from stepwell import _core
 from stepwell.apps.voronoi.domain import pixel_size, read_shape, read_sites
-from stepwell.arrays import Array, host_copy, in_kind, is_cuda, to_like
+from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of
 from stepwell.settings import Settings
 
 METHODS = ("exact", "jump-flooding")
@@ -87,38 +87,49 @@ def assign(
     shape = read_shape(shape)
     points = read_sites(sites, shape)
     if is_cuda(points):
-        from stepwell.apps.voronoi.device import assign_on_device
+        from stepwell.apps.voronoi.device import DeviceVoronoi
 
-        owners = assign_on_device(points, shape, flood)
-        found = host_copy(owners)
-        place = host_copy(points)
+        owners = DeviceVoronoi(points, shape, int(points.shape[0])).owners(points, flood)
     else:
-        owners = found = _assign_on_host(points, shape, flood, thread_count(threads))
-        place = points
+        owners = np.empty(shape, np.int32)
+        _core.VoronoiHost(*shape, len(points), thread_count(threads)).assign(points, flood, owners)
+    return describe(points, owners, sites, flood=flood, check=check, threads=threads)
+
+
+def describe(
+    points: Array, owners: Array, like: Array, *, flood: bool, check: bool, threads: int | None = None
+) -> Assignment:
+    """Wrap owners with what can be told of them, in the kind of `like`."""
+    shape = (int(owners.shape[0]), int(owners.shape[1]))
     wrong = None
-    if check:
-        nearest = None
-        if flood:
-            nearest = assign(place, shape, threads=threads).owners
-        wrong = misassigned_fraction(place, found, nearest)
-    empty, shared = empty_cells(found, len(place)), shared_pixels(place, shape)
+    if check and flood:
+        nearest = assign(points, shape, threads=threads).owners
+        wrong = misassigned_fraction(points, owners, nearest)
+    elif check:
+        wrong = misassigned_fraction(host_copy(points), host_copy(owners))
+    empty, shared = empty_cells(owners, int(points.shape[0])), shared_pixels(points, shape)
     if is_cuda(points):
-        return Assignment(owners, to_like(empty, points), to_like(shared, points), wrong)
-    return Assignment(in_kind(owners, sites), in_kind(empty, sites), in_kind(shared, sites), wrong)
+        return Assignment(owners, empty, shared, wrong)
+    return Assignment(in_kind(owners, like), in_kind(empty, like), in_kind(shared, like), wrong)
 
 
-def _assign_on_host(points: np.ndarray, shape: tuple[int, int], flood: bool, threads: int) -> np.ndarray:
-    owners = np.empty(shape, np.int32)
-    _core.VoronoiHost(*shape, len(points), threads).assign(points, flood, owners)
-    return owners
+def empty_cells(owners: Array, count: int) -> Array:
+    """Return the sites that own no pixel.
+
+    Examples
+    --------
+    >>> empty_cells(np.array([[0, 2], [2, 0]]), 4)
+    array([1, 3])
+    """
+    if kind_of(owners) == "torch":
+        import torch
+
+        return torch.nonzero(torch.bincount(owners.reshape(-1), minlength=count) == 0)[:, 0]
+    xp = namespace_of(owners)
+    return xp.nonzero(xp.bincount(xp.reshape(owners, (-1,)), minlength=count) == 0)[0]
 
 
-def empty_cells(owners: np.ndarray, count: int) -> np.ndarray:
-    """Return the sites that own no pixel."""
-    return np.flatnonzero(np.bincount(owners.ravel(), minlength=count) == 0)
-
-
-def shared_pixels(sites: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def shared_pixels(sites: Array, shape: tuple[int, int]) -> Array:
     """Return the sites that lie in one pixel with another.
 
     Examples
@@ -126,24 +137,43 @@ def shared_pixels(sites: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     >>> shared_pixels(np.array([[0.1, 0.1], [0.9, 0.9], [0.2, 0.2]]), (4, 4))
     array([0, 2])
     """
-    place = np.minimum((sites * max(shape)).astype(np.int64), [shape[1] - 1, shape[0] - 1])
-    pixel = place[:, 1] * shape[1] + place[:, 0]
-    order = np.argsort(pixel, kind="stable")
-    equal = pixel[order][1:] == pixel[order][:-1]
-    return np.unique(np.concatenate([order[1:][equal], order[:-1][equal]]))
+    xp = namespace_of(sites)
+    column, row = (xp.clip(xp.astype(sites[:, axis] * max(shape), xp.int64), 0, shape[1 - axis] - 1) for axis in (0, 1))
+    pixel = row * shape[1] + column
+    order = xp.argsort(pixel)
+    ordered = xp.take(pixel, order)
+    equal = ordered[1:] == ordered[:-1]
+    no = ordered[:1] != ordered[:1]
+    with_neighbour = xp.concat([equal, no]) | xp.concat([no, equal])
+    return xp.nonzero(xp.take(with_neighbour, xp.argsort(order)))[0]
 
 
-def misassigned_fraction(sites: np.ndarray, owners: np.ndarray, nearest: np.ndarray | None = None) -> float:
-    """Return the fraction of pixels that another site is nearer to than their owner, beyond rounding."""
+def misassigned_fraction(sites: Array, owners: Array, nearest: Array | None = None) -> float:
+    """Return the fraction of pixels that another site is nearer to than their owner, beyond rounding.
+
+    The nearest sites are those given or, for NumPy arrays, those that SciPy's k-d tree finds.
+    """
     height, width = owners.shape
     pixel = pixel_size((height, width))
-    rows, columns = np.divmod(np.arange(owners.size), width)
-    centres = (np.stack([columns, rows], axis=1) + 0.5) * pixel
-    least = (
-        cKDTree(sites).query(centres, workers=-1)[0]
-        if nearest is None
-        else np.linalg.norm(centres - sites[nearest.ravel()], axis=1)
-    )
-    distance = np.linalg.norm(centres - sites[owners.ravel()], axis=1)
+    if nearest is None:
+        rows, columns = np.divmod(np.arange(owners.size), width)
+        centres = (np.stack([columns, rows], axis=1) + 0.5) * pixel
+        least = cKDTree(sites).query(centres, workers=-1)[0].reshape(owners.shape)
+    else:
+        least = _distances(sites, nearest, pixel)
+    xp = namespace_of(sites)
     # Distances are rounded to a few units in the last place of coordinates up to 1.
-    return float(np.mean(distance > least + 1e-14))
+    wrong = _distances(sites, owners, pixel) > least + 1e-14
+    return float(xp.mean(xp.astype(wrong, xp.float64)))
+
+
+def _distances(sites: Array, owners: Array, pixel: float) -> Array:
+    """Return the distance of each pixel's centre to its owner."""
+    xp = namespace_of(sites)
+    height, width = owners.shape
+    flat = xp.astype(xp.reshape(owners, (-1,)), xp.int64)
+    number = xp.astype(xp.cumulative_sum(xp.ones_like(flat)) - 1, xp.int64)
+    row = number // width
+    dx = (xp.astype(number - row * width, xp.float64) + 0.5) * pixel - xp.take(sites[:, 0], flat)
+    dy = (xp.astype(row, xp.float64) + 0.5) * pixel - xp.take(sites[:, 1], flat)
+    return xp.reshape(xp.sqrt(dx * dx + dy * dy), (height, width))

@@ -109,6 +109,8 @@ def read_density(density: Any, resolution: Any = None) -> Density:
         density = host_view(density)
     xp = namespace_of(density)
     values = xp.astype(density, xp.float64)
+    if numpy_dtype(values) != np.float64:
+        raise TypeError(f"density becomes {values.dtype}; allowed: JAX with jax_enable_x64 set, for float64")
     low, high = float(xp.min(values)), float(xp.max(values))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise ValueError("density is not finite everywhere; allowed: finite numbers, zero or more")
@@ -151,6 +153,8 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
         if kind_of(sites) == "torch":
             sites = sites.detach().contiguous()
         sites = xp.astype(sites, xp.float64)
+        if numpy_dtype(sites) != np.float64:
+            raise TypeError(f"sites become {sites.dtype}; allowed: JAX with jax_enable_x64 set, for float64")
         low = [float(v) for v in xp.min(sites, axis=0)]
         high = [float(v) for v in xp.max(sites, axis=0)]
     else:

@@ -51,6 +51,8 @@ class VoronoiEnergy:
         CPU threads; by default all. The result does not depend on it.
     like : array, optional
         With a uniform density: an array of the library and device to work on.
+    history : int
+        Energies to keep, of the first so many evaluations; see `energies`.
 
     Attributes
     ----------
@@ -81,6 +83,7 @@ class VoronoiEnergy:
         scale: float = 1.0,
         threads: int | None = None,
         like: Array | None = None,
+        history: int = 0,
     ) -> None:
         self.method, self._flood = method, check_method(method)
         self.density = density if isinstance(density, Density) else read_density(density, resolution)
@@ -89,13 +92,18 @@ class VoronoiEnergy:
         self.count, self.scale = int(count), float(scale)
         self.evaluations, self.seconds = 0, 0.0
         self._device: Any = None
-        if is_cuda(self.density.weights) or (like is not None and is_cuda(like)):
-            from stepwell.apps.voronoi.device import DeviceVoronoi
+        template = self.density.weights if like is None or is_cuda(self.density.weights) else like
+        if is_cuda(template):
+            from stepwell.apps.voronoi import device
 
-            self._device = DeviceVoronoi(self.density, self.count, self._flood, like)
+            weights = self.density.weights
+            if not is_cuda(weights):
+                weights = device.uniform_weights(template, self.shape)
+            self._device = device.DeviceVoronoi(template, self.shape, self.count, weights, history)
         else:
             self._host = _core.VoronoiHost(*self.shape, self.count, thread_count(threads))
-            self._moments = np.empty((self.count, 3), np.int64)
+            self._moments = np.zeros((self.count, 3), np.int64)
+        self._history = np.empty(0 if self._device is not None else history)
 
     @property
     def pixel(self) -> float:
@@ -116,21 +124,44 @@ class VoronoiEnergy:
         began = time.perf_counter()
         self.evaluations += 1
         if self._device is not None:
-            f, g = self._device.evaluate(sites, *self.factors(scale))
+            f, g = self._device.evaluate(sites, self._flood, *self.factors(scale))
         else:
             g = np.empty((self.count, 2))
             f = self._host.evaluate(sites, self._flood, self.density.weights, *self.factors(scale), g, self._moments)
+            if self.evaluations <= len(self._history):
+                self._history[self.evaluations - 1] = f
         self.seconds += time.perf_counter() - began
         return f, g
 
     def fun(self, x: Array) -> tuple[Any, Array]:
         """Return `scale` times F and its gradient at flat sites (x, y, x, y, ...), in the kind of `x`."""
         if self._device is not None:
-            return self._device.flat(x, *self.factors(self.scale), self.evaluate, self.scale)
+            from stepwell.apps.voronoi.device import flat_evaluation
+
+            return flat_evaluation(x, self.count, lambda sites: self.evaluate(sites, self.scale))
         sites = np.ascontiguousarray(host_view(x), dtype=np.float64).reshape(self.count, 2)
         f, g = self.evaluate(sites, self.scale)
         flat = g.reshape(tuple(x.shape))
         return f, flat if isinstance(x, np.ndarray) else in_kind(flat, x)
+
+    def energies(self, count: int) -> np.ndarray:
+        """Return the energies of the first `count` evaluations, as `evaluate` returned them (with its scale)."""
+        if self._device is None:
+            return self._history[:count].copy()
+        return np.asarray(self._device.memory.to_host(self._device.history)[:count])
+
+    def wait(self) -> None:
+        """Wait for evaluations launched on a device."""
+        if self._device is not None:
+            self._device.wait()
+
+    def owners(self, sites: Array) -> Array:
+        """Return the (height, width) owners of all pixels; no argument is checked, as in `evaluate`."""
+        if self._device is not None:
+            return self._device.owners(sites, self._flood)
+        owners = np.empty(self.shape, np.int32)
+        self._host.assign(sites, self._flood, owners)
+        return owners
 
     def masses(self) -> Array:
         """Return the mass of each cell at the last evaluation."""
