@@ -110,8 +110,8 @@ def run(context: Context, study: Study) -> None:
         "random with seed 0, and F is shown as F n/|Ω|², which no tessellation brings below 0.160375. Energies can "
         "be compared between our devices, not with the paper's.",
         f"The paper stops when F falls by less than 1e-64; here at a fall of {FTOL:g} max(F n, 1) or after {MAXITER} "
-        "iterations. The paper's jump flooding assigns some pixels wrongly, so that its runs end early; ours "
-        "assigns exactly and can go on.",
+        "iterations.",
+        "The paper assigns pixels to sites by jump flooding, which can err; here they are assigned exactly.",
         "The paper's CPU runs evaluate on the GPU and pay for transfers (shown in its table); here each device does "
         "everything itself.",
         "Figure 5's numbers are in its picture, not in the text: minimum and mean of the smallest angle and Q of our "
