@@ -1,16 +1,14 @@
-// Compiled once per instruction set. Threads take chunks of columns from a fixed cut, and chunks are added in
-// order: the result depends neither on the number of threads nor on timing.
-#include <algorithm>
+// Compiled once per instruction set. Columns are cut and chunks added as in the sweeps: the result depends
+// neither on the number of threads nor on timing.
 #include <vector>
 
+#include "host/chunks.hpp"
 #include "host/gram.hpp"
 #include "host/panel.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
 namespace {
-
-constexpr std::int64_t chunk = 64 * tile;
 
 // Adds the product of one tile's columns; a row's last columns, short of a pack, are added one by one.
 void add_tile(int rows, int columns, std::int64_t length, const double* left, const double* right,
@@ -38,24 +36,21 @@ void add_tile(int rows, int columns, std::int64_t length, const double* left, co
 void product(int rows, int columns, std::int64_t length, const double* left, const double* right, double* out,
              int threads) {
     const int size = rows * columns;
-    const std::int64_t chunks = std::max<std::int64_t>(1, (length + chunk - 1) / chunk);
-    std::vector<double> partial(size_t(chunks * size));
-#pragma omp parallel for schedule(static) num_threads(int(std::min<std::int64_t>(threads, chunks)))
-    for (std::int64_t c = 0; c < chunks; ++c) {
+    const Chunks chunks(length, threads);
+    std::vector<double> partial(size_t(chunks.count) * size_t(size));
+    chunks.each([&](int c, int64_t begin, int64_t end, int) {
         Pack sums[panel_most_rows * panel_most_rows];
         double rest[panel_most_rows * panel_most_rows];
         for (int k = 0; k < size; ++k) sums[k] = splat(0), rest[k] = 0;
-        const std::int64_t end = std::min(length, (c + 1) * chunk);
-        for (std::int64_t at = c * chunk; at < end; at += tile)
-            add_tile(rows, columns, length, left, right, at, int(std::min<std::int64_t>(tile, end - at)),
-                     sums, rest);
-        for (int k = 0; k < size; ++k) partial[size_t(c * size + k)] = add_lanes(sums[k]) + rest[k];
-    }
-    for (int k = 0; k < size; ++k) {
-        double total = 0;
-        for (std::int64_t c = 0; c < chunks; ++c) total += partial[size_t(c * size + k)];
-        out[k] = total;
-    }
+        for (int64_t at = begin; at < end; at += tile)
+            add_tile(rows, columns, length, left, right, at, int(min_of<int64_t>(tile, end - at)), sums,
+                     rest);
+        for (int k = 0; k < size; ++k)
+            partial[size_t(c) * size_t(size) + size_t(k)] = add_lanes(sums[k]) + rest[k];
+    });
+    for (int k = 0; k < size; ++k)
+        out[k] = add_pairwise([&](int c) { return partial[size_t(c) * size_t(size) + size_t(k)]; }, 0,
+                              chunks.count);
 }
 
 }  // namespace
