@@ -151,7 +151,7 @@ def run(context: Context, study: Study) -> None:
             case = minpack_case(name, n if name != "lennard-jones" else 2 * atoms, place)
             _study_case(context, case, place, limit, PAPER[name], shares, energies)
     for sites, resolution in context.pick(
-        toy=[(60, 64)], default=SIZES[:4], full=SIZES if context.device == "cpu" else SIZES[:5]
+        toy=[(60, 64)], default=SIZES[:4], full=SIZES if context.device == "cpu" else SIZES[:3]
     ):
         for place in places:
             case = voronoi_case(sites, resolution, place)

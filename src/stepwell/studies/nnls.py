@@ -51,6 +51,7 @@ COLUMNS = (
     Column("systems", "number", ","),
     Column("method", "method"),
     Column("seconds", "seconds", ".4g"),
+    Column("solved", "scaled from", ","),
     Column("updates", "updates", ","),
     Column("downdates", "downdates", ","),
     Column("violation", "worst KKT violation", ".1e"),
@@ -108,6 +109,11 @@ def run(context: Context, study: Study) -> None:
     ]
 
 
+def _sampled(context: Context, most: int) -> int:
+    """How many systems the slow baselines solve, to be scaled: few where a GPU waits meanwhile."""
+    return context.pick(toy=2, default=min(most, 6), full=most if context.device == "cpu" else 2)
+
+
 def _compare(
     context: Context,
     table: Table,
@@ -145,13 +151,20 @@ def _compare(
             add(f"Stepwell {place.short}, {name}", seconds, place.fetch(result.x), result,
                 int((place.fetch(result.status) != 0).sum()), **ours)  # fmt: skip
     context.tell(f"{title}, {count} systems, SciPy")
-    add("SciPy nnls, loop", *_scipy(A, b, context.pick(toy=9, default=24, full=24)))
+    some = min(count, _sampled(context, 24))
+    add("SciPy nnls, loop", *_scipy(A, b, some), solved=some if some < count else None)
     for place in context.places:
         context.tell(f"{title}, {count} systems, L-BFGS-B, {place.short}")
-        some = count if place.gpu else min(count, context.pick(toy=2, default=2, full=24))
+        some = count if place.gpu else min(count, _sampled(context, 8))
         x, seconds, failed = _by_lbfgsb(place.put(A if A.ndim == 2 else A[:some]), place.put(b[:some]), place)
-        note = "" if some == count else f", from {some} systems"
-        add(f"L-BFGS-B {place.short}{note}", seconds * count / some, x if some == count else None, failed=failed)
+        whole = x if some == count else None
+        add(
+            f"L-BFGS-B {place.short}",
+            seconds * count / some,
+            whole,
+            failed=failed,
+            solved=some if some < count else None,
+        )
 
 
 def _placed(operator: stepwell.Convolution, place: Place) -> stepwell.Convolution:
@@ -170,9 +183,9 @@ def _solve(A: Any, b: Any, place: Place, how: dict[str, Any]) -> tuple[Any, floa
     return result, best
 
 
-def _scipy(A: np.ndarray, b: np.ndarray, at_most: int) -> tuple[float, np.ndarray | None]:
+def _scipy(A: np.ndarray, b: np.ndarray, some: int) -> tuple[float, np.ndarray | None]:
     """Seconds of a loop over SciPy, scaled to all systems; and x where all were solved."""
-    some, best, x = min(len(b), at_most), np.inf, []
+    best, x = np.inf, []
     for threads in (1, None):
         with blas_threads(threads):
             start = time.perf_counter()

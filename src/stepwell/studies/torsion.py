@@ -51,7 +51,7 @@ M, GTOL, FTOL = 8, 0.0, 2.2e-16
 def run(context: Context, study: Study) -> None:
     """Run every size: the exact Cauchy point and the first-interval one, on every device."""
     sides = context.pick(toy=[20, 40], default=[20, 40, 60, 80, 100, 200, 400], full=list(PAPER))
-    limit = context.pick(toy=10.0, default=15.0, full=600.0 if context.device == "cpu" else 1.5)
+    limit = context.pick(toy=10.0, default=15.0, full=600.0 if context.device == "cpu" else 1.0)
     study.settings |= {"m": M, "gtol": GTOL, "ftol": FTOL, "c": 5.0, "seconds a CPU run may take": limit}
     table = study.table("torsion", "Table 4: elastic-plastic torsion", COLUMNS)
     for side in sides:
