@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from stepwell import studies
-from stepwell.report.study import markdown_table, read_study, study_record, write_study
+from stepwell.report.study import escaped, markdown_table, read_study, study_record, write_study
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "studies"
@@ -51,11 +51,11 @@ def page() -> None:
             parts.append(where(study))
             for table in study.tables:
                 if table.rows and not table.detail:
-                    parts.append(f"{table.title}:")
+                    parts.append(f"{escaped(table.title)}:")
                     parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
-            parts += study.remarks
+            parts += map(escaped, study.remarks)
         differs = list(dict.fromkeys(line for study in kept for line in study.differs))
-        parts.append("What differs from the paper, and why:\n\n" + "\n".join(f"- {line}" for line in differs))
+        parts.append("What differs from the paper, and why:\n\n" + "\n".join(f"- {escaped(line)}" for line in differs))
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
     print(f"wrote {PAGE}")

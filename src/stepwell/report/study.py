@@ -71,14 +71,14 @@ def markdown(study: Study) -> str:
     for table in study.tables:
         if table.detail or not table.rows:
             continue
-        parts.append(f"**{table.title}**")
+        parts.append(f"**{escaped(table.title)}**")
         parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
     parts += _listed("Remarks", study.remarks) + _listed("What differs from the paper, and why", study.differs)
     return "\n\n".join(parts) + "\n"
 
 
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
-    return [f"{title}:\n\n" + "\n".join(f"- {line}" for line in lines)] if lines else []
+    return [f"{title}:\n\n" + "\n".join(f"- {escaped(line)}" for line in lines)] if lines else []
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -91,8 +91,19 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     |---|---|
     | 10 | 0.5 |
     """
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    lines = ["| " + " | ".join(map(escaped, head)) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(map(escaped, row)) + " |" for row in rows])
+
+
+def escaped(text: str) -> str:
+    """Return text that Markdown shows as it is, also in a table.
+
+    Examples
+    --------
+    >>> escaped("|t^c − t*|")
+    '\\\\|t^c − t\\\\*\\\\|'
+    """
+    return re.sub(r"([|*])", r"\\\1", text)
 
 
 def plotting() -> bool:

@@ -112,6 +112,8 @@ def run(context: Context, study: Study) -> None:
         f"The paper stops when F falls by less than 1e-64; here at a fall of {FTOL:g} max(F n, 1) or after {MAXITER} "
         "iterations.",
         "The paper assigns pixels to sites by jump flooding, which can err; here they are assigned exactly.",
+        "Sums round differently on the CPU and on the GPU: after some iterations the runs part and end in different "
+        "minima, as the paper's sometimes do.",
         "The paper's CPU runs evaluate on the GPU and pay for transfers (shown in its table); here each device does "
         "everything itself.",
         "Figure 5's numbers are in its picture, not in the text: minimum and mean of the smallest angle and Q of our "
