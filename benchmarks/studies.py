@@ -39,7 +39,10 @@ def run(names: list[str], device: str, size: str, files: Path | None) -> None:
 
 def page() -> None:
     """Put the tables of all kept results under the mark."""
-    parts = []
+    on_gpu = [name for name in studies.STUDIES if (RESULTS / f"{name}-cuda.json").exists()]
+    parts = [f"Kept from a GPU: {', '.join(on_gpu) or 'none'}; the other studies have not been run there yet."]
+    if len(on_gpu) == len(studies.STUDIES):
+        parts = []
     for name, (title, paper) in studies.STUDIES.items():
         found = [path for path in (RESULTS / f"{name}-cuda.json", RESULTS / f"{name}-cpu.json") if path.exists()]
         if not found:
