@@ -166,9 +166,10 @@ def run(context: Context, study: Study) -> None:
     plot.curves.append(Curve("paper", list(range(len(rows))), [row["same_paper"] for row in rows], paper=True))
     study.differs += [
         "The paper gives all problems the bounds [−1, 1]. Torsion and the journal bearing keep their own bounds where "
-        "these are tighter: with [−1, 1] alone the torsion run would meet no bound at all, and the paper's 85 % shows "
-        "that it did. Optimal design (composites) meets none here either, where the paper counts 14 % of the iterations "
-        "beyond the first interval: its bounds must have been others. Atoms are kept within 1 of their start: with [−1, 1] they would all start on one spot.",
+        "these are tighter: with [−1, 1] alone the torsion run meets no bound at all, and the paper's 85 % shows that "
+        "its did. Optimal design (composites) meets none here either, where the paper counts 14 % of the iterations "
+        "beyond the first interval: its bounds must have been others. Atoms are kept within 1 of their start: with "
+        "[−1, 1] they would all start on one spot.",
         "t* is computed at every iterate of an exact run by an independent NumPy walk along the projected path; the "
         "last column says how far the engine's own t* is from it.",
         f"The same means |t^c − t*| <= {SAME:g} t*. The paper's tables have no class from 35 to 40 %; ours joins it to "
