@@ -7,7 +7,6 @@
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "host/gram.hpp"
-#include "host/lone_ldlt.hpp"
 #include "host/workspace.hpp"
 
 SW_BEGIN

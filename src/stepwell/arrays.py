@@ -7,6 +7,7 @@ device, where a solver takes a decision on a small matrix or a caller asks for a
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -35,8 +36,13 @@ def namespace_of(*arrays: Array) -> Any:
     return array_api_compat.array_namespace(*(a for a in arrays if hasattr(a, "shape")))
 
 
-def is_cuda(array: Array) -> bool:
-    """Whether an array lives on a CUDA device."""
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def is_cuda(array: Any) -> bool:
+    """Whether something is an array, of whatever library, that lives on a CUDA device."""
+    if isinstance(array, np.ndarray | np.generic | float | int):
+        return False
     kind = kind_of(array)
     if kind == "cupy":
         return True
@@ -44,7 +50,10 @@ def is_cuda(array: Array) -> bool:
         return bool(array.is_cuda)
     if kind == "jax":
         return any(d.platform in ("gpu", "cuda") for d in array.devices())
-    return False
+    # Of another library: it says so itself (see stepwell.foreign_arrays).
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in _DLPACK_CUDA
 
 
 def device_name(array: Array) -> str:
@@ -194,11 +203,20 @@ def capture(template: Array, work: Any) -> Any:
     if kind_of(template) == "torch":
         import torch
 
+        # By hand, because `torch.cuda.graph` also empties the memory cache, which takes longer than a short run.
         graph = torch.cuda.CUDAGraph()
-        side = torch.cuda.Stream(template.device)
-        side.wait_stream(torch.cuda.current_stream(template.device))
-        with torch.cuda.graph(graph, stream=side):
-            kept = work(int(side.cuda_stream))
+        here, side = torch.cuda.current_stream(template.device), torch.cuda.Stream(template.device)
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            graph.capture_begin()
+            try:
+                kept = work(int(side.cuda_stream))
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # says only that the capture has failed
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        here.wait_stream(side)
         replay = graph.replay
     else:
         import cupy
@@ -238,7 +256,8 @@ def to_like(values: np.ndarray, template: Array) -> Array:
     if kind == "torch":
         import torch
 
-        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        host = np.ascontiguousarray(values)
+        tensor = torch.from_numpy(host if host.flags.writeable else host.copy())
         return tensor.to(device=template.device, dtype=template.dtype if floating else None)
     if kind == "cupy":
         import cupy
@@ -255,6 +274,14 @@ def to_like(values: np.ndarray, template: Array) -> Array:
 def take_columns(block: Array, columns: np.ndarray) -> Array:
     """Return the named columns of a two-dimensional array, as a new C-ordered array."""
     return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def with_column(block: Array, j: int, values: Array) -> Array:
+    """Return a two-dimensional array with one column replaced; the same array where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[:, j].set(values)
+    block[:, j] = values
+    return block
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:

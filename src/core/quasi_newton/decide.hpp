@@ -222,6 +222,7 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
     if (sound && o.bounded) {
         // The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q).
         const int size = 2 * s.pairs;
+        SW_ROLLED
         for (int i = team.rank(); i < size; i += team.size()) {
             w.work[i] = w.q[i];
             w.carried[i] = 0;
