@@ -166,6 +166,7 @@ def test_uniform_density_on_the_callers_stream(torch):
     with torch.cuda.stream(torch.cuda.Stream()):
         t = centroidal(2000, resolution=512, like=torch.empty(0, device="cuda"))
         assert t.sites.is_cuda
+        assert t.mode.startswith("CUDA graph")
         assert t.success
         assert 1 <= t.normalized_energy / HEXAGONAL_BOUND < 1.05
 

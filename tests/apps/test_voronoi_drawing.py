@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
+import runpy
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,9 +15,10 @@ import pytest
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.drawing import (
+    PENS,
     PRECISION,
     SIZES,
-    cell_colours,
+    cell_inks,
     cells_svg,
     dot_radii,
     mesh_svg,
@@ -21,6 +26,7 @@ from stepwell.apps.voronoi.drawing import (
     stipples_svg,
 )
 from stepwell.apps.voronoi.mesh import delaunay_mesh, voronoi_cells
+from stepwell.apps.voronoi.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 EXTENT = (1.0, 0.6)
@@ -87,9 +93,22 @@ def test_stipples_in_colour():
     colours = np.where(np.arange(50)[:, None] % 2, [1.0, 0.2, 0.0], [0.0, 0.0, 1.0])
     places, _, names = dots(parse(stipples_svg(sites, 0.01, EXTENT, colours=colours, background=None)))
     which = cKDTree(sites * 200).query(places)[1]
-    assert names == ["#f30" if k % 2 else "#00f" for k in which]
+    assert names == ["#ff3300" if k % 2 else "#0000ff" for k in which]
     with pytest.raises(ValueError, match=r"colours: the shape must be \(50, 3\), got \(3,\)"):
         stipples_svg(sites, 0.01, EXTENT, colours=np.zeros(3))
+
+
+def test_many_colours_are_gathered():
+    sites = random_sites(3000)
+    grey = np.random.default_rng(0).random(3000)
+    colours = np.column_stack([grey, grey**2, 1 - grey])
+    places, _, names = dots(parse(stipples_svg(sites, 0.001, EXTENT, colours=colours)))
+    assert len(set(names)) <= PENS
+    drawn = np.array([[int(name[k : k + 2], 16) for k in (1, 3, 5)] for name in names]) / 255
+    wanted = colours[cKDTree(sites * 200).query(places)[1]]
+    # The curve of colours is about 1.9 long; of 64 pieces no end is farther from its middle than a piece is long.
+    assert np.linalg.norm(drawn - wanted, axis=1).max() < 1.9 / PENS
+    assert drawn.mean(axis=0) == pytest.approx(colours.mean(axis=0), abs=1 / 255)
 
 
 def test_dots_of_no_size_are_left_out():
@@ -142,7 +161,7 @@ def test_cells_filled_with_colours():
     fills = np.where(sites[:, :1] < 0.5, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
     root = parse(cells_svg(cells, EXTENT, line=0, fills=fills))
     paths = root.findall(f"{SVG}g/{SVG}path")
-    assert sorted(path.get("fill") for path in paths) == ["#00f", "#f00"]
+    assert sorted(path.get("fill") for path in paths) == ["#0000ff", "#ff0000"]
     assert sum(path.get("d").count("Z") for path in paths) == 40
     areas = {}
     for path in paths:
@@ -152,7 +171,7 @@ def test_cells_filled_with_colours():
             total += (x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
         areas[path.get("fill")] = total / 200**2
     left = cells.areas[sites[:, 0] < 0.5].sum()
-    assert areas["#f00"] == pytest.approx(left, abs=1e-3)
+    assert areas["#ff0000"] == pytest.approx(left, abs=1e-3)
     assert sum(areas.values()) == pytest.approx(0.6, abs=1e-3)
 
 
@@ -199,12 +218,81 @@ def test_dots_carry_the_ink_of_the_picture():
     assert np.sum(even**2) == pytest.approx(np.sum(radii**2), rel=1e-12)
 
 
-def test_mean_colours():
-    colours = np.random.default_rng(0).random((6, 6, 3))
+@pytest.mark.parametrize("paper", [0.0, 1.0])
+def test_inks_and_paper_give_the_colours_of_the_picture(paper):
+    picture = Picture(np.random.default_rng(0).random((6, 6, 3)), "noise")
     owners = np.repeat(np.arange(4), 9).reshape(6, 6)
-    weights = np.random.default_rng(1).random((6, 6))
-    found = cell_colours(colours, weights, owners, 5)
+    coverage = picture.coverage(invert=paper == 0.0)
+    inks = cell_inks(picture.colours, coverage, owners, 5, paper=paper)
     for cell in range(4):
         inside = owners == cell
-        assert found[cell] == pytest.approx(np.average(colours[inside], axis=0, weights=weights[inside]))
-    assert found[4].tolist() == [0, 0, 0]
+        covered = coverage[inside].mean()
+        mixed = covered * inks[cell] + (1 - covered) * paper
+        assert mixed == pytest.approx(picture.colours[inside].mean(axis=0), abs=1e-12)
+    assert inks[4].tolist() == [paper] * 3
+    means = cell_inks(picture.colours, np.ones((6, 6)), owners, 5, paper=paper)
+    assert means[0] == pytest.approx(picture.colours[owners == 0].mean(axis=0))
+
+
+@pytest.fixture
+def pictures():
+    pytest.importorskip("matplotlib")
+    return importlib.import_module("stepwell.report.voronoi")
+
+
+def read(path):
+    image = importlib.import_module("matplotlib.image").imread(path)
+    return image[..., :3]
+
+
+def test_png_of_dots_covers_what_they_cover(tmp_path, pictures):
+    grid = (np.arange(20) + 0.5) / 20
+    sites = np.column_stack([part.ravel() for part in np.meshgrid(grid, grid[:12])])
+    pictures.stipples_png(sites, 0.015, tmp_path / "a.png", EXTENT, pixels=800)
+    image = read(tmp_path / "a.png")
+    assert image.shape == (480, 800, 3)
+    # Antialiasing keeps areas, to a grey level or so along 240 circles of 75 pixels.
+    assert 1 - image.mean() == pytest.approx(240 * np.pi * 0.015**2 / 0.6, rel=0.01)
+    # y grows downwards: without the lower rows the lower part is white.
+    pictures.stipples_png(sites[:120], 0.015, tmp_path / "b.png", EXTENT, pixels=800, ink="red")
+    image = read(tmp_path / "b.png")
+    assert image[250:].min() == 1
+    assert image[:230, :, 0].min() == 1
+    assert image[:230, :, 1].min() == 0
+
+
+def test_png_of_filled_cells(tmp_path, pictures):
+    sites = random_sites(50)
+    fills = np.where(sites[:, :1] < 0.5, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
+    cells = voronoi_cells(sites, EXTENT)
+    pictures.cells_png(cells, tmp_path / "a.png", EXTENT, fills=fills, pixels=500, line=0.01)
+    image = read(tmp_path / "a.png")
+    assert (image[..., 0] > 0.9).mean() == pytest.approx(cells.areas[sites[:, 0] < 0.5].sum() / 0.6, abs=0.02)
+
+
+def test_png_of_a_part(tmp_path, pictures):
+    sites = random_sites(3000)
+    window = pictures.Window.around_most(sites, EXTENT, 300)
+    assert window.holds(sites).sum() == 300
+    assert window.width / window.height == pytest.approx(EXTENT[0] / EXTENT[1])
+    assert pictures.Window.around_most(sites, EXTENT, 3000) == pictures.Window(0.0, 0.0, *EXTENT)
+    mesh = delaunay_mesh(sites, EXTENT)
+    pictures.cells_png(voronoi_cells(sites, EXTENT), tmp_path / "a.png", EXTENT, mesh=mesh, pixels=400, window=window)
+    pictures.mesh_png(mesh, tmp_path / "b.png", EXTENT, pixels=400, window=window)
+    for name in "ab":
+        image = read(tmp_path / f"{name}.png")
+        assert image.shape == (240, 400, 3)
+        # Filled to the corners: lines are everywhere.
+        assert all(image[rows, columns].min() < 0.6 for rows, columns in itertools.product(
+            (slice(0, 60), slice(180, 240)), (slice(0, 60), slice(340, 400))))  # fmt: skip
+
+
+def test_the_example_script(tmp_path, capsys, monkeypatch):
+    script = Path(__file__).resolve().parents[2] / "examples" / "stippling.py"
+    if not script.exists():
+        pytest.skip("the examples are not part of this copy")
+    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path)])
+    runpy.run_path(str(script), run_name="__main__")
+    assert "stipples.svg: 3000 dots" in capsys.readouterr().out
+    assert len(dots(parse((tmp_path / "stipples.svg").read_text()))[0]) == 3000
+    assert (tmp_path / "mesh.ply").stat().st_size > 1000

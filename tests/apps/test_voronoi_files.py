@@ -124,6 +124,11 @@ def test_transparent_means_white(tmp_path):
 def test_deep_palette_and_rotated_pictures(tmp_path):
     deep = np.array([[0, 32768, 65535]], np.uint16)
     assert read_picture(save(tmp_path, deep)).colours[0, :, 0] == pytest.approx([0, 32768 / 65535, 1], abs=1e-4)
+    for top, kind in ((1.0, np.float32), (255.0, np.float32), (255, np.int32), (65535, np.int32)):
+        wide = np.array([[0, top]], kind)
+        assert read_picture(save(tmp_path, wide, "wide.tif")).colours[0, :, 0] == pytest.approx([0, 1], abs=1e-6)
+    Image.fromarray(np.array([[0, 255]], np.uint8)).convert("CMYK").save(tmp_path / "cmyk.tif")
+    assert read_picture(tmp_path / "cmyk.tif").darkness()[0] == pytest.approx([1, 0], abs=1e-6)
     Image.fromarray(np.array([[0, 255]], np.uint8)).convert("P").save(tmp_path / "p.gif")
     assert read_picture(tmp_path / "p.gif").darkness()[0] == pytest.approx([1, 0], abs=1e-6)
     exif = Image.Exif()

@@ -76,6 +76,8 @@ def test_better_in_this_order():
     assert found["auto"].method == "improved"
     route = found["improved"]
     assert route.given_length == found["given"].length
+    # The mean distance of two random points of the unit square is 0.5214.
+    assert route.unordered_length == pytest.approx(0.5214 * 3999, rel=0.03)
     assert route.hilbert_length == found["hilbert"].length
     # 2-opt with Or-opt comes within about 5 % of the shortest tour of random points (Bentley 1992), which at this n is
     # still a percent or two above its limit.

@@ -51,20 +51,23 @@ SW_HD void add_tile(const Team& team, const Points& points, const Grid& grid, in
         Number owner = Team::nobody;
         {
             Number lowest[Team::columns];
+            SW_COLUMNS
             for (int c = 0; c < Team::columns; ++c) lowest[c] = Team::nobody;
-            for (int r = 0; r < Team::rows; ++r)
-                for (int c = 0; c < Team::columns; ++c) {
-                    const Number site = nearest.site[r][c];
-                    lowest[c] = site < lowest[c] ? site : lowest[c];
-                }
+            for (int r = 0; r < Team::rows; ++r) SW_COLUMNS
+            for (int c = 0; c < Team::columns; ++c) {
+                const Number site = nearest.site[r][c];
+                lowest[c] = site < lowest[c] ? site : lowest[c];
+            }
             for (int c = 0; c < Team::columns; ++c) owner = lowest[c] < owner ? lowest[c] : owner;
         }
         owner = team.lowest(owner);
         if (owner == Team::nobody) return;
         double mass[Team::columns], down[Team::columns], squared[Team::columns];
+        SW_COLUMNS
         for (int c = 0; c < Team::columns; ++c) mass[c] = down[c] = squared[c] = 0;
         for (int r = 0; r < Team::rows; ++r) {
             const double row = team.row(r);
+            SW_COLUMNS
             for (int c = 0; c < Team::columns; ++c) {
                 const bool owned = nearest.site[r][c] == owner;
                 const double w = owned ? weight[r][c] : 0.0;

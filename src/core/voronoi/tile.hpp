@@ -16,6 +16,13 @@ SW_BEGIN
 
 namespace voronoi {
 
+// In front of a loop over the columns of a tile: one thread does them all at once.
+#if defined(_OPENMP) && !defined(__CUDACC__)
+#define SW_COLUMNS _Pragma("omp simd")
+#else
+#define SW_COLUMNS
+#endif
+
 constexpr int tile_side = 8;
 
 // The centres of a tile's pixels span this box.
@@ -47,21 +54,23 @@ struct Nearest {
     Number site[rows][columns];
 
     SW_HD void clear() {
-        for (int r = 0; r < rows; ++r)
-            for (int c = 0; c < columns; ++c) {
-                squared[r][c] = double_infinity;
-                site[r][c] = Team::nobody;
-            }
+        for (int r = 0; r < rows; ++r) SW_COLUMNS
+        for (int c = 0; c < columns; ++c) {
+            squared[r][c] = double_infinity;
+            site[r][c] = Team::nobody;
+        }
     }
 
     SW_HD void consider(const Team& team, double x, double y, Number number) {
         double across[columns];
+        SW_COLUMNS
         for (int c = 0; c < columns; ++c) {
             const double dx = team.column(c) - x;
             across[c] = dx * dx;
         }
         for (int r = 0; r < rows; ++r) {
             const double dy = team.row(r) - y, down = dy * dy;
+            SW_COLUMNS
             for (int c = 0; c < columns; ++c) {
                 const double other = across[c] + down;
                 const bool nearer =

@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 import stepwell
-from stepwell.apps.voronoi import Tessellation, drawing, files
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, Tessellation, drawing, files
 from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import MeshQuality, energy_limit, mesh_quality, uniform_energy
@@ -20,8 +20,11 @@ from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.cli.console import make_table
 from stepwell.report.vectors import on_host
 
-#: What a drawing can show, and the files there are.
+#: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")
+#: PNG pictures of cells and mesh show a part of the domain with so many sites if there are more: lines need room.
+MOST_DRAWN = 40_000
+#: Kinds of files.
 SUFFIXES = (".svg", ".png", ".csv", ".npy", ".obj", ".ply", ".json")
 
 
@@ -38,7 +41,7 @@ class Products:
     ----------
     tessellation : Tessellation
     density, darkness : arrays, (rows, columns)
-        What the sites were spread by, and the tones of the picture (the density again if there is none).
+        What the sites were spread by, and how much of each pixel stipples are to cover.
     drawn : str
         What SVG and PNG files show: an element of DRAWINGS.
     size, pixels : float, int
@@ -121,22 +124,23 @@ class Products:
     @cached_property
     def colours(self) -> np.ndarray | None:
         """Colours of the stipples, if they have any of their own."""
-        picture = self.look.get("colours")
-        if picture is None:
-            return None
-        return drawing.cell_colours(picture, self.darkness, self.owners, len(self.sites))
+        return self._inks(self.darkness)
 
     @cached_property
     def fills(self) -> np.ndarray | None:
         """Colours of the cells, if they have any of their own."""
+        return self._inks(np.ones(self.density.shape))
+
+    def _inks(self, coverage: np.ndarray) -> np.ndarray | None:
         picture = self.look.get("colours")
         if picture is None:
             return None
-        return drawing.cell_colours(picture, np.ones(self.density.shape), self.owners, len(self.sites))
+        paper = 0.0 if self.look.get("background") == "black" else 1.0
+        return drawing.cell_inks(picture, coverage, self.owners, len(self.sites), paper=paper)
 
     def write_all(self, outputs: tuple[Path, ...]) -> list[Path]:
         """Write the files asked for; return what was written."""
-        self.quality, self.sites  # noqa: B018  made here, so that their time is not that of a file
+        _ = self.quality  # and with it the mesh and the route: their time is not that of a file
         began = time.perf_counter()
         wanted: list[tuple[Path, str]] = []
         for path in outputs:
@@ -201,31 +205,39 @@ class Products:
         from stepwell.report import voronoi as pictures
 
         ink, paper = self.look.get("ink", "black"), self.look.get("background", "white")
+        part = pictures.Window.around_most(self.sites, self.extent, MOST_DRAWN)
         if drawn == "quality":
-            limit = energy_limit(self.density, len(self.sites))
-            pictures.quality_png(self.mesh, path, history=self.tessellation.history, bound=limit)
+            pictures.quality_png(self.mesh, path, history=self._energies_over_limit())
         elif drawn == "cells":
-            pictures.cells_png(self.cells, path, self.extent, mesh=self.mesh, fills=self.fills, pixels=self.pixels)
+            pictures.cells_png(self.cells, path, self.extent, mesh=self.mesh, fills=self.fills, pixels=self.pixels,
+                               window=part)  # fmt: skip
         elif drawn == "mesh":
-            pictures.mesh_png(self.mesh, path, self.extent, pixels=self.pixels)
+            pictures.mesh_png(self.mesh, path, self.extent, pixels=self.pixels, window=part)
         elif drawn == "route":
             pictures.route_png(self.sites, path, self.extent, pixels=self.pixels, ink=ink, background=paper)
         else:
             pictures.stipples_png(self.sites, self.radii, path, self.extent, pixels=self.pixels, colours=self.colours,
                                   ink=ink, background=paper)  # fmt: skip
 
+    def _energies_over_limit(self) -> np.ndarray:
+        """The energy at each evaluation over that which the best tessellation by many sites approaches."""
+        run, limit = self.tessellation, energy_limit(self.density, len(self.sites))
+        # A sum over pixels lacks what the integral has within them, the same amount at every evaluation.
+        within = run.normalized_energy / HEXAGONAL_BOUND * limit - run.energy
+        over: np.ndarray = (np.asarray(run.history) + within) / limit
+        return over
+
     def record(self) -> dict[str, Any]:
         """Return the statistics of the run as JSON holds them."""
         run, n = self.tessellation, len(self.sites)
-        limit = energy_limit(self.density, n)
         uniform = bool(np.ptp(self.density) == 0)
         result: dict[str, Any] = {
             "energy": run.energy,
             "normalized_energy": run.normalized_energy,
-            "energy_over_limit": run.energy / limit,
+            "energy_over_limit": run.normalized_energy / HEXAGONAL_BOUND,
         }
         if uniform:
-            result["exact_normalized_energy"] = uniform_energy(self.sites, self.extent)
+            result["exact_normalized_energy"] = uniform_energy(self.sites, self.extent, cells=self.cells)
         result |= {
             "iterations": run.iterations,
             "evaluations": run.evaluations,
@@ -235,6 +247,7 @@ class Products:
             "empty_cells": len(run.empty),
             "sites_sharing_a_pixel": len(run.shared),
             "misassigned": run.misassigned,
+            "displacement": run.displacement,
         }
         route = {name: value for name, value in vars(self.route).items() if name != "order"}
         return {
@@ -252,8 +265,7 @@ class Products:
 
     def summary(self) -> Table:
         """Return what a person wants to know."""
-        run, quality = self.tessellation, self.quality
-        record = self.record()
+        run, quality, record = self.tessellation, self.quality, self.record()
         result = record["result"]
         table = make_table("", "", header=False)
         table.columns[0].style = "bold"
@@ -281,7 +293,7 @@ class Products:
             scale = self.size / max(self.extent) / 1000
             table.add_row("route", f"{route.length * scale:.4g} m of pen travel, {route.method}; "
                           f"{route.hilbert_length * scale:.4g} m along a Hilbert curve, "
-                          f"{route.given_length * scale:.4g} m unordered")  # fmt: skip
+                          f"{route.unordered_length * scale:.4g} m unordered")  # fmt: skip
         seconds = record["seconds"]
         parts = ", ".join(f"{name} {seconds[name]:.3g} s" for name in ("route", "files") if seconds.get(name, 0) > 0.05)
         table.add_row("time", f"{seconds['total']:.3g} s" + (f", {parts}" if parts else ""))

@@ -100,7 +100,9 @@ def command(
     made = tessellate(count, density, **run)
     look: dict[str, Any] = {"even": even, "scale": scale, "marks": marks}
     look |= {"ink": "white", "background": "black"} if invert else {}
-    look |= {"colours": picture.colours} if colour else {}
+    if colour:
+        look["colours"] = picture.colours
+        darkness = picture.coverage(invert=invert)
     settings = {"image": "demo" if demo else image, "contrast": power, "scale": scale, "gamma": gamma, "tone": tone}
     settings |= {"even": even, "invert": invert, "colour": colour} | run
     finish(Products(made, density, darkness, draw, size, pixels, settings, order=order, look=look), outputs, json_file)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import read_device
+from stepwell.cli.inputs import choose_device, read_device
 from stepwell.studies import STUDIES, run, settings_of
 from stepwell.studies.frame import Setting
 
@@ -69,6 +69,7 @@ def command() -> None:
 def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[str, Any]) -> None:
     from stepwell.report.study import plotting, write_study
 
+    device = choose_device(device, "torch")
     try:
         with make_console(stderr=True).status("starting") as status:
             study = run(name, device=device, size=size, settings=settings, tell=lambda text: status.update(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
 from functools import reduce
@@ -13,12 +14,12 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stepwell.apps.voronoi import Tessellation, centroidal
+from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.picture import Picture, read_picture
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import array_library, read_device
 from stepwell.cli.products import SUFFIXES, is_folder
 
-METHODS = ("lbfgsb", "lloyd")
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
 _LEAST, _MOST = 512, 4096
@@ -30,7 +31,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random start."),
         click.option("--method", type=click.Choice(METHODS), default="lbfgsb", show_default=True,
                      help="L-BFGS-B, or Lloyd's iteration."),
-        click.option("--maxiter", type=click.IntRange(min=0), default=100, show_default=True, help="Most iterations."),
+        click.option("--maxiter", type=click.IntRange(min=0), default=500, show_default=True, help="Most iterations."),
         click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
                      help="Where the tessellation is computed; cuda needs PyTorch."),
         click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
@@ -155,7 +156,10 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
             param_hint="-n",
         )
     given: Any = density
-    if device != "cpu":
+    on_host = device == "cpu"
+    if not on_host:
+        if importlib.util.find_spec("torch") is None:
+            raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
         xp, place = array_library("torch", "float64", device)
         given = xp.asarray(density, device=place)
     bar = Progress(
@@ -168,7 +172,8 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
         transient=True,
     )
     with bar:
-        task = bar.add_task("", total=maxiter)
+        # A device would wait for the host after every iteration to tell: there the bar only moves.
+        task = bar.add_task("", total=maxiter if on_host else None)
         try:
             return centroidal(
                 count,
@@ -176,7 +181,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
                 method=method,
                 seed=seed,
                 maxiter=maxiter,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
+                progress=(lambda done, total: bar.update(task, completed=done, total=total)) if on_host else None,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None

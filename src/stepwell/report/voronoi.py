@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,57 @@ Path = str | os.PathLike[str]
 VALENCE_COLOURS = {4: "#8c2d19", 5: "#e07b39", 6: "#f4efe4", 7: "#4a7fb5", 8: "#1f3864"}
 _BORDER = "#dcd8d0"
 _LINE = "#6f6a60"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A rectangle of the domain, y downwards.
+
+    Examples
+    --------
+    >>> Window(0.0, 0.0, 1.0, 0.5).height
+    0.5
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        """From left to right."""
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        """From top to bottom."""
+        return self.bottom - self.top
+
+    def holds(self, points: np.ndarray) -> np.ndarray:
+        """Return which points lie in it, with its border."""
+        low, high = (self.left, self.top), (self.right, self.bottom)
+        inside: np.ndarray = np.all((points >= low) & (points <= high), axis=1)
+        return inside
+
+    @classmethod
+    def around_most(cls, sites: np.ndarray, extent: tuple[float, float], most: int) -> Window:
+        """Return the whole domain, or round the median site a part of its shape that holds so many sites.
+
+        Examples
+        --------
+        >>> sites = np.random.default_rng(0).random((1000, 2))
+        >>> part = Window.around_most(sites, (1.0, 1.0), 100)
+        >>> int(part.holds(sites).sum())
+        100
+        """
+        if len(sites) <= most:
+            return cls(0.0, 0.0, *extent)
+        size = np.asarray(extent)
+        centre = np.median(sites, axis=0)
+        away = np.sort(np.max(np.abs(sites - centre) / size, axis=1))
+        half = float(away[most - 1]) * size
+        return cls(*(centre - half).tolist(), *(centre + half).tolist())
 
 
 def stipples_png(
@@ -47,7 +99,7 @@ def stipples_png(
     from matplotlib.collections import EllipseCollection
 
     pyplot = _pyplot()
-    figure, axis = _sheet(pyplot, extent, pixels, background)
+    figure, axis = _sheet(pyplot, Window(0.0, 0.0, *extent), pixels, background)
     across = 2 * np.broadcast_to(np.asarray(radii, np.float64), len(sites))
     dots = EllipseCollection(
         across,
@@ -72,6 +124,7 @@ def cells_png(
     fills: np.ndarray | None = None,
     pixels: int = 2000,
     line: float | None = None,
+    window: Window | None = None,
 ) -> None:
     """Write a picture of cells.
 
@@ -88,12 +141,15 @@ def cells_png(
         Length of the longer side.
     line : float, optional
         Width of the lines in pixels; by default a fifteenth of a cell, at most 2.5.
+    window : Window, optional
+        The part of the domain to show.
     """
     from matplotlib.collections import PolyCollection
 
     pyplot = _pyplot()
-    figure, axis = _sheet(pyplot, extent, pixels, "white")
-    filled = np.flatnonzero(np.diff(cells.starts) > 0)
+    window = window or Window(0.0, 0.0, *extent)
+    figure, axis = _sheet(pyplot, window, pixels, "white")
+    filled = np.unique(cells.owner[window.holds(cells.vertices)])
     polygons = [cells.polygon(cell) for cell in filled.tolist()]
     colours: Any = "white"
     if fills is not None:
@@ -101,13 +157,20 @@ def cells_png(
     elif mesh is not None:
         colours = _valence_colours(mesh)[filled]
     if line is None:
-        line = _line_width(extent, len(cells), pixels)
+        line = _line_width(window, len(filled), pixels)
     width = line * 72 / figure.dpi
     axis.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors=_LINE, linewidths=width))
     _save(pyplot, figure, path)
 
 
-def mesh_png(mesh: Mesh, path: Path, extent: tuple[float, float] = (1.0, 1.0), *, pixels: int = 2000) -> None:
+def mesh_png(
+    mesh: Mesh,
+    path: Path,
+    extent: tuple[float, float] = (1.0, 1.0),
+    *,
+    pixels: int = 2000,
+    window: Window | None = None,
+) -> None:
     """Write a picture of a mesh, triangles shaded by Q: white where they are equilateral.
 
     Parameters
@@ -117,15 +180,22 @@ def mesh_png(mesh: Mesh, path: Path, extent: tuple[float, float] = (1.0, 1.0), *
     extent : (width, height), default (1, 1)
     pixels : int, default 2000
         Length of the longer side.
+    window : Window, optional
+        The part of the domain to show.
     """
     from matplotlib.collections import PolyCollection
 
     pyplot = _pyplot()
-    figure, axis = _sheet(pyplot, extent, pixels, "white")
-    colours = pyplot.get_cmap("YlOrRd")(np.clip((1.0 - triangle_shapes(mesh).q) * 2, 0, 1))
-    colours[:, :3] = 1 - (1 - colours[:, :3]) * np.clip((1.0 - triangle_shapes(mesh).q) * 10, 0, 1)[:, None]
-    width = _line_width(extent, len(mesh.sites), pixels) * 72 / figure.dpi
-    corners = mesh.sites[mesh.triangles]
+    window = window or Window(0.0, 0.0, *extent)
+    figure, axis = _sheet(pyplot, window, pixels, "white")
+    inside = window.holds(mesh.sites)
+    shown = Mesh(mesh.sites, mesh.triangles[inside[mesh.triangles].any(axis=1)])
+    flaw = 1.0 - triangle_shapes(shown).q
+    colours = pyplot.get_cmap("YlOrRd")(np.clip(2 * flaw, 0, 1))
+    # The map starts at a yellow: it fades to white for the best triangles.
+    colours[:, :3] = 1 - (1 - colours[:, :3]) * np.clip(10 * flaw, 0, 1)[:, None]
+    width = _line_width(window, int(inside.sum()), pixels) * 72 / figure.dpi
+    corners = shown.sites[shown.triangles]
     axis.add_collection(PolyCollection(corners, facecolors=colours, edgecolors=_LINE, linewidths=width))
     _save(pyplot, figure, path)
 
@@ -154,14 +224,14 @@ def route_png(
     ink, background : str
     """
     pyplot = _pyplot()
-    figure, axis = _sheet(pyplot, extent, pixels, background)
+    figure, axis = _sheet(pyplot, Window(0.0, 0.0, *extent), pixels, background)
     if line is None:
-        line = 3 * _line_width(extent, len(points), pixels)
+        line = 3 * _line_width(Window(0.0, 0.0, *extent), len(points), pixels)
     axis.plot(points[:, 0], points[:, 1], color=ink, lw=line * 72 / figure.dpi, solid_joinstyle="round")
     _save(pyplot, figure, path)
 
 
-def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None, bound: float | None = None) -> None:
+def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) -> None:
     """Write four plots: the energy by evaluation, neighbours of interior sites, smallest angles, and Q.
 
     Parameters
@@ -169,23 +239,17 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None, bo
     mesh : Mesh
     path : path
     history : array, optional
-        Energy at each evaluation; the first plot is left empty without it.
-    bound : float, optional
-        The energy that no tessellation undercuts, or that the best approach, in the same units.
+        Energy at each evaluation, over that which the best tessellation approaches; without it the first plot is empty.
     """
     pyplot = _pyplot()
     quality, shapes = mesh_quality(mesh), triangle_shapes(mesh)
     figure, axes = pyplot.subplots(2, 2, figsize=(9.0, 6.4), layout="constrained")
     energy, valence, angle, q = axes.flat
     if history is not None and len(history):
-        if bound:
-            energy.plot(np.arange(1, len(history) + 1), np.asarray(history) / bound, color="#1f3864", lw=1.6)
-            energy.axhline(1.0, color="#c0392b", lw=1.0, ls="--")
-            energy.set_ylabel("energy over its limit")
-            energy.set_ylim(0.99, max(1.02, min(1.6, float(np.max(history)) / bound * 1.02)))
-        else:
-            energy.plot(np.arange(1, len(history) + 1), history, color="#1f3864", lw=1.6)
-            energy.set_ylabel("energy")
+        energy.plot(np.arange(1, len(history) + 1), history, color="#1f3864", lw=1.6)
+        energy.axhline(1.0, color="#c0392b", lw=1.0, ls="--")
+        energy.set_ylim(0.99, max(1.02, min(1.6, float(np.max(history)) * 1.02)))
+    energy.set_ylabel("energy over its limit")
     energy.set_xlabel("evaluation")
     numbers = sorted(quality.valence)
     counts = [quality.valence[number] for number in numbers]
@@ -222,20 +286,21 @@ def _valence_colours(mesh: Mesh) -> np.ndarray:
     return colours
 
 
-def _line_width(extent: tuple[float, float], count: int, pixels: int) -> float:
+def _line_width(window: Window, count: int, pixels: int) -> float:
     """A fifteenth of a cell's diameter in pixels."""
-    cell = np.sqrt(extent[0] * extent[1] / max(1, count)) / max(extent) * pixels
+    cell = np.sqrt(window.width * window.height / max(1, count)) / max(window.width, window.height) * pixels
     return float(np.clip(cell / 15, 0.15, 2.5))
 
 
-def _sheet(pyplot: Any, extent: tuple[float, float], pixels: int, background: str) -> tuple[Any, Any]:
-    """A figure that the domain fills to the edges, y downwards."""
-    width, height = extent
+def _sheet(pyplot: Any, window: Window, pixels: int, background: str) -> tuple[Any, Any]:
+    """A figure that a part of the domain fills to the edges, y downwards."""
     dpi = 100
-    size = (pixels / dpi * width / max(extent), pixels / dpi * height / max(extent))
+    scale = pixels / dpi / max(window.width, window.height)
+    # A figure has at least one pixel.
+    size = (max(window.width * scale, 1 / dpi), max(window.height * scale, 1 / dpi))
     figure = pyplot.figure(figsize=size, dpi=dpi, facecolor=background)
     axis = figure.add_axes((0, 0, 1, 1))
-    axis.set(xlim=(0, width), ylim=(height, 0))
+    axis.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top))
     axis.axis("off")
     return figure, axis
 

@@ -10,16 +10,28 @@ from __future__ import annotations
 from stepwell.apps.voronoi.assignment import Assignment, assign
 from stepwell.apps.voronoi.centroidal import Intermediate, Tessellation, centroidal
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy, cvt_energy
+from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh, voronoi_cells
+from stepwell.apps.voronoi.polygons import Cells
+from stepwell.apps.voronoi.quality import MeshQuality, mesh_quality
+from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.apps.voronoi.starts import draw_sites
 
 __all__ = [
     "HEXAGONAL_BOUND",
     "Assignment",
+    "Cells",
     "Intermediate",
+    "Mesh",
+    "MeshQuality",
+    "Route",
     "Tessellation",
     "VoronoiEnergy",
     "assign",
     "centroidal",
     "cvt_energy",
+    "delaunay_mesh",
     "draw_sites",
+    "mesh_quality",
+    "plotting_route",
+    "voronoi_cells",
 ]

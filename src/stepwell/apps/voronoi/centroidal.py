@@ -60,6 +60,8 @@ class Tessellation:
         are timed afterwards at the final sites.
     shape : (int, int)
         Height and width in pixels.
+    mode : str
+        Where it ran: ``"CPU"`` or, on a CUDA device, how turns were launched.
     """
 
     sites: Array
@@ -79,6 +81,7 @@ class Tessellation:
     history: np.ndarray
     seconds: dict[str, float]
     shape: tuple[int, int]
+    mode: str
 
     @property
     def pixel(self) -> float:
@@ -214,6 +217,7 @@ class _Run:
     def __init__(self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any) -> None:
         self.energy, self.settings, self.callback, self.progress = energy, settings, callback, progress
         self.began = time.perf_counter()
+        self.mode = "CPU"
         density = energy.density
         #: A site's distance from its centroid, times the mass of its cell, at which it counts as there.
         spacing = (density.area / energy.count) ** 0.5
@@ -231,6 +235,8 @@ class _Run:
         energy, count, s = self.energy, self.energy.count, self.settings
         xp = namespace_of(start)
         weights = _lloyd_weights(start, energy.density) / (2 * energy.scale)
+        one, (width, height) = xp.ones_like(weights), energy.density.extent
+        high = xp.reshape(xp.stack([width * one, height * one], axis=1), (-1,))
 
         def watch(*, intermediate_result: Any) -> None:
             f = float(intermediate_result.fun) / energy.scale
@@ -240,7 +246,7 @@ class _Run:
             energy.fun,
             xp.reshape(start, (-1,)),
             jac=True,
-            bounds=(np.zeros(2 * count), np.tile(energy.density.extent, count)),
+            bounds=(xp.zeros_like(high), high),
             callback=None if self.callback is None and self.progress is None else watch,
             options={
                 "maxiter": s.maxiter,
@@ -252,11 +258,14 @@ class _Run:
                 "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
             },
         )
+        self.mode = result.get("mode", self.mode)
         return xp.reshape(result.x, (count, 2)), result.nit, result.nfev, result.reason
 
     def lloyd(self, start: Array) -> tuple[Array, int, int, Status]:
         """Move every site to its centroid, again and again; returns as `lbfgsb`."""
         xp = namespace_of(start)
+        if is_cuda(start):
+            self.mode = "one launch an evaluation"
         sites, before, iteration = start, float("inf"), 0
         while True:
             f, g = self.energy.evaluate(sites, self.energy.scale)
@@ -318,6 +327,7 @@ class _Run:
             history=history,
             seconds={"total": total, "evaluation": spent, "solver": total - spent},
             shape=energy.shape,
+            mode=self.mode,
         )
 
 

@@ -26,6 +26,18 @@ def pixel_size(shape: tuple[int, int]) -> float:
     return 1.0 / max(shape)
 
 
+def extent_of(shape: tuple[int, int]) -> tuple[float, float]:
+    """Return width and height of the domain: of the ways to round them, the larger, so that nobody lies outside.
+
+    Examples
+    --------
+    >>> extent_of((100, 200))
+    (1.0, 0.5)
+    """
+    width, height = (max(side / max(shape), side * pixel_size(shape)) for side in (shape[1], shape[0]))
+    return width, height
+
+
 def read_shape(shape: Any, name: str = "shape") -> tuple[int, int]:
     """Return (height, width) of an image; a whole number stands for a square."""
     sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
@@ -70,7 +82,7 @@ class Density:
     @property
     def extent(self) -> tuple[float, float]:
         """Width and height of the domain."""
-        return self.shape[1] * self.pixel, self.shape[0] * self.pixel
+        return extent_of(self.shape)
 
     @property
     def area(self) -> float:
@@ -162,8 +174,7 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
         low, high = sites.min(axis=0), sites.max(axis=0)
     if not all(math.isfinite(v) for v in (*low, *high)):
         raise ValueError("sites are not finite everywhere; allowed: finite numbers")
-    for name, axis in (("x", 0), ("y", 1)):
-        far = shape[1 - axis] * pixel_size(shape)
+    for name, axis, far in zip("xy", (0, 1), extent_of(shape)):
         if low[axis] < 0 or high[axis] > far:
             found = low[axis] if low[axis] < 0 else high[axis]
             raise ValueError(f"sites: {name} is {found} somewhere; allowed: 0 to {far}, the extent of the domain")

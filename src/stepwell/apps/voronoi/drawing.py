@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.mesh import Mesh, checked_sites
 from stepwell.apps.voronoi.polygons import Cells
@@ -19,6 +20,8 @@ MARKS = ("dots", "circles")
 #: Millimetres to which positions are rounded, and so many sizes of dots at most.
 PRECISION = 0.01
 SIZES = 32
+#: Most colours of a drawing; more are gathered round so many.
+PENS = 64
 
 
 def dot_radii(darkness: np.ndarray, owners: np.ndarray, count: int, *, even: bool = False) -> np.ndarray:
@@ -59,19 +62,39 @@ def dot_radii(darkness: np.ndarray, owners: np.ndarray, count: int, *, even: boo
     return radii
 
 
-def cell_colours(colours: np.ndarray, weights: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
-    """Return the mean colour of each cell, weighted, (count, 3); black where a cell has no weight.
+def cell_inks(
+    colours: np.ndarray, coverage: np.ndarray, owners: np.ndarray, count: int, *, paper: float = 1.0
+) -> np.ndarray:
+    """Return the colours of ink that on a part of each cell gives, with the paper, the mean colour of the picture.
+
+    Parameters
+    ----------
+    colours : array, (rows, columns, 3)
+        Red, green and blue of the picture, 0 to 1.
+    coverage : array, (rows, columns)
+        Share of each pixel that is covered, as in `dot_radii`. With 1 the inks are the mean colours themselves.
+    owners : array of int, (rows, columns)
+        The site that each pixel belongs to.
+    count : int
+        Number of sites.
+    paper : float, default 1
+        1 for white paper, 0 for black.
+
+    Returns
+    -------
+    array, (count, 3)
+        Between 0 and 1; the colour of the paper where nothing is covered.
 
     Examples
     --------
-    >>> red_and_blue = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-    >>> cell_colours(red_and_blue, np.ones((1, 2)), np.zeros((1, 2), int), 1).tolist()
-    [[0.5, 0.0, 0.5]]
+    >>> pink = np.array([[[1.0, 0.5, 0.5]]])
+    >>> cell_inks(pink, np.array([[0.5]]), np.array([[0]]), 1).tolist()
+    [[1.0, 0.0, 0.0]]
     """
-    owner, weight = owners.ravel(), weights.ravel()
-    total = np.bincount(owner, weight, minlength=count)
-    sums = [np.bincount(owner, weight * colours[..., k].ravel(), minlength=count) for k in range(3)]
-    return np.column_stack(sums) / np.where(total > 0, total, 1.0)[:, None]
+    owner = owners.ravel()
+    covered = np.bincount(owner, coverage.ravel(), minlength=count)
+    away = [np.bincount(owner, colours[..., k].ravel() - paper, minlength=count) for k in range(3)]
+    return np.clip(paper + np.column_stack(away) / np.where(covered > 0, covered, 1.0)[:, None], 0.0, 1.0)
 
 
 def stipples_svg(
@@ -101,7 +124,7 @@ def stipples_svg(
         ``dots`` are strokes of no length with round ends, which a plotter makes by one touch of the pen; ``circles``
         are circle elements, three times as many bytes.
     colours : array, (n, 3), optional
-        Red, green and blue of each dot, 0 to 1, rounded to sixteen levels each; otherwise all are `ink`.
+        Red, green and blue of each dot, 0 to 1, gathered to 64 colours at most; otherwise all are `ink`.
     ink, background : str
         Colours as SVG names them; no background if None.
     keep_order : bool, default False
@@ -163,7 +186,7 @@ def cells_svg(
     ink, background : str
         Colours as SVG names them; no background if None.
     fills : array, (n, 3), optional
-        Red, green and blue of each cell, 0 to 1, rounded to sixteen levels each.
+        Red, green and blue of each cell, 0 to 1, gathered to 64 colours at most.
 
     Returns
     -------
@@ -191,7 +214,7 @@ def cells_svg(
             strokes = "".join(shape[cell] for cell in np.flatnonzero(paint == colour).tolist())
             body.append(f'<path fill="{name}" stroke="{name}" stroke-width="0.05" d="{strokes}"/>')
     if line > 0:
-        strokes = "".join(f"M{'L'.join(_points(stroke * PRECISION))}" for stroke in _strokes(corners, cells))
+        strokes = "".join(f"M{'L'.join(run)}" for run in _strokes(corners, cells))
         body.append(f'<path fill="none" stroke="{ink}" stroke-width="{line:g}" d="{strokes}"/>')
     return _document(extent, scale, "cells", ' stroke-linejoin="round" stroke-linecap="round"', background, body)
 
@@ -294,9 +317,28 @@ def _paints(colours: np.ndarray | None, ink: str, count: int) -> tuple[np.ndarra
         return np.zeros(count, np.int64), [ink]
     if np.shape(colours) != (count, 3):
         raise ValueError(f"colours: the shape must be ({count}, 3), got {np.shape(colours)}")
-    digits = np.rint(np.clip(colours, 0, 1) * 15).astype(np.int64)
-    codes, paint = np.unique(digits @ np.array([256, 16, 1]), return_inverse=True)
-    return paint, [f"#{code:03x}" for code in codes.tolist()]
+    whole = np.rint(np.clip(colours, 0, 1) * 255).astype(np.int64)
+    codes, paint = np.unique(whole @ np.array([65536, 256, 1]), return_inverse=True)
+    distinct = np.column_stack([codes >> 16, (codes >> 8) & 255, codes & 255]).astype(np.float64)
+    if len(distinct) > PENS:
+        centres, nearest = _gathered(distinct, np.bincount(paint))
+        distinct, paint = centres, nearest[paint]
+    names = [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in np.rint(distinct).astype(int).tolist()]
+    return paint, names
+
+
+def _gathered(colours: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return PENS colours that stand for many, and the number of the nearest for each: Lloyd's iteration once more."""
+    # The start is spread by brightness, as many dots to each.
+    order = np.argsort(colours @ np.array([0.2126, 0.7152, 0.0722]), kind="stable")
+    shares = (np.cumsum(counts[order]) - 0.5 * counts[order]) / counts.sum()
+    centres = colours[order[np.searchsorted(shares, (np.arange(PENS) + 0.5) / PENS).clip(max=len(order) - 1)]]
+    for _ in range(12):
+        nearest = cKDTree(centres).query(colours)[1]
+        weight = np.bincount(nearest, counts, minlength=PENS)
+        sums = np.column_stack([np.bincount(nearest, counts * colours[:, k], minlength=PENS) for k in range(3)])
+        centres = np.where(weight[:, None] > 0, sums / np.maximum(weight, 1)[:, None], centres)
+    return centres, nearest
 
 
 def _rounded(points: np.ndarray) -> np.ndarray:
@@ -314,17 +356,19 @@ def _marks(points: np.ndarray, width: float, marks: str) -> str:
     return f'<path stroke-width="{width:.4g}" d="M{"h0M".join(_points(points))}h0"/>'
 
 
-def _strokes(corners: np.ndarray, cells: Cells) -> Iterator[np.ndarray]:
-    """Yield runs of corners that together pass every edge once: each edge goes to the first cell that has it."""
-    ends = np.stack([corners, corners[cells.following]], axis=1)
-    long = np.any(ends[:, 0] != ends[:, 1], axis=1)
-    flipped = (ends[:, 0, 0] > ends[:, 1, 0]) | ((ends[:, 0, 0] == ends[:, 1, 0]) & (ends[:, 0, 1] > ends[:, 1, 1]))
-    same = np.where(flipped[:, None, None], ends[:, ::-1], ends).reshape(-1, 4)
-    used = np.zeros(len(ends), bool)
-    used[np.unique(same, axis=0, return_index=True)[1]] = True
-    used &= long
-    edges = ends[used]
+def _strokes(corners: np.ndarray, cells: Cells) -> Iterator[list[str]]:
+    """Yield runs of corners, as text, that pass every edge once: each edge goes to the first cell that has it."""
+    codes, point = np.unique(corners[:, 0] * 2**32 + corners[:, 1], return_inverse=True)
+    start, end = point, point[cells.following]
+    edge = np.minimum(start, end) * len(codes) + np.maximum(start, end)
+    used = np.zeros(len(edge), bool)
+    used[np.unique(edge, return_index=True)[1]] = True
+    used &= start != end
+    start, end = start[used], end[used]
+    text = _points(np.column_stack(np.divmod(codes, 2**32)) * PRECISION)
     # A run goes on while an edge starts where the one before it ended.
-    breaks = np.flatnonzero(np.any(edges[1:, 0] != edges[:-1, 1], axis=1)) + 1
-    for run in np.split(edges, breaks) if len(edges) else []:
-        yield np.concatenate([run[:, 0], run[-1:, 1]])
+    breaks = np.flatnonzero(start[1:] != end[:-1]) + 1
+    starts, ends = start.tolist(), end.tolist()
+    for first, last in zip([0, *breaks.tolist()], [*breaks.tolist(), len(starts)]):
+        if last > first:
+            yield [*(text[corner] for corner in starts[first:last]), text[ends[last - 1]]]

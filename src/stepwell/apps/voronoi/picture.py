@@ -74,6 +74,21 @@ class Picture:
         # Half a step of an eight-bit picture is no ink at all: white stays white.
         return np.where(dark < 0.5 / 255, 0.0, dark)
 
+    def coverage(self, *, invert: bool = False) -> np.ndarray:
+        """Return how much of each pixel's paper coloured ink is to cover, 0 to 1.
+
+        At least as much as the channel farthest from the paper needs, so that inks exist that give the colour exactly;
+        its square root, so that they are colours of the picture rather than pure ones.
+
+        Parameters
+        ----------
+        invert : bool, default False
+            Black paper instead of white.
+        """
+        farthest = self.colours.max(axis=2) if invert else 1.0 - self.colours.min(axis=2)
+        share: np.ndarray = np.sqrt(np.where(farthest < 0.5 / 255, 0.0, farthest))
+        return share
+
 
 def linear_light(values: np.ndarray) -> np.ndarray:
     """Return the light that a display sends for sRGB values, 0 to 1 (IEC 61966-2-1).
@@ -137,8 +152,9 @@ def _on_paper(image: Any) -> np.ndarray:
     """Colours of a Pillow image over white."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         grey = np.asarray(image, dtype=np.float64)
-        # Modes of more than eight bits say nothing of their white: sixteen bits unless the values are fractions.
-        white = 1.0 if image.mode == "F" and grey.max(initial=0.0) <= 1.0 else 65535.0
+        # Modes of 32 bits say nothing of their white: it is the least of 1 (fractions), 255 and 65535 that holds all.
+        top = float(grey.max(initial=0.0)) if image.mode in ("I", "F") else 65535.0
+        white = 1.0 if image.mode == "F" and top <= 1 else 255.0 if top <= 255 else 65535.0
         return np.repeat(np.clip(grey / white, 0, 1)[..., None], 3, axis=2)
     rgba = np.asarray(image.convert("RGBA"), dtype=np.float64) / 255
     alpha = rgba[..., 3:]

@@ -13,6 +13,7 @@ import numpy as np
 
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND
 from stepwell.apps.voronoi.mesh import Mesh, voronoi_cells
+from stepwell.apps.voronoi.polygons import Cells
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def mesh_quality(mesh: Mesh) -> MeshQuality:
     )
 
 
-def uniform_energy(sites: Any, extent: tuple[float, float] = (1.0, 1.0)) -> float:
+def uniform_energy(sites: Any, extent: tuple[float, float] = (1.0, 1.0), *, cells: Cells | None = None) -> float:
     """Return F n / |Ω|² of sites under uniform density, integrated exactly over their cells.
 
     Never below 5 / (18 √3), that of regular hexagons (Fejes Tóth 1972), which it approaches as good tessellations grow.
@@ -158,13 +159,15 @@ def uniform_energy(sites: Any, extent: tuple[float, float] = (1.0, 1.0)) -> floa
     sites : array, (n, 2)
         Positions in the rectangle.
     extent : (width, height), default (1, 1)
+    cells : Cells, optional
+        The cells of these sites, if they are known.
 
     Examples
     --------
     >>> round(uniform_energy([[0.5, 0.5]]), 6)  # one square: the mean of x² + y² is 1 / 12 + 1 / 12
     0.166667
     """
-    cells = voronoi_cells(sites, extent)
+    cells = voronoi_cells(sites, extent) if cells is None else cells
     sites = np.asarray(sites, dtype=np.float64)
     filled = cells.areas > 0
     energy = float(cells.second_moments(sites)[filled].sum())

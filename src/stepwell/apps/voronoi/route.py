@@ -38,8 +38,8 @@ class Route:
         Numbers of the points, the first to be visited first.
     length : float
         Length of the path in this order.
-    given_length, hilbert_length : float
-        The same for the order in which the points came, and for that of a Hilbert curve.
+    given_length, unordered_length, hilbert_length : float
+        The same for the order in which the points came, for one drawn at random, and for that of a Hilbert curve.
     bound : float
         No path through these points is shorter: half the distances to the two nearest others, summed.
     random_tour, lattice_tour : float
@@ -52,6 +52,7 @@ class Route:
     order: np.ndarray
     length: float
     given_length: float
+    unordered_length: float
     hilbert_length: float
     bound: float
     random_tour: float
@@ -107,6 +108,7 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
         order=order,
         length=path_length(points, order),
         given_length=path_length(points),
+        unordered_length=path_length(points, np.random.default_rng(0).permutation(n)),
         hilbert_length=path_length(points, curve),
         bound=_bound(points),
         random_tour=RANDOM_TOUR * scale,

@@ -95,13 +95,13 @@ def _draw(count: int, density: Density, rng: np.random.Generator) -> Array:
     roots = xp.astype(xp.round(real), xp.int64)
     roots = _widened(_widened(roots, 0, rows * side), 1, columns * side)
     blocks = xp.permute_dims(xp.reshape(roots, (rows, side, columns, side)), (0, 2, 1, 3))
-    order = hilbert_order(rows, columns)
-    along = xp.take(xp.reshape(blocks, (rows * columns, side * side)), to_like(order, real), axis=0)
+    order = to_like(hilbert_order(rows, columns).copy(), real)
+    along = xp.take(xp.reshape(blocks, (rows * columns, side * side)), order, axis=0)
     sums = xp.cumulative_sum(xp.reshape(along, (-1,)))
     total = int(sums[-1])
     wanted = ((np.arange(count) + rng.random(count)) * (total / count)).astype(np.int64)
     place = first_above(sums, to_like(np.minimum(wanted, total - 1), real))
-    block = xp.take(to_like(order, real), place // side**2)
+    block = xp.take(order, place // side**2)
     inner = place % side**2
     row, column = block // columns * side + inner // side, block % columns * side + inner % side
     corner = xp.astype(xp.stack([column, row], axis=1), xp.float64)
