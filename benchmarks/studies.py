@@ -57,8 +57,8 @@ def page() -> None:
                     parts.append(f"{escaped(table.title)}:")
                     parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
             parts += map(escaped, study.remarks)
-        differs = list(dict.fromkeys(line for study in kept for line in study.differs))
-        parts.append("What differs from the paper, and why:\n\n" + "\n".join(f"- {escaped(line)}" for line in differs))
+        differs = "\n".join(f"- {escaped(line)}" for line in kept[-1].differs)
+        parts.append(f"What differs from the paper, and why:\n\n{differs}")
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
     print(f"wrote {PAGE}")
