@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import stepwell
 from stepwell import _core
@@ -52,10 +53,6 @@ def machine() -> dict[str, Any]:
         "load average at start": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": time.strftime("%Y-%m-%d"),
     }
-    try:
-        from threadpoolctl import threadpool_info
-    except ImportError:
-        return about
     about["thread libraries"] = {
         f"{lib['internal_api']} {lib['version']}": lib["num_threads"] for lib in threadpool_info()
     }
@@ -126,11 +123,5 @@ class Recorder:
 
 
 def blas_threads(count: int | None) -> Any:
-    """Limit the BLAS to so many threads within a ``with`` block, where threadpoolctl is installed; None: no limit."""
-    import contextlib
-
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpool_limits(count)
+    """Limit the BLAS to so many threads within a ``with`` block; None: no limit."""
+    return threadpool_limits(count, user_api="blas")
