@@ -14,6 +14,7 @@
 #include "host/chunks.hpp"
 #include "host/dispatch.hpp"
 #include "host/engine.hpp"
+#include "host/large_memory.hpp"
 
 namespace nb = nanobind;
 
@@ -54,7 +55,8 @@ public:
     Engine(int64_t batch, int64_t n, const Options& options, int threads)
         : batch(batch), n(n), options(options), threads(threads) {
         const int64_t m = options.capacity, words = batch * n * (2 * m + 4);
-        vectors = static_cast<T*>(::operator new(size_t(words) * sizeof(T), std::align_val_t(64)));
+        memory = LargeMemory(size_t(words) * sizeof(T));
+        T* vectors = static_cast<T*>(memory.data());
         states.resize(size_t(batch));
         for (State& s : states) start_state(s);
         small.assign(size_t(batch * small_matrices_length(int(m))), 0.0);
@@ -72,10 +74,7 @@ public:
         workspaces = engine_kernels().make_workspaces(threads, int(m));
     }
     Engine(const Engine&) = delete;
-    ~Engine() {
-        engine_kernels().free_workspaces(workspaces);
-        ::operator delete(vectors, std::align_val_t(64));
-    }
+    ~Engine() { engine_kernels().free_workspaces(workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
         lower = low.data(), upper = high.data();
@@ -135,7 +134,8 @@ public:
     int threads;
     std::vector<State> states;
     std::vector<double> small;
-    T *vectors, *x, *g, *d, *trial, *s, *y;
+    LargeMemory memory;
+    T *x, *g, *d, *trial, *s, *y;
     const T *lower = nullptr, *upper = nullptr, *weights = nullptr;
     int64_t bound_stride = 0, weight_stride = 0;
     void* workspaces;
