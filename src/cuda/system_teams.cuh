@@ -27,16 +27,15 @@ __device__ inline void largest(double& value, int& index) {
 
 }  // namespace warp
 
-// What the warps of a block tell one another; in shared memory.
+// What the warps of a block tell one another.
 struct BlockRoom {
     double value[2][32];
     int index[2][32];
 };
+static __shared__ BlockRoom block_room;
 
 class SystemBlock {
 public:
-    __device__ explicit SystemBlock(BlockRoom& room) : room_(&room) {}
-
     __device__ int rank() const { return threadIdx.x; }
     __device__ int size() const { return blockDim.x; }
     __device__ int row() const { return threadIdx.x >> 5; }
@@ -45,6 +44,7 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncthreads(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_pick(double value, int lane) const { return __shfl_sync(0xffffffffu, value, lane); }
     __device__ void lane_sync() const { __syncwarp(); }
 
     // Two sides in turn: nobody writes a side before all have left the reduction that last read it, so one
@@ -52,10 +52,10 @@ public:
     __device__ double sum(double value) const {
         side_ ^= 1;
         value = warp::sum(value);
-        if (lane() == 0) room_->value[side_][row()] = value;
+        if (lane() == 0) block_room.value[side_][row()] = value;
         __syncthreads();
         double total = 0;
-        for (int w = 0; w < rows(); ++w) total += room_->value[side_][w];
+        for (int w = 0; w < rows(); ++w) total += block_room.value[side_][w];
         return total;
     }
 
@@ -65,15 +65,15 @@ public:
         int where = static_cast<int>(index);
         warp::largest(value, where);
         if (lane() == 0) {
-            room_->value[side_][row()] = value;
-            room_->index[side_][row()] = where;
+            block_room.value[side_][row()] = value;
+            block_room.index[side_][row()] = where;
         }
         __syncthreads();
-        value = room_->value[side_][0];
-        where = room_->index[side_][0];
+        value = block_room.value[side_][0];
+        where = block_room.index[side_][0];
         for (int w = 1; w < rows(); ++w) {
-            const double other = room_->value[side_][w];
-            const int there = room_->index[side_][w];
+            const double other = block_room.value[side_][w];
+            const int there = block_room.index[side_][w];
             if (other > value || (other == value && there < where)) {
                 value = other;
                 where = there;
@@ -96,7 +96,6 @@ public:
     }
 
 private:
-    BlockRoom* room_;
     mutable int side_ = 0;
 };
 
@@ -111,6 +110,7 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncwarp(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_pick(double value, int lane) const { return __shfl_sync(0xffffffffu, value, lane); }
     __device__ void lane_sync() const { __syncwarp(); }
     __device__ double sum(double value) const {
         value = warp::sum(value);

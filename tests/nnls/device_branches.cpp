@@ -13,6 +13,9 @@
 #include <vector>
 
 #define __CUDACC__
+static double rsqrt(double value) {
+    return 1.0 / std::sqrt(value);
+}
 #define __host__
 #define __device__
 #undef __noinline__
@@ -73,6 +76,14 @@ public:
         for (int lane = 0; lane < lanes(); ++lane) total += floor_->value[row() * lanes() + lane];
         lane_sync();
         return total;
+    }
+    double lane_pick(double value, int lane) const {
+        lane_sync();
+        floor_->value[rank_] = value;
+        lane_sync();
+        const double picked = floor_->value[row() * lanes() + lane];
+        lane_sync();
+        return picked;
     }
     double sum(double value) const {
         double* slots = floor_->value.data() + size();
@@ -145,15 +156,15 @@ double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
     auto aligned = [](std::vector<double>& v) {
         return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
     };
+    Task<Matrix> task;
+    task.arrange(job.options, extent, Shared(), Arena{aligned(fast), fast_bytes, aligned(slow)});
+    task.matrix = matrix;
     Floor floor(rows, lanes);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < rows * lanes; ++rank)
         threads.emplace_back([&, rank] {
             const Lanes team(floor, rank);
-            Arena arena{aligned(fast), fast_bytes, aligned(slow)};
-            Workspace workspace;
-            workspace.carve(extent, arena);
-            solve_system<double>(team, job, 0, matrix, extent, Shared(), workspace);
+            solve_system<double>(team, job, 0, task);
         });
     for (std::thread& thread : threads) thread.join();
     const double* b = static_cast<const double*>(job.b);
@@ -213,7 +224,7 @@ int main() {
                 job.b = b.data();
                 job.b_stride = m;
                 job.options = {3e-15, variant == 1 && update != rotations ? 0.3 : 0.0, 10 * n + 100, update,
-                               variant != 0};
+                               variant != 0, 0};
                 if (variant == 3) job.warm_values = start.data();
                 const auto& team = teams[number % 3];
                 // Fast memory for nothing, for some, or for nearly all of it: R then moves as it grows.
@@ -233,7 +244,7 @@ int main() {
     job.pulse_length = 6;
     job.pulse_origin = 2;
     job.b = b.data();
-    job.options = {3e-15, 0.0, 1000, gram, 1};
+    job.options = {3e-15, 0.0, 1000, gram, 1, 0};
     const double worst = violation<nnls::Convolution<double>>(2, 2, job, 4000);
     if (!(worst < 1e-12)) {
         std::printf("convolution: violation %g\n", worst);

@@ -13,49 +13,47 @@ enum class Entry { entered, dependent, escalate };
 template <class Team>
 struct Factor {
     const Team& team;
-    Workspace& ws;
+    const Setting& setting;
+    const Workspace& ws;
     Tally& tally;
-    Extent extent;
-    Shared shared;
-    double damping;
+    Triangle triangle;
     int update;
     int count = 0;
     int settled = 0;  // on so many positions x is the least-squares solution
 
+    SW_HD Factor(const Team& team, const Setting& setting, Tally& tally)
+        : team(team),
+          setting(setting),
+          ws(setting.ws),
+          tally(tally),
+          triangle(setting.ws.triangle),
+          update(setting.options.update) {}
+
     SW_HD bool keeps_q() const { return update == cgs2 || update == mgs || update == rotations; }
 
     SW_HD Columns positive() const {
+        const Shared& shared = setting.shared;
+        const int length = setting.extent.row_length();
         if (shared.columns)
-            return {shared.columns, shared.column_stride, ws.order,
-                    shared.low,     shared.high,          extent.row_length()};
-        return {ws.panel, extent.row_length(), ws.slot, ws.low, ws.high, extent.row_length()};
+            return {shared.columns, shared.column_stride, ws.order, shared.low, shared.high, length};
+        return {ws.panel, length, ws.slot, ws.low, ws.high, length};
     }
 
     SW_HD Columns q(int columns_length) const {
-        return {ws.q, extent.q_length(), nullptr, nullptr, nullptr, columns_length};
-    }
-
-    // lambda times the scaled unit vector of column j: its row below A when the system is damped.
-    SW_HD double below(int j) const { return damping * scale_of(j); }
-    SW_HD double scale_of(int j) const { return shared.scale ? shared.scale[j] : ws.scale[j]; }
-    SW_HD double norm_of(int j) const { return shared.norm ? shared.norm[j] : ws.norm[j]; }
-    SW_HD double inverse_norm_of(int j) const {
-        return shared.inverse_norm ? shared.inverse_norm[j] : ws.inverse_norm[j];
+        return {ws.q, setting.extent.q_length(), nullptr, nullptr, nullptr, columns_length};
     }
 
     // Inserts column j, which is already gathered at position `count`. `against` is b or the residual at x:
     // the new column of Q has the same product with both. `product` is a_j . (b - A x), where x is settled,
-    // or a_j . b.
-    SW_CALL Entry enter(int j, const double* against, double product, int settled_there) {
-        if (count >= extent.most_columns) return Entry::dependent;
-        ws.triangle.make_room(team, count);
-        if (team.rank() == 0) ws.order[count] = j;
-        team.sync();
+    // or a_j . b. Of the `others` candidates at the positions after it, products_with_others() then tells.
+    SW_CALL Entry enter(int j, const double* against, double product, int settled_there, int others) {
+        if (count >= setting.extent.most_columns) return Entry::dependent;
+        if (triangle.is_full(count)) triangle.make_room(team, count);
         double pivot, entry;
         const Entry outcome = keeps_q() ? orthogonalise(j, against, pivot, entry)
-                                        : normal(j, against, product, settled_there, pivot, entry);
+                                        : normal(j, against, product, settled_there, others, pivot, entry);
         if (outcome != Entry::entered) return outcome;
-        if (team.row() == 0) ws.triangle.append(team, count, ws.h, pivot, entry);
+        if (team.row() == 0) triangle.append(team, count, ws.h, pivot, entry);
         if (team.rank() == 0) ws.x[count] = 0;
         ++count;
         ++tally.insertions;
@@ -63,20 +61,30 @@ struct Factor {
         return outcome;
     }
 
+    // a_c . a_j of the candidates c at the positions from `count` on, a_j the column inserted last.
+    SW_CALL const double* products_with_others(int others) {
+        if (!keeps_q()) return ws.h + count;
+        const Columns columns = positive();
+        Columns candidates = columns;
+        candidates.slot += count;
+        dot_columns(team, candidates, others, columns.at(count - 1), columns.first(count - 1),
+                    columns.last(count - 1), ws.g);
+        return ws.g;
+    }
+
     // Removes the column at a position by rotations (Luo & Duraiswami, algorithm 3).
     SW_CALL void leave(int position) {
-        if (team.row() == 0) {
-            ws.triangle.remove(team, count, position);
-            shift_lists(position);
-        }
+        shift_lists(position);
+        triangle.remove(team, count, position);
         team.sync();
-        const int turns = count - 1 - position;
+        const int turns = count - 1 - position, length = setting.extent.q_length();
         if (keeps_q() && turns > 0)
-            rotate_columns(team, ws.q, extent.q_length(), position, count, ws.triangle.cosine,
-                           ws.triangle.sine, extent.q_length());
-        tally.downdate_accesses += 4 * static_cast<int64_t>(turns);
-        tally.downdate_flops += static_cast<int64_t>(turns) * (6 + 3 * (turns + 1)) +
-                                (keeps_q() ? 6 * static_cast<int64_t>(extent.rows) * turns : 0);
+            rotate_columns(team, ws.q, length, position, count, ws.triangle.cosine, ws.triangle.sine, length);
+        if (team.rank() == 0) {
+            ws.costs[2] += 4 * static_cast<int64_t>(turns);
+            ws.costs[3] += static_cast<int64_t>(turns) * (6 + 3 * (turns + 1)) +
+                           (keeps_q() ? 6 * static_cast<int64_t>(setting.extent.rows) * turns : 0);
+        }
         --count;
         ++tally.removals;
     }
@@ -89,7 +97,7 @@ struct Factor {
         if (team.row() == 0) {
             team.lane_each(count, [&](int p) { ws.z[p] = ws.triangle.target[p]; });
             team.lane_sync();
-            ws.triangle.solve(team, count, ws.z);
+            triangle.solve(team, count, ws.z);
         }
         team.sync();
     }
@@ -97,7 +105,7 @@ struct Factor {
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.
     SW_CALL void refine() {
         if (team.row() == 0) {
-            ws.triangle.solve_transposed(team, count, ws.g);
+            triangle.solve_transposed(team, count, ws.g);
             team.lane_sync();
             team.lane_each(count, [&](int p) { ws.triangle.target[p] += ws.g[p]; });
             team.lane_sync();
@@ -107,41 +115,48 @@ struct Factor {
     }
 
 private:
+    // A charge on the insertions, kept by the first member.
+    SW_HD void charge(int64_t accesses, int64_t flops) const {
+        if (team.rank() != 0) return;
+        ws.costs[0] += accesses;
+        ws.costs[1] += flops;
+    }
+
+    // Each list by a group, while the first is busy with the triangle. The freed slot goes to the end, where
+    // the next column takes it. No sync.
     SW_HD void shift_lists(int position) const {
-        // Short lists: the first lane moves them. The freed slot goes to the end, where the next column takes
-        // it.
-        if (team.lane() == 0) {
+        const int last = count - 1, groups = team.rows(), mine = team.row();
+        if (mine == 1 % groups) shift_left(team, ws.order + position, last - position);
+        if (mine == 2 % groups) shift_left(team, ws.x + position, last - position);
+        if (mine == 3 % groups) {
             const int32_t freed = ws.slot[position];
-            for (int p = position; p < count - 1; ++p) {
-                SW_SHORT_LOOP(p);
-                ws.order[p] = ws.order[p + 1];
-                ws.slot[p] = ws.slot[p + 1];
-                ws.x[p] = ws.x[p + 1];
-            }
-            ws.slot[count - 1] = freed;
+            team.lane_sync();
+            shift_left(team, ws.slot + position, last - position);
+            if (team.lane() == 0) ws.slot[last] = freed;
+            team.lane_sync();
         }
-        team.lane_sync();
     }
 
     // R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
-    SW_CALL Entry normal(int j, const double* against, double product, int settled_there, double& pivot,
-                         double& entry) {
+    SW_CALL Entry normal(int j, const double* against, double product, int settled_there, int others,
+                         double& pivot, double& entry) {
         const Columns columns = positive();
-        const double square = norm_of(j) * norm_of(j);
+        const Shared& shared = setting.shared;
+        const int wanted = others > 0 ? count + 1 + others : count;
+        const double square = setting.norm_of(j) * setting.norm_of(j);
         const double* column = columns.at(count);
         const int first = columns.first(count), last = columns.last(count);
-        const int64_t m = extent.rows, k = count;
+        const int64_t m = setting.extent.rows, k = count;
         if (shared.gram) {
             const double* products = shared.gram + j * shared.gram_stride;
-            team.few(count, [&](int p) { ws.h[p] = products[ws.order[p]]; });
+            team.few(wanted, [&](int p) { ws.h[p] = products[ws.order[p]]; });
             team.sync();
         } else {
-            dot_columns(team, columns, count, column, first, last, ws.h);
-            tally.update_accesses += k + 1;
-            tally.update_flops += 2 * m * k;
+            dot_columns(team, columns, wanted, column, first, last, ws.h);
+            charge(k + 1, 2 * m * k);
         }
         if (team.row() == 0) {
-            ws.triangle.solve_transposed(team, count, ws.h);
+            triangle.solve_transposed(team, count, ws.h);
             const double inside = lane_dot(team, ws.h, ws.h, count);
             // Q'(b - A x) is zero where x is settled and Q'b on the positions after.
             const double along = lane_dot(team, ws.h + settled_there, ws.triangle.target + settled_there,
@@ -152,8 +167,7 @@ private:
             }
         }
         team.sync();
-        tally.update_accesses += 1;
-        tally.update_flops += k * k + 4 * k;
+        charge(1, k * k + 4 * k);
         const double outside = square - ws.note[0];
         const double small = correct_below * correct_below * square;
         if (update == gram && outside > small) {
@@ -161,67 +175,65 @@ private:
             entry = (product - ws.note[1]) / pivot;
             return Entry::entered;
         }
-        return correct(j, column, against, pivot, entry);
+        return correct(j, against, pivot, entry);
     }
 
     // Corrected semi-normal equations: v = a_j - A_P z is formed from A, twice.
-    SW_CALL Entry correct(int j, const double* column, const double* against, double& pivot, double& entry) {
+    SW_CALL Entry correct(int j, const double* against, double& pivot, double& entry) {
         const Columns columns = positive();
-        const int length = extent.row_length();
-        const int64_t m = extent.rows, k = count;
+        const int length = setting.extent.row_length();
+        const int64_t m = setting.extent.rows, k = count;
         if (team.row() == 0) {
             team.lane_each(count, [&](int p) { ws.z[p] = ws.h[p]; });
             team.lane_sync();
-            ws.triangle.solve(team, count, ws.z);
+            triangle.solve(team, count, ws.z);
         }
-        team.each(length, [&](int i) { ws.v[i] = column[i]; });
+        copy_column(team, columns, count, ws.v, length);
         team.sync();
         subtract_columns(team, columns, count, ws.z, ws.v, length);
         dot_columns(team, columns, count, ws.v, 0, length, ws.g);
         if (team.row() == 0) {
             // Rows of the damping: column p has only its own, below(p), where v holds -below(p) z_p.
             team.lane_each(count, [&](int p) {
-                const double d = below(ws.order[p]);
+                const double d = setting.below(ws.order[p]);
                 ws.g[p] -= d * d * ws.z[p];
             });
             team.lane_sync();
-            ws.triangle.solve_transposed(team, count, ws.g);
+            triangle.solve_transposed(team, count, ws.g);
             team.lane_each(count, [&](int p) { ws.h[p] += ws.g[p]; });
             team.lane_sync();
-            ws.triangle.solve(team, count, ws.g);
+            triangle.solve(team, count, ws.g);
         }
         team.sync();
         subtract_columns(team, columns, count, ws.g, ws.v, length);
         double part = 0;
         team.few(count, [&](int p) {
-            const double d = below(ws.order[p]) * (ws.z[p] + ws.g[p]);
+            const double d = setting.below(ws.order[p]) * (ws.z[p] + ws.g[p]);
             part += d * d;
         });
-        const double own = below(j);
+        const double own = setting.below(j);
         const double square = team.sum(part + part_of_dot(team, ws.v, ws.v, length)) + own * own;
         double product = part_of_dot(team, ws.v, against, length);
         // b - A x below A: the rows of the damping hold -below(p) x_p, unless `against` is b itself.
-        if (damping > 0 && against != ws.b)
+        if (setting.options.damping > 0 && against != ws.b)
             team.few(count, [&](int p) {
-                const double d = below(ws.order[p]);
+                const double d = setting.below(ws.order[p]);
                 product += d * d * (ws.z[p] + ws.g[p]) * ws.x[p];
             });
         pivot = square_root(square);
         entry = team.sum(product) / pivot;
-        tally.update_accesses += 3 * k + 1;
-        tally.update_flops += 6 * m * k + 4 * m + 3 * k * k + 3 * k;
-        if (pivot <= dependence * norm_of(j)) return Entry::dependent;
-        if (update == gram && pivot < escalate_below * norm_of(j)) return Entry::escalate;
+        charge(3 * k + 1, 6 * m * k + 4 * m + 3 * k * k + 3 * k);
+        if (pivot <= dependence * setting.norm_of(j)) return Entry::dependent;
+        if (update == gram && pivot < escalate_below * setting.norm_of(j)) return Entry::escalate;
         return Entry::entered;
     }
 
     // R's new column and Q's from the column itself.
     SW_CALL Entry orthogonalise(int j, const double* against, double& pivot, double& entry) {
-        const int length = extent.row_length(), q_length = extent.q_length();
-        const double* column = positive().at(count);
-        team.each(length, [&](int i) { ws.v[i] = column[i]; });
-        if (extent.damped)
-            team.each(q_length - length, [&](int i) { ws.v[length + i] = i == j ? below(j) : 0.0; });
+        const int length = setting.extent.row_length(), q_length = setting.extent.q_length();
+        copy_column(team, positive(), count, ws.v, length);
+        if (setting.extent.damped)
+            team.each(q_length - length, [&](int i) { ws.v[length + i] = i == j ? setting.below(j) : 0.0; });
         team.sync();
         if (update == rotations) return rotate_in(j, against, pivot, entry);
         if (update == mgs)
@@ -229,7 +241,7 @@ private:
         else
             classical_gram_schmidt_twice(q_length);
         pivot = square_root(team.sum(part_of_dot(team, ws.v, ws.v, q_length)));
-        if (pivot <= dependence * norm_of(j)) return Entry::dependent;
+        if (pivot <= dependence * setting.norm_of(j)) return Entry::dependent;
         double* fresh = ws.q + static_cast<int64_t>(count) * q_length;
         const double inverse = 1.0 / pivot;
         team.each(q_length, [&](int i) { fresh[i] = ws.v[i] * inverse; });
@@ -240,12 +252,12 @@ private:
 
     // q . (b - A x), the rows of the damping included.
     SW_CALL double product_below(const double* column, const double* against) const {
-        const int length = extent.row_length();
+        const int length = setting.extent.row_length();
         double part = part_of_dot(team, column, against, length);
-        if (extent.damped && against != ws.b)
+        if (setting.extent.damped && against != ws.b)
             team.few(count, [&](int p) {
                 const int j = ws.order[p];
-                part -= column[length + j] * below(j) * ws.x[p];
+                part -= column[length + j] * setting.below(j) * ws.x[p];
             });
         return team.sum(part);
     }
@@ -258,8 +270,8 @@ private:
         subtract_columns(team, basis, count, ws.g, ws.v, length);
         team.few(count, [&](int p) { ws.h[p] += ws.g[p]; });
         team.sync();
-        tally.update_accesses += 2 * static_cast<int64_t>(count) + 2;
-        tally.update_flops += 8 * static_cast<int64_t>(extent.rows) * count + count + 3 * extent.rows + 1;
+        const int64_t m = setting.extent.rows, k = count;
+        charge(2 * k + 2, 8 * m * k + k + 3 * m + 1);
     }
 
     SW_CALL void modified_gram_schmidt(int length) {
@@ -270,14 +282,14 @@ private:
             if (team.rank() == 0) ws.h[p] = product;
             team.sync();
         }
-        tally.update_accesses += count + 2;
-        tally.update_flops += 4 * static_cast<int64_t>(extent.rows) * count + 3 * extent.rows + 1;
+        const int64_t m = setting.extent.rows, k = count;
+        charge(k + 2, 4 * m * k + 3 * m + 1);
     }
 
     // Q is square and starts as the identity; rotations bring Q'a_j to zero below the diagonal (section 3.2).
     SW_CALL Entry rotate_in(int j, const double* against, double& pivot, double& entry) {
-        const int length = extent.q_length();
-        const int64_t m = extent.rows;
+        const int length = setting.extent.q_length();
+        const int64_t m = setting.extent.rows;
         double* image = ws.image;
         dot_columns(team, q(length), length, ws.v, 0, length, image);
         int turns = 0;
@@ -303,9 +315,8 @@ private:
         team.few(count, [&](int p) { ws.h[p] = image[p]; });
         pivot = image[count];
         team.sync();
-        tally.update_accesses += 2 * turns;
-        tally.update_flops += 6 * m * turns + 2 * m * m + 8 * turns;
-        if (absolute(pivot) <= dependence * norm_of(j)) return Entry::dependent;
+        charge(2 * turns, 6 * m * turns + 2 * m * m + 8 * turns);
+        if (absolute(pivot) <= dependence * setting.norm_of(j)) return Entry::dependent;
         entry = product_below(ws.q + static_cast<int64_t>(count) * length, against);
         if (pivot < 0) {  // only when there was nothing to rotate: the last row
             double* fresh = ws.q + static_cast<int64_t>(count) * length;

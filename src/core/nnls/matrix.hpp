@@ -52,7 +52,7 @@ struct Dense {
         team.each(columns, [&](int j) {
             int low = rows, high = 0;
             double square = 0, sum = 0;
-#pragma unroll 8
+            SW_UNROLL_BY(16)
             for (int i = 0; i < rows; ++i) {
                 const double a = values[i * stride + j];
                 if (a != 0) {
@@ -135,15 +135,25 @@ struct Dense {
         team.sync();
     }
 
-    // out = scale a_j, padded to `length` with zeros. Ends in a sync.
+    // out = scale a_j: on a device where it is not zero, else padded to `length` with zeros. By one group; no
+    // sync.
     template <class Team>
     SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
                         int length) const {
-        int first = 0, last = rows;
 #if defined(__CUDACC__)
-        first = envelope.low[j];
-        last = envelope.high[j];
+        (void)length;
+        const int last = envelope.high[j], step = team.lanes();
+        int i = envelope.low[j] + team.lane();
+        for (; i + 3 * step < last; i += 4 * step) {
+            double a[4];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) a[u] = values[(i + u * step) * stride + j];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) out[i + u * step] = scale * a[u];
+        }
+        for (; i < last; i += step) out[i] = scale * values[i * stride + j];
 #else
+        int first = 0, last = rows;
         // A lone thread knows the range of all rows: only those that reach column j are read.
         if (team.size() == 1) {
             const int32_t *low = envelope.low, *high = envelope.high;
@@ -153,10 +163,10 @@ struct Dense {
             first = head * rows_at_once;
             last = min_of(rows, tail * rows_at_once);
         }
+        for (int i = 0; i < first; ++i) out[i] = 0;
+        for (int i = first; i < last; ++i) out[i] = scale * values[i * stride + j];
+        for (int i = last; i < length; ++i) out[i] = 0;
 #endif
-        team.each(length,
-                  [&](int i) { out[i] = i >= first && i < last ? scale * values[i * stride + j] : 0.0; });
-        team.sync();
     }
 
     // The largest magnitude in a column, NaN if it holds one.
@@ -192,19 +202,26 @@ struct Dense {
 
     // Of a_j . r, rows slice, slice + slices, ... of the envelope.
     SW_HD double slice_of_product(const double* r, Envelope envelope, int j, int slice, int slices) const {
-        double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+        constexpr int ahead = 16;
+        double sum[4] = {0, 0, 0, 0};
         int i = envelope.low[j] + slice;
         const int last = envelope.high[j];
+        const Scalar* a = values + i * stride + j;
         const int64_t step = slices * stride;
-        for (; i + 3 * slices < last; i += 4 * slices) {
-            const Scalar* a = values + i * stride + j;
-            s0 += a[0] * r[i];
-            s1 += a[step] * r[i + slices];
-            s2 += a[2 * step] * r[i + 2 * slices];
-            s3 += a[3 * step] * r[i + 3 * slices];
+        for (; i + (ahead - 1) * slices < last; i += ahead * slices, a += ahead * step) {
+            Scalar entry[ahead];
+            SW_UNROLL
+            for (int u = 0; u < ahead; ++u) entry[u] = a[u * step];
+            SW_UNROLL
+            for (int u = 0; u < ahead; ++u) sum[u % 4] += entry[u] * r[i + u * slices];
         }
-        for (; i < last; i += slices) s0 += values[i * stride + j] * r[i];
-        return (s0 + s1) + (s2 + s3);
+        for (; i + slices < last; i += 2 * slices, a += 2 * step) {
+            const Scalar e0 = a[0], e1 = a[step];
+            sum[0] += e0 * r[i];
+            sum[1] += e1 * r[i + slices];
+        }
+        if (i < last) sum[2] += a[0] * r[i];
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
 #if !defined(__CUDACC__)
@@ -266,23 +283,49 @@ struct Convolution {
     template <class Team>
     SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares,
                          double* sums) const {
+        trim(team, envelope);
+        const int first = envelope.low[0], last = envelope.high[0];
         team.each(columns, [&](int j) {
             double square = 0;
-            const int from = max_of(0, origin - j), to = min_of(length, rows - j + origin);
+            const int from = max_of(first, origin - j), to = min_of(last, rows - j + origin);
             for (int t = from; t < to; ++t) square += double(pulse[t]) * double(pulse[t]);
             squares[j] = square;
         });
         multiply(team, r, envelope, sums, nullptr);
     }
 
+    // The samples of the pulse that are not zero, into the envelope's first entry. Ends in a sync.
     template <class Team>
-    SW_CALL void multiply(const Team& team, const double* r, Envelope, double* sums, double*) const {
+    SW_CALL void trim(const Team& team, Envelope envelope) const {
+        double head = -length, tail = 0;  // minus the first, and one past the last
+        team.each(length, [&](int t) {
+            if (pulse[t] == 0) return;
+            head = max_of(head, -double(t));
+            tail = max_of(tail, t + 1.0);
+        });
+        team.argmax(head, 0);
+        team.argmax(tail, 0);
+        if (team.rank() == 0) {
+            envelope.low[0] = static_cast<int32_t>(min_of(-head, tail));
+            envelope.high[0] = static_cast<int32_t>(tail);
+        }
+        team.sync();
+    }
+
+    template <class Team>
+    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double*) const {
         const double* shifted = r - origin;
+        const int first = envelope.low[0], last = envelope.high[0];
 #if defined(__CUDACC__)
         team.each(columns, [&](int j) {
-            double s = 0;
-            for (int t = 0; t < length; ++t) s += pulse[t] * shifted[j + t];
-            sums[j] = s;
+            double s[4] = {0, 0, 0, 0};
+            int t = first;
+            for (; t + 8 <= last; t += 8) {
+                SW_UNROLL
+                for (int u = 0; u < 8; ++u) s[u % 4] += pulse[t + u] * shifted[j + t + u];
+            }
+            for (; t < last; ++t) s[0] += pulse[t] * shifted[j + t];
+            sums[j] = (s[0] + s[1]) + (s[2] + s[3]);
         });
 #else
         int begin, end;
@@ -290,7 +333,7 @@ struct Convolution {
         int j = begin;
         for (; j + 32 <= end; j += 32) {
             Wide s0{}, s1{}, s2{}, s3{};
-            for (int t = 0; t < length; ++t) {
+            for (int t = first; t < last; ++t) {
                 const double p = pulse[t];
                 const double* at = shifted + j + t;
                 s0 += p * load(at);
@@ -305,7 +348,7 @@ struct Convolution {
         }
         for (; j < end; ++j) {
             double s = 0;
-            for (int t = 0; t < length; ++t) s += pulse[t] * shifted[j + t];
+            for (int t = first; t < last; ++t) s += pulse[t] * shifted[j + t];
             sums[j] = s;
         }
 #endif
@@ -313,10 +356,19 @@ struct Convolution {
     }
 
     template <class Team>
-    SW_CALL void gather(const Team& team, Envelope, int j, double scale, double* out,
+    SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
                         int padded_length) const {
-        team.each(padded_length, [&](int i) { out[i] = i < rows ? scale * entry(i, j) : 0.0; });
-        team.sync();
+        int32_t first, last;
+        bounds(envelope, j, nullptr, first, last);
+#if defined(__CUDACC__)
+        (void)padded_length;
+        for (int i = first + team.lane(); i < last; i += team.lanes())
+            out[i] = scale * double(pulse[i - j + origin]);
+#else
+        (void)team;
+        for (int i = 0; i < padded_length; ++i)
+            out[i] = i >= first && i < last ? scale * double(pulse[i - j + origin]) : 0.0;
+#endif
     }
 
     SW_CALL double largest_in(int j) const {
@@ -329,9 +381,9 @@ struct Convolution {
         return most;
     }
 
-    SW_HD void bounds(Envelope, int j, const double*, int32_t& low, int32_t& high) const {
-        high = clamp_to(j - origin + length, 0, rows);
-        low = clamp_to(j - origin, 0, static_cast<int>(high));
+    SW_HD void bounds(Envelope envelope, int j, const double*, int32_t& low, int32_t& high) const {
+        high = clamp_to(j - origin + static_cast<int>(envelope.high[0]), 0, rows);
+        low = clamp_to(j - origin + static_cast<int>(envelope.low[0]), 0, static_cast<int>(high));
     }
 
     SW_HD double entry(int i, int j) const {

@@ -15,6 +15,15 @@
 #define SW_CALL inline
 #endif
 
+// Loops over registers: unrolled, or they are no registers.
+#if defined(__CUDACC__)
+#define SW_TEXT(text) #text
+#define SW_UNROLL _Pragma("unroll")
+#define SW_UNROLL_BY(times) _Pragma(SW_TEXT(unroll times))
+#else
+#define SW_UNROLL
+#endif
+
 SW_BEGIN
 namespace nnls {
 
@@ -179,15 +188,77 @@ SW_HD double lane_dot(const Team& team, const double* a, const double* b, int co
 #endif
 }
 
+#if defined(__CUDACC__)
+// a . b of strided vectors, by one member.
+SW_HD double strided_dot(const double* a, int64_t a_stride, const double* b, int64_t b_stride, int count) {
+    double s[4] = {0, 0, 0, 0};
+    int i = 0;
+    for (; i + 4 <= count; i += 4) {
+        SW_UNROLL
+        for (int u = 0; u < 4; ++u) s[u] += a[(i + u) * a_stride] * b[(i + u) * b_stride];
+    }
+    for (; i < count; ++i) s[0] += a[i * a_stride] * b[i * b_stride];
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+#endif
+
+// values[c] = values[c + 1] for c < count. By one group; ends in a lane_sync.
+template <class Team, class T>
+SW_HD void shift_left(const Team& team, T* values, int count) {
+#if defined(__CUDACC__)
+    for (int base = 0; base < count; base += team.lanes()) {
+        const int c = base + team.lane();
+        const T moved = c < count ? values[c + 1] : T(0);
+        team.lane_sync();
+        if (c < count) values[c] = moved;
+        team.lane_sync();
+    }
+#else
+    (void)team;
+    for (int c = 0; c < count; ++c) {
+        SW_SHORT_LOOP(c);
+        values[c] = values[c + 1];
+    }
+#endif
+}
+
+// v = column_p, zero where it is. No sync.
+template <class Team>
+SW_HD void copy_column(const Team& team, const Columns& columns, int p, double* v, int length) {
+    const double* column = columns.at(p);
+    const int first = columns.first(p), last = columns.last(p);
+    team.each(length, [&](int i) { v[i] = i >= first && i < last ? column[i] : 0.0; });
+}
+
 // out[p] = column_p . v for p < count, v non-zero within [first, last). Ends in a sync.
 template <class Team>
 SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first,
                          int last, double* out) {
 #if defined(__CUDACC__)
-    for (int p = team.row(); p < count; p += team.rows()) {
-        const int from = max_of(first, columns.first(p)), to = min_of(last, columns.last(p));
-        const double s = lane_dot(team, columns.at(p) + from, v + from, to - from);
-        if (team.lane() == 0) out[p] = s;
+    // A row of lanes takes four columns at a time, so that their loads and their sums overlap.
+    for (int p = 4 * team.row(); p < count; p += 4 * team.rows()) {
+        const double* column[4];
+        int from[4], to[4], longest = 0;
+        double sum[4];
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) {
+            const int at = min_of(p + q, count - 1);
+            column[q] = columns.at(at);
+            from[q] = max_of(first, columns.first(at));
+            to[q] = min_of(last, columns.last(at));
+            longest = max_of(longest, to[q] - from[q]);
+            sum[q] = 0;
+        }
+        for (int i = team.lane(); i < longest; i += team.lanes()) {
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q)
+                if (from[q] + i < to[q]) sum[q] += column[q][from[q] + i] * v[from[q] + i];
+        }
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) sum[q] = team.lane_sum(sum[q]);
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q)
+            if (team.lane() == q % team.lanes() && p + q < count) out[p + q] = sum[q];
     }
 #else
     int begin, end;
@@ -224,9 +295,14 @@ SW_CALL void subtract_columns(const Team& team, const Columns& columns, int coun
                               int length) {
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
-        double s = 0;
-        for (int p = 0; p < count; ++p) s += f[p] * columns.at(p)[i];
-        v[i] -= s;
+        double s[4] = {0, 0, 0, 0};
+        for (int p = 0; p < count; p += 4) {
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q)
+                if (p + q < count && i >= columns.first(p + q) && i < columns.last(p + q))
+                    s[q] += f[p + q] * columns.at(p + q)[i];
+        }
+        v[i] -= (s[0] + s[1]) + (s[2] + s[3]);
     });
 #else
     int begin, end;
@@ -268,7 +344,18 @@ SW_CALL void rotate_columns(const Team& team, double* base, int64_t stride, int 
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
         double carry = base[position * stride + i];
-        for (int t = position; t < count - 1; ++t) {
+        int t = position;
+        for (; t + 4 < count; t += 4) {
+            double next[4];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) next[u] = base[(t + u + 1) * stride + i];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) {
+                base[(t + u) * stride + i] = cosine[t + u] * carry + sine[t + u] * next[u];
+                carry = cosine[t + u] * next[u] - sine[t + u] * carry;
+            }
+        }
+        for (; t < count - 1; ++t) {
             const double next = base[(t + 1) * stride + i];
             base[t * stride + i] = cosine[t] * carry + sine[t] * next;
             carry = cosine[t] * next - sine[t] * carry;
@@ -360,6 +447,46 @@ SW_CALL int largest(const Team& team, const double* values, int count, double& v
     for (where = begin; where < end && values[where] != value;) ++where;
 #endif
     return static_cast<int>(team.argmax(value, where));
+}
+
+// The indices of the `limit` largest values above a threshold, largest first, into `out`; their values become
+// -1. Returns how many there are. Ends in a sync.
+template <class Team>
+SW_CALL int take_largest(const Team& team, double* values, int count, double threshold, int limit,
+                         int32_t* out) {
+#if defined(__CUDACC__)
+    // Everybody counts who is ahead of his own.
+    double found = 0;
+    team.each(count, [&](int j) {
+        const double own = values[j];
+        if (!(own > threshold)) return;
+        found += 1;
+        int place = 0;
+        SW_UNROLL_BY(8)
+        for (int i = 0; i < count; ++i) {
+            const double other = values[i];
+            place += other > own || (other == own && i < j);
+        }
+        if (place < limit) out[place] = j;
+    });
+    const int number = static_cast<int>(min_of(static_cast<double>(limit), team.sum(found)));
+    team.few(number, [&](int q) { values[out[q]] = -1; });
+    team.sync();
+    return number;
+#else
+    for (int number = 0; number < limit; ++number) {
+        double value;
+        const int j = largest(team, values, count, value);
+        if (!(value > threshold)) return number;
+        team.sync();
+        if (team.rank() == 0) {
+            out[number] = j;
+            values[j] = -1;
+        }
+        team.sync();
+    }
+    return limit;
+#endif
 }
 
 }  // namespace nnls

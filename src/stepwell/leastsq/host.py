@@ -12,6 +12,8 @@ from stepwell.leastsq.result import NNLSResult, NNLSStatus
 
 #: Numbers of enum Update in src/core/nnls/types.hpp.
 UPDATE_CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
+#: The counts of a system, in the order in which the core's job has them.
+COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 #: A part of a batch that has to be copied (another memory order) takes at most this many bytes.
 COPY_BYTES = 1 << 28
