@@ -29,11 +29,12 @@ __device__ inline void largest(double& value, int& index) {
 
 // What the warps of a block tell one another.
 struct BlockRoom {
-    double value[2][32];
-    int index[2][32];
+    double value[32];
+    int index[32];
 };
 static __shared__ BlockRoom block_room;
 
+// Has no state: what a member knows stays in its registers.
 class SystemBlock {
 public:
     __device__ int rank() const { return threadIdx.x; }
@@ -47,39 +48,53 @@ public:
     __device__ double lane_pick(double value, int lane) const { return __shfl_sync(0xffffffffu, value, lane); }
     __device__ void lane_sync() const { __syncwarp(); }
 
-    // Two sides in turn: nobody writes a side before all have left the reduction that last read it, so one
-    // barrier is enough.
+    // The first barrier lets all leave the reduction before.
     __device__ double sum(double value) const {
-        side_ ^= 1;
         value = warp::sum(value);
-        if (lane() == 0) block_room.value[side_][row()] = value;
+        __syncthreads();
+        if (lane() == 0) block_room.value[row()] = value;
         __syncthreads();
         double total = 0;
-        for (int w = 0; w < rows(); ++w) total += block_room.value[side_][w];
+        for (int w = 0; w < rows(); ++w) total += block_room.value[w];
         return total;
     }
 
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     __device__ int64_t argmax(double& value, int64_t index) const {
-        side_ ^= 1;
         int where = static_cast<int>(index);
         warp::largest(value, where);
+        __syncthreads();
         if (lane() == 0) {
-            block_room.value[side_][row()] = value;
-            block_room.index[side_][row()] = where;
+            block_room.value[row()] = value;
+            block_room.index[row()] = where;
         }
         __syncthreads();
-        value = block_room.value[side_][0];
-        where = block_room.index[side_][0];
+        value = block_room.value[0];
+        where = block_room.index[0];
         for (int w = 1; w < rows(); ++w) {
-            const double other = block_room.value[side_][w];
-            const int there = block_room.index[side_][w];
+            const double other = block_room.value[w];
+            const int there = block_room.index[w];
             if (other > value || (other == value && there < where)) {
                 value = other;
                 where = there;
             }
         }
         return where;
+    }
+
+    // How many members before this one say yes; `all`: how many do.
+    __device__ int place(bool yes, int& all) const {
+        const unsigned votes = __ballot_sync(0xffffffffu, yes);
+        __syncthreads();
+        if (lane() == 0) block_room.index[row()] = __popc(votes);
+        __syncthreads();
+        int before = __popc(votes & ((1u << lane()) - 1));
+        all = 0;
+        for (int w = 0; w < rows(); ++w) {
+            if (w < row()) before += block_room.index[w];
+            all += block_room.index[w];
+        }
+        return before;
     }
 
     template <class Body>
@@ -94,9 +109,6 @@ public:
     __device__ void lane_each(int count, Body body) const {
         for (int i = lane(); i < count; i += 32) body(i);
     }
-
-private:
-    mutable int side_ = 0;
 };
 
 // One warp: several share a block, each with a system of its own.
@@ -122,6 +134,11 @@ public:
         warp::largest(value, where);
         __syncwarp();
         return where;
+    }
+    __device__ int place(bool yes, int& all) const {
+        const unsigned votes = __ballot_sync(0xffffffffu, yes);
+        all = __popc(votes);
+        return __popc(votes & ((1u << rank()) - 1));
     }
     template <class Body>
     __device__ void each(int count, Body body) const {

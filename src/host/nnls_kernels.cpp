@@ -239,8 +239,7 @@ void try_factor(FactorTrial& trial) {
     if (extent.square_q)
         for (int64_t c = 0; c < length; ++c)
             for (int i = 0; i < length; ++i) ws.q[c * length + i] = i == c;
-    Tally tally;
-    Factor<Lone> factor(team, own.task, tally);
+    Factor<Lone> factor(team, own.task);
     trial.rejected = 0;
     for (int64_t move = 0; move < trial.move_count; ++move) {
         const int32_t j = trial.moves[move];

@@ -111,6 +111,20 @@ public:
         sync();
         return where;
     }
+    int place(bool yes, int& all) const {
+        double* slots = floor_->value.data() + size();
+        sync();
+        slots[rank_] = yes;
+        sync();
+        int before = 0;
+        all = 0;
+        for (int member = 0; member < size(); ++member) {
+            if (member < rank_) before += slots[member] > 0;
+            all += slots[member] > 0;
+        }
+        sync();
+        return before;
+    }
     template <class Body>
     void each(int count, Body body) const {
         for (int i = rank_; i < count; i += size()) body(i);

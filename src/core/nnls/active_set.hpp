@@ -43,7 +43,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
-    SW_CALL void run(const Scalar* b, WarmStart<Scalar> warm) {
+    SW_HD void run(const Scalar* b, WarmStart<Scalar> warm) {
         if (!this->begin(b)) {
             tally.status = non_finite;
             return;
@@ -63,7 +63,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
-    SW_CALL void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
+    SW_HD void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
         const double missing = tally.status == non_finite ? double_nan() : 0.0;
         team.each(this->columns(), [&](int j) { x[j] = Scalar(missing); });
         team.each(this->columns(), [&](int j) { active[j] = 0; });
@@ -93,7 +93,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
 
 private:
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
-    SW_CALL void start_from(WarmStart<Scalar> warm) {
+    SW_HD void start_from(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const bool wanted = warm.values ? warm.values[j] > Scalar(0) : warm.marks[j] != 0;
             if (!wanted || task.norm_of(j) == 0) continue;
@@ -128,7 +128,7 @@ private:
         finish_step();
     }
 
-    SW_CALL int iterate() {
+    SW_HD int iterate() {
         int refinements = 0;
         for (;;) {
             if (!fresh) {
@@ -173,7 +173,7 @@ private:
     }
 
     // x becomes z, which is positive: settled.
-    SW_CALL void finish_step() {
+    SW_HD void finish_step() {
         team.few(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
         factor.settled = factor.count;
         fresh = false;
@@ -182,7 +182,7 @@ private:
 
     // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson &
     // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
-    SW_CALL bool advance(bool solved = false) {
+    SW_HD bool advance(bool solved = false) {
         for (;;) {
             if (tally.solves >= task.options.most_solves) return false;
             ++tally.solves;
@@ -219,7 +219,7 @@ private:
     // How far from x to z position p can go.
     SW_HD double longest_step(int p) const { return ws.x[p] > 0 ? ws.x[p] / (ws.x[p] - ws.z[p]) : 0.0; }
 
-    SW_CALL bool refine() {
+    SW_HD bool refine() {
         team.few(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         factor.refine();
@@ -232,7 +232,7 @@ private:
     // Rounding can let an insertion fail to lower the residual. Its columns are then barred until another
     // does, and a point that is worse is given up for the best: so the iteration ends. False after a return
     // to the best point.
-    SW_CALL bool progress() {
+    SW_HD bool progress() {
         if (squared_residual < best) {
             best = squared_residual;
             best_count = factor.count;
@@ -257,7 +257,7 @@ private:
     }
 
     // Gives the Gram factor up for Q and R, on the columns and from the point it has. False at the limit.
-    SW_CALL bool escalate() {
+    SW_HD bool escalate() {
         factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
@@ -277,18 +277,18 @@ private:
     }
 
     // Factors a remembered point anew.
-    SW_CALL void rebuild(const int32_t* order, const double* x, int count) {
+    SW_HD void rebuild(const int32_t* order, const double* x, int count) {
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) this->mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
-        const int insertions = tally.insertions;
+        const int insertions = factor.insertions;
         factor.count = factor.settled = 0;
         for (int p = 0; p < count; ++p) {
             if (this->insert_alone(order[p]) != Entry::entered) continue;
             if (team.rank() == 0) ws.x[factor.count - 1] = x[p];
             team.sync();
         }
-        tally.insertions = insertions;
+        factor.insertions = insertions;
         factor.settled = factor.count;
         fresh = false;
         team.sync();
@@ -296,7 +296,7 @@ private:
 
     // The residual and the dual that are reported belong to the x that is returned, rounding to float
     // included.
-    SW_CALL void round_answer() {
+    SW_HD void round_answer() {
         const bool was_fine = top <= room && slope <= room;
         const int32_t status = tally.status;
         team.few(factor.count, [&](int p) { ws.x[p] = double(Scalar(ws.x[p])); });

@@ -11,7 +11,6 @@ template <class Team, class Matrix>
 struct Insertion : Look<Team, Matrix> {
     using Base = Look<Team, Matrix>;
     using Base::factor;
-    using Base::tally;
     using Base::task;
     using Base::team;
     using Base::ws;
@@ -24,18 +23,18 @@ struct Insertion : Look<Team, Matrix> {
 
     // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; block_size is
     // then -1 if the Gram factor must give way.
-    SW_CALL bool insert_block() {
+    SW_HD bool insert_block() {
         const int before = factor.count;
         // With the Gram matrix a look at the dual costs no more than an insertion: one at a time is best.
         const int most = task.options.guarded && !this->from_gram ? block_limit : 1;
-        double value = this->top;
-        int j = this->top_column;
+        Peak peak{this->top, this->top_column};
         block_size = 0;
-        while (value > this->room) {
-            const double threshold = max_of(candidate_share * value, this->room);
-            const int number = most > 1 ? take_largest(team, ws.score, this->columns(), threshold,
-                                                       most_candidates, ws.order + before)
-                                        : take_one(j);
+        while (peak.value > this->room) {
+            const double threshold = max_of(candidate_share * peak.value, this->room);
+            const int number = most > 1
+                                   ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
+                                                  most_candidates, ws.crowd, ws.order + before)
+                                   : take_one(peak.index);
             for (int q = team.row(); q < number; q += team.rows()) fetch(before + q);
             team.sync();
             if (!try_candidates(before, before + number, most)) {
@@ -44,7 +43,7 @@ struct Insertion : Look<Team, Matrix> {
                 return false;
             }
             if (block_size > 0) break;
-            j = largest(team, ws.score, this->columns(), value);
+            peak = largest(team, ws.score, this->columns());
             team.sync();
         }
         if (block_size == 0) return false;
@@ -56,7 +55,7 @@ struct Insertion : Look<Team, Matrix> {
     }
 
     // Inserts a column that is named by itself, outside a step.
-    SW_CALL Entry insert_alone(int j) {
+    SW_HD Entry insert_alone(int j) {
         const int place = factor.count;
         if (team.rank() == 0) ws.order[place] = j;
         team.sync();
@@ -68,7 +67,7 @@ struct Insertion : Look<Team, Matrix> {
         return insert(j, ws.b, team.sum(part), 0, 0);
     }
 
-    SW_CALL void remove(int position) {
+    SW_HD void remove(int position) {
         const int j = ws.order[position];
         team.sync();
         factor.leave(position);
@@ -87,7 +86,7 @@ private:
     }
 
     // Brings the column at a position to where the factor expects it. By one group; no sync.
-    SW_CALL void fetch(int position) const {
+    SW_HD void fetch(int position) const {
         if (task.shared.columns) return;
         const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
@@ -97,10 +96,10 @@ private:
 
     // Inserts candidates in turn, those that make an angle with all inserted before them. False where the
     // Gram factor must give way.
-    SW_CALL bool try_candidates(int first, int last, int most) {
+    SW_HD bool try_candidates(int first, int last, int most) {
         const double* against = this->from_gram ? ws.b : ws.r;
         for (int candidate = first; candidate < last && block_size < most; ++candidate) {
-            if (block_size > 0 && ws.near[candidate]) continue;
+            if (block_size > 0 && ws.near[candidate - first]) continue;
             const int place = factor.count;
             if (candidate != place) exchange(candidate, place);
             const int j = ws.order[place], others = most > 1 ? last - place - 1 : 0;
@@ -114,7 +113,7 @@ private:
                 if (block_size == 0) this->bar(j);
                 continue;
             }
-            if (others > 0) mark_near(j, block_size == 0, others);
+            if (others > 0) mark_near(j, block_size == 0, others, ws.near + (place + 1 - first));
             if (team.rank() == 0) ws.block[block_size] = j;
             ++block_size;
             team.sync();
@@ -135,17 +134,17 @@ private:
     }
 
     // Marks the candidates left that are nearly parallel to j, the column inserted last.
-    SW_CALL void mark_near(int j, bool first, int others) {
+    SW_HD void mark_near(int j, bool first, int others, int32_t* near) {
         const double* products = factor.products_with_others(others);
         const double limit = candidate_cosine * task.norm_of(j);
         const int base = factor.count;
         team.few(others, [&](int q) {
-            const int near = absolute(products[q]) > limit * task.norm_of(ws.order[base + q]);
-            ws.near[base + q] = first ? near : ws.near[base + q] | near;
+            const int is_near = absolute(products[q]) > limit * task.norm_of(ws.order[base + q]);
+            near[q] = first ? is_near : near[q] | is_near;
         });
     }
 
-    SW_CALL Entry insert(int j, const double* against, double product, int settled, int others) {
+    SW_HD Entry insert(int j, const double* against, double product, int settled, int others) {
         const Entry outcome = factor.enter(j, against, product, settled, others);
         if (team.rank() == 0 && outcome == Entry::entered) this->mark(j, ws.state[j] | is_positive);
         team.sync();
@@ -154,7 +153,7 @@ private:
 
     // Deviation maximisation's guard: of the new unknowns all have to become positive, so the latest are
     // dropped until they do. The first alone does. Whether any was dropped.
-    SW_CALL bool drop_negative(int before) {
+    SW_HD bool drop_negative(int before) {
         bool dropped = false;
         for (;;) {
             factor.solve();
@@ -168,11 +167,11 @@ private:
         }
     }
 
-    SW_CALL void take_back() {
+    SW_HD void take_back() {
         const int j = ws.order[factor.count - 1];
         team.sync();
         factor.take_back();
-        --tally.insertions;
+        --factor.insertions;
         if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
         team.sync();
     }

@@ -59,8 +59,8 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
     job.residual[system] = residual;
     job.violation[system] = tally.status == non_finite ? double_nan() : solver.violation();
     job.status[system] = tally.status;
-    job.insertions[system] = tally.insertions;
-    job.removals[system] = tally.removals;
+    job.insertions[system] = solver.factor.insertions;
+    job.removals[system] = solver.factor.removals;
     job.solves[system] = tally.solves;
     job.passes[system] = tally.passes;
     job.escalated[system] = tally.escalated;

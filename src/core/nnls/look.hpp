@@ -28,13 +28,13 @@ struct Look {
     bool any_barred = false, any_dependent = false;
 
     SW_HD Look(const Team& team, const Task<Matrix>& task)
-        : team(team), task(task), ws(task.ws), factor(team, task, tally) {}
+        : team(team), task(task), ws(task.ws), factor(team, task) {}
 
     SW_HD int columns() const { return task.matrix.columns; }
 
     // Scales b, measures the columns, and looks at x = 0. False where something is not finite.
     template <class Scalar>
-    SW_CALL bool begin(const Scalar* b) {
+    SW_HD bool begin(const Scalar* b) {
         const Matrix& matrix = task.matrix;
         const int length = task.extent.row_length();
         const double most = largest_magnitude(team, b, matrix.rows);
@@ -71,7 +71,7 @@ struct Look {
     }
 
     // r = b - A x and w = A'r from A itself.
-    SW_CALL void look_from_matrix() {
+    SW_HD void look_from_matrix() {
         const int length = task.extent.row_length();
         double* r = ws.r;
         const double* b = ws.b;
@@ -102,7 +102,7 @@ struct Look {
     }
 
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
-    SW_CALL void look_from_gram() {
+    SW_HD void look_from_gram() {
         const int length = static_cast<int>(padded(columns()));
         const Columns products{task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, length};
         double *w = ws.w, *c = ws.c;
@@ -114,11 +114,13 @@ struct Look {
     }
 
     // Scores of the zeros that may be inserted, and the largest duals.
-    SW_CALL void mask_scores() {
+    SW_HD void mask_scores() {
         double *score = ws.score, *w = ws.w, *gate = ws.gate;
         team.each(columns(), [=](int j) { score[j] = w[j] * gate[j]; });
         team.sync();
-        top_column = largest(team, score, columns(), top);
+        const Peak peak = largest(team, score, columns());
+        top = peak.value;
+        top_column = peak.index;
         const double* inverse_norm = task.shared.inverse_norm ? task.shared.inverse_norm : ws.inverse_norm;
         const double* norm = task.shared.norm ? task.shared.norm : ws.norm;
         const int32_t* order = ws.order;
@@ -146,7 +148,7 @@ struct Look {
         any_barred = true;
     }
 
-    SW_CALL void unbar() {
+    SW_HD void unbar() {
         team.each(columns(), [&](int j) { mark(j, ws.state[j] & ~barred); });
         any_barred = any_dependent = false;
         team.sync();
@@ -154,7 +156,7 @@ struct Look {
     }
 
 private:
-    SW_CALL bool measure() {
+    SW_HD bool measure() {
         const Matrix& matrix = task.matrix;
         double* squares = ws.score;
         matrix.measure(team, ws.r, task.envelope, squares, ws.w);

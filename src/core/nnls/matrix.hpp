@@ -288,6 +288,7 @@ struct Convolution {
         team.each(columns, [&](int j) {
             double square = 0;
             const int from = max_of(first, origin - j), to = min_of(last, rows - j + origin);
+            SW_UNROLL_BY(8)
             for (int t = from; t < to; ++t) square += double(pulse[t]) * double(pulse[t]);
             squares[j] = square;
         });

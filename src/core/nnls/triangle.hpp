@@ -1,12 +1,12 @@
 // R, the upper triangular factor of the positive columns in insertion order, and Q'b beside it.
 //
-// Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. The
-// stride grows with the factor: a factor of 40 columns is compact whatever room there is. The solves are work
-// for one group of a team; the others wait at the sync that follows.
+// Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. On the
+// CPU their stride grows with the factor: a factor of 40 columns is compact whatever room there is. On a device
+// rows are packed, for as many columns as its fast memory takes, and move to the slow when they are more.
 //
-// On a device the chain from one unknown to the next is what a solve takes: so a group solves as many unknowns
-// as it has lanes at a time, each lane with its own in a register, and what they leave of the others follows in
-// one sweep.
+// The solves are work for one group of a team; the others wait at the sync that follows. On a device the chain
+// from one unknown to the next is what a solve takes: so a group solves as many unknowns as it has lanes at a
+// time, each lane with its own in a register, and what they leave of the others follows in one sweep.
 #pragma once
 
 #include "core/nnls/vectors.hpp"
@@ -14,26 +14,14 @@
 SW_BEGIN
 namespace nnls {
 
-constexpr int first_stride = 16;
-// Keeps the elements of a column off one cache set or, on a device, off one bank of shared memory.
-#if defined(__CUDACC__)
-constexpr int stride_gap = 1;
-#else
-constexpr int stride_gap = 8;
-#endif
-
-// Capacities are powers of two times first_stride: doubling the stride then ends there exactly.
-SW_HD int64_t triangle_capacity(int64_t columns) {
-    int64_t capacity = first_stride;
-    while (capacity < columns) capacity *= 2;
-    return capacity;
-}
+constexpr int first_capacity = 16;
+constexpr int stride_gap = 8;  // keeps the elements of a column off one cache set
 
 // Memory of a triangle: from the arena's fast memory what fits, from the slow the rest.
 struct TriangleRoom {
     double* near_entries;
     double* far_entries;  // where entries go when the fast memory is too small for them
-    int near_capacity;    // columns that fit where entries start
+    int near_capacity, far_capacity;
     double* inverse_diagonal;
     double* target;  // Q'b
     double* cosine;  // the rotations of the last removal
@@ -42,76 +30,106 @@ struct TriangleRoom {
     template <class Arena>
     SW_HD void carve(Arena& arena, int columns) {
         near_capacity = 0;
-        const int64_t most = triangle_capacity(columns);
-        for (int64_t capacity = first_stride; capacity <= most; capacity *= 2)
-            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes)
-                near_capacity = static_cast<int>(capacity);
+        for (far_capacity = first_capacity; far_capacity < columns;) far_capacity = after(far_capacity);
+        for (int capacity = first_capacity; capacity <= far_capacity; capacity = after(capacity))
+            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes) near_capacity = capacity;
         near_entries = near_capacity ? arena.template take<double>(bytes(near_capacity) / 8) : nullptr;
-        far_entries = near_capacity < most ? arena.template take<double>(bytes(most) / 8) : nullptr;
+        far_entries = near_capacity < far_capacity ? arena.template take<double>(bytes(far_capacity) / 8) : nullptr;
     }
 
+#if defined(__CUDACC__)
+    SW_HD static int after(int capacity) { return capacity + 8; }
+    SW_HD static int64_t bytes(int64_t capacity) { return capacity * (capacity + 1) / 2 * 8; }
+#else
+    // Doubling: no row then moves onto one that has not moved.
+    SW_HD static int after(int capacity) { return 2 * capacity; }
     SW_HD static int64_t bytes(int64_t capacity) { return capacity * (capacity + stride_gap) * 8; }
+#endif
 };
 
-// What each member of a team knows of the triangle.
+// What each member of a team knows of the triangle. Passed by value, so that it stays in registers.
 struct Triangle {
-    const TriangleRoom& room;
+    const TriangleRoom* room;
     double* entries;
-    int stride;
+    int capacity;
 
     SW_HD explicit Triangle(const TriangleRoom& room)
-        : room(room),
+        : room(&room),
           entries(room.near_capacity ? room.near_entries : room.far_entries),
-          stride(first_stride + stride_gap) {}
+#if defined(__CUDACC__)
+          capacity(room.near_capacity ? room.near_capacity : room.far_capacity) {
+    }
+#else
+          capacity(first_capacity) {
+    }
+#endif
 
-    SW_HD double* row(int t) const { return entries + static_cast<int64_t>(t) * stride; }
+    // R_tc is row(t)[c], c >= t.
+    SW_HD double* row(int t) const {
+#if defined(__CUDACC__)
+        return entries + (static_cast<int64_t>(t) * (2 * capacity - t - 1) >> 1);
+#else
+        return entries + static_cast<int64_t>(t) * (capacity + stride_gap);
+#endif
+    }
 
-    // Makes room for `count` + 1 columns.
+    SW_HD bool is_full(int count) const { return count >= capacity; }
+
+    // The same triangle of `count` columns with room for more.
     template <class Team>
-    SW_CALL void make_room(const Team& team, int count) {
-        const int capacity = 2 * (stride - stride_gap), wider = capacity + stride_gap;
-        double* target_entries =
-            entries == room.near_entries && capacity > room.near_capacity ? room.far_entries : entries;
+    static SW_CALL Triangle widened(const Team& team, const Triangle old, int count) {
+        Triangle wide = old;
+#if defined(__CUDACC__)
+        wide.capacity = old.room->far_capacity;
+        wide.entries = old.room->far_entries;
+#else
+        wide.capacity = TriangleRoom::after(old.capacity);
+        if (old.entries == old.room->near_entries && wide.capacity > old.room->near_capacity)
+            wide.entries = old.room->far_entries;
+#endif
         team.sync();
         if (team.row() == 0)
             for (int t = count - 1; t >= 0; --t) {
-                const double* from = row(t);
-                double* to = target_entries + static_cast<int64_t>(t) * wider;
+                const double* from = old.row(t);
+                double* to = wide.row(t);
                 if (to == from) continue;
                 team.lane_each(count - t, [&](int c) { to[t + c] = from[t + c]; });
                 team.lane_sync();
             }
-        stride = wider;
-        entries = target_entries;
         team.sync();
+        return wide;
     }
-
-    SW_HD bool is_full(int count) const { return count >= stride - stride_gap; }
 
     // Solves R'h = g in place, by columns of R' (rows of R). By one group; ends in a lane_sync.
     template <class Team>
-    SW_CALL void solve_transposed(const Team& team, int count, double* g) const {
-        const double* inverse_diagonal = room.inverse_diagonal;
+    static SW_CALL void solve_transposed(const Team& team, const Triangle r, int count, double* g) {
+        const double* inverse_diagonal = r.room->inverse_diagonal;
 #if defined(__CUDACC__)
-        const int lane = team.lane(), lanes = team.lanes(), gap = stride;
+        const int lane = team.lane(), lanes = team.lanes();
         for (int base = 0; base < count; base += lanes) {
             const int width = min_of(lanes, count - base);
             const bool mine = lane < width;
             double value = mine ? g[base + lane] : 0.0;
-            const double* above = row(base) + base + lane;  // of this lane's column
-            for (int t = 0; t < width; t += ahead) {
-                double r[ahead];
+            for (int t = base; t < base + width; t += ahead) {
+                double entry[ahead];
                 SW_UNROLL
                 for (int u = 0; u < ahead; ++u)
-                    r[u] = mine && t + u < lane ? above[(t + u) * gap] * inverse_diagonal[base + t + u] : 0.0;
+                    entry[u] = mine && t + u < base + lane ? r.row(t + u)[base + lane] * inverse_diagonal[t + u] : 0.0;
                 SW_UNROLL
                 for (int u = 0; u < ahead; ++u)
-                    if (t + u < width) value -= team.lane_pick(value, t + u) * r[u];
+                    if (t + u < base + width) value -= team.lane_pick(value, t + u - base) * entry[u];
             }
             if (mine) g[base + lane] = value * inverse_diagonal[base + lane];
             team.lane_sync();
-            for (int c = base + width + lane; c < count; c += lanes)
-                g[c] -= strided_dot(g + base, 1, row(base) + c, gap, width);
+            for (int c = base + width + lane; c < count; c += lanes) {
+                double s[4] = {0, 0, 0, 0};
+                for (int t = base; t < base + width; t += 4) {
+                    SW_UNROLL
+                    for (int u = 0; u < 4; ++u)
+                        if (t + u < base + width) s[u] += g[t + u] * r.row(t + u)[c];
+                }
+                g[c] -= (s[0] + s[1]) + (s[2] + s[3]);
+            }
             team.lane_sync();
         }
 #else
@@ -119,40 +137,40 @@ struct Triangle {
         for (int t = 0; t < count; ++t) {
             const double h = g[t] * inverse_diagonal[t];
             g[t] = h;
-            add_scaled(-h, row(t) + t + 1, g + t + 1, count - t - 1);
+            add_scaled(-h, r.row(t) + t + 1, g + t + 1, count - t - 1);
         }
 #endif
     }
 
     // Solves R z = g in place, by rows of R. By one group; ends in a lane_sync.
     template <class Team>
-    SW_CALL void solve(const Team& team, int count, double* g) const {
-        const double* inverse_diagonal = room.inverse_diagonal;
+    static SW_CALL void solve(const Team& team, const Triangle r, int count, double* g) {
+        const double* inverse_diagonal = r.room->inverse_diagonal;
 #if defined(__CUDACC__)
         const int lane = team.lane(), lanes = team.lanes();
         for (int base = (count - 1) / lanes * lanes; base >= 0; base -= lanes) {
             const int width = min_of(lanes, count - base);
             const bool mine = lane < width;
             double value = mine ? g[base + lane] : 0.0;
-            const double* own = row(base + (mine ? lane : 0)) + base;
+            const double* own = r.row(base + (mine ? lane : 0)) + base;
             for (int t = width - 1; t >= 0; t -= ahead) {
-                double r[ahead];
+                double entry[ahead];
                 SW_UNROLL
                 for (int u = 0; u < ahead; ++u)
-                    r[u] = mine && t - u > lane ? own[t - u] * inverse_diagonal[base + t - u] : 0.0;
+                    entry[u] = mine && t - u > lane ? own[t - u] * inverse_diagonal[base + t - u] : 0.0;
                 SW_UNROLL
                 for (int u = 0; u < ahead; ++u)
-                    if (t - u >= 0) value -= team.lane_pick(value, t - u) * r[u];
+                    if (t - u >= 0) value -= team.lane_pick(value, t - u) * entry[u];
             }
             if (mine) g[base + lane] = value * inverse_diagonal[base + lane];
             team.lane_sync();
             for (int p = lane; p < base; p += lanes)
-                g[p] -= strided_dot(g + base, 1, row(p) + base, 1, width);
+                g[p] -= member_dot(g + base, r.row(p) + base, width);
             team.lane_sync();
         }
 #else
         for (int t = count - 1; t >= 0; --t) {
-            const double s = lane_dot(team, row(t) + t + 1, g + t + 1, count - t - 1);
+            const double s = lane_dot(team, r.row(t) + t + 1, g + t + 1, count - t - 1);
             g[t] = (g[t] - s) * inverse_diagonal[t];
         }
 #endif
@@ -164,8 +182,8 @@ struct Triangle {
         team.lane_each(count, [&](int t) { row(t)[count] = h[t]; });
         if (team.lane() == 0) {
             row(count)[count] = pivot;
-            room.inverse_diagonal[count] = 1.0 / pivot;
-            room.target[count] = entry;
+            room->inverse_diagonal[count] = 1.0 / pivot;
+            room->target[count] = entry;
         }
         team.lane_sync();
     }
@@ -173,27 +191,27 @@ struct Triangle {
     // Removes column `position` of `count`: Givens rotations bring the Hessenberg rest back to a triangle and
     // are kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By the team; no sync at the end.
     template <class Team>
-    SW_CALL void remove(const Team& team, int count, int position) const {
+    static SW_CALL void remove(const Team& team, const Triangle r, int count, int position) {
 #if defined(__CUDACC__)
-        if (team.row() == 0) rotate(team, count, position);
+        if (team.row() == 0) r.rotate(team, count, position);
         team.sync();
         for (int t = team.row(); t < count - 1; t += team.rows()) {
             const int start = max_of(position, t);
-            shift_left(team, row(t) + start, count - 1 - start);
+            shift_left(team, r.row(t) + start, count - 1 - start);
         }
 #else
         if (team.row() != 0) return;
-        double *target = room.target, *inverse_diagonal = room.inverse_diagonal;
-        for (int t = 0; t < position; ++t) shift_left(team, row(t) + position, count - 1 - position);
+        double *target = r.room->target, *inverse_diagonal = r.room->inverse_diagonal;
+        for (int t = 0; t < position; ++t) shift_left(team, r.row(t) + position, count - 1 - position);
         for (int t = position; t < count - 1; ++t) {
-            double *upper = row(t), *lower = row(t + 1);
+            double *upper = r.row(t), *lower = r.row(t + 1);
             const double a = upper[t + 1], b = lower[t + 1];
             // R's entries are between the dependence threshold and 2: no over- or underflow.
             const double inverse = inverse_root(a * a + b * b);
             const double c = a * inverse, s = b * inverse;
             rotate_rows(upper + t, lower + t, count - 1 - t, c, s);
-            room.cosine[t] = c;
-            room.sine[t] = s;
+            r.room->cosine[t] = c;
+            r.room->sine[t] = s;
             inverse_diagonal[t] = inverse;
             const double above = target[t], below = target[t + 1];
             target[t] = c * above + s * below;
@@ -210,7 +228,7 @@ private:
     // own comes in turn. In place; the columns move to the left later.
     template <class Team>
     SW_HD void rotate(const Team& team, int count, int position) const {
-        double *cosine = room.cosine, *sine = room.sine, *target = room.target;
+        double *cosine = room->cosine, *sine = room->sine, *target = room->target;
         const int lane = team.lane(), lanes = team.lanes();
         double goal = target[position];
         team.lane_sync();
@@ -218,7 +236,7 @@ private:
             const int column = base + lane, end = min_of(count, base + lanes);
             const bool mine = column < count;
             double carry = mine ? row(position)[column] : 0.0;
-            if (mine) carry = rotate_known(carry, row(position) + column, position, base - 1);
+            if (mine) carry = rotate_known(carry, column, position, base - 1);
             double next = mine ? row(base)[column] : 0.0;
             for (int t = base - 1; t < end - 1; ++t) {
                 const double after = mine && column > t + 1 ? row(t + 2)[column] : 0.0;
@@ -232,7 +250,7 @@ private:
                 if (lane == 0) {
                     cosine[t] = c;
                     sine[t] = s;
-                    room.inverse_diagonal[t] = inverse;
+                    room->inverse_diagonal[t] = inverse;
                     target[t] = c * goal + s * goal_below;
                 }
                 goal = c * goal_below - s * goal;
@@ -241,29 +259,24 @@ private:
         }
     }
 
-    // Rotations `from` to `to`, exclusive, of the column whose entry in row `from` is at `entry`.
-    SW_HD double rotate_known(double carry, double* entry, int from, int to) const {
-        const double *cosine = room.cosine, *sine = room.sine;
-        int t = from;
-        for (; t + 4 <= to; t += 4) {
+    // Rotations `from` to `to`, exclusive, of a column.
+    SW_HD double rotate_known(double carry, int column, int from, int to) const {
+        const double *cosine = room->cosine, *sine = room->sine;
+        for (int t = from; t < to; t += 4) {
             double next[4], c[4], s[4];
             SW_UNROLL
             for (int u = 0; u < 4; ++u) {
-                next[u] = entry[(u + 1) * stride];
-                c[u] = cosine[t + u];
-                s[u] = sine[t + u];
+                const bool there = t + u < to;
+                next[u] = there ? row(t + u + 1)[column] : 0.0;
+                c[u] = there ? cosine[t + u] : 1.0;
+                s[u] = there ? sine[t + u] : 0.0;
             }
             SW_UNROLL
-            for (int u = 0; u < 4; ++u) {
-                entry[u * stride] = c[u] * carry + s[u] * next[u];
-                carry = c[u] * next[u] - s[u] * carry;
-            }
-            entry += 4 * stride;
-        }
-        for (; t < to; ++t, entry += stride) {
-            const double next = entry[stride];
-            entry[0] = cosine[t] * carry + sine[t] * next;
-            carry = cosine[t] * next - sine[t] * carry;
+            for (int u = 0; u < 4; ++u)
+                if (t + u < to) {
+                    row(t + u)[column] = c[u] * carry + s[u] * next[u];
+                    carry = c[u] * next[u] - s[u] * carry;
+                }
         }
         return carry;
     }

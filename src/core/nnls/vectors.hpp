@@ -22,6 +22,7 @@
 #define SW_UNROLL_BY(times) _Pragma(SW_TEXT(unroll times))
 #else
 #define SW_UNROLL
+#define SW_UNROLL_BY(times)
 #endif
 
 SW_BEGIN
@@ -189,15 +190,14 @@ SW_HD double lane_dot(const Team& team, const double* a, const double* b, int co
 }
 
 #if defined(__CUDACC__)
-// a . b of strided vectors, by one member.
-SW_HD double strided_dot(const double* a, int64_t a_stride, const double* b, int64_t b_stride, int count) {
+// a . b by one member.
+SW_HD double member_dot(const double* a, const double* b, int count) {
     double s[4] = {0, 0, 0, 0};
-    int i = 0;
-    for (; i + 4 <= count; i += 4) {
+    for (int i = 0; i < count; i += 4) {
         SW_UNROLL
-        for (int u = 0; u < 4; ++u) s[u] += a[(i + u) * a_stride] * b[(i + u) * b_stride];
+        for (int u = 0; u < 4; ++u)
+            if (i + u < count) s[u] += a[i + u] * b[i + u];
     }
-    for (; i < count; ++i) s[0] += a[i * a_stride] * b[i * b_stride];
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 #endif
@@ -232,7 +232,7 @@ SW_HD void copy_column(const Team& team, const Columns& columns, int p, double* 
 
 // out[p] = column_p . v for p < count, v non-zero within [first, last). Ends in a sync.
 template <class Team>
-SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, const double* v, int first,
+SW_CALL void dot_columns(const Team& team, const Columns columns, int count, const double* v, int first,
                          int last, double* out) {
 #if defined(__CUDACC__)
     // A row of lanes takes four columns at a time, so that their loads and their sums overlap.
@@ -291,16 +291,23 @@ SW_CALL void dot_columns(const Team& team, const Columns& columns, int count, co
 
 // v -= sum of f[p] column_p. Ends in a sync.
 template <class Team>
-SW_CALL void subtract_columns(const Team& team, const Columns& columns, int count, const double* f, double* v,
+SW_CALL void subtract_columns(const Team& team, const Columns columns, int count, const double* f, double* v,
                               int length) {
 #if defined(__CUDACC__)
     team.each(length, [&](int i) {
         double s[4] = {0, 0, 0, 0};
         for (int p = 0; p < count; p += 4) {
+            int place[4];
+            double entry[4];
             SW_UNROLL
-            for (int q = 0; q < 4; ++q)
-                if (p + q < count && i >= columns.first(p + q) && i < columns.last(p + q))
-                    s[q] += f[p + q] * columns.at(p + q)[i];
+            for (int q = 0; q < 4; ++q) place[q] = columns.place(min_of(p + q, count - 1));
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) {
+                const bool inside = !columns.low || (i >= columns.low[place[q]] && i < columns.high[place[q]]);
+                entry[q] = inside && p + q < count ? columns.base[place[q] * columns.stride + i] : 0.0;
+            }
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) s[q] += f[min_of(p + q, count - 1)] * entry[q];
         }
         v[i] -= (s[0] + s[1]) + (s[2] + s[3]);
     });
@@ -419,14 +426,20 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
 }
 
 // The largest of values[0..count) and the lowest index that has it, the same in every member.
+struct Peak {
+    double value;
+    int index;
+};
+
 template <class Team>
-SW_CALL int largest(const Team& team, const double* values, int count, double& value) {
-    value = -double_infinity;
+SW_CALL Peak largest(const Team& team, const double* values, int count) {
+    double value = -double_infinity;
     int where = -1;
 #if defined(__CUDACC__)
     team.each(count, [&](int i) {
-        if (values[i] > value) {
-            value = values[i];
+        const double other = values[i];
+        if (other > value) {
+            value = other;
             where = i;
         }
     });
@@ -446,42 +459,62 @@ SW_CALL int largest(const Team& team, const double* values, int count, double& v
     }
     for (where = begin; where < end && values[where] != value;) ++where;
 #endif
-    return static_cast<int>(team.argmax(value, where));
+    where = static_cast<int>(team.argmax(value, where));
+    return {value, where};
 }
 
 // The indices of the `limit` largest values above a threshold, largest first, into `out`; their values become
-// -1. Returns how many there are. Ends in a sync.
+// -1. Returns how many there are. On a device `spare` has room for `crowd` indices, and where more pass the
+// threshold it is raised: there may then be fewer. Ends in a sync.
+constexpr int crowd = 128;
+
 template <class Team>
-SW_CALL int take_largest(const Team& team, double* values, int count, double threshold, int limit,
-                         int32_t* out) {
+SW_CALL int take_largest(const Team& team, double* values, int count, double threshold, double top, int limit,
+                         int32_t* spare, int32_t* out) {
 #if defined(__CUDACC__)
+    int found = 0;
+    for (int attempt = 0;; ++attempt) {
+        found = 0;
+        for (int base = 0; base < count; base += team.size()) {
+            const int j = base + team.rank();
+            const bool mine = j < count && values[j] > threshold;
+            int passed;
+            const int place = found + team.place(mine, passed);
+            if (mine && place < crowd) spare[place] = j;
+            found += passed;
+        }
+        if (found <= crowd || attempt == 8) break;
+        threshold = 0.5 * (threshold + top);
+        team.sync();
+    }
+    found = min_of(found, crowd);
+    team.sync();
     // Everybody counts who is ahead of his own.
-    double found = 0;
-    team.each(count, [&](int j) {
+    team.few(found, [&](int c) {
+        const int j = spare[c];
         const double own = values[j];
-        if (!(own > threshold)) return;
-        found += 1;
         int place = 0;
-        SW_UNROLL_BY(8)
-        for (int i = 0; i < count; ++i) {
-            const double other = values[i];
-            place += other > own || (other == own && i < j);
+        SW_UNROLL_BY(4)
+        for (int i = 0; i < found; ++i) {
+            const double other = values[spare[i]];
+            place += other > own || (other == own && i < c);
         }
         if (place < limit) out[place] = j;
     });
-    const int number = static_cast<int>(min_of(static_cast<double>(limit), team.sum(found)));
+    team.sync();
+    const int number = min_of(limit, found);
     team.few(number, [&](int q) { values[out[q]] = -1; });
     team.sync();
     return number;
 #else
+    (void)top, (void)spare;
     for (int number = 0; number < limit; ++number) {
-        double value;
-        const int j = largest(team, values, count, value);
-        if (!(value > threshold)) return number;
+        const Peak peak = largest(team, values, count);
+        if (!(peak.value > threshold)) return number;
         team.sync();
         if (team.rank() == 0) {
-            out[number] = j;
-            values[j] = -1;
+            out[number] = peak.index;
+            values[peak.index] = -1;
         }
         team.sync();
     }

@@ -65,11 +65,12 @@ struct Workspace {
     double *note, *scratch;                                      // a few scalars; a number a member
     double *panel, *q;                                           // gathered columns; Q
     TriangleRoom triangle;
-    int32_t *order, *best_order, *slot, *near;  // positions: column, the best point's, panel slot, a mark
-    int32_t *low, *high;                        // slots: bounds of the column's non-zeros
-    int32_t* state;                             // columns
-    int32_t* block;                             // columns inserted in this step
-    int64_t* costs;                             // accesses and flops of updates, then of downdates
+    int32_t *order, *best_order, *slot;  // positions: column, the best point's, slot in the panel
+    int32_t *low, *high;                 // slots: bounds of the column's non-zeros
+    int32_t* state;                      // columns
+    int32_t* block;                      // columns inserted in this step
+    int32_t *crowd, *near;               // columns that may become candidates; which of these are too close
+    int64_t* costs;                      // accesses and flops of updates, then of downdates
     Envelope envelope;
 
     // What a team needs without fast memory: the most it can ever need of the slow.
@@ -82,26 +83,30 @@ struct Workspace {
 
     SW_HD void carve(const Extent& e, Arena& arena) {
         const int64_t cap = padded(e.positions()), n = padded(e.columns);
+        // What every step needs comes first.
         note = arena.take<double>(8);
         costs = arena.take<int64_t>(4);
         block = arena.take<int32_t>(most_in_a_block);
+        crowd = arena.take<int32_t>(nnls::crowd);
+        near = arena.take<int32_t>(most_candidates);
         scratch = arena.take<double>(e.members);
         double** positions[] = {
-            &x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
+            &x, &z, &h, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
         for (double** vector : positions) *vector = arena.take<double>(cap);
-        int32_t** lists[] = {&order, &slot, &near, &low, &high};
+        int32_t** lists[] = {&order, &slot, &low, &high};
         for (int32_t** list : lists) *list = arena.take<int32_t>(cap);
         const int64_t before = padded(e.zeros_before);
         r = arena.take<double>(before + e.row_length() + e.zeros_after);
         if (r) r += before;
-        triangle.carve(arena, e.most_columns);
-        v = arena.take<double>(e.q_length());
         score = arena.take<double>(n);
         w = arena.take<double>(n);
         gate = arena.take<double>(n);
-        b = arena.take<double>(e.row_length());
         state = arena.take<int32_t>(n);
+        triangle.carve(arena, e.most_columns);
+        b = arena.take<double>(e.row_length());
         c = arena.take<double>(n);
+        g = arena.take<double>(cap);
+        v = arena.take<double>(e.q_length());
         best_x = arena.take<double>(cap);
         best_order = arena.take<int32_t>(cap);
         // What one matrix for all keeps elsewhere.

@@ -20,7 +20,7 @@ from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, launch_with, 
 WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
 #: Shared memory a block asks for: two blocks fit on a multiprocessor of 228 KiB.
-BLOCK_SHARED, WARP_SHARED = 100 * 1024, 12 * 1024
+BLOCK_SHARED, WARP_SHARED = 109 * 1024, 12 * 1024
 #: Share of the free memory that workspaces may take.
 MEMORY_SHARE = 0.8
 
@@ -141,7 +141,7 @@ def plan(
     )
     fast = min(fast, -(-slow // 64) * 64)
     pieces = -(-batch.systems // 64) if batch.chain else batch.systems
-    in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 1024)) * multiprocessors
+    in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 4096)) * multiprocessors
     blocks = min(-(-pieces // in_block), in_flight, int(MEMORY_SHARE * free_bytes) // (slow * in_block))
     if blocks < 1:
         raise MemoryError(
