@@ -3,7 +3,7 @@
 //   SW_SCALAR   float or double
 //   SW_KIND     Dense or Convolution
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
-//   SW_THREADS  most threads of a block
+//   SW_THREADS  threads of a block
 #include "core/nnls/job.hpp"
 #include "cuda/system_teams.cuh"
 
@@ -30,7 +30,7 @@ static __device__ int64_t draw(const SystemWarp& team, unsigned long long* queue
     return static_cast<int64_t>(__shfl_sync(0xffffffffu, ticket, 0));
 }
 #else
-static __device__ int64_t draw(const SystemBlock& team, unsigned long long* queue) {
+static __device__ int64_t draw(const SystemBlock<SW_THREADS>& team, unsigned long long* queue) {
     __shared__ unsigned long long ticket;
     team.sync();
     if (team.rank() == 0) ticket = atomicAdd(queue, 1ull);
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
     const int in_block = threadIdx.x >> 5, teams_in_block = blockDim.x >> 5;
 #else
     constexpr int most_teams = 1;
-    const SystemBlock team;
+    const SystemBlock<SW_THREADS> team;
     const int in_block = 0, teams_in_block = 1;
 #endif
     // Raw memory: shared variables have no constructors.

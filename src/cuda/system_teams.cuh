@@ -13,6 +13,14 @@ __device__ inline double sum(double value) {
     return value;
 }
 
+__device__ inline double max(double value) {
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const double other = __shfl_xor_sync(0xffffffffu, value, mask);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
 // The larger value, the lower index of equals.
 __device__ inline void largest(double& value, int& index) {
     for (int mask = 16; mask > 0; mask >>= 1) {
@@ -34,13 +42,14 @@ struct BlockRoom {
 };
 static __shared__ BlockRoom block_room;
 
-// Has no state: what a member knows stays in its registers.
+// Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
+template <int threads>
 class SystemBlock {
 public:
     __device__ int rank() const { return threadIdx.x; }
-    __device__ int size() const { return blockDim.x; }
+    __device__ int size() const { return threads; }
     __device__ int row() const { return threadIdx.x >> 5; }
-    __device__ int rows() const { return blockDim.x >> 5; }
+    __device__ int rows() const { return threads / 32; }
     __device__ int lane() const { return threadIdx.x & 31; }
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncthreads(); }
@@ -57,6 +66,15 @@ public:
         double total = 0;
         for (int w = 0; w < rows(); ++w) total += block_room.value[w];
         return total;
+    }
+
+    __device__ double max(double value) const {
+        value = warp::max(value);
+        __syncthreads();
+        if (lane() == 0) block_room.value[row()] = value;
+        __syncthreads();
+        for (int w = 0; w < rows(); ++w) value = block_room.value[w] > value ? block_room.value[w] : value;
+        return value;
     }
 
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
@@ -99,7 +117,7 @@ public:
 
     template <class Body>
     __device__ void each(int count, Body body) const {
-        for (int i = threadIdx.x; i < count; i += blockDim.x) body(i);
+        for (int i = threadIdx.x; i < count; i += threads) body(i);
     }
     template <class Body>
     __device__ void few(int count, Body body) const {
@@ -126,6 +144,11 @@ public:
     __device__ void lane_sync() const { __syncwarp(); }
     __device__ double sum(double value) const {
         value = warp::sum(value);
+        __syncwarp();
+        return value;
+    }
+    __device__ double max(double value) const {
+        value = warp::max(value);
         __syncwarp();
         return value;
     }

@@ -64,6 +64,11 @@ public:
         return total;
     }
 
+    double max(double value) const {
+        argmax(value, rank_);
+        return value;
+    }
+
     int64_t argmax(double& value, int64_t index) const {
         side_ ^= 1;
         room_->value(side_, rank_) = value;

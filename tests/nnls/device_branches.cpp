@@ -81,7 +81,7 @@ public:
         lane_sync();
         floor_->value[rank_] = value;
         lane_sync();
-        const double picked = floor_->value[row() * lanes() + lane];
+        const double picked = floor_->value[row() * lanes() + lane % lanes()];
         lane_sync();
         return picked;
     }
@@ -94,6 +94,10 @@ public:
         for (int member = 0; member < size(); ++member) total += slots[member];
         sync();
         return total;
+    }
+    double max(double value) const {
+        argmax(value, rank_);
+        return value;
     }
     int64_t argmax(double& value, int64_t index) const {
         double* slots = floor_->value.data() + size();

@@ -54,8 +54,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
             team.sync();
             return;
         }
-        if (warm.values || warm.marks) start_from(warm);
-        tally.status = iterate();
+        tally.status = iterate(warm.values || warm.marks ? start_from(warm) : Pending::nothing);
         if (!fresh || from_gram) this->look_from_matrix();
         if (any_barred) this->unbar();
         if (sizeof(Scalar) < sizeof(double)) round_answer();
@@ -92,8 +91,59 @@ struct ActiveSet : Insertion<Team, Matrix> {
     SW_HD double violation() const { return b_norm > 0 ? max_of(0.0, max_of(top, slope)) / b_norm : 0.0; }
 
 private:
+    // What has to be done before the next look: nothing, the way to a solution still to be found, or to ws.z.
+    enum class Pending { nothing, solution, way };
+
+    SW_HD int iterate(Pending pending) {
+        int refinements = 0;
+        for (;;) {
+            if (pending != Pending::nothing) {
+                if (!advance(pending == Pending::way)) return limit;
+                finish_step();
+                pending = Pending::nothing;
+            }
+            if (!fresh) {
+                if (from_gram && tally.solves < 5 * this->columns() + 50)
+                    this->look_from_gram();
+                else
+                    this->look_from_matrix();
+                if (!from_gram && !progress()) continue;
+            }
+            const bool nothing_left = top <= room, steep = slope > room;
+            // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
+            // dual.
+            bool refines = factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
+            if (!refines) {
+                if (nothing_left && !steep && !from_gram) return converged;
+                if (tally.solves >= task.options.most_solves) return limit;
+                if (!nothing_left && this->insert_block()) {
+                    refinements = 0;
+                    pending = this->solved ? Pending::way : Pending::solution;
+                    continue;
+                }
+                // The end of this road: look at A itself, then rely on Q and R, then refine, then give up.
+                if (from_gram && block_size >= 0) {
+                    from_gram = false;
+                    fresh = false;
+                    refinements = 0;
+                    continue;
+                }
+                if (factor.update == gram) {
+                    escalate();
+                    refinements = 0;
+                    if (factor.count > 0) pending = Pending::solution;
+                    continue;
+                }
+                if (!steep || refinements >= 3) return any_dependent ? dependent : stalled;
+            }
+            ++refinements;
+            refine();
+            pending = Pending::way;
+        }
+    }
+
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
-    SW_HD void start_from(WarmStart<Scalar> warm) {
+    SW_HD Pending start_from(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const bool wanted = warm.values ? warm.values[j] > Scalar(0) : warm.marks[j] != 0;
             if (!wanted || task.norm_of(j) == 0) continue;
@@ -102,74 +152,21 @@ private:
             if (team.rank() == 0) ws.x[factor.count - 1] = is_finite(value) ? value : 0.0;
             team.sync();
         }
+        if (factor.count == 0) return Pending::nothing;
         fresh = false;
-        if (factor.count == 0) {
-            fresh = true;
-            return;
-        }
-        if (warm.values) {
-            if (advance()) finish_step();
-            return;
-        }
-        while (factor.count > 0) {  // each round removes a column or is the last
+        if (warm.values) return Pending::solution;
+        for (bool all_positive = false; !all_positive && factor.count > 0;) {
             factor.solve();
-            bool all_positive = true;
+            all_positive = true;
             for (int p = factor.count - 1; p >= 0; --p)
                 if (!(ws.z[p] > 0)) {
                     all_positive = false;
                     this->remove(p);
                     // ws.z keeps the old order below p: only higher places moved.
                 }
-            if (all_positive) {
-                finish_step();
-                return;
-            }
         }
         finish_step();
-    }
-
-    SW_HD int iterate() {
-        int refinements = 0;
-        for (;;) {
-            if (!fresh) {
-                if (from_gram && tally.solves < 5 * this->columns() + 50)
-                    this->look_from_gram();
-                else
-                    this->look_from_matrix();
-                if (!from_gram && !progress()) continue;
-            }
-            const bool nothing_left = top <= room;
-            // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
-            // dual.
-            if (factor.count > 0 && slope > room && (nothing_left || slope > 0.1 * top) && refinements < 3) {
-                ++refinements;
-                if (!refine()) return limit;
-                continue;
-            }
-            const bool solved_here = nothing_left && slope <= room;
-            if (solved_here && !from_gram) return converged;
-            if (tally.solves >= task.options.most_solves) return limit;
-            if (nothing_left || !this->insert_block()) {
-                // The end of this road: look at A itself, then rely on Q and R, then refine, then give up.
-                if (from_gram && block_size >= 0) {
-                    from_gram = false;
-                    fresh = false;
-                    refinements = 0;
-                } else if (factor.update == gram) {
-                    if (!escalate()) return limit;
-                    refinements = 0;
-                } else if (slope > room && refinements < 3) {
-                    ++refinements;
-                    if (!refine()) return limit;
-                } else {
-                    return any_dependent ? dependent : stalled;
-                }
-                continue;
-            }
-            refinements = 0;
-            if (!advance(this->solved)) return limit;
-            finish_step();
-        }
+        return Pending::nothing;
     }
 
     // x becomes z, which is positive: settled.
@@ -182,7 +179,7 @@ private:
 
     // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson &
     // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
-    SW_HD bool advance(bool solved = false) {
+    SW_HD bool advance(bool solved) {
         for (;;) {
             if (tally.solves >= task.options.most_solves) return false;
             ++tally.solves;
@@ -192,7 +189,7 @@ private:
             team.few(factor.count, [&](int p) {
                 if (!(ws.z[p] > 0)) step = max_of(step, -longest_step(p));
             });
-            team.argmax(step, team.rank());
+            step = team.max(step);
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.few(factor.count, [&](int p) {
@@ -208,7 +205,7 @@ private:
                 team.few(factor.count, [&](int p) {
                     if (!(ws.x[p] > 0)) last = max_of(last, static_cast<double>(p));
                 });
-                team.argmax(last, team.rank());
+                last = team.max(last);
                 if (last < 0) break;
                 this->remove(static_cast<int>(last));
             }
@@ -219,14 +216,12 @@ private:
     // How far from x to z position p can go.
     SW_HD double longest_step(int p) const { return ws.x[p] > 0 ? ws.x[p] / (ws.x[p] - ws.z[p]) : 0.0; }
 
-    SW_HD bool refine() {
+    // ws.z becomes the solution that the dual at x says is better.
+    SW_HD void refine() {
         team.few(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         factor.refine();
         block_size = 0;
-        if (!advance(true)) return false;
-        finish_step();
-        return true;
     }
 
     // Rounding can let an insertion fail to lower the residual. Its columns are then barred until another
@@ -256,8 +251,8 @@ private:
         return true;
     }
 
-    // Gives the Gram factor up for Q and R, on the columns and from the point it has. False at the limit.
-    SW_HD bool escalate() {
+    // Gives the Gram factor up for Q and R, on the columns and from the point it has.
+    SW_HD void escalate() {
         factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
@@ -270,10 +265,6 @@ private:
         from_gram = false;
         team.sync();
         rebuild(ws.best_order, ws.best_x, best_count);
-        if (factor.count == 0) return true;
-        if (!advance()) return false;
-        finish_step();
-        return true;
     }
 
     // Factors a remembered point anew.

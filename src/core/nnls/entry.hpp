@@ -1,5 +1,5 @@
-// How a new column enters a factor, seen from the factor as it is: what the updates share, and those that keep Q
-// or correct with A. None of this changes the factor but for ws.h, R's new column, and Q's.
+// How a new column enters a factor, by each update. The factor is left as it is, but for ws.h, R's new column, and
+// Q's.
 #pragma once
 
 #include "core/nnls/workspace.hpp"
@@ -223,6 +223,60 @@ template <class Team>
 SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const double* against) {
     const CarefulEntry<Team> entry(factor);
     return factor.keeps_q() ? entry.orthogonalise(j, against) : entry.correct(j, against);
+}
+
+// R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
+template <class Team>
+SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const double* against, double product,
+                               int settled_there, int others) {
+    const Team& team = factor.team;
+    const Setting& setting = factor.setting;
+    const Workspace& ws = factor.ws;
+    const Columns columns = factor.positive();
+    const Shared& shared = setting.shared;
+    const int count = factor.count, wanted = others > 0 ? count + 1 + others : count;
+    const double square = setting.norm_of(j) * setting.norm_of(j);
+    const int64_t m = setting.extent.rows, k = count;
+    double* h = ws.h;
+    if (shared.gram) {
+        const double* products = shared.gram + j * shared.gram_stride;
+        const int32_t* order = ws.order;
+        team.few(wanted, [=](int p) { h[p] = products[order[p]]; });
+        team.sync();
+    } else {
+        dot_columns(team, columns, wanted, columns.at(count), columns.first(count), columns.last(count), h);
+        factor.charge(k + 1, 2 * m * k);
+    }
+    if (team.row() == 0) {
+        Triangle::solve_transposed(team, factor.triangle, count, h);
+        // Q'(b - A x) is zero where x is settled and Q'b on the positions after.
+        const double* target = ws.triangle.target;
+#if defined(__CUDACC__)
+        double inside = 0, along = 0;
+        team.lane_each(count, [&](int p) {
+            inside += h[p] * h[p];
+            if (p >= settled_there) along += h[p] * target[p];
+        });
+        inside = team.lane_sum(inside);
+        along = team.lane_sum(along);
+#else
+        const double inside = dot(h, h, count);
+        const double along = dot(h + settled_there, target + settled_there, count - settled_there);
+#endif
+        if (team.lane() == 0) {
+            ws.note[0] = inside;
+            ws.note[1] = along;
+        }
+    }
+    team.sync();
+    factor.charge(1, k * k + 4 * k);
+    const double outside = square - ws.note[0];
+    const double small = correct_below * correct_below * square;
+    if (factor.update == gram && outside > small) {
+        const double pivot = square_root(outside);
+        return {Entry::entered, pivot, (product - ws.note[1]) / pivot};
+    }
+    return enter_with_care<Team>(factor, j, against);
 }
 
 }  // namespace nnls

@@ -10,14 +10,12 @@ namespace nnls {
 
 template <class Team>
 struct Factor : FactorState<Team> {
-    using FactorState<Team>::charge;
     using FactorState<Team>::count;
     using FactorState<Team>::keeps_q;
     using FactorState<Team>::positive;
     using FactorState<Team>::setting;
     using FactorState<Team>::team;
     using FactorState<Team>::triangle;
-    using FactorState<Team>::update;
     using FactorState<Team>::ws;
 
     int insertions = 0, removals = 0;
@@ -30,8 +28,9 @@ struct Factor : FactorState<Team> {
     SW_HD Entry enter(int j, const double* against, double product, int settled_there, int others) {
         if (count >= setting.extent.most_columns) return Entry::dependent;
         if (triangle.is_full(count)) triangle = Triangle::widened(team, triangle, count);
-        const Entrance column = keeps_q() ? enter_with_care<Team>(*this, j, against)
-                                          : normal(j, against, product, settled_there, others);
+        const Entrance column = keeps_q()
+                                    ? enter_with_care<Team>(*this, j, against)
+                                    : enter_plainly<Team>(*this, j, against, product, settled_there, others);
         if (column.outcome != Entry::entered) return column.outcome;
         if (team.row() == 0) triangle.append(team, count, ws.h, column.pivot, column.target);
         if (team.rank() == 0) ws.x[count] = 0;
@@ -108,45 +107,6 @@ private:
             if (team.lane() == 0) ws.slot[last] = freed;
             team.lane_sync();
         }
-    }
-
-    // R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
-    SW_HD Entrance normal(int j, const double* against, double product, int settled_there, int others) const {
-        const Columns columns = positive();
-        const Shared& shared = setting.shared;
-        const int wanted = others > 0 ? count + 1 + others : count;
-        const double square = setting.norm_of(j) * setting.norm_of(j);
-        const double* column = columns.at(count);
-        const int first = columns.first(count), last = columns.last(count);
-        const int64_t m = setting.extent.rows, k = count;
-        if (shared.gram) {
-            const double* products = shared.gram + j * shared.gram_stride;
-            team.few(wanted, [&](int p) { ws.h[p] = products[ws.order[p]]; });
-            team.sync();
-        } else {
-            dot_columns(team, columns, wanted, column, first, last, ws.h);
-            charge(k + 1, 2 * m * k);
-        }
-        if (team.row() == 0) {
-            Triangle::solve_transposed(team, triangle, count, ws.h);
-            const double inside = lane_dot(team, ws.h, ws.h, count);
-            // Q'(b - A x) is zero where x is settled and Q'b on the positions after.
-            const double along = lane_dot(team, ws.h + settled_there, ws.triangle.target + settled_there,
-                                          count - settled_there);
-            if (team.lane() == 0) {
-                ws.note[0] = inside;
-                ws.note[1] = along;
-            }
-        }
-        team.sync();
-        charge(1, k * k + 4 * k);
-        const double outside = square - ws.note[0];
-        const double small = correct_below * correct_below * square;
-        if (update == gram && outside > small) {
-            const double pivot = square_root(outside);
-            return {Entry::entered, pivot, (product - ws.note[1]) / pivot};
-        }
-        return enter_with_care<Team>(*this, j, against);
     }
 };
 

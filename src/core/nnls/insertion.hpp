@@ -159,7 +159,7 @@ private:
             factor.solve();
             double lowest = -double_infinity;
             team.few(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
-            team.argmax(lowest, team.rank());
+            lowest = team.max(lowest);
             if (lowest < 0 || block_size == 1) return dropped;
             take_back();
             --block_size;

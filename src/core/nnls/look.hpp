@@ -10,6 +10,33 @@ namespace nnls {
 
 enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
 
+// The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
+struct Duals {
+    double top, slope, size;
+    int top_column;
+};
+
+template <class Team>
+SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
+    const Workspace& ws = task.ws;
+    double *score = ws.score, *w = ws.w, *gate = ws.gate;
+    team.each(task.extent.columns, [=](int j) { score[j] = w[j] * gate[j]; });
+    team.sync();
+    const Peak peak = largest(team, score, task.extent.columns);
+    const double* inverse_norm = task.shared.inverse_norm ? task.shared.inverse_norm : ws.inverse_norm;
+    const double* norm = task.shared.norm ? task.shared.norm : ws.norm;
+    const int32_t* order = ws.order;
+    const double* x = ws.x;
+    double steepest = 0, size = 0;
+    team.few(count, [&](int p) {
+        const int j = order[p];
+        steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
+        size += x[p] * norm[j];
+    });
+    steepest = team.max(steepest);
+    return {peak.value, steepest, team.sum(size), peak.index};
+}
+
 template <class Team, class Matrix>
 struct Look {
     const Team& team;
@@ -63,6 +90,7 @@ struct Look {
         ++tally.passes;
         team.each(columns(), [&](int j) { ws.gate[j] = task.inverse_norm_of(j); });
         scale_dual();
+        mask_scores();
         from_gram = task.shared.gram != nullptr;
         if (from_gram) team.each(columns(), [&](int j) { ws.c[j] = ws.w[j]; });
         fresh = true;
@@ -96,8 +124,8 @@ struct Look {
                 ws.w[j] -= d * d * ws.x[p];
             });
             team.sync();
-            mask_scores();
         }
+        mask_scores();
         fresh = true;
     }
 
@@ -115,26 +143,12 @@ struct Look {
 
     // Scores of the zeros that may be inserted, and the largest duals.
     SW_HD void mask_scores() {
-        double *score = ws.score, *w = ws.w, *gate = ws.gate;
-        team.each(columns(), [=](int j) { score[j] = w[j] * gate[j]; });
-        team.sync();
-        const Peak peak = largest(team, score, columns());
-        top = peak.value;
-        top_column = peak.index;
-        const double* inverse_norm = task.shared.inverse_norm ? task.shared.inverse_norm : ws.inverse_norm;
-        const double* norm = task.shared.norm ? task.shared.norm : ws.norm;
-        const int32_t* order = ws.order;
-        const double* x = ws.x;
-        double steepest = 0, size = 0;
-        team.few(factor.count, [&](int p) {
-            const int j = order[p];
-            steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
-            size += x[p] * norm[j];
-        });
-        team.argmax(steepest, team.rank());
-        slope = steepest;
+        const Duals duals = mask(team, task, factor.count);
+        top = duals.top;
+        top_column = duals.top_column;
+        slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        room = task.options.tolerance * (b_norm + team.sum(size));
+        room = task.options.tolerance * (b_norm + duals.size);
     }
 
     // A column's score counts only while it is zero and not barred: the gate.
@@ -168,7 +182,7 @@ private:
             ws.norm[j] = norm;
             ws.inverse_norm[j] = norm > 0 ? 1.0 / norm : 0.0;
         });
-        team.argmax(bad, team.rank());
+        bad = team.max(bad);
         team.sync();
         return bad == 0;
     }
@@ -185,7 +199,6 @@ private:
         const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
         team.each(columns(), [=](int j) { w[j] *= scale[j]; });
         team.sync();
-        mask_scores();
     }
 };
 

@@ -304,8 +304,8 @@ struct Convolution {
             head = max_of(head, -double(t));
             tail = max_of(tail, t + 1.0);
         });
-        team.argmax(head, 0);
-        team.argmax(tail, 0);
+        head = team.max(head);
+        tail = team.max(tail);
         if (team.rank() == 0) {
             envelope.low[0] = static_cast<int32_t>(min_of(-head, tail));
             envelope.high[0] = static_cast<int32_t>(tail);

@@ -107,26 +107,34 @@ struct Triangle {
 #if defined(__CUDACC__)
         const int lane = team.lane(), lanes = team.lanes();
         for (int base = 0; base < count; base += lanes) {
-            const int width = min_of(lanes, count - base);
-            const bool mine = lane < width;
-            double value = mine ? g[base + lane] : 0.0;
+            // A lane without an unknown goes along with the last.
+            const int width = min_of(lanes, count - base), own = base + min_of(lane, width - 1);
+            double value = g[own];
+            const double* at = r.row(base) + own;  // down the lane's column
+            int step = r.capacity - base - 1;
             for (int t = base; t < base + width; t += ahead) {
                 double entry[ahead];
                 SW_UNROLL
-                for (int u = 0; u < ahead; ++u)
-                    entry[u] = mine && t + u < base + lane ? r.row(t + u)[base + lane] * inverse_diagonal[t + u] : 0.0;
+                for (int u = 0; u < ahead; ++u) {
+                    entry[u] = t + u < own ? at[0] * inverse_diagonal[t + u] : 0.0;
+                    at += step--;
+                }
                 SW_UNROLL
-                for (int u = 0; u < ahead; ++u)
-                    if (t + u < base + width) value -= team.lane_pick(value, t + u - base) * entry[u];
+                for (int u = 0; u < ahead; ++u) value -= team.lane_pick(value, t + u - base) * entry[u];
             }
-            if (mine) g[base + lane] = value * inverse_diagonal[base + lane];
+            team.lane_sync();
+            if (lane < width) g[own] = value * inverse_diagonal[own];
             team.lane_sync();
             for (int c = base + width + lane; c < count; c += lanes) {
                 double s[4] = {0, 0, 0, 0};
+                const double* below = r.row(base) + c;
+                int next = r.capacity - base - 1;
                 for (int t = base; t < base + width; t += 4) {
                     SW_UNROLL
-                    for (int u = 0; u < 4; ++u)
-                        if (t + u < base + width) s[u] += g[t + u] * r.row(t + u)[c];
+                    for (int u = 0; u < 4; ++u) {
+                        if (t + u < base + width) s[u] += g[t + u] * below[0];
+                        below += next--;
+                    }
                 }
                 g[c] -= (s[0] + s[1]) + (s[2] + s[3]);
             }
@@ -148,21 +156,20 @@ struct Triangle {
         const double* inverse_diagonal = r.room->inverse_diagonal;
 #if defined(__CUDACC__)
         const int lane = team.lane(), lanes = team.lanes();
+        if (count == 0) return;
         for (int base = (count - 1) / lanes * lanes; base >= 0; base -= lanes) {
-            const int width = min_of(lanes, count - base);
-            const bool mine = lane < width;
-            double value = mine ? g[base + lane] : 0.0;
-            const double* own = r.row(base + (mine ? lane : 0)) + base;
+            const int width = min_of(lanes, count - base), own = min_of(lane, width - 1);
+            double value = g[base + own];
+            const double *entries = r.row(base + own) + base, *inverse = inverse_diagonal + base;
             for (int t = width - 1; t >= 0; t -= ahead) {
                 double entry[ahead];
                 SW_UNROLL
-                for (int u = 0; u < ahead; ++u)
-                    entry[u] = mine && t - u > lane ? own[t - u] * inverse_diagonal[base + t - u] : 0.0;
+                for (int u = 0; u < ahead; ++u) entry[u] = t - u > own ? entries[t - u] * inverse[t - u] : 0.0;
                 SW_UNROLL
-                for (int u = 0; u < ahead; ++u)
-                    if (t - u >= 0) value -= team.lane_pick(value, t - u) * entry[u];
+                for (int u = 0; u < ahead; ++u) value -= team.lane_pick(value, max_of(t - u, 0)) * entry[u];
             }
-            if (mine) g[base + lane] = value * inverse_diagonal[base + lane];
+            team.lane_sync();
+            if (lane < width) g[base + own] = value * inverse[own];
             team.lane_sync();
             for (int p = lane; p < base; p += lanes)
                 g[p] -= member_dot(g + base, r.row(p) + base, width);

@@ -46,6 +46,14 @@ struct Columns {
 
     SW_HD int place(int position) const { return slot ? slot[position] : position; }
     SW_HD const double* at(int position) const { return base + place(position) * stride; }
+    // Of the four positions from p on, the last for those past it.
+    SW_HD void places(int p, int count, int* place) const {
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) place[q] = min_of(p + q, count - 1);
+        if (!slot) return;
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) place[q] = slot[place[q]];
+    }
     SW_HD int first(int position) const { return low ? low[place(position)] : 0; }
     SW_HD int last(int position) const { return low ? high[place(position)] : length; }
 };
@@ -237,17 +245,27 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
 #if defined(__CUDACC__)
     // A row of lanes takes four columns at a time, so that their loads and their sums overlap.
     for (int p = 4 * team.row(); p < count; p += 4 * team.rows()) {
-        const double* column[4];
-        int from[4], to[4], longest = 0;
+        int place[4], from[4], to[4], longest = 0;
         double sum[4];
+        columns.places(p, count, place);
         SW_UNROLL
         for (int q = 0; q < 4; ++q) {
-            const int at = min_of(p + q, count - 1);
-            column[q] = columns.at(at);
-            from[q] = max_of(first, columns.first(at));
-            to[q] = min_of(last, columns.last(at));
-            longest = max_of(longest, to[q] - from[q]);
+            from[q] = first;
+            to[q] = last;
             sum[q] = 0;
+        }
+        if (columns.low) {
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) {
+                from[q] = max_of(first, static_cast<int>(columns.low[place[q]]));
+                to[q] = min_of(last, static_cast<int>(columns.high[place[q]]));
+            }
+        }
+        const double* column[4];
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) {
+            column[q] = columns.base + place[q] * columns.stride;
+            longest = max_of(longest, to[q] - from[q]);
         }
         for (int i = team.lane(); i < longest; i += team.lanes()) {
             SW_UNROLL
@@ -298,14 +316,19 @@ SW_CALL void subtract_columns(const Team& team, const Columns columns, int count
         double s[4] = {0, 0, 0, 0};
         for (int p = 0; p < count; p += 4) {
             int place[4];
+            bool inside[4];
             double entry[4];
+            columns.places(p, count, place);
             SW_UNROLL
-            for (int q = 0; q < 4; ++q) place[q] = columns.place(min_of(p + q, count - 1));
-            SW_UNROLL
-            for (int q = 0; q < 4; ++q) {
-                const bool inside = !columns.low || (i >= columns.low[place[q]] && i < columns.high[place[q]]);
-                entry[q] = inside && p + q < count ? columns.base[place[q] * columns.stride + i] : 0.0;
+            for (int q = 0; q < 4; ++q) inside[q] = p + q < count;
+            if (columns.low) {
+                SW_UNROLL
+                for (int q = 0; q < 4; ++q)
+                    inside[q] = inside[q] && i >= columns.low[place[q]] && i < columns.high[place[q]];
             }
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q)
+                entry[q] = inside[q] ? columns.base[place[q] * columns.stride + i] : 0.0;
             SW_UNROLL
             for (int q = 0; q < 4; ++q) s[q] += f[min_of(p + q, count - 1)] * entry[q];
         }
@@ -420,9 +443,7 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
         most = max_of(most, absolute(v));
     }
 #endif
-    if (!(oddness == 0)) most = double_infinity;
-    team.argmax(most, team.rank());
-    return most;
+    return team.max(!(oddness == 0) ? double_infinity : most);
 }
 
 // The largest of values[0..count) and the lowest index that has it, the same in every member.
