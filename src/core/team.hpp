@@ -1,9 +1,10 @@
 // The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(), max()
-// and argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp)
-// a handful of real threads, for tests only, so that ThreadSanitizer sees the very source that a GPU runs.
+// and argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew
+// (src/host/crew.hpp) a handful of real threads, for tests only, so that ThreadSanitizer sees the very source
+// that a GPU runs.
 //
-// Contract: every member calls sync(), sum(), max() and argmax() in the same order; these return the same value
-// to all members, and the order of summation does not depend on timing.
+// Contract: every member calls sync(), sum(), max() and argmax() in the same order; these return the same
+// value to all members, and the order of summation does not depend on timing.
 #pragma once
 
 #include "core/config.hpp"
@@ -18,8 +19,8 @@ SW_BEGIN
 #endif
 
 // Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes +
-// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_sync(), and lane_pick(), which hands all of
-// them the value of one (counted modulo their number). each() and lane_each() deal out a loop.
+// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_sync(), and lane_pick(), which hands all
+// of them the value of one (counted modulo their number). each() and lane_each() deal out a loop.
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }

@@ -54,7 +54,9 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncthreads(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
-    __device__ double lane_pick(double value, int lane) const { return __shfl_sync(0xffffffffu, value, lane); }
+    __device__ double lane_pick(double value, int lane) const {
+        return __shfl_sync(0xffffffffu, value, lane);
+    }
     __device__ void lane_sync() const { __syncwarp(); }
 
     // The first barrier lets all leave the reduction before.
@@ -117,6 +119,7 @@ public:
 
     template <class Body>
     __device__ void each(int count, Body body) const {
+#pragma unroll 1
         for (int i = threadIdx.x; i < count; i += threads) body(i);
     }
     template <class Body>
@@ -140,7 +143,9 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncwarp(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
-    __device__ double lane_pick(double value, int lane) const { return __shfl_sync(0xffffffffu, value, lane); }
+    __device__ double lane_pick(double value, int lane) const {
+        return __shfl_sync(0xffffffffu, value, lane);
+    }
     __device__ void lane_sync() const { __syncwarp(); }
     __device__ double sum(double value) const {
         value = warp::sum(value);

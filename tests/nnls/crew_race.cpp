@@ -77,7 +77,8 @@ int main() {
                 job.row_stride = n;
                 job.b = b.data();
                 job.b_stride = m;
-                job.options = {3e-15, variant == 1 && update != rotations ? 0.3 : 0.0, 10 * n + 100, update,
+                job.options = {3e-15,        variant == 1 && update != rotations ? 0.3 : 0.0,
+                               10 * n + 100, update,
                                variant != 0, 0};
                 if (variant == 3) job.warm_values = start.data();
                 const Answer alone = solve<Dense<double>>(1, job);

@@ -112,7 +112,8 @@ private:
             const bool nothing_left = top <= room, steep = slope > room;
             // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
             // dual.
-            bool refines = factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
+            bool refines =
+                factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
             if (!refines) {
                 if (nothing_left && !steep && !from_gram) return converged;
                 if (tally.solves >= task.options.most_solves) return limit;

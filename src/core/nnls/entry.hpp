@@ -1,5 +1,5 @@
-// How a new column enters a factor, by each update. The factor is left as it is, but for ws.h, R's new column, and
-// Q's.
+// How a new column enters a factor, by each update. The factor is left as it is, but for ws.h, R's new
+// column, and Q's.
 #pragma once
 
 #include "core/nnls/workspace.hpp"

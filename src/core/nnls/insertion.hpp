@@ -31,10 +31,9 @@ struct Insertion : Look<Team, Matrix> {
         block_size = 0;
         while (peak.value > this->room) {
             const double threshold = max_of(candidate_share * peak.value, this->room);
-            const int number = most > 1
-                                   ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
-                                                  most_candidates, ws.crowd, ws.order + before)
-                                   : take_one(peak.index);
+            const int number = most > 1 ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
+                                                       most_candidates, ws.crowd, ws.order + before)
+                                        : take_one(peak.index);
             for (int q = team.row(); q < number; q += team.rows()) fetch(before + q);
             team.sync();
             if (!try_candidates(before, before + number, most)) {

@@ -1,5 +1,5 @@
-// The state of a solve as each member of a team keeps it, and the look at a point: its residual, its dual, and
-// which columns the dual asks for.
+// The state of a solve as each member of a team keeps it, and the look at a point: its residual, its dual,
+// and which columns the dual asks for.
 #pragma once
 
 #include "core/nnls/factor.hpp"

@@ -1,12 +1,14 @@
 // R, the upper triangular factor of the positive columns in insertion order, and Q'b beside it.
 //
 // Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. On the
-// CPU their stride grows with the factor: a factor of 40 columns is compact whatever room there is. On a device
-// rows are packed, for as many columns as its fast memory takes, and move to the slow when they are more.
+// CPU their stride grows with the factor: a factor of 40 columns is compact whatever room there is. On a
+// device rows are packed, for as many columns as its fast memory takes, and move to the slow when they are
+// more.
 //
-// The solves are work for one group of a team; the others wait at the sync that follows. On a device the chain
-// from one unknown to the next is what a solve takes: so a group solves as many unknowns as it has lanes at a
-// time, each lane with its own in a register, and what they leave of the others follows in one sweep.
+// The solves are work for one group of a team; the others wait at the sync that follows. On a device the
+// chain from one unknown to the next is what a solve takes: so a group solves as many unknowns as it has
+// lanes at a time, each lane with its own in a register, and what they leave of the others follows in one
+// sweep.
 #pragma once
 
 #include "core/nnls/vectors.hpp"
@@ -34,7 +36,8 @@ struct TriangleRoom {
         for (int capacity = first_capacity; capacity <= far_capacity; capacity = after(capacity))
             if (arena.used_fast + bytes(capacity) <= arena.fast_bytes) near_capacity = capacity;
         near_entries = near_capacity ? arena.template take<double>(bytes(near_capacity) / 8) : nullptr;
-        far_entries = near_capacity < far_capacity ? arena.template take<double>(bytes(far_capacity) / 8) : nullptr;
+        far_entries =
+            near_capacity < far_capacity ? arena.template take<double>(bytes(far_capacity) / 8) : nullptr;
     }
 
 #if defined(__CUDACC__)
@@ -164,15 +167,15 @@ struct Triangle {
             for (int t = width - 1; t >= 0; t -= ahead) {
                 double entry[ahead];
                 SW_UNROLL
-                for (int u = 0; u < ahead; ++u) entry[u] = t - u > own ? entries[t - u] * inverse[t - u] : 0.0;
+                for (int u = 0; u < ahead; ++u)
+                    entry[u] = t - u > own ? entries[t - u] * inverse[t - u] : 0.0;
                 SW_UNROLL
                 for (int u = 0; u < ahead; ++u) value -= team.lane_pick(value, max_of(t - u, 0)) * entry[u];
             }
             team.lane_sync();
             if (lane < width) g[base + own] = value * inverse[own];
             team.lane_sync();
-            for (int p = lane; p < base; p += lanes)
-                g[p] -= member_dot(g + base, r.row(p) + base, width);
+            for (int p = lane; p < base; p += lanes) g[p] -= member_dot(g + base, r.row(p) + base, width);
             team.lane_sync();
         }
 #else
@@ -196,7 +199,8 @@ struct Triangle {
     }
 
     // Removes column `position` of `count`: Givens rotations bring the Hessenberg rest back to a triangle and
-    // are kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By the team; no sync at the end.
+    // are kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By the team; no sync at the
+    // end.
     template <class Team>
     static SW_CALL void remove(const Team& team, const Triangle r, int count, int position) {
 #if defined(__CUDACC__)

@@ -22,8 +22,8 @@ enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 typedef NnlsOptions Options;
 typedef NnlsJob Job;
 
-// What one system took, beside the factor's insertions and removals. Column accesses and flops, which count as
-// in Table 3.1 of Luo & Duraiswami, are in Workspace::costs.
+// What one system took, beside the factor's insertions and removals. Column accesses and flops, which count
+// as in Table 3.1 of Luo & Duraiswami, are in Workspace::costs.
 struct Tally {
     int32_t status = converged;
     int32_t solves = 0;

@@ -267,10 +267,17 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
             column[q] = columns.base + place[q] * columns.stride;
             longest = max_of(longest, to[q] - from[q]);
         }
-        for (int i = team.lane(); i < longest; i += team.lanes()) {
+        for (int i = team.lane(); i < longest; i += 2 * team.lanes()) {
+            double left[8], right[8];
             SW_UNROLL
-            for (int q = 0; q < 4; ++q)
-                if (from[q] + i < to[q]) sum[q] += column[q][from[q] + i] * v[from[q] + i];
+            for (int q = 0; q < 8; ++q) {
+                const int at = from[q % 4] + i + q / 4 * team.lanes();
+                const bool inside = at < to[q % 4];
+                left[q] = inside ? column[q % 4][at] : 0.0;
+                right[q] = inside ? v[at] : 0.0;
+            }
+            SW_UNROLL
+            for (int q = 0; q < 8; ++q) sum[q % 4] += left[q] * right[q];
         }
         SW_UNROLL
         for (int q = 0; q < 4; ++q) sum[q] = team.lane_sum(sum[q]);
