@@ -149,7 +149,7 @@ private:
 
 // Solves one system; returns the scaled violation, recomputed from A.
 template <class Matrix>
-double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
+double violation(int rows, int lanes, Job job, int64_t fast_bytes, const Shared& shared = Shared()) {
     const int m = job.rows, n = job.columns;
     std::vector<double> x(n), dual(n);
     std::vector<uint8_t> active(n);
@@ -168,14 +168,14 @@ double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
     job.costs = costs;
     const Matrix* kind = nullptr;
     const Matrix matrix = matrix_of(job, 0, kind);
-    const Extent extent = extent_of(job, matrix, rows * lanes, true);
+    const Extent extent = extent_of(job, matrix, rows * lanes, shared.columns == nullptr);
     std::vector<double> slow(Workspace::bytes(extent) / 8 + 16, std::nan("")),
         fast(fast_bytes / 8 + 16, std::nan(""));
     auto aligned = [](std::vector<double>& v) {
         return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
     };
     Task<Matrix> task;
-    task.arrange(job.options, extent, Shared(), Arena{aligned(fast), fast_bytes, aligned(slow)});
+    task.arrange(job.options, extent, shared, Arena{aligned(fast), fast_bytes, aligned(slow)});
     task.matrix = matrix;
     Floor floor(rows, lanes);
     std::vector<std::thread> threads;
@@ -211,6 +211,54 @@ double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
     if (counts[0] == limit) return 1e200;
     return worst / (std::sqrt(square_b) + size);
 }
+
+// What systems with one matrix share, as the kernels of src/cuda/nnls.cu prepare it.
+template <class Matrix>
+struct Prepared {
+    Prepared(const Matrix& matrix, double damping)
+        : numbers(3 * matrix.columns),
+          columns(padded(matrix.rows) * matrix.columns),
+          products(padded(matrix.columns) * matrix.columns),
+          bounds(2 * matrix.columns + 2) {
+        const int m = matrix.rows, n = matrix.columns;
+        const int64_t stride = padded(m), gram_stride = padded(n);
+        double *scale = numbers.data(), *norm = scale + n, *inverse = norm + n;
+        int32_t *low = bounds.data(), *high = low + n + 1;
+        for (int j = 0; j < n; ++j) {
+            double square = 0;
+            low[j] = high[j] = 0;
+            for (int i = 0; i < m; ++i) {
+                const double a = matrix.entry(i, j);
+                square += a * a;
+                if (a == 0) continue;
+                if (high[j] == 0) low[j] = i;
+                high[j] = i + 1;
+            }
+            scale_column(matrix, j, square, damping, scale[j], norm[j]);
+            inverse[j] = norm[j] > 0 ? 1 / norm[j] : 0;
+            for (int i = 0; i < m; ++i) columns[j * stride + i] = scale[j] * matrix.entry(i, j);
+        }
+        for (int i = 0; i < n; ++i)
+            for (int j = 0; j < n; ++j) {
+                double& sum = products[i * gram_stride + j];
+                for (int t = 0; t < m; ++t) sum += columns[i * stride + t] * columns[j * stride + t];
+                if (i == j) sum += damping * scale[j] * damping * scale[j];
+            }
+        shared.scale = scale;
+        shared.norm = norm;
+        shared.inverse_norm = inverse;
+        shared.columns = columns.data();
+        shared.low = low;
+        shared.high = high;
+        shared.gram = products.data();
+        shared.envelope = {low, high};
+        shared.column_stride = stride;
+        shared.gram_stride = gram_stride;
+    }
+    std::vector<double> numbers, columns, products;
+    std::vector<int32_t> bounds;
+    Shared shared;
+};
 
 int main() {
     std::mt19937 random(1);
@@ -255,13 +303,35 @@ int main() {
                     ++failures;
                 }
             }
-    std::vector<double> pulse = {0.1, 0.6, 1.0, 0.5, 0.2, 0.1}, b(50);
+    // More columns above the threshold than there is room for candidates; then one matrix for all.
+    for (int variant = 0; variant < 3; ++variant) {
+        const int m = 40, n = 200;
+        std::vector<double> a(static_cast<size_t>(m) * n), right(m);
+        for (double& value : a) value = uniform(random);
+        for (double& value : right) value = uniform(random);
+        Job job{};
+        job.rows = m;
+        job.columns = n;
+        job.a = a.data();
+        job.row_stride = n;
+        job.b = right.data();
+        job.options = {3e-15, variant == 2 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0};
+        const Dense<double>* kind = nullptr;
+        const Prepared<Dense<double>> prepared(matrix_of(job, 0, kind), job.options.damping);
+        const double worst =
+            violation<Dense<double>>(2, 3, job, 20000, variant == 0 ? Shared() : prepared.shared);
+        if (!(worst < 1e-12)) {
+            std::printf("%d x %d, variant %d: violation %g\n", m, n, variant, worst);
+            ++failures;
+        }
+    }
+    std::vector<double> pulse = {0, 0.1, 0.6, 1.0, 0.5, 0.2, 0.1, 0, 0}, b(50);
     for (double& value : b) value = uniform(random);
     Job job{};
     job.rows = job.columns = 50;
     job.a = pulse.data();
-    job.pulse_length = 6;
-    job.pulse_origin = 2;
+    job.pulse_length = 9;
+    job.pulse_origin = 3;
     job.b = b.data();
     job.options = {3e-15, 0.0, 1000, gram, 1, 0};
     const double worst = violation<nnls::Convolution<double>>(2, 2, job, 4000);

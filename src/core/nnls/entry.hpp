@@ -2,6 +2,7 @@
 // column, and Q's.
 #pragma once
 
+#include "core/nnls/columns.hpp"
 #include "core/nnls/workspace.hpp"
 
 SW_BEGIN

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "core/nnls/active_set.hpp"
+#include "core/nnls/convolution.hpp"
+#include "core/nnls/dense.hpp"
 
 SW_BEGIN
 namespace nnls {
