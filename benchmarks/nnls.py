@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 import stepwell
 from stepwell import _core
 from stepwell.apps.waveform import load_shots
+from stepwell.settings import default_threads
 
 #: Seconds in the paper: dual quad-core Xeon X5560 and Tesla C2050, 2010; updates, downdates, GPU, CPU, lsqnonneg.
 PAPER = {
@@ -231,7 +232,7 @@ def main():
     about = {
         "machine": platform.processor() or platform.machine(),
         "instruction_set": _core.isa(),
-        "threads": _core.max_threads(),
+        "threads": default_threads(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,

@@ -9,6 +9,7 @@ import numpy as np
 from stepwell import _core, arrays
 from stepwell.leastsq.door import Batch
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
+from stepwell.settings import default_threads
 
 #: Numbers of enum Update in src/core/nnls/types.hpp.
 UPDATE_CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
@@ -53,7 +54,7 @@ def solve(batch: Batch) -> NNLSResult:
             guarded=batch.guarded,
             form_gram=batch.form_gram,
             chain=batch.chain,
-            threads=batch.threads or _core.max_threads(),
+            threads=batch.threads or default_threads(),
             warm_values=_warm_part(batch.warm_x, start, stop),
             warm_marks=_warm_part(batch.warm_set, start, stop),
             x=x[start:stop],
