@@ -64,6 +64,7 @@ struct Look {
     SW_HD bool begin(const Scalar* b) {
         const Matrix& matrix = task.matrix;
         const int length = task.extent.row_length();
+        team.few(4, [&](int k) { ws.costs[k] = 0; });
         const double most = largest_magnitude(team, b, matrix.rows);
         if (!is_finite(most)) return false;
         b_scale = most >= 1e-290 ? power_below(most) : 0.0;
@@ -76,7 +77,6 @@ struct Look {
         team.each(matrix.zeros_after(), [=](int i) { r[length + i] = 0; });
         int32_t *state = ws.state, *slot = ws.slot;
         team.each(columns(), [=](int j) { state[j] = zero; });
-        team.few(4, [&](int k) { ws.costs[k] = 0; });
         if (!task.shared.columns) team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
         if (task.extent.square_q) square_identity();
         team.sync();
