@@ -1,12 +1,13 @@
 """Many right-hand sides on the CPU: block, projected and direct solvers against SciPy's cg, one column at a time.
 
-    python benchmarks/many_rhs.py                 # all parts, about three minutes on two cores
+    python benchmarks/many_rhs.py                 # all parts, about five minutes on two quiet cores
     python benchmarks/many_rhs.py --part phantom  # one of: phantom, scan, study, growth, direct
+    python benchmarks/many_rhs.py --show          # print the tables of the last run again
 
-Ratios are measured side by side in one process, with one thread and with the default number; for SciPy the better
-counts. CPU seconds stand beside wall-clock ones, as they bear a busy machine better. SciPy solves about eight of the
-columns, and its time is scaled to all of them. The table goes to the screen, the raw figures to
-benchmarks/results/many_rhs.json.
+Ratios are measured side by side in one process, with every thread pool pinned to one thread and with the default; for
+SciPy the better counts. CPU seconds stand beside wall-clock ones, as they bear a busy machine better. SciPy solves
+about eight of the columns, and its time is scaled to all of them. The tables are printed as they stand in
+docs/performance.md, the raw figures go to benchmarks/results/many_rhs.json.
 """
 
 from __future__ import annotations
@@ -15,25 +16,24 @@ import argparse
 import dataclasses
 import json
 import os
-import platform
 import statistics
 import time
 from pathlib import Path
 
 import numpy as np
-import scipy
+from common import RESULTS, save, table
 from scipy.sparse.linalg import LinearOperator
 from scipy.sparse.linalg import cg as scipy_cg
 from threadpoolctl import threadpool_limits
 
 import stepwell
-from stepwell import _core
 from stepwell.apps import tomography
-from stepwell.apps.tomography.study import projected_cg_study
+from stepwell.apps.tomography.study import POSTER, Row, Study, projected_cg_study
 from stepwell.operators import as_operator
 
-RESULTS = Path(__file__).parent / "results" / "many_rhs.json"
+NAME = "many_rhs"
 TOL = 1e-4
+THREADS = ("1 thread", "default")
 
 
 def phantom_system(size: int = 128):
@@ -89,8 +89,8 @@ def against_scipy(name, A, B, lam, methods, repeats):
     processor: dict[str, list[float]] = {}
     facts = {}
     for _ in range(repeats):
-        for threads in ("1 thread", "default"):
-            with threadpool_limits(1 if threads == "1 thread" else None):
+        for threads in THREADS:
+            with limited(threads):
                 for method in methods:
                     before = time.process_time()
                     result = stepwell.tikhonov(A, B, lam, method=method, tol=TOL)
@@ -110,137 +110,168 @@ def against_scipy(name, A, B, lam, methods, repeats):
     cpu = {run: min(values) for run, values in processor.items()}
     theirs_cpu = min(value for run, value in cpu.items() if run.startswith("SciPy"))
     theirs = min(value for run, value in best.items() if run.startswith("SciPy"))
-    print(f"\n{name}: A {A.shape[0]} x {A.shape[1]}, {A.nnz:,} entries, {count} columns, tol {TOL:g}, float64")
-    print(
-        f"{'run':>22} {'best s':>8} {'SciPy/it':>9} {'CPU s':>8} {'SciPy/it':>9} {'products':>9} {'calls':>7} residual"
-    )
     rows = []
     for run, value in best.items():
-        fact = facts[run.split(",")[0]]
-        middle = statistics.median(seconds[run])
-        per_column, calls = fact["products a column"], fact["calls"]
-        residual = f"{fact['worst residual']:9.1e}" if "worst residual" in fact else ""
-        wall, work = theirs / value, theirs_cpu / cpu[run]
-        print(
-            f"{run:>22} {value:8.2f} {wall:9.1f} {cpu[run]:8.2f} {work:9.1f} {per_column:9.1f} {calls:7.0f} {residual}"
-        )
-        rows.append({"run": run, "best": value, "median": middle, "runs": seconds[run], "ratio": wall, "cpu": cpu[run],
-                     "cpu runs": processor[run], "cpu ratio": work, **fact})  # fmt: skip
+        rows.append({"run": run, "best": value, "median": statistics.median(seconds[run]), "runs": seconds[run],
+                     "ratio": theirs / value, "cpu": cpu[run], "cpu runs": processor[run],
+                     "cpu ratio": theirs_cpu / cpu[run], **facts[run.split(",")[0]]})  # fmt: skip
     return {"name": name, "shape": A.shape, "nnz": A.nnz, "columns": count, "tol": TOL, "rows": rows}
+
+
+def show_against_scipy(figures):
+    rows, columns = figures["shape"]
+    size = f"{rows} x {columns}, {figures['nnz'] / 1e6:.2f} M entries"
+    print(f"\n{figures['name']}, {figures['columns']} columns, {size}, tolerance {figures['tol']:g}\n")
+    table(
+        ["method", "threads", "s", "SciPy / it", "CPU s", "SciPy / it, CPU", "products a column", "calls"],
+        [[*row["run"].split(", "), f"{row['best']:.2f}", f"{row['ratio']:.1f}", f"{row['cpu']:.2f}",
+          f"{row['cpu ratio']:.1f}", f"{row['products a column']:.1f}", f"{row['calls']:.0f}"]
+         for row in figures["rows"]],
+    )  # fmt: skip
+
+
+def limited(threads):
+    """Limit every thread pool, BLAS and our own, to one thread; or leave them as they are."""
+    return threadpool_limits(1 if threads == "1 thread" else None)
 
 
 def study():
     """The published table at several tolerances, on one thread."""
-    result = projected_cg_study((1e-2, 5e-3, 3e-3, 2e-3, 1.5e-3, 1e-3))
-    print("\nslices 65 to 68 from seed slice 64: products CG/APrCG (poster, seconds: 8.45 6.33 5.11 3.77)")
-    for tol in sorted({row.tol for row in result.rows}, reverse=True):
-        ratios = " ".join(f"{ratio:6.2f}" for ratio in result.ratios(tol))
-        cold = [row for row in result.rows if row.tol == tol and row.method == "CG"]
-        ours = [row for row in result.rows if row.tol == tol and row.method == "APrCG"]
-        time_ratio = " ".join(f"{a.seconds / b.seconds:5.1f}" for a, b in zip(cold, ours))
-        quality = " ".join(f"{a.quality:.2f}/{b.quality:.2f}" for a, b in zip(cold, ours))
-        mark = "reaches the poster" if result.reaches_poster(tol) else ""
-        print(f"  tol {tol:<7g} products {ratios}   seconds {time_ratio}   SNR CG/APrCG {quality}  {mark}")
-    return dataclasses.asdict(result)
+    with limited("1 thread"):
+        return dataclasses.asdict(projected_cg_study((1e-2, 5e-3, 3e-3, 2e-3, 1.5e-3, 1e-3)))
 
 
-def growth():
-    """Seconds on one thread (best of a few runs) against unknowns, columns and kept directions."""
+def show_study(figures):
+    result = Study(**{**figures, "rows": [Row(**row) for row in figures["rows"]]})
+    poster = ", ".join(f"{speed_up:g}" for _, _, speed_up in POSTER.values())
+    print(f"\nslices 65 to 68 from seed slice 64 (poster, seconds: {poster})\n")
     rows = []
-    print("\ngrowth with n, block, 32 columns")
-    for size in (64, 96, 128, 192):
-        A, B, lam = phantom_system(size)
-        B = B[:, np.linspace(0, B.shape[1] - 1, 32).astype(int)]
-        taken = [stepwell.tikhonov(A, B, lam, method="block", tol=TOL) for _ in range(3)]
-        row = {"n": size**2, "nnz": A.nnz, "seconds": min(r.seconds for r in taken)}
-        row["products"] = float(taken[0].products.sum()) / 32
-        rows.append(row)
-        print(
-            f"  n {row['n']:6d}  nnz {row['nnz']:9d}  {row['seconds']:7.3f} s  {row['products']:5.1f} products a column"
-        )
-    A, B, lam = phantom_system()
-    operator = as_operator(A)
-    columns = []
-    print("growth with columns, block, n = 16384")
+    for tol in sorted({row.tol for row in result.rows}, reverse=True):
+        quality = [[result.find(tol, number, method).quality for number in POSTER] for method in ("CG", "APrCG")]
+        rows.append([
+            f"{tol:g}",
+            ", ".join(f"{ratio:.3g}" for ratio in result.ratios(tol)),
+            ", ".join(f"{ratio:.1f}" for ratio in result.ratios(tol, "seconds")),
+            *(", ".join(f"{value:.1f}" for value in values) for values in quality),
+            "yes" if result.reaches_poster(tol) else "no",
+        ])  # fmt: skip
+    head = ["tolerance", "products CG / APrCG", "seconds CG / APrCG", "SNR of CG (dB)", "SNR of APrCG (dB)"]
+    table([*head, "poster reached in products"], rows)
+
+
+def best_of(threads, solve, repeats=3):
+    with limited(threads):
+        taken = [solve() for _ in range(repeats)]
+    return min(result.seconds for result in taken), float(taken[0].products.mean())
+
+
+def growth(sizes=(64, 96, 128, 192), size=128):
+    """Best wall-clock seconds of a few runs against unknowns, columns and kept directions, on one thread and on all."""
+    grown = {"n": [], "columns": [], "directions": []}
+    for side in sizes:
+        A, B, lam = phantom_system(side)
+        operator, B = as_operator(A), B[:, np.linspace(0, B.shape[1] - 1, 32).astype(int)]
+        row = {"n": side**2, "nnz": A.nnz}
+        for threads in THREADS:
+            solve = lambda: stepwell.tikhonov(operator, B, lam, method="block", tol=TOL)  # noqa: B023, E731
+            row[threads], row["products"] = best_of(threads, solve)
+        grown["n"].append(row)
+    A, B, lam = phantom_system(size)
+    operator, middle = as_operator(A), B.shape[1] // 2
     for count in (1, 4, 16, 51, 102):
         part = B[:, np.linspace(0, B.shape[1] - 1, count).astype(int)]
-        taken = [stepwell.tikhonov(operator, part, lam, method="block", tol=TOL) for _ in range(3)]
-        row = {"columns": count, "seconds": min(r.seconds for r in taken)}
-        row["products"] = float(taken[0].products.sum()) / count
-        columns.append(row)
-        each = 1e3 * row["seconds"] / count
-        print(
-            f"  {count:4d} columns  {row['seconds']:7.3f} s  {each:6.1f} ms each  {row['products']:5.1f} products each"
-        )
-    kept = []
-    print("growth with kept directions, APrCG, n = 16384: a neighbouring slice at tol 1e-2 (projection only)")
+        row = {"columns": count}
+        for threads in THREADS:
+            solve = lambda: stepwell.tikhonov(operator, part, lam, method="block", tol=TOL)  # noqa: B023, E731
+            row[threads], row["products"] = best_of(threads, solve)
+        grown["columns"].append(row)
     for steps in (8, 32, 64, 128, 256):
         solver = stepwell.ProjectedCG(operator, lam, augmented=True)
-        solver.solve(B[:, 50], tol=1e-14, max_iter=steps)
-        times = []
-        for _ in range(5):
-            again = solver.copy()
-            start = time.perf_counter()
-            result = again.solve(B[:, 51], tol=1e-2)
-            times.append(time.perf_counter() - start)
-        row = {"directions": solver.directions, "MiB": solver.bytes_held / 2**20, "seconds": min(times)}
-        row["products"] = float(result.products[0])
-        kept.append(row)
-        milliseconds = 1e3 * row["seconds"]
-        held = f"{row['directions']:4d} kept  {row['MiB']:6.1f} MiB"
-        print(f"  {held}  {milliseconds:7.1f} ms  {row['products']:.0f} products")
-    return {"n": rows, "columns": columns, "directions": kept}
+        solver.solve(B[:, middle], tol=1e-14, max_iter=steps)
+        row = {"directions": solver.directions, "MiB": solver.bytes_held / 2**20}
+        for threads in THREADS:
+            solve = lambda: solver.copy().solve(B[:, middle + 1], tol=1e-2)  # noqa: B023, E731
+            row[threads], row["products"] = best_of(threads, solve, 5)
+        grown["directions"].append(row)
+    return grown
+
+
+def cell(seconds, text="{:.2f}", scale=1.0):
+    """A time for a table; a dash where it was not measured."""
+    return "–" if seconds is None else text.format(scale * seconds)
+
+
+def show_growth(figures):
+    print("\nblock, 32 columns\n")
+    table(
+        ["n", "entries", "s, 1 thread", "s, default", "products a column"],
+        [[row["n"], f"{row['nnz'] / 1e6:.2f} M", cell(row["1 thread"]), cell(row["default"]),
+          f"{row['products']:.1f}"] for row in figures["n"]],
+    )  # fmt: skip
+    print("block, n = 16384\n")
+    table(
+        ["columns", "s, 1 thread", "s, default", "ms a column, 1 thread", "products a column"],
+        [[row["columns"], cell(row["1 thread"]), cell(row["default"]),
+          cell(row["1 thread"], "{:.0f}", 1e3 / row["columns"]), f"{row['products']:.1f}"]
+         for row in figures["columns"]],
+    )  # fmt: skip
+    print("APrCG, n = 16384: a neighbouring slice at tolerance 1e-2, which the projection alone solves\n")
+    table(
+        ["kept directions", "MiB", "ms, 1 thread", "ms, default"],
+        [[row["directions"], f"{row['MiB']:.0f}", cell(row["1 thread"], "{:.0f}", 1e3),
+          cell(row["default"], "{:.0f}", 1e3)] for row in figures["directions"]],
+    )  # fmt: skip
 
 
 def direct():
     """A dense Cholesky of the phantom's 16384 unknowns: the yardstick where it fits."""
     A, B, lam = phantom_system()
     result = stepwell.tikhonov(A, B, lam, method="direct", tol=TOL)
-    print(f"\ndirect, n = 16384: {result.seconds:.1f} s, {result.memory / 2**30:.1f} GiB, {result.message}")
     return {"seconds": result.seconds, "GiB": result.memory / 2**30, "residual": float(result.residual.max())}
 
 
-def machine():
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "isa": _core.isa(),
-        "threads": _core.max_threads(),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "stepwell": stepwell.__version__,
-    }
+def show_direct(figures):
+    seconds, size, residual = (figures[key] for key in ("seconds", "GiB", "residual"))
+    print(f"\ndirect, n = 16384: {seconds:.1f} s, {size:.1f} GiB, residual {residual:.1e}")
+
+
+SHOW = {
+    "phantom": show_against_scipy,
+    "scan": show_against_scipy,
+    "study": show_study,
+    "growth": show_growth,
+    "direct": show_direct,
+}
+
+
+def measure(part, repeats):
+    """Figures of one part; None where its data are not here."""
+    if part == "phantom":
+        return against_scipy("phantom", *phantom_system(), ["block", "pseudo-block"], repeats)
+    if part == "scan":
+        system = scan_system()
+        return None if system is None else against_scipy("real scan", *system, ["block", "pseudo-block"], repeats)
+    return {"study": study, "growth": growth, "direct": direct}[part]()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=["phantom", "scan", "study", "growth", "direct"], action="append")
+    parser.add_argument("--part", choices=list(SHOW), action="append")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--show", action="store_true", help="measure nothing; print the tables of the last run")
     options = parser.parse_args()
-    wanted = options.part or ["phantom", "scan", "study", "growth"]
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    here = machine()
-    print("  ".join(f"{key} {value}" for key, value in here.items()))
-    for part in wanted:
-        if part == "phantom":
-            figures = against_scipy("phantom", *phantom_system(), ["block", "pseudo-block"], options.repeats)
-        elif part == "scan":
-            system = scan_system()
-            if system is None:
+    for part in options.part or ["phantom", "scan", "study", "growth"]:
+        if not options.show:
+            figures = measure(part, options.repeats)
+            if figures is None:
                 print("\nscan: i13_parallel_beam.npz is not here; set STEPWELL_DATA to the folder that holds it")
                 continue
-            figures = against_scipy("real scan", *system, ["block", "pseudo-block"], options.repeats)
-        else:
-            with threadpool_limits(None if part == "direct" else 1):
-                figures = {"study": study, "growth": growth, "direct": direct}[part]()
-        results[part] = {"machine": here, "figures": figures}
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text(json.dumps(results, indent=1, default=float) + "\n")
-    print(f"\nwrote {RESULTS}")
+            save(NAME, part, json.loads(json.dumps(figures, default=float)))
+        stored = json.loads((RESULTS / f"{NAME}.json").read_text())
+        if part in stored:
+            here = stored[part]["machine"]
+            print("\n" + ", ".join(f"{key} {value}" for key, value in here.items()))
+            SHOW[part](stored[part]["figures"])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python benchmarks/many_rhs_gpu.py [--library torch] [--library cupy]
 
-Goal: 30 ms for `block` in float64. Times are wall-clock of whole calls, the operator made beforehand (its transposed
-copy is told apart), device synchronised before and after; medians of ten after two for warming up. A profile of the
-parts of one call is printed with --profile. Raw figures go to benchmarks/results/many_rhs_gpu.json.
+Times are wall-clock of whole calls, the device synchronised before and after; medians of ten after two for warming
+up. The operator is made beforehand, except where the row says "from the CSR matrix". Products of the matrix with
+blocks stand beside the library's own (cuSPARSE). A profile of one call is printed with --profile. The tables go to
+docs/many-rhs.md, raw figures to benchmarks/results/many_rhs_gpu.json.
 """
 
 from __future__ import annotations
@@ -60,47 +61,69 @@ def timed(function, wait, repeats=10, warm=2):
     return statistics.median(times), min(times), result
 
 
+def queued(function, wait, repeats=20):
+    """Seconds of one call among many that follow each other on the device; the best of three rounds."""
+    function()
+    rounds = []
+    for _ in range(3):
+        wait()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            function()
+        wait()
+        rounds.append((time.perf_counter() - start) / repeats)
+    return min(rounds)
+
+
 def residual(A, B, lam, X):
-    R = A.T @ B
-    return float((np.linalg.norm(R - A.T @ (A @ X) - lam**2 * X, axis=0) / np.linalg.norm(R, axis=0)).max())
+    """Worst true residual, computed on the host in float64."""
+    here = operators.as_operator(A)
+    R = here.adjoint(B)
+    gap = R - here.adjoint(here.forward(X)) - lam**2 * X
+    return float((np.linalg.norm(gap, axis=0) / np.linalg.norm(R, axis=0)).max())
 
 
 def measure(library, dtype, A, B, lam, profile):
     like, wait, name, version = device(library, dtype)
     matrix = operators.in_library_of(sp.csr_matrix(A, dtype=dtype), like)
     block = to_like(B.astype(dtype), like)
+    transposed = operators.in_library_of(sp.csr_matrix(A.T, dtype=dtype), like)
     making, _, operator = timed(lambda: operators.as_operator(matrix, dtype), wait, 3, 1)
     tol = TOL if dtype == "float64" else 1e-3
     print(f"\n{library} {version}, {name}, {dtype}, {B.shape[1]} columns, tol {tol:g}")
-    print(f"operator (with its transposed copy) made in {1e3 * making:.1f} ms")
-    print(f"{'method':>13} {'median ms':>10} {'best ms':>8} {'products':>9} {'calls':>6} {'residual':>9}")
+    print(f"operator made in {1e3 * making:.1f} ms, {operator.memory / 2**20:.0f} MiB")
+    print("\n| method | median ms | best ms | products a column | calls | worst residual |\n|---|---|---|---|---|---|")
     rows = []
     runs = {
-        "block": {"method": "block"},
-        "block 64 MiB": {"method": "block", "memory": 2**26},
-        "pseudo-block": {"method": "pseudo-block"},
-        "direct": {"method": "direct"},
+        "block": (operator, {"method": "block"}),
+        "block, from the CSR matrix": (matrix, {"method": "block"}),
+        "block, 64 MiB": (operator, {"method": "block", "memory": 2**26}),
+        "pseudo-block": (operator, {"method": "pseudo-block"}),
+        "direct": (operator, {"method": "direct"}),
     }
-    for title, options in runs.items():
+    for title, (given, options) in runs.items():
         repeats = 3 if title == "direct" else 10
         middle, best, result = timed(
-            lambda options=options: stepwell.tikhonov(operator, block, lam, tol=tol, **options), wait, repeats
+            lambda given=given, options=options: stepwell.tikhonov(given, block, lam, tol=tol, **options), wait, repeats
         )
         worst = residual(A, B, lam, to_host(result.x))
         products = float(result.products.sum()) / B.shape[1]
-        print(f"{title:>13} {1e3 * middle:10.2f} {1e3 * best:8.2f} {products:9.1f} {result.calls:6d} {worst:9.1e}")
+        print(f"| {title} | {1e3 * middle:.1f} | {1e3 * best:.1f} | {products:.1f} | {result.calls} | {worst:.1e} |")
         rows.append({"method": title, "median": middle, "best": best, "products": products, "calls": result.calls,
                      "residual": worst, "success": result.success})  # fmt: skip
-    parts = {}
-    for width in (1, 32, 102):
-        x = to_like(np.ones((A.shape[1], width), dtype), like)
-        y = to_like(np.ones((A.shape[0], width), dtype), like)
-        parts[f"forward {width}"] = timed(lambda x=x: operator.forward(x), wait)[0]
-        parts[f"adjoint {width}"] = timed(lambda y=y: operator.adjoint(y), wait)[0]
-    x = to_like(np.random.default_rng(0).normal(size=(A.shape[1], 102)).astype(dtype), like)
-    parts["gram 102"] = timed(lambda: x.T @ x, wait)[0]
-    parts["gram to host"] = timed(lambda: to_host(x.T @ x), wait)[0]
-    print("  parts, ms: " + ", ".join(f"{key} {1e3 * value:.3f}" for key, value in parts.items()))
+    parts = []
+    print("\n| columns | A X, ms | the library's | Aᵀ Y, ms | the library's |\n|---|---|---|---|---|")
+    for width in (1, 2, 8, 32, 102, 256):
+        x, y = (to_like(np.random.default_rng(0).normal(size=(n, width)).astype(dtype), like) for n in A.shape[::-1])
+        row = {
+            "columns": width,
+            "forward": queued(lambda x=x: operator.forward(x), wait),
+            "library forward": queued(lambda x=x: matrix @ x, wait),
+            "adjoint": queued(lambda y=y: operator.adjoint(y), wait),
+            "library adjoint": queued(lambda y=y: transposed @ y, wait),
+        }
+        parts.append(row)
+        print("| " + " | ".join([str(width), *(f"{1e3 * row[key]:.3f}" for key in list(row)[1:])]) + " |")
     if profile:
         import cProfile
         import pstats
@@ -114,8 +137,10 @@ def measure(library, dtype, A, B, lam, profile):
         "device": name,
         "dtype": dtype,
         "tol": tol,
+        "operator seconds": making,
+        "operator bytes": operator.memory,
         "rows": rows,
-        "parts": parts,
+        "products": parts,
     }
 
 

@@ -13,6 +13,13 @@
 #define SW_HD_CALLED inline
 #endif
 
+// Before a loop of the decisions: on a GPU its body must stay small, since cold code is fetched slowly.
+#if defined(__CUDACC__)
+#define SW_ROLLED _Pragma("unroll 1")
+#else
+#define SW_ROLLED
+#endif
+
 // Multi-versioned host sources compile the core once per instruction set, each into its own namespace (see
 // CMakeLists.txt): an inline function compiled with AVX-512 must never be linked into the baseline build.
 #if !defined(SW_ISA)

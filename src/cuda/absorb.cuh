@@ -8,35 +8,28 @@
 #pragma once
 
 #include "cuda/problem.cuh"
+#include "cuda/tensor.cuh"
 
 SW_BEGIN
 
 enum class Gather { start, pair, again };
 
-// c += a bᵀ for 8 x 4 operands in registers; c[i] is row lane/4, column 2 (lane%4) + i.
-__device__ inline void multiply_add(double (&c)[2], double a, double b) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                 : "+d"(c[0]), "+d"(c[1])
-                 : "d"(a), "d"(b));
-#else
-    const int lane = threadIdx.x & 31, row = lane >> 2, column = 2 * (lane & 3);
-    for (int k = 0; k < 4; ++k) {
-        const double left = __shfl_sync(0xffffffffu, a, 4 * row + k);
-        c[0] += left * __shfl_sync(0xffffffffu, b, 4 * column + k);
-        c[1] += left * __shfl_sync(0xffffffffu, b, 4 * (column + 1) + k);
-    }
-#endif
-}
+// Rows of a tile in shared memory lie this far apart: those that a quarter warp reads together start in
+// different banks.
+constexpr int pitch = tile + 8;
+
+// Rows that ride along with the history; the rest of their block of eight is `nothing`.
+enum Rider { moving_row, s_row, y_row, carried_row, rider_count };
 
 // Shared memory of the sweep.
 struct AbsorbTile {
-    double s[tile], y[tile], moving[tile], carried[tile], mask[tile], root[weighted ? tile : 1];
+    alignas(16) double riders[rider_count][pitch];  // read by twos, as are the next
+    double mask[tile];
+    double nothing[8];
+    double root[weighted ? tile : 1];
 };
 
-// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next. The pitch
-// keeps the rows that a quarter warp reads together in different banks.
-constexpr int pitch = tile + 8;
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next.
 constexpr int stage_rows = 16 * halves;
 // Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
 constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
@@ -81,23 +74,47 @@ __device__ inline void copy_element(Real* to, const Real* from) {
 #endif
 }
 
-// Starts copying the rows of the `older` oldest of r pairs for the tile at `at`: a warp a row. Rows are
-// padded to a multiple of four elements, so that whole 16 bytes may be read past the last element.
-__device__ inline void fetch_rows(const Vectors& v, int r, int older, int head, int64_t at, int64_t n,
-                                  int stage) {
-    constexpr int wide = 16 / sizeof(Real);
-    const int count = int(min_of(int64_t(tile), n - at)), lane = threadIdx.x & 31;
-    for (int row = threadIdx.x >> 5; row < 2 * older; row += warps) {
-        const bool is_s = row >= older;
-        const int age = is_s ? row - older : row;
-        const Real* from = (is_s ? v.s : v.y) + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
-        Real* to = stage_memory(stage) + ((is_s ? 8 * halves : 0) + age) * pitch;
+// Copies the rows of the `older` oldest of r pairs, a warp a row: which rows a warp takes is settled once a
+// chunk. Rows are padded to a multiple of four elements, so that whole 16 bytes may be read past the last.
+class RowCopies {
+public:
+    __device__ RowCopies(const Vectors& v, int r, int older, int head) {
 #pragma unroll
-        for (int column = lane * wide; column < tile; column += 32 * wide) {
-            if (column < count) copy_async(to + column, from + column);
+        for (int k = 0; k < each; ++k) {
+            const int row = (threadIdx.x >> 5) + k * warps, lane = threadIdx.x & 31;
+            const bool is_s = row >= older;
+            const int age = is_s ? row - older : row;
+            const int64_t slot = slot_of(age, head, r, capacity);
+            from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
+            to[k] = ((is_s ? 8 * halves : 0) + age) * pitch + lane * wide;
         }
     }
-}
+
+    __device__ void whole(int64_t at, Real* stage) const {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            if (!from[k]) continue;
+            const Real* row = from[k] + at;
+#pragma unroll
+            for (int c = 0; c < tile; c += 32 * wide) copy_async(stage + to[k] + c, row + c);
+        }
+    }
+    __device__ void part(int64_t at, int count, Real* stage) const {
+#pragma unroll 1
+        for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                if (from[k]) copy_async(stage + to[k] + c, from[k] + at + c);
+            }
+        }
+    }
+
+private:
+    static constexpr int wide = 16 / sizeof(Real);
+    static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
+    const Real* from[each];
+    int to[each];
+};
 
 // What the sweep reads of one element.
 struct AbsorbInput {
@@ -188,10 +205,10 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
     sums.movable_descent += moving * moving;
     sums.gradient_squared += g * g;
     sums.x_squared += x * x;
-    t.s[at] = s;
-    t.y[at] = y;
-    t.moving[at] = moving;
-    t.carried[at] = carried;
+    t.riders[s_row][at] = s;
+    t.riders[y_row][at] = y;
+    t.riders[moving_row][at] = moving;
+    t.riders[carried_row][at] = carried;
     t.mask[at] = mask;
     if (weighted) t.root[at] = root;
 }
@@ -221,81 +238,87 @@ struct StripSums {
 #endif
 };
 
+// Sums of a strip from one step of eight columns: `values` of all row blocks at this lane's two columns, the
+// riding row and the mask there.
+__device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding, Two mask, bool gram,
+                                     int strip, StripSums& sums) {
+    if (strip == 0) {
+#pragma unroll
+        for (int b = 0; b < row_blocks; ++b) {
+            multiply_add(sums.riding[b], riding.a, values[b].a);
+            multiply_add(sums.riding[b], riding.b, values[b].b);
+        }
+    }
+    if (!gram) return;
+#pragma unroll
+    for (int i = 0; i < strip_rows; ++i) {
+        // A run-time strip must not index registers: pick the row block by comparison.
+        Two left = values[whole_gram ? i : 0];
+        if (!whole_gram) {
+#pragma unroll
+            for (int b = 1; b < row_blocks; ++b) {
+                left.a = b == strip ? values[b].a : left.a;
+                left.b = b == strip ? values[b].b : left.b;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < row_blocks; ++j) {
+            if (whole_gram ? j <= i : j <= strip) {
+                multiply_add(sums.gram[i][j], mask.a * left.a, values[j].a);
+                multiply_add(sums.gram[i][j], mask.b * left.b, values[j].b);
+#if SW_WEIGHTS_VARY
+                multiply_add(sums.whole[i][j], left.a, values[j].a);
+                multiply_add(sums.whole[i][j], left.b, values[j].b);
+#endif
+            }
+        }
+    }
+}
+
+// `whole`: a full tile whose unused rows are zeros; else what lies beyond the end or the history is not read.
+template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
                                    const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
     RowBlock rows[row_blocks];
-    bool is_s[row_blocks];
 #pragma unroll
     for (int b = 0; b < row_blocks; ++b) {
-        is_s[b] = b >= halves;
-        const int age = (is_s[b] ? b - halves : b) * 8 + (lane >> 2);
-        const Real* base = is_s[b] ? v.s : v.y;
-        const Real* row = staged ? stage_memory(stage) + (b * 8 + (lane >> 2)) * pitch
-                                 : base + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
-        rows[b].row = age < r ? row : nullptr;
+        const bool is_s = b >= halves;
+        const int age = (is_s ? b - halves : b) * 8 + (lane >> 2);
+        const Real* row = staged
+                              ? stage_memory(stage) + (b * 8 + (lane >> 2)) * pitch
+                              : (is_s ? v.s : v.y) + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
+        rows[b].row = whole || age < r ? row : nullptr;
     }
     const int rider = lane >> 2;
-    const double* riders[8] = {t.moving, t.s, t.y, t.carried, nullptr, nullptr, nullptr, nullptr};
-    const double* riding = nullptr;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) riding = rider == i ? riders[i] : riding;
-#pragma unroll 4
-    for (int start = warp * 8; start < count; start += warps * 8) {
+    const double* riding = rider < rider_count ? t.riders[rider] : t.nothing - warp * 8;
+    const int stride = rider < rider_count ? warps * 8 : 0;  // of `riding`, for each step
+    const int steps = whole ? tile / (warps * 8) : (count - warp * 8 + warps * 8 - 1) / (warps * 8);
+#pragma unroll(whole ? tile / (warps * 8) : 1)
+    for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int column = start + 2 * (lane & 3);
-        const bool first = column < count, second = column + 1 < count;
+        const int column = (step * warps + warp) * 8 + 2 * (lane & 3);
+        const bool first = whole || column < count, second = whole || column + 1 < count;
         Two values[row_blocks];
 #pragma unroll
-        for (int b = 0; b < row_blocks; ++b) values[b] = first ? rows[b].at(column) : Two{0, 0};
-        if (!second) {
-#pragma unroll
-            for (int b = 0; b < row_blocks; ++b) values[b].b = 0;
+        for (int b = 0; b < row_blocks; ++b) {
+            values[b] = first ? rows[b].at(column) : Two{0, 0};
+            if (!second) values[b].b = 0;
         }
         if (weighted) {
             const double ra = first ? t.root[column] : 1.0, rb = second ? t.root[column + 1] : 1.0;
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
-                values[b].a = is_s[b] ? values[b].a / ra : values[b].a * ra;
-                values[b].b = is_s[b] ? values[b].b / rb : values[b].b * rb;
+                values[b].a = b >= halves ? values[b].a / ra : values[b].a * ra;
+                values[b].b = b >= halves ? values[b].b / rb : values[b].b * rb;
             }
         }
-        const double xa = riding && first ? riding[column] : 0.0,
-                     xb = riding && second ? riding[column + 1] : 0.0;
-        if (strip == 0) {
-#pragma unroll
-            for (int b = 0; b < row_blocks; ++b) {
-                multiply_add(sums.riding[b], xa, values[b].a);
-                multiply_add(sums.riding[b], xb, values[b].b);
-            }
-        }
-        if (layout.gram) {
-            const double ma = first ? t.mask[column] : 0.0, mb = second ? t.mask[column + 1] : 0.0;
-#pragma unroll
-            for (int i = 0; i < strip_rows; ++i) {
-#pragma unroll
-                for (int j = 0; j < row_blocks; ++j) {
-                    if (whole_gram ? j <= i : j <= strip) {
-                        // A run-time strip must not index registers: pick the row block by comparison.
-                        double left_a = values[whole_gram ? i : 0].a, left_b = values[whole_gram ? i : 0].b;
-                        if (!whole_gram) {
-#pragma unroll
-                            for (int b = 1; b < row_blocks; ++b) {
-                                left_a = b == strip ? values[b].a : left_a;
-                                left_b = b == strip ? values[b].b : left_b;
-                            }
-                        }
-                        multiply_add(sums.gram[i][j], ma * left_a, values[j].a);
-                        multiply_add(sums.gram[i][j], mb * left_b, values[j].b);
-#if SW_WEIGHTS_VARY
-                        multiply_add(sums.whole[i][j], left_a, values[j].a);
-                        multiply_add(sums.whole[i][j], left_b, values[j].b);
-#endif
-                    }
-                }
-            }
-        }
+        Two ride = load_two(riding + warp * 8 + step * stride + 2 * (lane & 3));
+        Two mask = load_two(t.mask + column);
+        if (!first) ride.a = mask.a = 0;
+        if (!second) ride.b = mask.b = 0;
+        multiply_rows(values, ride, mask, layout.gram, strip, sums);
     }
 }
 
@@ -314,6 +337,21 @@ __device__ inline void store_block(const double (&c)[2], double* shared, const P
     }
 }
 
+// Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
+__device__ inline void clear_unused(AbsorbTile& t, int r) {
+    if (threadIdx.x < 8) t.nothing[threadIdx.x] = 0;
+    if (!staged || r == 8 * halves) return;
+#pragma unroll 1
+    for (int stage = 0; stage < 2; ++stage) {
+#pragma unroll 1
+        for (int row = threadIdx.x >> 5; row < stage_rows; row += warps) {
+            if (row % (8 * halves) < r) continue;
+#pragma unroll 1
+            for (int i = threadIdx.x & 31; i < tile; i += 32) stage_memory(stage)[row * pitch + i] = 0;
+        }
+    }
+}
+
 // One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
 // of this one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
@@ -323,6 +361,8 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.step;
+    const RowCopies copies(v, r, older, head);
+    clear_unused(t, r);
     auto fetch = [&](int64_t at, int stage) {
         if (staged && at < c.n) {
             Real* inputs = stage_memory(stage) + stage_rows * pitch;
@@ -333,12 +373,17 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                     AbsorbInput::fetch<gather>(v, gradient, at + place, inputs + place, pitch);
                 }
             }
-            if (r > 0) fetch_rows(v, r, older, head, at, c.n, stage);
+            if (at + tile <= c.n) {
+                copies.whole(at, stage_memory(stage));
+            } else {
+                copies.part(at, int(c.n - at), stage_memory(stage));
+            }
         }
         commit_copies();
     };
     fetch(c.begin, 0);
     int stage = 0;
+#pragma unroll 1
     for (int64_t at = c.begin, following; at < c.n; at = following, stage ^= 1) {
         const int count = int(min_of(int64_t(tile), c.n - at));
         following = c.next_tile(at);
@@ -359,14 +404,19 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 if (staged && gather == Gather::pair) {
                     // As stored: without the weights, which rows get when they are read.
                     const double root = weighted ? t.root[i] : 1.0;
-                    stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? t.y[i] / root : t.y[i]);
-                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] =
-                        Real(weighted ? t.s[i] * root : t.s[i]);
+                    const double y = t.riders[y_row][i], s = t.riders[s_row][i];
+                    stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? y / root : y);
+                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] = Real(weighted ? s * root : s);
                 }
             }
         }
         __syncthreads();
-        if (r > 0) absorb_rows(v, layout, head, at, count, t, strip, stage, sums);
+        if (r == 0) continue;
+        if (staged && count == tile) {
+            absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
+        } else {
+            absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);
+        }
     }
 }
 

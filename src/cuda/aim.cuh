@@ -7,7 +7,7 @@ SW_BEGIN
 
 __device__ inline double slope_chunk(const Vectors& v, const Real* gradient, const Chunk& c) {
     double sum = 0;
-    c.each_element([&](int64_t i) { sum += double(gradient[i]) * double(v.d[i]); });
+    c.each_element([&](int64_t i) { sum += double(__ldcg(gradient + i)) * double(__ldcg(v.d + i)); });
     return sum;
 }
 
@@ -24,13 +24,13 @@ struct AimInput {
     Real x, g, lower, upper, weight;
 
     __device__ void load(const Vectors& v, int64_t i) {
-        x = v.x[i];
-        g = v.g[i];
+        x = __ldcg(v.x + i);
+        g = __ldcg(v.g + i);
         if (bounded) {
-            lower = v.lower[i];
-            upper = v.upper[i];
+            lower = __ldcg(v.lower + i);
+            upper = __ldcg(v.upper + i);
         }
-        if (weighted) weight = v.weights[i];
+        if (weighted) weight = __ldcg(v.weights + i);
     }
 };
 
@@ -70,28 +70,58 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
     sums.direction_squared += step * step;
 }
 
-// coefficients: [for y; for s] in order of age, in shared memory; offsets: of the ring rows.
-__device__ inline void aim_chunk(const Vectors& v, const State& state, const double* coefficients,
-                                 const int64_t* offsets, const Chunk& c, AimScalars& sums) {
+// How the rows of the history are combined, in shared memory: where they lie in the ring, and the
+// coefficients of y and s, in order of age.
+struct AimPlan {
+    int64_t offsets[capacity];
+    double y[capacity], s[capacity];
+};
+
+// Σ coefficient · row at two neighbouring elements: y.a, y.b, s.a, s.b. Up to ten pairs are all on their way
+// before the first is used.
+__device__ inline void combine_rows(const Vectors& v, const AimPlan& plan, int r, int64_t i, Two& y, Two& s) {
+    constexpr int group = capacity <= 10 ? capacity : 8;
+    int a = 0;
+#pragma unroll 1
+    for (; a + group <= r; a += group) {
+        Two ys[group], ss[group];
+#pragma unroll
+        for (int k = 0; k < group; ++k) {
+            ys[k] = stream_two(v.y + plan.offsets[a + k] + i);
+            ss[k] = stream_two(v.s + plan.offsets[a + k] + i);
+        }
+#pragma unroll
+        for (int k = 0; k < group; ++k) {
+            y.a += plan.y[a + k] * ys[k].a;
+            y.b += plan.y[a + k] * ys[k].b;
+            s.a += plan.s[a + k] * ss[k].a;
+            s.b += plan.s[a + k] * ss[k].b;
+        }
+    }
+#pragma unroll 1
+    for (; a < r; ++a) {
+        const Two ya = stream_two(v.y + plan.offsets[a] + i), sa = stream_two(v.s + plan.offsets[a] + i);
+        y.a += plan.y[a] * ya.a;
+        y.b += plan.y[a] * ya.b;
+        s.a += plan.s[a] * sa.a;
+        s.b += plan.s[a] * sa.b;
+    }
+}
+
+__device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
+                                 AimScalars& sums) {
     const int r = state.pairs;
+#pragma unroll 1
     for (int64_t at = c.begin; at < c.n; at += c.stride) {
         const int64_t i = at + 2 * threadIdx.x;
         if (i >= c.n) break;
-        AimInput first{}, second{};
-        first.load(v, i);
-        if (i + 1 < c.n) second.load(v, i + 1);
-        double ya = 0, yb = 0, sa = 0, sb = 0;
-#pragma unroll 8
-        for (int a = 0; a < r; ++a) {
-            const Two y = load_two(v.y + offsets[a] + i);
-            const Two s = load_two(v.s + offsets[a] + i);
-            ya += coefficients[a] * y.a;
-            yb += coefficients[a] * y.b;
-            sa += coefficients[r + a] * s.a;
-            sb += coefficients[r + a] * s.b;
-        }
-        aim_element(v, state, first, i, ya, sa, sums);
-        if (i + 1 < c.n) aim_element(v, state, second, i + 1, yb, sb, sums);
+        AimInput in[2] = {};
+        in[0].load(v, i);
+        if (i + 1 < c.n) in[1].load(v, i + 1);
+        Two y{0, 0}, s{0, 0};
+        combine_rows(v, plan, r, i, y, s);
+        aim_element(v, state, in[0], i, y.a, s.a, sums);
+        if (i + 1 < c.n) aim_element(v, state, in[1], i + 1, y.b, s.b, sums);
     }
 }
 

@@ -5,17 +5,6 @@
 
 SW_BEGIN
 
-// One warp, for small matrices: its barrier costs a tenth of a block's.
-struct Warp {
-    __device__ int rank() const { return threadIdx.x & 31; }
-    __device__ int size() const { return 32; }
-    __device__ int lane() const { return rank() & 7; }
-    __device__ int lanes() const { return 8; }
-    __device__ int row() const { return rank() >> 3; }
-    __device__ int rows() const { return 4; }
-    __device__ void sync() const { __syncwarp(); }
-};
-
 struct Block {
     double* shared;  // 33 doubles of shared memory for reductions
 

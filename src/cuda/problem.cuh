@@ -5,7 +5,7 @@
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "cuda/gang.cuh"
-#include "cuda/warp_ldlt.cuh"  // before the decisions that call it
+#include "cuda/square.cuh"
 
 // Compile-time constants, set by the loader: SW_REAL (float or double), SW_CAPACITY (m), SW_BOUNDED,
 // SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1).
@@ -52,7 +52,6 @@ constexpr int span = 512;
 struct Chunk {
     int64_t begin, stride, n;
 
-    __device__ int64_t end_of_span(int64_t at) const { return min_of(at + span, n); }
     // The tile after the one at `at`.
     __device__ int64_t next_tile(int64_t at) const {
         const int64_t next = at + tile;
@@ -82,6 +81,17 @@ __device__ inline Two load_two(const double* p) {
 
 __device__ inline Two load_two(const float* p) {
     const float2 v = *reinterpret_cast<const float2*>(p);
+    return {double(v.x), double(v.y)};
+}
+
+// The same from global memory, past the first-level cache: data that a sweep reads once.
+__device__ inline Two stream_two(const double* p) {
+    const double2 v = __ldcg(reinterpret_cast<const double2*>(p));
+    return {v.x, v.y};
+}
+
+__device__ inline Two stream_two(const float* p) {
+    const float2 v = __ldcg(reinterpret_cast<const float2*>(p));
     return {double(v.x), double(v.y)};
 }
 

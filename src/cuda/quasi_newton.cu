@@ -7,8 +7,7 @@
 
 SW_BEGIN
 
-// Up to this capacity one warp takes the decisions, on matrices in shared memory; beyond it a block, in
-// global memory.
+// Up to this capacity decisions are taken on matrices in shared memory; beyond it, in global memory.
 constexpr bool small_history = capacity <= 10;
 constexpr int64_t shared_scratch = 12 * capacity * capacity + 8 * capacity;
 constexpr int64_t shared_products = 3 * capacity * capacity;
@@ -24,25 +23,28 @@ struct SharedMemory {
         } walk;
     };
     double reduce[33];
-    double coefficients[2 * capacity];
-    int64_t offsets[capacity];
+    AimPlan plan;
     double scratch[small_history ? shared_scratch : 1];
     double products[small_history ? shared_products : 1];
     double scalars[8];
     State state;
     Engine engine;
-    Options options;
+    alignas(8) unsigned char option_bytes[sizeof(Options)];  // shared memory takes no default values
+
+    __device__ Options& options() { return *reinterpret_cast<Options*>(option_bytes); }
 };
+
+// At file scope, so that the compiler knows it for shared memory wherever it is used.
+static __shared__ SharedMemory m;
 
 // How the chunks of one sum are put together.
 enum class Fold { sum, most, least };
 
 class Turn {
 public:
-    __device__ Turn(const Engine& e, SharedMemory& m, const Gang& gang, int64_t problem, int64_t slot,
-                    const Real* gradient, double f)
+    __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, const Real* gradient,
+                    double f)
         : e(e),
-          m(m),
           gang(gang),
           block(gang.block),
           v(vectors_of(e, problem)),
@@ -102,7 +104,6 @@ public:
 
 private:
     const Engine& e;
-    SharedMemory& m;
     const Gang& gang;
     const Block& block;
     const Vectors v;
@@ -125,6 +126,7 @@ private:
         __syncthreads();
         const uint32_t* from = reinterpret_cast<const uint32_t*>(e.states + p);
         uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
+        SW_ROLLED
         for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
         __syncthreads();
     }
@@ -138,6 +140,7 @@ private:
             __syncthreads();
             const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
             uint32_t* to = reinterpret_cast<uint32_t*>(e.states + p);
+            SW_ROLLED
             for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
             gang.release();
         } else {
@@ -160,41 +163,48 @@ private:
     // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
     __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
 
-    // Many chunks: the members of the gang share the adding, one warp a sum, lanes over chunks in a fixed
-    // tree; the total goes to the place of the first chunk. Few chunks are added by the member that decides
-    // (take_sums).
+    // Sum `j` over all chunks, by one warp: lanes over chunks in a fixed tree. Every lane gets the total.
+    __device__ double add_chunks(int64_t j, Fold fold) const {
+        const double neutral = fold == Fold::least ? double_infinity : 0.0;
+        double total = neutral;
+        for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
+            double part[8];
+#pragma unroll
+            for (int k = 0; k < 8; ++k)
+                part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
+#pragma unroll
+            for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
+        }
+        for (int offset = 16; offset > 0; offset >>= 1) {
+            total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
+        }
+        return total;
+    }
+
+    // Many sums over many chunks: the members of the gang share the adding; the total goes to the place of
+    // the first chunk. Few chunks are added by the member that decides (take_sums).
     static constexpr int few_chunks = 32;
 
     template <class Kind>
     __device__ void share_sums(int64_t count, const Kind& kind) const {
         if (e.chunks <= few_chunks) return;
         gang.sync();
+        SW_ROLLED
         for (int64_t j = gang.member * warps + block.row(); j < count; j += gang.members * warps) {
-            const Fold fold = kind(j);
-            const double neutral = fold == Fold::least ? double_infinity : 0.0;
-            double total = neutral;
-            for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
-                double part[8];
-#pragma unroll
-                for (int k = 0; k < 8; ++k)
-                    part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
-#pragma unroll
-                for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
-            }
-            for (int offset = 16; offset > 0; offset >>= 1) {
-                total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
-            }
+            const double total = add_chunks(j, kind(j));
             if (block.lane() == 0) __stcg(partial(j, 0), total);
         }
     }
 
-    // The totals of sums 0 .. count - 1, one thread a sum.
+    // The totals of sums 0 .. count - 1 after share_sums, one thread a sum.
     template <class Kind, class Put>
     __device__ void take_sums(int64_t count, const Kind& kind, const Put& put) const {
+        SW_ROLLED
         for (int64_t j = threadIdx.x; j < count; j += threads) {
             double total = __ldcg(partial(j, 0));
             if (e.chunks <= few_chunks) {
                 const Fold fold = kind(j);
+                SW_ROLLED
                 for (int c = 1; c < e.chunks; c += 8) {
                     double part[8];
 #pragma unroll
@@ -206,6 +216,16 @@ private:
                 }
             }
             put(j, total);
+        }
+        __syncthreads();
+    }
+
+    // A handful of sums, not shared beforehand: one warp each, into m.scalars. The deciding member alone.
+    template <class Kind>
+    __device__ void take_scalars(int count, const Kind& kind) const {
+        if (block.row() < count) {
+            const double total = add_chunks(block.row(), kind(block.row()));
+            if (block.lane() == 0) m.scalars[block.row()] = total;
         }
         __syncthreads();
     }
@@ -234,6 +254,7 @@ private:
         __syncthreads();
         if (threadIdx.x < count) {
             double total = m.exchange[threadIdx.x * warps];
+            SW_ROLLED
             for (int row = 1; row < warps; ++row) {
                 total = folded(kind(threadIdx.x), total, m.exchange[threadIdx.x * warps + row]);
             }
@@ -261,17 +282,16 @@ private:
             const double values[1] = {slope_chunk(v, gradient, c)};
             put_scalars(0, chunk, values, AllSums{});
         });
-        share_sums(1, AllSums{});
         decide([&] {
-            take_sums(1, AllSums{}, [&](int64_t j, double value) { m.scalars[j] = value; });
-            if (threadIdx.x == 0) decide_slope(m.state, m.options, f, m.scalars[0]);
+            take_scalars(1, AllSums{});
+            if (threadIdx.x == 0) decide_slope(m.state, m.options(), f, m.scalars[0]);
         });
     }
 
     template <Gather gather>
     __device__ __noinline__ void absorb() {
-        const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options);
-        const SumLayout layout = sum_layout(m.options, rows);
+        const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options());
+        const SumLayout layout = sum_layout(m.options(), rows);
         const int64_t length = layout.length();
         const Vectors v = this->v;  // in registers, not behind `this`
         each_chunk([&](int chunk, const Chunk& c) {
@@ -301,6 +321,7 @@ private:
                 }
             });
             if (small_history && !again) {
+                SW_ROLLED
                 for (int i = threadIdx.x; i < shared_products; i += threads)
                     m.products[i] = __ldcg(products + i);
                 __syncthreads();
@@ -308,8 +329,9 @@ private:
             const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
                                         m.scalars[5], m.scalars[6], m.scalars[4]};
             if (small_history) {
-                if (threadIdx.x < 32) decide_absorbed(Warp{}, again, scalars, layout, sums);
+                decide_absorbed(Square{}, again, scalars, layout, sums);
                 __syncthreads();
+                SW_ROLLED
                 for (int i = threadIdx.x; i < shared_products; i += threads)
                     __stcg(products + i, m.products[i]);
             } else {
@@ -325,12 +347,13 @@ private:
         if (again) {
             decide_regather(team, m.state, matrices, w, layout, sums);
         } else {
-            decide_absorb(team, m.state, m.options, matrices, w, scalars, layout, sums);
+            decide_absorb(team, m.state, m.options(), matrices, w, scalars, layout, sums);
         }
     }
 
     __device__ void publish_coefficients() const {
         __syncthreads();
+        SW_ROLLED
         for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
             __stcg(coefficients + j, w.coefficients[j]);
         __syncthreads();
@@ -340,22 +363,23 @@ private:
         const int r = m.state.pairs;
         const Vectors v = this->v;
         __syncthreads();
-        for (int j = threadIdx.x; j < 2 * r; j += threads) m.coefficients[j] = __ldcg(coefficients + j);
+        SW_ROLLED
         for (int a = threadIdx.x; a < r; a += threads) {
-            m.offsets[a] = int64_t(slot_of(a, m.state.head, r, capacity)) * v.stride;
+            m.plan.offsets[a] = int64_t(slot_of(a, m.state.head, r, capacity)) * v.stride;
+            m.plan.y[a] = __ldcg(coefficients + a);
+            m.plan.s[a] = __ldcg(coefficients + r + a);
         }
         __syncthreads();
         each_chunk([&](int chunk, const Chunk& c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
-            aim_chunk(v, m.state, m.coefficients, m.offsets, c, mine);
+            aim_chunk(v, m.state, m.plan, c, mine);
             const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
             put_scalars(0, chunk, values, AimKinds{});
         });
-        share_sums(4, AimKinds{});
         decide([&] {
-            take_sums(4, AimKinds{}, [&](int64_t j, double value) { m.scalars[j] = value; });
+            take_scalars(4, AimKinds{});
             if (threadIdx.x == 0) {
-                decide_aim(m.state, m.options,
+                decide_aim(m.state, m.options(),
                            AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
             }
         });
@@ -379,6 +403,7 @@ private:
                 path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
             range = 2 * max_of(m.state.first_break, -slope.offset / slope.curvature);
             if (!(range > 0)) range = double_infinity;
+            SW_ROLLED
             for (int c = threadIdx.x; c < size; c += threads) {
                 shared.q[c] = w.work[c];
                 shared.r[c] = w.carried[c];
@@ -433,6 +458,7 @@ private:
         const bool settled = settles(before, shared.from, time, t);
         __syncthreads();
         if (!settled) {
+            SW_ROLLED
             for (int c = threadIdx.x; c < size; c += threads) {
                 shared.q[c] -= lists.crossing[c];
                 shared.r[c] -= time * lists.crossing[c];
@@ -488,6 +514,7 @@ SW_END
 
 template <class T>
 __device__ inline void copy_words(T* to, const T* from) {
+    SW_ROLLED
     for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += blockDim.x) {
         reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
     }
@@ -497,20 +524,20 @@ __device__ inline void copy_words(T* to, const T* from) {
 extern "C" __global__ void __launch_bounds__(256, 2)
     stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
-    __shared__ SharedMemory m;
     copy_words(&m.engine, engine);
     __syncthreads();
     const Engine& e = m.engine;
-    copy_words(&m.options, e.options);
+    copy_words(&m.options(), e.options);
     __syncthreads();
     const bool blocks = e.gangs_are_blocks;
     const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
                     blocks ? 1 : int(gridDim.x)};
     unsigned int running = 0;
+    SW_ROLLED
     for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
         const double value =
             f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
-        Turn turn(e, m, gang, p, blocks ? blockIdx.x : 0, gradient, value);
+        Turn turn(e, gang, p, blocks ? blockIdx.x : 0, gradient, value);
         turn.run();
         running += m.state.action != Action::done;
         if (p == 0 && gang.decides()) copy_words(e.report, &m.state);

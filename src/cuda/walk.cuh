@@ -173,7 +173,7 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
             u[pairs + a] = double(v.s[row]) * g / s.gamma;
         }
         for (int c = 0; c < size; ++c) {
-            for (int b = c + 1; b < size; ++b) u[b] -= k[b * size + c] * u[c];
+            for (int b = c + 1; b < size; ++b) u[b] -= k[c * size + b] * u[c];
         }
         lists.descent[at] = g * descent;
     }

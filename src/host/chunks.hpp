@@ -6,13 +6,14 @@
 #include "core/config.hpp"
 #include "host/pool.hpp"
 
-namespace stepwell {
+SW_BEGIN
 
 constexpr int max_capacity = 512;  // pairs of history, a limit of stack buffers only
 
 struct Chunks {
     static constexpr int most = 128;
-    static constexpr int64_t least_length = 4096;
+    static constexpr int64_t least_length = 1024;
+    static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
 
     int64_t n, length;
     int count, threads;
@@ -31,7 +32,7 @@ struct Chunks {
     // work(chunk, begin, end, thread)
     template <class Work>
     void each(const Work& work) const {
-        if (count == 1 || threads == 1) {  // a small problem does not even look at the pool
+        if (n < worth_threads || threads == 1) {  // a small problem does not even look at the pool
             for (int c = 0; c < count; ++c) work(c, begin(c), end(c), 0);
             return;
         }
@@ -48,4 +49,14 @@ inline double add_pairwise(const Value& value, int begin, int end) {
     return add_pairwise(value, begin, middle) + add_pairwise(value, middle, end);
 }
 
-}  // namespace stepwell
+// The same for whole rows of sums, one row per chunk: the total is left in the first.
+inline void add_rows(double* rows, int count, int64_t length) {
+    if (count == 1) return;
+    const int middle = count / 2;
+    double* second = rows + middle * length;
+    add_rows(rows, middle, length);
+    add_rows(second, count - middle, length);
+    for (int64_t i = 0; i < length; ++i) rows[i] += second[i];
+}
+
+SW_END

@@ -55,9 +55,7 @@ struct Problem {
             total.projected_gradient = max_of(total.projected_gradient, parts[c].projected_gradient);
             total.first_break = min_of(total.first_break, parts[c].first_break);
         }
-        for (int64_t i = 0; chunks.count > 1 && i < length; ++i) {
-            sums[i] = add([&](int c) { return sums[c * length + i]; });
-        }
+        add_rows(sums.data(), chunks.count, length);
         Lone team;
         if (gather == Gather::again) {
             decide_regather(team, state, matrices, workspace(0).scratch, layout, sums.data());
@@ -161,7 +159,7 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
                            workspace};
         problem.turn(f[p], gradient + at, part);
     };
-    const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < 2 * Chunks::least_length);
+    const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);
     if (many && e.threads > 1) {
         // Pieces of 16 problems: one slow problem does not hold the batch.
         const int pieces = int((e.batch + 15) / 16);

@@ -1,27 +1,41 @@
 // The LDLᵀ of core/quasi_newton/small_matrix.hpp for one CPU thread: the same operations on the same numbers,
-// but column k is first put in a row of its own, so that the inner loops run over contiguous memory.
+// on rows padded to whole packs, so that short rows cost no scalar loops.
 #pragma once
+
+#include <cstring>
 
 #include "core/quasi_newton/small_matrix.hpp"
 #include "core/team.hpp"
-#include "host/chunks.hpp"
+#include "host/vectors.hpp"
 
 SW_BEGIN
 
-inline bool factor_ldlt(Lone&, double* a, int size, int negative) {
-    double column[2 * max_capacity];
+inline bool factor_ldlt(Lone& team, double* a, int size, int negative) {
+    constexpr int most = 64;
+    if (size > most) return factor_ldlt<Lone>(team, a, size, negative);
+    alignas(64) double rows[most * most], scaled[most];
+    const int stride = (size + lanes - 1) / lanes * lanes;
+    // Below the diagonal lie zeros or leftovers of whole packs: finite, and never looked at.
+    std::memset(rows, 0, sizeof(double) * stride * size);
+    for (int k = 0; k < size; ++k)
+        std::memcpy(rows + k * stride + k, a + k * size + k, sizeof(double) * (size - k));
     for (int k = 0; k < size; ++k) {
-        const double pivot = a[k * size + k];
+        const double* column = rows + k * stride;
+        const double pivot = column[k];
         if (!(k < negative ? pivot < 0 : pivot > 0) || !is_finite(pivot)) return false;
         const double inverse = 1 / pivot;
-        for (int i = k + 1; i < size; ++i) column[i] = a[i * size + k];
-        for (int i = k + 1; i < size; ++i) {
-            const double l = column[i] * inverse;
-            double* row = a + int64_t(i) * size;
-            for (int j = k + 1; j <= i; ++j) row[j] -= l * column[j];
-            row[k] = l;
+        const int from = (k + 1) / lanes * lanes;
+        for (int i = from; i < stride; i += lanes) store(scaled + i, load(column + i) * inverse);
+        for (int j = k + 1; j < size; ++j) {
+            if (column[j] == 0) continue;  // K begins with a diagonal block
+            const Pack factor = splat(column[j]);
+            double* row = rows + j * stride;
+            for (int i = j / lanes * lanes; i < stride; i += lanes)
+                store(row + i, load(row + i) - load(scaled + i) * factor);
         }
-        a[k * size + k] = inverse;
+        double* out = a + k * size;
+        out[k] = inverse;
+        if (k + 1 < size) std::memcpy(out + k + 1, scaled + k + 1, sizeof(double) * (size - k - 1));
     }
     return true;
 }

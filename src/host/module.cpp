@@ -6,6 +6,7 @@
 #include "host/engine_module.hpp"
 #include "host/nnls_module.hpp"
 #include "host/spmm_module.hpp"
+#include "host/voronoi_module.hpp"
 
 namespace nb = nanobind;
 
@@ -18,4 +19,5 @@ NB_MODULE(_core, m) {
     stepwell::bind_quasi_newton(m);
     stepwell::bind_spmm(m);
     stepwell::bind_nnls(m);
+    stepwell::bind_voronoi(m);
 }

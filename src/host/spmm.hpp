@@ -6,12 +6,12 @@
 
 namespace stepwell {
 
-// Y (rows x columns, row-major) = A X, A in CSR with `rows` rows. Value is float or double, Index int32 or
-// int64.
+// Y (rows x columns, row-major) = A X, A in CSR with `rows` rows, on at most `threads` threads of the pool.
+// Value is float or double, Index int32 or int64.
 template <class Value, class Index>
 struct SparseProduct {
     void (*run)(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Index* indptr,
-                const Index* indices, const Value* data, const Value* x, Value* y);
+                const Index* indices, const Value* data, const Value* x, Value* y, int threads);
 };
 
 struct SparseKernels {

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "host/pool.hpp"
 #include "host/spmm.hpp"
 
 namespace stepwell {
@@ -19,7 +20,8 @@ constexpr int vector_bytes = 32, most_vectors = 12;
 #else
 constexpr int vector_bytes = 16, most_vectors = 12;
 #endif
-constexpr std::int64_t stretch = 8;  // rows a thread takes at a time
+constexpr std::int64_t stretch = 32;  // rows that a thread claims at a time, at the least
+constexpr std::int64_t most_claims = 1024;
 constexpr std::align_val_t cache_line{64};
 
 template <class Value>
@@ -30,26 +32,41 @@ struct Freed {
     void operator()(Value* memory) const { ::operator delete[](memory, cache_line); }
 };
 
+// Calls work(first, last) for stretches of rows until all are done.
+template <class Work>
+void for_rows(std::int64_t rows, int threads, const Work& work) {
+    const std::int64_t length = std::max(stretch, (rows + most_claims - 1) / most_claims);
+    const int claims = int((rows + length - 1) / length);
+    Pool::instance().run(claims, threads,
+                         [&](int claim, int) { work(claim * length, std::min(rows, (claim + 1) * length)); });
+}
+
 // The block as panels: all rows of the first panel, then all rows of the next.
 template <class Value>
 struct Panels {
     std::int64_t rows, columns, count, width;
     std::unique_ptr<Value[], Freed<Value>> values;
 
-    Panels(std::int64_t rows, std::int64_t columns, const Value* block) : rows(rows), columns(columns) {
+    Panels(std::int64_t rows, std::int64_t columns, const Value* block, int threads)
+        : rows(rows), columns(columns) {
         const std::int64_t vectors = (columns + lanes<Value> - 1) / lanes<Value>;
         count = (vectors + most_vectors - 1) / most_vectors;
         width = (vectors + count - 1) / count * lanes<Value>;
         values.reset(static_cast<Value*>(::operator new[](sizeof(Value) * count * width * rows, cache_line)));
-#pragma omp parallel for schedule(static)
-        for (std::int64_t row = 0; row < rows; ++row)
-            for (std::int64_t panel = 0; panel < count; ++panel) {
-                Value* to = values.get() + (panel * rows + row) * width;
-                const Value* from = block + row * columns + panel * width;
-                const std::int64_t filled = std::clamp<std::int64_t>(columns - panel * width, 0, width);
-                std::copy(from, from + filled, to);
-                std::fill(to + filled, to + width, Value(0));
-            }
+        for_rows(rows, threads, [&](std::int64_t first, std::int64_t last) {
+            for (std::int64_t row = first; row < last; ++row)
+                for (std::int64_t panel = 0; panel < count; ++panel) {
+                    Value* to = values.get() + (panel * rows + row) * width;
+                    const Value* from = block + row * columns + panel * width;
+                    const std::int64_t taken = filled(panel);
+                    std::copy(from, from + taken, to);
+                    std::fill(to + taken, to + width, Value(0));
+                }
+        });
+    }
+
+    std::int64_t filled(std::int64_t panel) const {
+        return std::clamp<std::int64_t>(columns - panel * width, 0, width);
     }
 };
 
@@ -99,26 +116,22 @@ RowsTimesPanel<Value, Index> kernel_for(std::int64_t wanted, std::integer_sequen
 
 template <class Value, class Index>
 void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Index* indptr,
-             const Index* indices, const Value* data, const Value* x, Value* y) {
+             const Index* indices, const Value* data, const Value* x, Value* y, int threads) {
     if (!rows || !columns) return;
     if (columns == 1) {
-#pragma omp parallel for schedule(dynamic, 4)
-        for (std::int64_t first = 0; first < rows; first += stretch)
-            dot(first, std::min(rows, first + stretch), indptr, indices, data, x, y);
+        for_rows(rows, threads, [&](std::int64_t first, std::int64_t last) {
+            dot(first, last, indptr, indices, data, x, y);
+        });
         return;
     }
-    const Panels<Value> panels(inner, columns, x);
+    const Panels<Value> panels(inner, columns, x, threads);
     const auto multiply = kernel_for<Value, Index>(panels.width / lanes<Value>,
                                                    std::make_integer_sequence<int, most_vectors>());
-#pragma omp parallel for schedule(dynamic, 4)
-    for (std::int64_t first = 0; first < rows; first += stretch)
-        for (std::int64_t panel = 0; panel < panels.count; ++panel) {
-            const std::int64_t filled =
-                std::clamp<std::int64_t>(columns - panel * panels.width, 0, panels.width);
-            multiply(first, std::min(rows, first + stretch), indptr, indices, data,
-                     panels.values.get() + panel * inner * panels.width, filled, columns,
-                     y + panel * panels.width);
-        }
+    for_rows(rows, threads, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t panel = 0; panel < panels.count; ++panel)
+            multiply(first, last, indptr, indices, data, panels.values.get() + panel * inner * panels.width,
+                     panels.filled(panel), columns, y + panel * panels.width);
+    });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ device, where a solver takes a decision on a small matrix or a caller asks for a
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -35,8 +36,13 @@ def namespace_of(*arrays: Array) -> Any:
     return array_api_compat.array_namespace(*(a for a in arrays if hasattr(a, "shape")))
 
 
-def is_cuda(array: Array) -> bool:
-    """Whether an array lives on a CUDA device."""
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def is_cuda(array: Any) -> bool:
+    """Whether something is an array, of whatever library, that lives on a CUDA device."""
+    if isinstance(array, np.ndarray | np.generic | float | int):
+        return False
     kind = kind_of(array)
     if kind == "cupy":
         return True
@@ -44,7 +50,10 @@ def is_cuda(array: Array) -> bool:
         return bool(array.is_cuda)
     if kind == "jax":
         return any(d.platform in ("gpu", "cuda") for d in array.devices())
-    return False
+    # Of another library: it says so itself (see stepwell.foreign_arrays).
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in _DLPACK_CUDA
 
 
 def device_name(array: Array) -> str:
@@ -154,6 +163,44 @@ def is_contiguous(array: Array) -> bool:
     return True
 
 
+def as_contiguous(array: Array) -> Array:
+    """Return an array in one piece, in C order: itself where it is, else a copy."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.contiguous()
+    if kind == "cupy":
+        import cupy
+
+        return cupy.ascontiguousarray(array)
+    return array if kind == "jax" else np.ascontiguousarray(array)
+
+
+def empty_block(rows: int, columns: int, template: Array) -> Array:
+    """Return an uninitialised C-ordered block of the template's library, device and dtype (not for JAX)."""
+    if kind_of(template) == "torch":
+        return template.new_empty((rows, columns))
+    if kind_of(template) == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.empty((rows, columns), dtype=template.dtype)
+    return np.empty((rows, columns), dtype=template.dtype)
+
+
+def add_at(array: Array, places: Array, values: Array) -> Array:
+    """Add values to a vector at places, one after the other where a place occurs twice; in place (not for JAX)."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.index_add_(0, places, values)
+    if kind == "cupy":
+        import cupy
+
+        cupy.add.at(array, places, values)
+    else:
+        np.add.at(array, places, values)
+    return array
+
+
 def from_dlpack(exported: Any, template: Array) -> Array:
     """View exported device memory as an array of the template's library, without a copy."""
     kind = kind_of(template)
@@ -194,11 +241,20 @@ def capture(template: Array, work: Any) -> Any:
     if kind_of(template) == "torch":
         import torch
 
+        # By hand, because `torch.cuda.graph` also empties the memory cache, which takes longer than a short run.
         graph = torch.cuda.CUDAGraph()
-        side = torch.cuda.Stream(template.device)
-        side.wait_stream(torch.cuda.current_stream(template.device))
-        with torch.cuda.graph(graph, stream=side):
-            kept = work(int(side.cuda_stream))
+        here, side = torch.cuda.current_stream(template.device), torch.cuda.Stream(template.device)
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            graph.capture_begin()
+            try:
+                kept = work(int(side.cuda_stream))
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # says only that the capture has failed
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        here.wait_stream(side)
         replay = graph.replay
     else:
         import cupy
@@ -238,7 +294,8 @@ def to_like(values: np.ndarray, template: Array) -> Array:
     if kind == "torch":
         import torch
 
-        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        host = np.ascontiguousarray(values)
+        tensor = torch.from_numpy(host if host.flags.writeable else host.copy())
         return tensor.to(device=template.device, dtype=template.dtype if floating else None)
     if kind == "cupy":
         import cupy
@@ -255,6 +312,28 @@ def to_like(values: np.ndarray, template: Array) -> Array:
 def take_columns(block: Array, columns: np.ndarray) -> Array:
     """Return the named columns of a two-dimensional array, as a new C-ordered array."""
     return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
+    """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch":
+        return block.addmm(left, right, alpha=sign)
+    return block + left @ right if sign > 0 else block - left @ right
+
+
+def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
+    """Return ``block + factor * other`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch" and isinstance(factor, float):
+        return block.add(other, alpha=factor)
+    return block + factor * other
+
+
+def with_column(block: Array, j: int, values: Array) -> Array:
+    """Return a two-dimensional array with one column replaced; the same array where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[:, j].set(values)
+    block[:, j] = values
+    return block
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:

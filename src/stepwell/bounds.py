@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import numbers
+import sys
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds
 
-from stepwell.arrays import host_view
+from stepwell.arrays import device_name, host_view, is_cuda
 
 #: How bounds may be written; the text of error messages.
 FORMS = (
@@ -20,8 +20,15 @@ FORMS = (
 
 def _is_array_or_number(value: Any) -> bool:
     return (
-        value is None or isinstance(value, numbers.Real) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+        value is None
+        or isinstance(value, numbers.Real)
+        or any(hasattr(value, name) for name in ("__array__", "__dlpack__", "__cuda_array_interface__"))
     )
+
+
+def _is_scipys(bounds: Any) -> bool:
+    """Whether these are a `scipy.optimize.Bounds`; nobody can have one before SciPy's optimizers are imported."""
+    return isinstance(bounds, getattr(sys.modules.get("scipy.optimize"), "Bounds", ()))
 
 
 def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
@@ -33,13 +40,13 @@ def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
     """
     if bounds is None:
         return None
-    if isinstance(bounds, Bounds):
+    if _is_scipys(bounds):
         return bounds.lb, bounds.ub
     if isinstance(bounds, tuple) and len(bounds) == 2 and all(map(_is_array_or_number, bounds)):
         lower, upper = bounds
         return (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
     if hasattr(bounds, "shape"):
-        pairs = host_view(bounds)
+        pairs = bounds if is_cuda(bounds) else host_view(bounds)
     else:
         pairs = _pairs_from_sequence(bounds)
     if pairs.ndim < 2 or pairs.shape[-1] != 2:
@@ -91,6 +98,11 @@ def read_bounds(
     size = int(np.prod(own))
     checked = []
     for name, value in zip(("lower", "upper"), halves):
+        if is_cuda(value):
+            raise ValueError(
+                f"bounds: the {name} bounds are on {device_name(value)}, x0 on the host; allowed: one device "
+                "(nothing is moved silently)"
+            )
         array = np.asarray(host_view(value), dtype=float)
         if batch and array.shape == shape:
             array = array.reshape(shape[0], size)

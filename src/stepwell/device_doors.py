@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_copy, is_cuda, namespace_of, numpy_dtype, to_like
-from stepwell.device import WINDOW, DeviceObjective, DeviceRun
+from stepwell.arrays import Array, host_copy, numpy_dtype, to_like
+from stepwell.device import WINDOW, DeviceRun
+from stepwell.device_inputs import device_gradient, device_values
+from stepwell.device_objective import DeviceObjective
+from stepwell.foreign_arrays import adopt
 from stepwell.optimizer import LBFGSB
-from stepwell.results import BatchResult, Result, Status, batch_result, intermediate_batch, single_result
+from stepwell.results import Status, batch_result, intermediate_batch, single_result
 from stepwell.settings import LineSearch, Settings
+from stepwell.targets.cuda_events import TurnClock
+
+if TYPE_CHECKING:
+    from stepwell.result_types import BatchResult, Result
 
 
-def _seconds(began: float, objective: DeviceObjective) -> dict[str, float]:
-    """Total seconds, and those in which the host was inside the objective (launching it, or waiting for it)."""
-    total = time.perf_counter() - began
-    return {"total": total, "objective": objective.seconds, "solver": total - objective.seconds}
+def _seconds(began: float, ready: float, objective: DeviceObjective, clock: TurnClock | None) -> dict[str, float]:
+    """Total seconds, those before the first evaluation, in the objective and in the solver.
+
+    With a clock, the objective's time is the device's, and ``turns`` that of the turns; without, it is the time
+    for which the host was inside the objective, which mostly launches and goes on.
+    """
+    total, setup = time.perf_counter() - began, ready - began
+    inside = objective.seconds if clock is None else clock.objective
+    seconds = {"total": total, "setup": setup, "objective": inside, "solver": max(total - setup - inside, 0.0)}
+    return seconds if clock is None else seconds | {"turns": clock.turns}
 
 
 def minimize_on_device(
@@ -28,14 +41,17 @@ def minimize_on_device(
     jac: Any,
     bounds: Any,
     settings: dict[str, Any],
-    h0: Any,
     callback: Callable[[Any, Callable[[], Array]], None] | None,
-    graph: str | bool,
+    **how: Any,
 ) -> Result:
-    """Do what `stepwell.minimize` does, on the GPU of x0. `callback` takes the state and how to get the point."""
+    """Do what `stepwell.minimize` does, on the GPU of x0. `callback` takes the state and how to get the point.
+
+    ``how`` holds ``h0``, ``rel_step``, ``graph`` and ``time_objective``.
+    """
     began = time.perf_counter()
-    run = DeviceRun(x0, bounds, h0, Settings(**settings), batch=False)
-    objective = DeviceObjective(fun, jac, args, x0, run.shape, run.dtype, None)
+    run = DeviceRun(adopt(x0), bounds, how["h0"], Settings(**settings))
+    objective = _objective(run, fun, jac, args, how["rel_step"])
+    clock = run.clock() if how["time_objective"] else None
     state = run.target.report
 
     def after() -> None:
@@ -46,16 +62,26 @@ def minimize_on_device(
         except StopIteration:
             run.stop(Status.CALLBACK)
 
-    mode = run.drive(objective, began=began, after=None if callback is None else after, graph=graph)
+    ready = time.perf_counter()
+    mode = run.drive(objective, began=began, after=None if callback is None else after, graph=how["graph"], clock=clock)
     result = single_result(
         run.target.states()[0],
         x=run.accepted("x"),
         jac=run.accepted("g"),
         hess_inv=run.inverse_hessian(),
-        seconds=_seconds(began, objective),
+        seconds=_seconds(began, ready, objective, clock),
+        mode=mode,
     )
-    result.mode = mode
+    if objective.differenced:
+        result.nfev, result.njev = objective.nfev, objective.njev
     return result
+
+
+def _objective(
+    run: DeviceRun, fun: Any, jac: Any, args: tuple[Any, ...], rel_step: float | None, batch: bool = False
+) -> DeviceObjective:
+    box = None if run.bounds is None else run.bounds[:2]
+    return DeviceObjective(fun, jac, args, run.template, run.shape, run.dtype, box, batch=batch, rel_step=rel_step)
 
 
 def minimize_batch_on_device(
@@ -65,16 +91,17 @@ def minimize_batch_on_device(
     jac: Any,
     bounds: Any,
     settings: dict[str, Any],
-    h0: Any,
     callback: Callable[..., Any] | None,
-    graph: str | bool,
+    **how: Any,
 ) -> BatchResult:
-    """Do what `stepwell.minimize_batch` does, on the GPU of x0."""
+    """Do what `stepwell.minimize_batch` does, on the GPU of x0; ``how`` as in `minimize_on_device`."""
     began = time.perf_counter()
+    x0 = adopt(x0)
     if x0.ndim != 2:
         raise ValueError(f"x0 has shape {tuple(x0.shape)}; allowed: (B, n), one row per problem")
-    run = DeviceRun(x0, bounds, h0, Settings(**settings), batch=True)
-    objective = DeviceObjective(fun, jac, args, x0, run.shape, run.dtype, None, batch=True)
+    run = DeviceRun(x0, bounds, how["h0"], Settings(**settings), batch=True)
+    objective = _objective(run, fun, jac, args, how["rel_step"], batch=True)
+    clock = run.clock() if how["time_objective"] else None
 
     def after() -> None:
         if callback is None:
@@ -84,7 +111,8 @@ def minimize_batch_on_device(
         except StopIteration:
             run.stop(Status.CALLBACK)
 
-    mode = run.drive(objective, began=began, after=None if callback is None else after, graph=graph)
+    ready = time.perf_counter()
+    mode = run.drive(objective, began=began, after=None if callback is None else after, graph=how["graph"], clock=clock)
     states = run.target.states()
     return batch_result(
         states,
@@ -94,7 +122,7 @@ def minimize_batch_on_device(
         evaluations=objective.nfev,
         hess_inv=run.inverse_hessian,
         mode=mode,
-        seconds=_seconds(began, objective),
+        seconds=_seconds(began, ready, objective, clock),
     )
 
 
@@ -116,7 +144,7 @@ class DeviceLBFGSB(LBFGSB):
         **settings: Any,
     ) -> None:
         self.settings = self._read_settings(m, line_search, settings)
-        self._run = DeviceRun(x0, bounds, h0, self.settings, batch=False)
+        self._run = DeviceRun(adopt(x0), bounds, h0, self.settings, stacklevel=3)
         self._told = 0
         self._began = time.perf_counter()
 
@@ -150,13 +178,8 @@ class DeviceLBFGSB(LBFGSB):
 
     def tell(self, f: Any, g: Array) -> None:
         """Take the value (a number or a device scalar) and gradient at `x`, and launch the next turn."""
-        shape = self._run.shape
-        if not (hasattr(g, "shape") and is_cuda(g)) or int(np.prod(g.shape)) != int(np.prod(shape)):
-            raise ValueError(f"g is {type(g).__name__}; allowed: a device array of shape {shape}")
-        if numpy_dtype(g) != self._run.dtype:
-            raise TypeError(f"g has dtype {g.dtype}; allowed: {self._run.dtype}, as x0")
-        value = f if hasattr(f, "shape") and is_cuda(f) else float(f)
-        self._run.turn(value, namespace_of(g).reshape(g, shape))
+        run = self._run
+        run.turn(device_values(f, 1, run.template), device_gradient(g, run.template, run.shape))
         self._told += 1
         if time.perf_counter() - self._began > self.settings.time_limit:
             self.stop(Status.TIME_LIMIT)
@@ -199,7 +222,7 @@ def resume_on_device(state: Mapping[str, Any], settings: Settings, like: Array, 
         bounds = tuple(to_like(half, like) for half in bounds)
     new = object.__new__(DeviceLBFGSB)
     new.settings = settings
-    new._run = DeviceRun(start, bounds, h0 if callable(h0) else state.get("weights"), settings, batch=False)
+    new._run = DeviceRun(start, bounds, h0 if callable(h0) else state.get("weights"), settings)
     new._told = 0
     new._began = time.perf_counter()
     target = new._run.target

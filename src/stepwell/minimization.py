@@ -6,24 +6,26 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
 from stepwell.arrays import Array, in_kind, is_cuda
 from stepwell.bounds import read_bounds
-from stepwell.inverse_hessian import InverseHessian
 from stepwell.objective import Objective
 from stepwell.optimizer import LBFGSB, project_start, read_diagonal, read_start
-from stepwell.results import BatchResult, Result, Status, batch_result, intermediate_batch, intermediate_result
+from stepwell.results import Status, batch_result, intermediate_batch, intermediate_result
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, FINISH, WHOLE, HostTarget
 
+if TYPE_CHECKING:
+    from stepwell.inverse_hessian import InverseHessian
+    from stepwell.result_types import BatchResult, Result
+
 _OPTION_NAMES = {
     "maxcor", "ftol", "gtol", "eps", "maxfun", "maxiter", "maxls", "target", "time_limit", "cauchy",
-    "line_search", "h0", "threads", "finite_diff_rel_step", "graph",
+    "line_search", "h0", "threads", "finite_diff_rel_step", "graph", "time_objective",
 }  # fmt: skip
 
 
@@ -32,6 +34,8 @@ def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[di
     given = dict(options or {})
     unknown = sorted(set(given) - _OPTION_NAMES)
     if unknown:
+        from scipy.optimize import OptimizeWarning
+
         warnings.warn(
             f"unknown options {unknown} are ignored; known: {', '.join(sorted(_OPTION_NAMES))}",
             OptimizeWarning,
@@ -52,6 +56,14 @@ def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[di
         search = LineSearch(**{**search.__dict__, "maxls": given["maxls"]})
     settings["line_search"] = search
     return settings, given.get("h0"), given.get("finite_diff_rel_step")
+
+
+def _device_options(options: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the options that only a GPU knows."""
+    graph = (options or {}).get("graph", "auto")
+    if graph not in ("auto", True, False):
+        raise ValueError(f"options['graph'] is {graph!r}; allowed: 'auto', True, False")
+    return {"graph": graph, "time_objective": bool((options or {}).get("time_objective"))}
 
 
 def _callback_form(callback: Callable[..., Any] | None) -> str | None:
@@ -91,8 +103,8 @@ def minimize(
         More arguments of `fun` and `jac`.
     jac : callable, bool or str, optional
         ``jac(x, *args) -> g``; True if `fun` returns both. If missing, PyTorch and JAX functions are differentiated
-        automatically and NumPy functions by finite differences inside the bounds (``"2-point"``; ``"3-point"`` is
-        more accurate).
+        automatically and NumPy and CuPy functions by finite differences inside the bounds (``"2-point"``;
+        ``"3-point"`` is more accurate).
     bounds : optional
         A `scipy.optimize.Bounds`; a *tuple* of two arrays or numbers (lower, upper); or pairs (low, high), one per
         variable, as a list or tuple of pairs or an (n, 2) array, None standing for no bound.
@@ -109,7 +121,8 @@ def minimize(
         ``target``: stop at this value of f. ``time_limit``: seconds. ``cauchy`` (``"exact"``, ``"first-interval"``,
         ``"none"``). ``line_search`` (``"lbfgsb"``, ``"va15"``, or a `LineSearch`). ``h0``: diagonal of the initial
         inverse Hessian, an array or ``h0(x)``. ``threads``. ``finite_diff_rel_step``. ``graph`` (``"auto"``, True,
-        False; GPU only): capture turns with their evaluations in a CUDA graph. Unknown options warn.
+        False; GPU only): capture turns with their evaluations in a CUDA graph. ``time_objective`` (False; GPU only):
+        let the device time evaluations and turns, for ``result.seconds``. Unknown options warn.
 
     Returns
     -------
@@ -127,11 +140,12 @@ def minimize(
     """
     settings, h0, rel_step = _read_options(options, tol)
     form = _callback_form(callback)
-    if hasattr(x0, "shape") and is_cuda(x0):
+    if is_cuda(x0):
         from stepwell.device_doors import minimize_on_device
 
         tell = None if form is None else (lambda state, x: _call_back(callback, form, state, x))
-        return minimize_on_device(fun, x0, args, jac, bounds, settings, h0, tell, (options or {}).get("graph", "auto"))
+        how = _device_options(options)
+        return minimize_on_device(fun, x0, args, jac, bounds, settings, tell, h0=h0, rel_step=rel_step, **how)
     began = time.perf_counter()
     opt = LBFGSB(x0, bounds, h0=h0, **settings)
     objective = Objective(fun, jac, args, opt._template, opt._shape, opt._dtype, opt._target.bounds, rel_step=rel_step)
@@ -180,7 +194,8 @@ def minimize_batch(
     x0 : (B, n) array
         Starting points.
     jac : callable, bool or str, optional
-        As in `minimize`, on (B, n) arrays. If missing, PyTorch and JAX differentiate, NumPy is differenced.
+        As in `minimize`, on (B, n) arrays. If missing, PyTorch and JAX differentiate, NumPy and CuPy are
+        differenced.
     bounds : optional
         As in `minimize`, shared by all problems; or a tuple (lower, upper) of arrays (B, n).
     callback : callable, optional
@@ -207,11 +222,11 @@ def minimize_batch(
     given, h0, rel_step = _read_options(options, tol)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {callback!r}; allowed: a callable")
-    if hasattr(x0, "shape") and is_cuda(x0):
+    if is_cuda(x0):
         from stepwell.device_doors import minimize_batch_on_device
 
-        graph = (options or {}).get("graph", "auto")
-        return minimize_batch_on_device(fun, x0, args, jac, bounds, given, h0, callback, graph)
+        how = _device_options(options)
+        return minimize_batch_on_device(fun, x0, args, jac, bounds, given, callback, h0=h0, rel_step=rel_step, **how)
     settings = Settings(**given)
     began = time.perf_counter()
     start = read_start(x0)
@@ -264,6 +279,8 @@ def _batch_result(target: HostTarget, template: Array, objective: Objective, tot
     states = target.states
 
     def inverse_hessian(problem: int) -> InverseHessian:
+        from stepwell.inverse_hessian import InverseHessian
+
         s, y = target.pairs(problem)
         if target.weights is None:
             return InverseHessian(s, y, float(states["gamma"][problem]))

@@ -1,7 +1,7 @@
 """The caller's objective, in whatever form it was given, as one function of the trial point.
 
 ``jac`` may be a callable, ``True`` (fun returns value and gradient), or missing: then PyTorch and JAX differentiate,
-and NumPy functions are differenced at points inside the bounds.
+and NumPy and CuPy functions are differenced at points inside the bounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_view, in_kind, is_like, kind_of, scalar_of
+from stepwell.arrays import Array, host_view, in_kind, is_like, kind_of, namespace_of, scalar_of, with_column
 
 _DIFFERENCES = ("2-point", "3-point")
 
@@ -62,6 +62,8 @@ class Objective:
         self.nfev = self.njev = 0
         self.seconds = 0.0
         self._pair = self._choose()
+        #: Whether the gradient is made of many evaluations.
+        self.differenced = self._pair == self._by_differences
 
     def __call__(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
         """Return f (a float; for a batch, a (B,) float64 array) and g (flat host array) at a host point."""
@@ -143,69 +145,83 @@ class Objective:
 
         return evaluate
 
-    def _by_differences(self, x: np.ndarray) -> tuple[Any, Any]:
+    def _by_differences(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
         value = self._values(self._fun(self.kindly(x)))
+        f = self._comparable(value)
         central = self._jac == "3-point"
-        rows = x.reshape(-1, x.shape[-1])
-        gradient = np.empty_like(rows)
+        rows = self._rows(x)
+        xp = namespace_of(rows)
         # Steps balance truncation against rounding: eps^(1/2), and eps^(1/3) for central differences.
-        epsilon = np.finfo(self._dtype).eps
+        epsilon = float(np.finfo(self._dtype).eps)
         relative = self._rel_step or epsilon ** (1 / 3 if central else 1 / 2)
-        step = relative * np.where(rows >= 0, 1.0, -1.0) * np.maximum(1.0, np.abs(rows))
-        low, high = self._bounds if self._bounds is not None else (-np.inf, np.inf)
-        low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
-        moved = rows.copy()
+        size = relative * xp.maximum(xp.ones_like(rows), xp.abs(rows))
+        step = xp.where(rows >= 0, size, -size)
+        if self._bounds is None:
+            low, high = xp.full_like(rows, -np.inf), xp.full_like(rows, np.inf)
+        else:
+            low, high = (xp.broadcast_to(bound, rows.shape) for bound in self._bounds)
+        if central:
+            first, second = self._stencil(rows, step, low, high)
+        else:
+            # Forward or, where the bound is near, backward; as long as the longer side at most.
+            fits = (rows + step >= low) & (rows + step <= high)
+            up = high - rows >= rows - low
+            first = xp.clip(rows + xp.where(fits, step, xp.where(up, xp.abs(step), -xp.abs(step))), low, high)
+        moved, gradient = xp.asarray(rows, copy=True), xp.zeros_like(rows)
         for j in range(rows.shape[1]):
-            at, h = rows[:, j], step[:, j]
+            moved = with_column(moved, j, first[:, j])
+            a, fa = first[:, j] - rows[:, j], self._at(moved)
             if central:
-                first, second = self._stencil(at, h, low[:, j], high[:, j])
-                gradient[:, j] = self._central(moved, j, at, first, second, value)
+                moved = with_column(moved, j, second[:, j])
+                b, fb = second[:, j] - rows[:, j], self._at(moved)
+                slope = self._parabola(f, a, fa, b, fb)
             else:
-                # Forward or, where the bound is near, backward; as long as the longer side at most.
-                fits = (at + h >= low[:, j]) & (at + h <= high[:, j])
-                up = high[:, j] - at >= at - low[:, j]
-                moved[:, j] = np.clip(
-                    at + np.where(fits, h, np.where(up, np.abs(h), -np.abs(h))), low[:, j], high[:, j]
-                )
-                gradient[:, j] = self._quotient(self._at(moved), value, moved[:, j] - at)
-            moved[:, j] = at
-        return value, gradient
+                slope = self._quotient(f, a, fa)
+            gradient = with_column(gradient, j, slope)
+            moved = with_column(moved, j, rows[:, j])
+        return value, xp.reshape(gradient, self._shape)
 
     @staticmethod
-    def _quotient(f: Any, f0: Any, h: np.ndarray) -> np.ndarray:
+    def _quotient(f: Any, h: Array, moved: Any) -> Array:
         # A variable without room is fixed: its derivative does not matter.
+        xp = namespace_of(h)
         with np.errstate(invalid="ignore", over="ignore"):  # f may be infinite: the engine deals with that
-            return np.where(h != 0, (f - f0) / np.where(h != 0, h, 1.0), 0.0)
+            return xp.where(h != 0, (moved - f) / xp.where(h != 0, h, xp.ones_like(h)), xp.zeros_like(h))
 
     @staticmethod
-    def _stencil(at: np.ndarray, h: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _stencil(at: Array, h: Array, low: Array, high: Array) -> tuple[Array, Array]:
         """Two places: at + h and at - h, or at + h and at + 2h to one side where a bound is near."""
-        h = np.abs(h)
+        xp = namespace_of(at)
+        h = xp.abs(h)
         both = (at - h >= low) & (at + h <= high)
         up = high - at >= at - low
-        reach = np.minimum(h, np.maximum(high - at, at - low) / 2)
-        side = np.where(up, reach, -reach)
-        first, second = np.where(both, h, side), np.where(both, -h, 2 * side)
-        return np.clip(at + first, low, high), np.clip(at + second, low, high)
+        reach = xp.minimum(h, xp.maximum(high - at, at - low) / 2)
+        side = xp.where(up, reach, -reach)
+        first, second = xp.where(both, h, side), xp.where(both, -h, 2 * side)
+        return xp.clip(at + first, low, high), xp.clip(at + second, low, high)
 
-    def _central(
-        self, moved: np.ndarray, j: int, at: np.ndarray, first: np.ndarray, second: np.ndarray, value: Any
-    ) -> np.ndarray:
-        moved[:, j] = first
-        a, fa = moved[:, j] - at, self._at(moved)
-        moved[:, j] = second
-        b, fb = moved[:, j] - at, self._at(moved)
-        # Derivative at 0 of the parabola through (0, f), (a, fa), (b, fb).
+    @staticmethod
+    def _parabola(f: Any, a: Array, fa: Any, b: Array, fb: Any) -> Array:
+        """Derivative at 0 of the parabola through (0, f), (a, fa), (b, fb)."""
+        xp = namespace_of(a)
         safe = (a != 0) & (b != 0) & (a != b)
-        a, b = np.where(safe, a, 1.0), np.where(safe, b, -1.0)
+        a, b = xp.where(safe, a, xp.ones_like(a)), xp.where(safe, b, -xp.ones_like(b))
         with np.errstate(invalid="ignore", over="ignore"):
-            slope = ((fa - value) * b / a - (fb - value) * a / b) / (b - a)
-        return np.where(safe, slope, 0.0)
+            slope = ((fa - f) * b / a - (fb - f) * a / b) / (b - a)
+        return xp.where(safe, slope, xp.zeros_like(a))
 
-    def _at(self, rows: np.ndarray) -> Any:
+    def _at(self, rows: Array) -> Any:
         self.nfev += 1
-        return self._values(self._fun(self.kindly(rows if self._batch else rows[0])))
+        return self._comparable(self._values(self._fun(self.kindly(rows if self._batch else rows[0]))))
+
+    def _rows(self, x: Array) -> Array:
+        """Return points as (B, n)."""
+        return x.reshape(-1, x.shape[-1])
+
+    def _comparable(self, values: Any) -> Any:
+        """Return checked values in a form that can be subtracted and divided by (B,) arrays of x's library."""
+        return values
 
     def _values(self, f: Any) -> Any:
         if not self._batch:

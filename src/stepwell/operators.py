@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, kind_of, namespace_of, to_like
+from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
+from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
 
@@ -89,7 +90,7 @@ class Operator:
         return namespace_of(template).concat(parts, axis=1)
 
 
-def as_operator(A: Any, dtype: Any = None, *, name: str = "A") -> Operator:
+def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | None = None) -> Operator:
     """Turn anything that maps vectors into an :class:`Operator`.
 
     Parameters
@@ -102,6 +103,8 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A") -> Operator:
         ``"float32"`` or ``"float64"``: cast an explicit matrix to it.
     name : str, default "A"
         What error messages call the operator.
+    columns : int, optional
+        Width of the blocks to come, where it is known: for one column a sparse matrix on a GPU is not rearranged.
 
     Returns
     -------
@@ -123,9 +126,9 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A") -> Operator:
     if sp.issparse(A):
         return _scipy_sparse(A, dtype, name)
     if type(A).__module__.startswith("cupyx.scipy.sparse") and hasattr(A, "tocsr"):
-        return _cupy_sparse(A, dtype, name)
+        return _cupy_sparse(A, dtype, name, columns)
     if kind_of(A) == "torch" and str(A.layout) != "torch.strided":
-        return _torch_sparse(A, dtype, name)
+        return _torch_sparse(A, dtype, name, columns)
     if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
         return _linear_operator(A)
     if kind_of(A) != "numpy" or isinstance(A, np.ndarray):
@@ -339,28 +342,59 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     return Operator(multiplier(matrix), multiplier(transposed), matrix.shape, home, matrix, copied)
 
 
-def _cupy_sparse(A: Any, dtype: Any, name: str) -> Operator:
+def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import cupy
 
     _require_real(A, name)
     matrix = A.tocsr().astype(dtype or A.dtype)
     transposed = matrix.T.tocsr()
-    copied = transposed.data.nbytes + transposed.indices.nbytes + transposed.indptr.nbytes
-    home = cupy.empty(0, matrix.dtype)
-    return Operator(lambda X: matrix @ X, lambda Y: transposed @ Y, matrix.shape, home, matrix, copied)
+
+    def parts(csr: Any) -> tuple[Array, Array, Array]:
+        return csr.indptr, csr.indices, csr.data
+
+    return _on_device(matrix, transposed, parts, cupy.empty(0, matrix.dtype), columns)
 
 
-def _torch_sparse(A: Any, dtype: Any, name: str) -> Operator:
+def _torch_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import torch
 
     _require_real(A, name)
     with _beta_warnings_silenced():
         coo = A.to_sparse_coo().to(getattr(torch, dtype) if dtype else A.dtype)
         matrix, transposed = coo.to_sparse_csr(), coo.t().to_sparse_csr()
+
+    def parts(csr: Any) -> tuple[Array, Array, Array]:
+        return csr.crow_indices(), csr.col_indices(), csr.values()
+
     home = torch.empty(0, dtype=matrix.dtype, device=matrix.device)
-    parts = (transposed.values(), transposed.col_indices(), transposed.crow_indices())
-    copied = sum(int(part.numel()) * int(part.element_size()) for part in parts)
-    return Operator(lambda X: matrix @ X, lambda Y: transposed @ Y, tuple(matrix.shape), home, matrix, copied)
+    return _on_device(matrix, transposed, parts, home, columns)
+
+
+def _on_device(
+    matrix: Any,
+    transposed: Any,
+    parts: Callable[[Any], tuple[Array, Array, Array]],
+    home: Array,
+    columns: int | None,
+) -> Operator:
+    """Library CSR and the CSR of the transpose; on a GPU wide blocks go through a kernel of our own where it pays."""
+    rearranged = is_cuda(home) and is_available() and columns != 1
+    held = sum(int(part.nbytes) for part in parts(transposed))
+    functions = []
+    for csr in (matrix, transposed):
+        grouped = group_rows(*parts(csr), tuple(csr.shape)) if rearranged else None
+        held += 0 if grouped is None else grouped.memory
+        functions.append(_device_multiplier(csr, None if grouped is None else BlockProduct(grouped), home))
+    return Operator(functions[0], functions[1], tuple(matrix.shape), home, matrix, held)
+
+
+def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) -> Callable[[Array], Array]:
+    def apply(block: Array) -> Array:
+        if by_groups is None or block.shape[1] < by_groups.least_columns or block.dtype != home.dtype:
+            return csr @ block
+        return by_groups(block)
+
+    return apply
 
 
 def _linear_operator(A: Any) -> Operator:

@@ -7,18 +7,20 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import OptimizeWarning
 
 from stepwell import _core
 from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, kind_of, scalar_of
 from stepwell.bounds import read_bounds
-from stepwell.inverse_hessian import InverseHessian
-from stepwell.results import Result, Status, single_result, status_message
+from stepwell.results import Status, single_result, status_message
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
+
+if TYPE_CHECKING:
+    from stepwell.inverse_hessian import InverseHessian
+    from stepwell.result_types import Result
 
 _STATE_VERSION = 1
 
@@ -46,6 +48,8 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
     if moved:
+        from scipy.optimize import OptimizeWarning
+
         warnings.warn(
             f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
             OptimizeWarning,
@@ -73,7 +77,7 @@ class LBFGSB:
     Parameters
     ----------
     x0 : array
-        Starting point: NumPy, or a CPU array of PyTorch or JAX; any shape; float64 or float32.
+        Starting point: NumPy, PyTorch, CuPy or JAX; any shape; float64 or float32. The run takes place where it lives.
     bounds : optional
         As in `stepwell.minimize`.
     m : int, default 10
@@ -106,7 +110,7 @@ class LBFGSB:
 
     def __new__(cls, x0: Array = None, *args: Any, **settings: Any) -> LBFGSB:
         """Make the variant that runs where x0 lives."""
-        if cls is LBFGSB and hasattr(x0, "shape") and is_cuda(x0):
+        if cls is LBFGSB and is_cuda(x0):
             from stepwell.device_doors import DeviceLBFGSB
 
             return object.__new__(DeviceLBFGSB)
@@ -231,6 +235,8 @@ class LBFGSB:
 
     def inverse_hessian(self) -> InverseHessian:
         """Return the inverse Hessian approximation as a linear operator."""
+        from stepwell.inverse_hessian import InverseHessian
+
         s, y = self._target.pairs(0)
         weights = self._target.weights
         return InverseHessian(s, y, float(self._state["gamma"][0]) if weights is None else weights.astype(float).copy())

@@ -1,12 +1,19 @@
-"""Result types of the quasi-Newton solvers, and the statuses whose members carry their message."""
+"""Results of the quasi-Newton solvers, and the statuses whose members carry their message.
+
+The types are SciPy's, whose import takes longer than anything else at the start: it waits until a result is made.
+"""
 
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
+    from stepwell.result_types import BatchResult, Result
 
 
 class Status(enum.Enum):
@@ -61,6 +68,7 @@ class Status(enum.Enum):
 
 
 _BY_CODE = {status.value: status for status in Status}
+_SCIPY_BY_CODE = np.array([_BY_CODE[code].scipy for code in range(len(_BY_CODE))])
 
 #: What the info code of a failed line search says (the codes of MCSRCH).
 LINE_SEARCH_INFO = {
@@ -80,18 +88,10 @@ def status_message(status: Status, info: int) -> str:
     return status.message
 
 
-class Result(OptimizeResult):  # type: ignore[misc]
-    """What `minimize` returns: SciPy's `OptimizeResult` with fields of our own.
-
-    SciPy's fields are ``x fun jac nfev njev nit status message success hess_inv``, with SciPy's ``status`` codes:
-    0 converged, 1 a limit was reached, 2 no further progress, 99 stopped by the callback. Ours are ``reason`` (a
-    `Status`), ``info`` (the line search's code), ``projected_gradient`` (maximum norm), ``seconds`` (a dict: total,
-    objective, solver), and the counts ``cauchy_walks truncations resets skipped`` of the rarer branches.
-    """
-
-
 def single_result(state: Any, **fields: Any) -> Result:
     """Make the result of one problem from its final state and what is particular to its target."""
+    from stepwell.result_types import Result
+
     reason = Status.of(state["status"])
     info = int(state["info"])
     return Result(
@@ -110,20 +110,21 @@ def single_result(state: Any, **fields: Any) -> Result:
     )
 
 
-class BatchResult(OptimizeResult):  # type: ignore[misc]
-    """What `minimize_batch` returns: the fields of `Result` with one entry per problem."""
-
-
 def batch_result(states: Any, **fields: Any) -> BatchResult:
     """Make the result of a batch from its final states and what is particular to its target."""
-    reasons = as_statuses(states["status"])
+    from stepwell.result_types import BatchResult
+
+    # Thousands of problems end in few ways: what a way means is looked up once for each.
+    codes, infos = states["status"].tolist(), states["info"].tolist()
+    meaning = {way: status_message(_BY_CODE[way[0]], way[1]) for way in set(zip(codes, infos))}
+    status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
         nfev=states["evaluations"].copy(),
-        status=np.array([reason.scipy for reason in reasons]),
-        reason=reasons,
-        message=[status_message(reason, int(info)) for reason, info in zip(reasons, states["info"])],
-        success=np.array([reason.success for reason in reasons]),
+        status=status,
+        reason=[_BY_CODE[code] for code in codes],
+        message=[meaning[way] for way in zip(codes, infos)],
+        success=status == 0,
         info=states["info"].copy(),
         projected_gradient=states["projected_gradient"].copy(),
         **fields,
@@ -132,6 +133,8 @@ def batch_result(states: Any, **fields: Any) -> BatchResult:
 
 def intermediate_result(state: Any, x: Any) -> OptimizeResult:
     """Make what a callback gets after an iteration."""
+    from scipy.optimize import OptimizeResult
+
     return OptimizeResult(
         x=x,
         fun=float(state["f"]),
@@ -145,6 +148,8 @@ def intermediate_result(state: Any, x: Any) -> OptimizeResult:
 
 def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
     """Make what the callback of a batch gets after a turn."""
+    from scipy.optimize import OptimizeResult
+
     return OptimizeResult(
         x=x,
         fun=states["f"].copy(),
@@ -152,8 +157,3 @@ def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
         nfev=states["evaluations"].copy(),
         running=states["status"] == Status.RUNNING.value,
     )
-
-
-def as_statuses(codes: Any) -> list[Status]:
-    """Turn engine codes into statuses."""
-    return [Status.of(code) for code in codes]

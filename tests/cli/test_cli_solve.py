@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from scipy.optimize import minimize as scipy_minimize
 
+import stepwell
 from stepwell import problems
 from stepwell.cli import main
 
@@ -163,7 +164,7 @@ def test_exit_status_1_when_not_converged(arguments, status, said, tmp_path):
         (["torsion", "--ls-gtol", "2"], "line_search gtol is 2.0; allowed: between 0 and 1"),
         (["torsion", "--threads", "0"], "threads is 0; allowed"),
         (["torsion", "--device", "tpu"], "'tpu' is not a device; allowed: cpu, cuda, cuda:K"),
-        (["torsion", "--device", "cuda"], "cuda:0 needs --array torch, cupy or jax"),
+        (["torsion", "--device", "cuda"], "cuda needs --array torch, cupy or jax"),
         (["torsion", "--iprint", "1", "4"], "4 is not in the range 0<=x<=3"),
         (["torsion", "--plot", "run.jpg"], "'run.jpg' must end in .png or .pdf or .svg"),
         (["torsion", "--plot", "nowhere/run.png"], "there is no folder 'nowhere'"),
@@ -217,3 +218,42 @@ def test_module_and_script_are_the_same_program():
         for start in ([str(script)], [sys.executable, "-m", "stepwell"])
     ]
     assert runs[0] == runs[1]
+
+
+def test_plain_cuda_is_the_fastest_device(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from stepwell.targets import cuda_devices
+
+    monkeypatch.setattr(cuda_devices, "fastest_device", lambda: 7)
+    outcome = CliRunner().invoke(main, ["solve", "torsion", "--device", "cuda", "--array", "torch"])
+    assert outcome.exit_code == 2
+    assert f"cuda:7 is not there: PyTorch {torch.__version__} sees" in " ".join(outcome.output.split())
+
+    def none():
+        raise RuntimeError("no NVIDIA driver was found: install it")
+
+    monkeypatch.setattr(cuda_devices, "fastest_device", none)
+    outcome = CliRunner().invoke(main, ["solve", "torsion", "--device", "cuda", "--array", "torch"])
+    assert outcome.exit_code == 2
+    assert "no NVIDIA driver was found: install it" in " ".join(outcome.output.split())
+
+
+def test_times_of_a_run_on_a_gpu():
+    """Set-up, objective and solver add up to the total; what recording took is in none of them."""
+    from stepwell.report.history import History
+    from stepwell.report.summary import SummaryReport
+    from stepwell.settings import Settings
+
+    problem = problems.get("torsion", nx=5, ny=5)
+    history = History(problem.fun, problem.bounds)
+    result = stepwell.minimize(
+        history.fun, problem.x0, jac=True, bounds=problem.bounds, callback=history.callback, options={"maxiter": 3}
+    )
+    result.seconds = {"total": 4.0, "setup": 1.0, "objective": 2.0, "solver": 1.0, "turns": 0.5}
+    seconds = history.seconds(result)
+    assert seconds["setup"] == 1.0
+    assert 3.9 < seconds["total"] == seconds["setup"] + seconds["objective"] + seconds["solver"] < 4.0
+    kind = {"dtype": "float64", "array": "torch", "device": "cuda:0"}
+    report = SummaryReport(problem, problem.bounds, Settings(), **kind)
+    assert "thread" not in report.heading()
+    assert dict(report.outcome(result, seconds))["before the start"] == "1 s"

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import shutil
-import subprocess
-
 import pytest
+from native_programs import MEMORY, POOL, ROOT, THREADS, build, output_of
 
-ROOT = pathlib.Path(__file__).parents[2]
-COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-
-pytestmark = [
-    pytest.mark.native,
-    pytest.mark.skipif(not COMPILER, reason="no C++ compiler"),
-    pytest.mark.skipif(not (ROOT / "src" / "core").is_dir(), reason="not a checkout: the C++ sources are elsewhere"),
-]
+pytestmark = pytest.mark.native
 
 
-@pytest.mark.parametrize(
-    ("program", "sanitizer"),
-    [
-        ("crew_race", "thread"),
-        ("crew_race", "address,undefined"),
-        ("device_branches", "thread"),
-        ("device_branches", "address,undefined"),
-    ],
-)
-def test_under_a_sanitizer(program, sanitizer, tmp_path):
-    binary = tmp_path / program
-    options = ["-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
-    options += ["-Wno-psabi", "-Wno-unknown-pragmas", f"-I{ROOT / 'src'}"]
-    source = ROOT / "tests" / "nnls" / f"{program}.cpp"
-    built = subprocess.run(
-        [COMPILER, *options, str(source), "-o", str(binary)], capture_output=True, text=True, check=False
-    )
-    if built.returncode and "sanitize" in built.stderr:
-        pytest.skip(f"the compiler has no -fsanitize={sanitizer}")
-    assert built.returncode == 0, built.stderr
-    run = subprocess.run([str(binary)], capture_output=True, text=True, check=False, timeout=120)
-    if "unexpected memory mapping" in run.stderr:
-        pytest.skip("ThreadSanitizer cannot map its memory on this kernel")
-    assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+@pytest.mark.parametrize("sanitizer", [THREADS, MEMORY], ids=["thread", "address"])
+@pytest.mark.parametrize("name", ["crew_race", "device_branches"])
+def test_under_a_sanitizer(name, sanitizer, tmp_path):
+    # The program compares the teams' answers itself and ends with an error where they differ.
+    output_of(build(tmp_path, [ROOT / f"tests/nnls/{name}.cpp", POOL], ["-O1", "-g", *sanitizer]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -154,6 +156,14 @@ def test_stop_iteration_in_the_objective_is_no_stop():
 
 
 # ---- gradients ----
+
+
+@pytest.mark.parametrize("jac", [None, "3-point"])
+def test_differences_keep_the_shape_of_x0(jac):
+    centre = np.random.default_rng(5).normal(size=(6, 4))
+    result = minimize(lambda x: ((x - centre) ** 2).sum(), np.zeros((6, 4)), jac=jac, bounds=(-2.0, 2.0))
+    assert result.x.shape == (6, 4)
+    assert np.abs(result.x - np.clip(centre, -2, 2)).max() < 1e-5
 
 
 @pytest.mark.parametrize("jac", [None, False, "2-point", "3-point"])
@@ -401,3 +411,17 @@ def test_stop():
     opt = LBFGSB(np.full(3, 7.0))
     opt.stop()
     assert np.array_equal(opt.result().x, np.full(3, 7.0))
+
+
+def test_a_start_needs_neither_scipy_nor_cuda():
+    """Their imports would take longer than everything else before the first turn."""
+    program = (
+        "import sys, numpy, stepwell\n"
+        "opt = stepwell.LBFGSB(numpy.ones(3), bounds=(-2.0, 2.0))\n"
+        "opt.tell(3.0, 2 * opt.x)\n"
+        "import stepwell.device_doors\n"
+        "late = [name for name in ('scipy', 'cuda', 'torch', 'jax', 'cupy', 'click') if name in sys.modules]\n"
+        "assert not late, late\n"
+        "assert stepwell.minimize(lambda x: (x @ x, 2 * x), numpy.ones(3), jac=True).success\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

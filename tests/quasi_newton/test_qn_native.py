@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from native_programs import MEMORY, POOL, ROOT, THREADS, build, output_of
 from qn_oracles import EPS, dense_bfgs
 
-ROOT = Path(__file__).resolve().parents[2]
-HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/engine_kernels.cpp"]
+HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/engine_kernels.cpp", POOL]
 pytestmark = pytest.mark.native
 
 
-def build(folder, name, sources, flags):
-    compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    program = folder / name
-    command = [compiler, "-std=c++20", "-DSW_ISA=baseline", "-Wno-psabi", "-pthread", "-I", ROOT / "src", *flags]
-    out = subprocess.run([*command, *sources, "-o", program], capture_output=True, text=True)
-    if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
-        pytest.skip(f"no runtime for {flags}")
-    assert out.returncode == 0, out.stderr
-    return program
-
-
 def run(program, *parts):
-    """The lines of JSON that the program prints; it must end well and say nothing on stderr."""
-    out = subprocess.run([program, *parts], capture_output=True, text=True)
-    if "unexpected memory mapping" in out.stderr and shutil.which("setarch"):
-        # ThreadSanitizer cannot place its shadow memory under some settings of address randomisation.
-        out = subprocess.run(["setarch", "-R", program, *parts], capture_output=True, text=True)
-    if "unexpected memory mapping" in out.stderr or "failed to disable ASLR" in out.stderr:
-        pytest.skip("ThreadSanitizer cannot run with this machine's address randomisation")
-    assert out.returncode == 0, out.stderr
-    assert out.stderr == ""
-    return [json.loads(line) for line in out.stdout.splitlines()]
+    """The lines of JSON that the program prints."""
+    return [json.loads(line) for line in output_of(program, *parts).splitlines()]
 
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory):
     """The harness under AddressSanitizer and UndefinedBehaviorSanitizer."""
-    flags = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    return build(tmp_path_factory.mktemp("native"), "engine_check", HARNESS, flags)
+    return build(tmp_path_factory.mktemp("native"), HARNESS, ["-O0", *MEMORY])
 
 
 def test_ldlt_solves_quasi_definite_systems(checked):
@@ -136,8 +111,7 @@ def test_engine_runs_clean_and_finds_the_minimum(checked):
 
 
 def test_threads_race_nowhere_and_change_no_bit(tmp_path):
-    flags = ["-O0", "-fsanitize=thread"]
-    program = build(tmp_path, "engine_check", HARNESS, flags)
+    program = build(tmp_path, HARNESS, ["-O0", *THREADS])
     lines = run(program, "threads", "pool")
     alone, many = lines[:2], lines[2:4]
     for one, three in zip(alone, many):
@@ -151,5 +125,5 @@ def test_threads_race_nowhere_and_change_no_bit(tmp_path):
 
 
 def test_late_workers_touch_no_later_job(tmp_path):
-    program = build(tmp_path, "pool_check", [ROOT / "tests/native/pool_check.cpp"], ["-O2"])
+    program = build(tmp_path, [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
     assert run(program) == [0]

@@ -97,6 +97,7 @@ template <class Team>
 SW_HD void store_new_products(Team& team, const SmallMatrices& m, const State& s, const SumLayout& layout,
                               const double* sums) {
     const int r = layout.rows, c = m.capacity, newest = slot_of(r - 1, s.head, r, c);
+    SW_ROLLED
     for (int a = team.rank(); a < r; a += team.size()) {
         const int j = slot_of(a, s.head, r, c);
         m.ss[newest * c + j] = m.ss[j * c + newest] = sums[layout.new_ss() + a];
@@ -112,7 +113,9 @@ template <class Team>
 SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, const SumLayout& layout,
                           const double* sums) {
     const int r = s.pairs, c = m.capacity, rows = layout.rows;
+    SW_ROLLED
     for (int a = team.row(); a < r; a += team.rows()) {
+        SW_ROLLED
         for (int b = team.lane(); b <= a; b += team.lanes()) {
             const double value = layout.all_ss ? sums[layout.whole_ss() + triangle(a, b)]
                                                : sums[layout.free_gram() + triangle(rows + a, rows + b)];
@@ -123,20 +126,22 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
     team.sync();
 }
 
-// K in order of age, lower triangle.
+// K in order of age, upper triangle.
 template <class Team>
 SW_HD_CALLED void form_k(Team& team, double* k, const SmallMatrices& m, const State& s) {
     const int r = s.pairs, c = m.capacity, size = 2 * r;
     const double theta = 1 / s.gamma;
+    SW_ROLLED
     for (int a = team.row(); a < r; a += team.rows()) {
         const int i = slot_of(a, s.head, r, c);
+        SW_ROLLED
         for (int b = team.lane(); b < r; b += team.lanes()) {
             const int j = slot_of(b, s.head, r, c);
-            if (b <= a) {
+            if (a <= b) {
                 k[a * size + b] = a == b ? -m.sy[i * c + i] : 0.0;
                 k[(r + a) * size + r + b] = theta * m.ss[i * c + j];
             }
-            k[(r + a) * size + b] = b < a ? m.sy[i * c + j] : 0.0;
+            k[a * size + r + b] = a < b ? m.sy[j * c + i] : 0.0;  // L transposed
         }
     }
     team.sync();
@@ -149,19 +154,22 @@ SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const
                             const SumLayout& layout, const double* sums) {
     const int r = s.pairs, c = m.capacity, size = 2 * r, rows = layout.rows;
     const double theta = 1 / s.gamma;
+    SW_ROLLED
     for (int a = team.row(); a < size; a += team.rows()) {
-        for (int b = team.lane(); b <= a; b += team.lanes()) {
-            const double scale = a < r ? s.gamma : b < r ? 1.0 : theta;
-            double value;
-            if (layout.gram) {
-                const int i = a < r ? a : rows + (a - r), j = b < r ? b : rows + (b - r);
-                value = sums[layout.free_gram() + triangle(i, j)];
-            } else {
-                const int i = slot_of(a < r ? a : a - r, s.head, r, c),
-                          j = slot_of(b < r ? b : b - r, s.head, r, c);
-                value = a < r ? m.yy[i * c + j] : b < r ? m.sy[i * c + j] : m.ss[i * c + j];
-            }
-            g[a * size + b] = g[b * size + a] = scale * value;
+        const bool is_s = a >= r;
+        const int age = is_s ? a - r : a, i = slot_of(age, s.head, r, c);
+        const double* known = sums + layout.free_gram() + triangle(is_s ? rows + age : age, 0);
+        SW_ROLLED
+        for (int b = team.lane(); b < min_of(a + 1, r); b += team.lanes()) {  // against Y
+            const int j = slot_of(b, s.head, r, c);
+            const double value = layout.gram ? known[b] : (is_s ? m.sy : m.yy)[i * c + j];
+            g[a * size + b] = g[b * size + a] = is_s ? value : s.gamma * value;
+        }
+        SW_ROLLED
+        for (int b = team.lane(); b < a + 1 - r; b += team.lanes()) {  // against S
+            const int j = slot_of(b, s.head, r, c);
+            const double value = layout.gram ? known[rows + b] : m.ss[i * c + j];
+            g[a * size + r + b] = g[(r + b) * size + a] = theta * value;
         }
     }
     team.sync();
@@ -171,6 +179,7 @@ SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const
 template <class Team>
 SW_HD void take_stacked(Team& team, double* out, const double* sums, const State& s, int rows, double scale) {
     const int r = s.pairs;
+    SW_ROLLED
     for (int a = team.rank(); a < r; a += team.size()) {
         out[a] = scale * sums[a];
         out[r + a] = scale / s.gamma * sums[rows + a];
@@ -185,11 +194,14 @@ SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatric
                                  bool with_carried) {
     const int size = 2 * s.pairs;
     form_k(team, w.kg, m, s);
+    SW_ROLLED
     for (int i = team.row(); i < size; i += team.rows()) {
-        for (int j = team.lane(); j <= i; j += team.lanes()) w.kg[i * size + j] -= w.gram[i * size + j];
+        SW_ROLLED
+        for (int j = i + team.lane(); j < size; j += team.lanes()) w.kg[i * size + j] -= w.gram[i * size + j];
     }
     team.sync();
     if (!factor_ldlt(team, w.kg, size, s.pairs)) return false;
+    SW_ROLLED
     for (int i = team.rank(); i < size; i += team.size()) {
         w.coefficients[i] = s.gamma * w.q[i];
         if (with_carried) w.carried[i] = -w.carried[i];
@@ -197,8 +209,10 @@ SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatric
     team.sync();
     if (with_carried) {
         solve_ldlt(team, w.k, size, w.carried);  // b
+        SW_ROLLED
         for (int i = team.rank(); i < size; i += team.size()) {
             double product = 0;
+            SW_ROLLED
             for (int j = 0; j < size; ++j) product += w.gram[i * size + j] * w.carried[j];
             w.coefficients[i] += product;
         }
@@ -206,6 +220,7 @@ SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatric
     }
     solve_ldlt(team, w.kg, size, w.coefficients);  // z
     if (with_carried) {
+        SW_ROLLED
         for (int i = team.rank(); i < size; i += team.size()) w.coefficients[i] += w.carried[i];
         team.sync();
     }

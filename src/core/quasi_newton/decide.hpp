@@ -222,6 +222,7 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
     if (sound && o.bounded) {
         // The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q).
         const int size = 2 * s.pairs;
+        SW_ROLLED
         for (int i = team.rank(); i < size; i += team.size()) {
             w.work[i] = w.q[i];
             w.carried[i] = 0;
@@ -276,6 +277,9 @@ SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, 
     team.sync();
 }
 
+// The share of the Cauchy step's descent below which a projected direction is refused.
+constexpr double least_descent = 0.1;
+
 // After the aim sweep. Scalar.
 SW_HD_CALLED void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
     if (s.confine == Confine::measure) {
@@ -286,9 +290,14 @@ SW_HD_CALLED void decide_aim(State& s, const Options& o, const AimScalars& scala
     s.slope = scalars.slope;
     s.direction_norm = square_root(scalars.direction_squared);
     s.step_limit = scalars.step_limit;
-    if (!(scalars.slope < 0) || !is_finite(scalars.slope) || !is_finite(scalars.direction_squared)) {
+    // Projecting may leave a direction that hardly descends, along which runs crawl to a halt far from any
+    // minimum. The step to the Cauchy point promises about A t; a direction with less than a small part of
+    // that is no better than one that ascends, and gets the same fallback.
+    const bool projected = s.pairs > 0 && o.bounded && s.confine == Confine::project;
+    const double promised = projected ? least_descent * s.movable_descent * s.cauchy_time : 0.0;
+    if (!(scalars.slope < -promised) || !is_finite(scalars.slope) || !is_finite(scalars.direction_squared)) {
         s.info = SearchInfo::improper;
-        if (s.pairs > 0 && o.bounded && s.confine == Confine::project) {
+        if (projected) {
             s.confine = Confine::measure;
             ++s.truncations;
         } else if (s.pairs > 0) {

@@ -1,50 +1,68 @@
 // LDLᵀ without pivoting for the small symmetric quasi-definite matrices of the compact representation:
 // `negative` leading pivots are negative, the rest positive, whatever the symmetric permutation (Vanderbei
-// 1995). Row-major, lower triangle. Team code: every member calls, all see the result.
+// 1995). Row-major, upper triangle: row k holds column k of L, so that every inner loop runs along memory,
+// for a CPU's vectors and for the banks of a GPU's shared memory alike. Team code: every member calls, all
+// see the result.
 #pragma once
 
 #include "core/config.hpp"
 
 SW_BEGIN
 
-// Overwrites the lower triangle with L (unit diagonal implied) and D⁻¹ on the diagonal. False if a pivot has
+// Overwrites the upper triangle with Lᵀ (unit diagonal implied) and D⁻¹ on the diagonal. False if a pivot has
 // the wrong sign, is zero or not finite: rounding has destroyed the matrix.
 template <class Team>
 SW_HD_CALLED bool factor_ldlt(Team& team, double* a, int size, int negative) {
+    SW_ROLLED
     for (int k = 0; k < size; ++k) {
-        const double pivot = a[k * size + k];
+        const double* column = a + k * size;
+        const double pivot = column[k];
         if (!(k < negative ? pivot < 0 : pivot > 0) || !is_finite(pivot)) return false;
         const double inverse = 1 / pivot;
-        for (int i = k + 1 + team.row(); i < size; i += team.rows()) {
-            const double l = a[i * size + k] * inverse;
-            for (int j = k + 1 + team.lane(); j <= i; j += team.lanes())
-                a[i * size + j] -= l * a[j * size + k];
+        SW_ROLLED
+        for (int j = k + 1 + team.row(); j < size; j += team.rows()) {
+            SW_ROLLED
+            for (int i = j + team.lane(); i < size; i += team.lanes())
+                a[j * size + i] -= column[i] * inverse * column[j];
         }
         team.sync();
-        for (int i = k + 1 + team.rank(); i < size; i += team.size()) a[i * size + k] *= inverse;
-        if (team.rank() == 0) a[k * size + k] = inverse;
-        team.sync();
     }
+    // D Lᵀ until here: one barrier a pivot.
+    SW_ROLLED
+    for (int k = team.row(); k < size; k += team.rows()) {
+        const double inverse = 1 / a[k * size + k];
+        SW_ROLLED
+        for (int i = k + 1 + team.lane(); i < size; i += team.lanes()) a[k * size + i] *= inverse;
+    }
+    team.sync();
+    SW_ROLLED
+    for (int k = team.rank(); k < size; k += team.size()) a[k * size + k] = 1 / a[k * size + k];
+    team.sync();
     return true;
 }
 
 // x <- L⁻¹ x.
 template <class Team>
-SW_HD_CALLED void solve_lower(Team& team, const double* l, int size, double* x) {
+SW_HD_CALLED void solve_lower(Team& team, const double* a, int size, double* x) {
+    SW_ROLLED
     for (int k = 0; k < size; ++k) {
-        for (int i = k + 1 + team.rank(); i < size; i += team.size()) x[i] -= l[i * size + k] * x[k];
+        SW_ROLLED
+        for (int i = k + 1 + team.rank(); i < size; i += team.size()) x[i] -= a[k * size + i] * x[k];
         team.sync();
     }
 }
 
 // x <- (L D Lᵀ)⁻¹ x.
 template <class Team>
-SW_HD_CALLED void solve_ldlt(Team& team, const double* l, int size, double* x) {
-    solve_lower(team, l, size, x);
-    for (int i = team.rank(); i < size; i += team.size()) x[i] *= l[i * size + i];
+SW_HD_CALLED void solve_ldlt(Team& team, const double* a, int size, double* x) {
+    solve_lower(team, a, size, x);
+    SW_ROLLED
+    for (int i = team.rank(); i < size; i += team.size()) x[i] *= a[i * size + i];
     team.sync();
+    SW_ROLLED
     for (int k = size - 1; k > 0; --k) {
-        for (int i = team.rank(); i < k; i += team.size()) x[i] -= l[k * size + i] * x[k];
+        SW_ROLLED
+        for (int i = team.rank(); i < k; i += team.size()) x[i] -= a[i * size + k] * x[k];
         team.sync();
     }
 }

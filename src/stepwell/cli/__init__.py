@@ -8,11 +8,14 @@ import click
 
 #: Command name -> (module, help line). The module defines a click command called ``command``.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "tour": ("stepwell.cli.tour", "Every solver at work in a minute, and a report."),
     "solve": ("stepwell.cli.solve", "Minimise a test problem."),
     "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
     "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from parallel-beam projections."),
     "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
+    "voronoi": ("stepwell.cli.voronoi", "Tessellate: points, cells, mesh and its quality."),
+    "stipple": ("stepwell.cli.stipple", "Draw a picture with dots."),
     "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms."),
 }
 

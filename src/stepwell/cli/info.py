@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 import stepwell
 from stepwell.cli.console import make_table, show
+
+if TYPE_CHECKING:
+    from stepwell.targets.cuda_devices import CudaDevice
 
 #: Optional libraries: distribution names, since importing them would take seconds.
 _OPTIONAL = {
@@ -57,23 +60,29 @@ def _version(distributions: tuple[str, ...]) -> str | None:
 
 
 def cuda_devices() -> list[str]:
-    """Return a line per CUDA device, or one line that says why there is none."""
+    """Return a line per CUDA device and one on the driver, or one line that says why there is none."""
+    from stepwell.targets.cuda_devices import driver_version, fastest_device, list_devices
+
     try:
-        from cuda.core import Device
+        devices = list_devices()
+        lines = [_device_line(device, len(devices) > 1 and device.index == fastest_device()) for device in devices]
+        return [*lines, f"driver {driver_version()}"] if lines else ["no CUDA device"]
     except ImportError:
         return ["no CUDA: cuda-core is not complete here (pip install 'stepwell[cu13]' or 'stepwell[cu12]')"]
-    try:
-        lines = [_device_line(device) for device in Device.get_all_devices()]
-    # A missing driver shows as one of many exceptions, not all of them public.
-    except Exception as error:
-        return [f"no CUDA: {(str(error) or type(error).__name__).splitlines()[0]}"]
-    return lines or ["no CUDA device"]
+    except RuntimeError as error:
+        return [f"no CUDA: {error}"]
 
 
-def _device_line(device: Any) -> str:
-    major, minor = device.compute_capability
+def _device_line(device: CudaDevice, default: bool) -> str:
+    from stepwell.targets.cuda_devices import memory_free
+
     try:
-        memory = f", {device.to_system_device().memory_info.total / 2**30:.0f} GiB"
-    except Exception:  # the management library, which knows the memory, may be missing or older than the driver
-        memory = ""
-    return f"cuda:{device.device_id} {device.name}, sm_{major}{minor}{memory}"
+        free, total = memory_free(device.index)
+        memory = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+    except RuntimeError as error:  # such as a device that another process holds for itself
+        memory = f"{device.memory / 2**30:.1f} GiB ({error})"
+    return (
+        f"cuda:{device.index} {device.name}, sm_{device.capability[0]}{device.capability[1]}, "
+        f"{device.multiprocessors} multiprocessors at {device.clock_mhz:.0f} MHz, {memory}"
+        + (" (the fastest: default)" if default else "")
+    )

@@ -53,18 +53,30 @@ def read_interval(ctx: click.Context, option: click.Parameter, value: str | None
 
 
 def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    """Read ``cpu``, ``cuda`` or ``cuda:K``; plain ``cuda`` is ``cuda:0``."""
+    """Read ``cpu``, ``cuda`` or ``cuda:K``."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
         raise click.BadParameter(f"{value!r} is not a device; allowed: cpu, cuda, cuda:K")
-    return "cuda:0" if value == "cuda" else value
+    return value
+
+
+def choose_device(device: str, array: str) -> str:
+    """Turn plain ``cuda`` into the fastest device of this machine."""
+    if device != "cpu" and array == "numpy":
+        raise click.BadParameter(f"{device} needs --array torch, cupy or jax", param_hint="--device")
+    if device != "cuda":
+        return device
+    from stepwell.targets.cuda_devices import fastest_device
+
+    try:
+        return f"cuda:{fastest_device()}"
+    except (ImportError, RuntimeError) as error:
+        raise click.BadParameter(str(error), param_hint="--device") from None
 
 
 def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
     """Import an array library and find a device of it; return both as `stepwell.problems.get` wants them."""
     on_gpu = device.startswith("cuda")
     if name == "numpy":
-        if on_gpu:
-            raise click.BadParameter(f"{device} needs --array torch, cupy or jax", param_hint="--device")
         import numpy
 
         return numpy, None
@@ -85,7 +97,9 @@ def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
                 raise click.BadParameter("cupy needs --device cuda", param_hint="--array")
             if int(device[5:]) >= cupy.cuda.runtime.getDeviceCount():
                 raise click.BadParameter(f"{device} is not there", param_hint="--device")
-            return cupy, cupy.cuda.Device(int(device[5:]))
+            chosen = cupy.cuda.Device(int(device[5:]))
+            chosen.use()
+            return cupy, chosen
         import jax
     except ImportError:
         raise click.BadParameter(

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell.cli.console import make_table, show
-from stepwell.cli.inputs import LIBRARIES, build_problem, read_device, read_interval, read_parameters
+from stepwell.cli.inputs import LIBRARIES, build_problem, choose_device, read_device, read_interval, read_parameters
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.minimization import minimize
 from stepwell.problems import Problem
@@ -97,7 +97,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     metavar="cpu|cuda[:K]",
     default="cpu",
     show_default=True,
-    help="Where the vectors live.",
+    help="Where the vectors live; plain cuda is the fastest GPU.",
 )
 @click.option(
     "--iprint",
@@ -137,6 +137,7 @@ def command(problem: str, **given: Any) -> None:  # fmt: skip
         raise click.UsageError("--bounds and --no-bounds exclude each other")
     settings = _read_settings(given)
     kind = {name: given[name] for name in ("dtype", "array", "device")}
+    kind["device"] = choose_device(kind["device"], kind["array"])
     built = build_problem(problem, {k: given[k] for k in ("n", "nx", "ny")}, given["parameters"], **kind)
     bounds = None if given["no_bounds"] else given["bounds"] if given["bounds"] is not None else built.bounds
     _Run(built, bounds, settings, kind, given).perform()
@@ -178,6 +179,10 @@ class _Run:
         self.iprint: tuple[int, int] | None = given["iprint"] or ((1, 0) if self.as_va15 else None)
         # Standard output holds either the JSON or the report.
         self.silent = given["json_file"] == "-" or (self.iprint is not None and self.iprint[0] < 0)
+        self.on_gpu = kind["device"] != "cpu"
+        shown = (self.iprint is not None and not self.silent) or sys.stderr.isatty()
+        # On a GPU a callback makes the host wait for every turn: there is none where nobody looks at iterations.
+        self.watched = not self.on_gpu or shown or given["json_file"] is not None or given["plot"] is not None
         search = settings.line_search.constants()
         self.va15 = VA15Report(problem.name, problem.n, settings.m, search["xtol"])
         self.summary = SummaryReport(problem, bounds, settings, **kind)
@@ -194,10 +199,10 @@ class _Run:
                     self.problem.x0,
                     jac=True,
                     bounds=self.bounds,
-                    callback=history.callback,
+                    callback=history.callback if self.watched else None,
                     options=self._options(),
                 )
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, ImportError, MemoryError) as error:
                 raise click.UsageError(str(error)) from error
             watcher.on_end(history.iterations, result)
         seconds = history.seconds(result)
@@ -210,7 +215,8 @@ class _Run:
 
     def _options(self) -> dict[str, Any]:
         names = (*_STOPPING, "cauchy", "threads", "line_search")
-        return {"maxcor": self.settings.m} | {name: getattr(self.settings, name) for name in names}
+        chosen = {"maxcor": self.settings.m, "time_objective": self.on_gpu}
+        return chosen | {name: getattr(self.settings, name) for name in names}
 
     def _watcher(self) -> Watcher:
         if self.iprint is not None and not self.silent:

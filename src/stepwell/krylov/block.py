@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import lapack
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell import _core
+from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Round
@@ -64,10 +64,12 @@ class BlockCG:
     def _run(self, task: Round) -> Correction:
         residual = task.residual
         xp = namespace_of(residual)
+        on_device = is_cuda(residual)
         cut = rank_cut(residual)
         ledger = Ledger(task)
         x = xp.zeros_like(residual)
-        kept = _KeptBlocks(self.memory)
+        kept = _KeptBlocks(self.memory, joined=on_device)
+        candidates: Array | None = None
         steps = 0
         while True:
             if ledger.any_ended:
@@ -75,8 +77,10 @@ class BlockCG:
                 if not stay.size:
                     return ledger.close()
                 x, residual = take_columns(x, stay), take_columns(residual, stay)
+                candidates = None if candidates is None else take_columns(candidates, stay)
 
-            candidates = kept.conjugate(self.precondition(residual))
+            if candidates is None:
+                candidates = kept.conjugate(self.precondition(residual))
             mix = independent_combinations(to_host(candidates.T @ candidates), cut)
             if mix is None or not mix.shape[1]:
                 ledger.end_all(Status.NONFINITE if mix is None else Status.STAGNATED)
@@ -88,32 +92,63 @@ class BlockCG:
             if mix is None or not mix.shape[1]:
                 ledger.end_all(Status.NONFINITE if mix is None else Status.BREAKDOWN)
                 continue
-            inverse = to_like(mix @ mix.T, residual)  # (PᵀHP)⁻¹ on the independent part
+            half = to_like(mix, residual)
+            inverse = half @ half.T  # (PᵀHP)⁻¹ on the independent part
             step = inverse @ (directions.T @ residual)
-            x = x + directions @ step
-            residual = residual - products @ step
+            residual = plus_product(residual, products, step, -1)
+            norms = column_norms(residual)
+            x = plus_product(x, directions, step)
             steps += 1
-            ledger.look(steps, to_host(column_norms(residual))[None, :])
             kept.add(directions, products, inverse)
+            # A device goes on with the next candidates while the host looks at the norms; columns that leave were
+            # made conjugate for nothing, which a host would rather not pay for.
+            candidates = kept.conjugate(self.precondition(residual)) if on_device else None
+            ledger.look(steps, to_host(norms)[None, :])
 
 
 class _KeptBlocks:
-    """Earlier directions P, their products HP and (PᵀHP)⁻¹, newest last, within a budget of bytes."""
+    """Earlier directions P, their products Q = HP and (PᵀHP)⁻¹, newest last, within a budget of bytes.
 
-    def __init__(self, budget: int) -> None:
+    Joined, they lie side by side in one block, Q multiplied by the inverse once and for all, so that two large matrix
+    products do the work of many small ones. That pays on a GPU, where a small product takes as long as a large one; on
+    a host the copies cost more than they save.
+    """
+
+    def __init__(self, budget: int, joined: bool) -> None:
         self.budget = budget
-        self._blocks: list[tuple[Array, Array, Array]] = []
+        self.joined = joined
+        self._blocks: list[tuple[Array, Array, Array | None]] = []
 
     def add(self, directions: Array, products: Array, inverse: Array) -> None:
-        self._blocks.append((directions, products, inverse))
-        while len(self._blocks) > 1 and sum(_bytes(p) + _bytes(q) for p, q, _ in self._blocks) > self.budget:
+        new: tuple[Array, Array, Array | None] = (directions, products, inverse)
+        if self.joined:
+            new = self._join(directions, products @ inverse)
+        self._blocks.append(new)
+        while len(self._blocks) > 1 and self.bytes_held > self.budget:
             self._blocks.pop(0)
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the directions and their products."""
+        return sum(2 * _bytes(directions) for directions, _, _ in self._blocks)
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
         for directions, products, inverse in self._blocks:
-            block = block - directions @ (inverse @ (products.T @ block))
+            share = products.T @ block
+            block = plus_product(block, directions, share if inverse is None else inverse @ share, -1)
         return block
+
+    def _join(self, *new: Array) -> tuple[Array, Array, None]:
+        """Put new directions and duals beside the old ones, of which the oldest go where the budget ends."""
+        if not self._blocks:
+            return new[0], new[1], None
+        old = self._blocks.pop()
+        room = self.budget // (2 * _bytes(new[0][:, :1])) - int(new[0].shape[1])
+        oldest = max(0, int(old[0].shape[1]) - max(0, room))
+        concat = namespace_of(new[0]).concat
+        directions, duals = (concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
+        return directions, duals, None
 
 
 def rank_cut(block: Array) -> float:
@@ -125,7 +160,7 @@ def rank_cut(block: Array) -> float:
 def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
     """Combinations of columns that are orthonormal in the inner product of a Gram matrix.
 
-    Cholesky with diagonal pivoting of the Gram matrix of the normalised columns, ended at the first pivot below
+    Cholesky with diagonal pivoting of the Gram matrix of the normalised columns, ended at the first pivot not above
     ``cut``: nearly dependent columns are left out (they come back once the others have taken their share).
 
     Returns
@@ -134,16 +169,9 @@ def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
         ``mix``, one row per column and one column per independent direction, with ``mixᵀ gram mix = I``; None where
         the Gram matrix is not finite.
     """
-    if not np.isfinite(gram).all():
-        return None
-    diagonal = np.diag(gram)
-    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
-    normalised = np.asfortranarray(0.5 * (gram + gram.T) * scale * scale[:, None])
-    lower, pivots, rank, _ = lapack.dpstrf(normalised, tol=cut, lower=1)
-    inverse, _ = lapack.dtrtri(lower[:rank, :rank], lower=1)
-    mix = np.zeros((gram.shape[0], rank))
-    mix[pivots[:rank] - 1] = np.tril(inverse).T
-    return mix * scale[:, None]
+    mix = np.empty(gram.shape)
+    rank = _core.independent_combinations(np.ascontiguousarray(gram), cut, mix)
+    return None if rank < 0 else mix[:, :rank]
 
 
 def _bytes(block: Array) -> int:

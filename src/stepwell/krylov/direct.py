@@ -37,8 +37,7 @@ class Direct:
             self._solve = self._factored(task)
         x = self._solve(residual)
         failed = ~np.isfinite(to_host(column_norms(x)))
-        for place in np.flatnonzero(failed):
-            ledger.end(int(place), Status.BREAKDOWN)
+        ledger.end(failed, Status.BREAKDOWN)
         if failed.any():
             x = xp.zeros_like(residual)
         ledger.iterations[:] = 1

@@ -285,7 +285,8 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
     together = 1 if method in ("cgls", "prcg", "aprcg") else count
     blocks = number * together * (6 * size + 3 * rows) + number * count * (2 * size + rows)
     if method == "block":
-        return operator + blocks + max(memory, 2 * number * size * min(together, width))
+        copied = memory // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
+        return operator + blocks + copied + max(memory, 2 * number * size * min(together, width))
     if method in ("prcg", "aprcg"):
         return operator + blocks + memory
     if method == "direct":

@@ -64,8 +64,9 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     if "complex" in str(given.dtype):
         raise TypeError(f"B: got dtype {given.dtype}; only real right-hand sides are supported")
     dtype = working_dtype(A, given)
-    operator = as_operator(A, dtype, name=name)
-    penalty = None if L is None else as_operator(L, dtype, name="L")
+    width = 1 if len(given.shape) == 1 else int(given.shape[1])
+    operator = as_operator(A, dtype, name=name, columns=width)
+    penalty = None if L is None else as_operator(L, dtype, name="L", columns=width)
     template = given if operator.home is None else operator.home
     block = _in_common(given, template, dtype, "B", name)
     if penalty is not None and penalty.home is not None:

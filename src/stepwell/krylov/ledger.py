@@ -28,15 +28,15 @@ class Ledger:
         self.columns = np.arange(count)
         self.iterations = np.zeros(count, dtype=np.int64)
         self.products = np.zeros(count)
-        self._history: list[list[float]] = [[] for _ in range(count)]
-        self._claims: list[Status | None] = [None] * count
+        self._records: list[tuple[np.ndarray, np.ndarray]] = []  # columns at work, their residuals per step
+        self._claims: np.ndarray = np.full(count, None, dtype=object)
+        self._ended = np.zeros(count, dtype=bool)
         self._best = to_host(column_norms(task.residual)) / task.norms
         self._near = NEAR_ROUNDING * float(namespace_of(task.residual).finfo(task.residual.dtype).eps)
         self._age = np.zeros(count, dtype=np.int64)
         self._finished: list[Array] = []
         self._places: list[np.ndarray] = []
-        for column in np.flatnonzero(self._best <= task.tol):
-            self._claims[column] = Status.CONVERGED
+        self.end(self._best <= task.tol, Status.CONVERGED)
         if task.max_iter <= 0:
             self.end_all(Status.ITERATION_LIMIT)
 
@@ -48,46 +48,44 @@ class Ledger:
     def look(self, steps: int, norms: np.ndarray) -> None:
         """Book the residual norms of the latest steps, a row per step, and end the columns that are through."""
         relative = norms / self.task.norms[self.columns]
-        for place, column in enumerate(self.columns):
-            now = relative[-1, place]
-            self._history[column] += relative[:, place].tolist()
-            self._age[column] = 0 if now < self._best[column] else self._age[column] + len(relative)
-            self._best[column] = min(self._best[column], now)
-            if not np.isfinite(now):
-                self.end(place, Status.NONFINITE)
-            elif now <= self.task.tol:
-                self.end(place, Status.CONVERGED)
-            elif self._age[column] >= (PATIENCE_NEAR_ROUNDING if self._best[column] < self._near else PATIENCE):
-                self.end(place, Status.STAGNATED)
-        active = [p for p, c in enumerate(self.columns) if self._claims[c] is None]
-        worst = float(np.max(relative[-1, active], initial=0.0))
-        if self.task.watch(steps, len(active), worst):
+        self._records.append((self.columns, relative))
+        now, best, age = relative[-1], self._best[self.columns], self._age[self.columns]
+        better = now < best
+        best, age = np.where(better, now, best), np.where(better, 0, age + len(relative))
+        self._best[self.columns], self._age[self.columns] = best, age
+        self.end(~np.isfinite(now), Status.NONFINITE)
+        self.end(now <= self.task.tol, Status.CONVERGED)
+        self.end(age >= np.where(best < self._near, PATIENCE_NEAR_ROUNDING, PATIENCE), Status.STAGNATED)
+        active = ~self._ended[self.columns]
+        worst = float(np.max(now[active], initial=0.0))
+        if self.task.watch(steps, int(active.sum()), worst):
             self.end_all(Status.STOPPED)
         elif steps >= self.task.max_iter:
             self.end_all(Status.ITERATION_LIMIT)
 
-    def end(self, place: int, status: Status) -> None:
-        """End the column at a place, unless it has ended already."""
-        column = self.columns[place]
-        self._claims[column] = self._claims[column] or status
+    def end(self, which: np.ndarray, status: Status) -> None:
+        """End some of the columns at work (a mask over them), unless they have ended already."""
+        columns = self.columns[which]
+        columns = columns[~self._ended[columns]]
+        self._claims[columns] = status
+        self._ended[columns] = True
 
     def end_all(self, status: Status) -> None:
         """End all columns that are still at work."""
-        for place in range(self.columns.size):
-            self.end(place, status)
+        self.end(np.ones(self.columns.size, dtype=bool), status)
 
     def ended_so(self, status: Status) -> np.ndarray:
         """Per column at work, whether it has just ended with this status."""
-        return np.array([self._claims[column] is status for column in self.columns], dtype=bool)
+        return np.array([claim is status for claim in self._claims[self.columns]], dtype=bool)
 
     @property
     def any_ended(self) -> bool:
         """Whether some of the columns at work have ended."""
-        return any(self._claims[column] is not None for column in self.columns)
+        return bool(self._ended[self.columns].any())
 
     def release(self, x: Array) -> np.ndarray:
         """Take over the solutions of the ended columns and return the places of those that stay at work."""
-        ended = np.array([self._claims[column] is not None for column in self.columns], dtype=bool)
+        ended = self._ended[self.columns]
         leave, stay = np.flatnonzero(ended), np.flatnonzero(~ended)
         self._finished.append(x if not stay.size else take_columns(x, leave))
         self._places.append(self.columns[leave])
@@ -96,9 +94,12 @@ class Ledger:
 
     def close(self) -> Correction:
         """Return all columns in their first order."""
-        claims = [claim or Status.STAGNATED for claim in self._claims]
         x = self._finished[0]
         if len(self._finished) > 1:
             joined = namespace_of(x).concat(self._finished, axis=1)
             x = take_columns(joined, np.argsort(np.concatenate(self._places)))
-        return Correction(x, self.iterations, self.products, self._history, claims)
+        history: list[list[float]] = [[] for _ in self._claims]
+        for columns, relative in self._records:
+            for column, values in zip(columns.tolist(), relative.T.tolist()):
+                history[column] += values
+        return Correction(x, self.iterations, self.products, history, self._claims.tolist())

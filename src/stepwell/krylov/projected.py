@@ -218,8 +218,8 @@ class ProjectedCG:
         """Operators are made once: a sparse matrix is transposed only for the first right-hand side."""
         if self._operators is None:
             self._operators = (
-                as_operator(self.A, dtype),
-                None if self.L is None else as_operator(self.L, dtype, name="L"),
+                as_operator(self.A, dtype, columns=1),
+                None if self.L is None else as_operator(self.L, dtype, name="L", columns=1),
             )
         return self._operators
 
@@ -332,7 +332,7 @@ class Projected:
         if not ledger.any_ended:
             now = float(to_host(column_norms(residual))[0]) / float(task.norms[0])
             if now <= task.tol:
-                ledger.end(0, Status.CONVERGED)
+                ledger.end_all(Status.CONVERGED)
         steps = 0
         while not ledger.any_ended:
             direction = space.conjugate(self.precondition(residual))
@@ -340,7 +340,7 @@ class Projected:
             energy = float(to_host(direction.T @ product)[0, 0])
             ledger.step(1.0)
             if not energy > 0:
-                ledger.end(0, Status.NONFINITE if np.isnan(energy) else Status.BREAKDOWN)
+                ledger.end_all(Status.NONFINITE if np.isnan(energy) else Status.BREAKDOWN)
                 break
             direction, product = direction / energy**0.5, product / energy**0.5
             space.add(direction, product)

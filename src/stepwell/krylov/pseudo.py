@@ -67,8 +67,7 @@ class PseudoBlock:
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.max_iter:
-                for place in (to_host(xp.stack(flats)) != 0).any(axis=0).nonzero()[0]:
-                    ledger.end(int(place), Status.BREAKDOWN)
+                ledger.end((to_host(xp.stack(flats)) != 0).any(axis=0), Status.BREAKDOWN)
                 ledger.look(steps, to_host(xp.stack(norms)))
                 lost = ledger.ended_so(Status.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite

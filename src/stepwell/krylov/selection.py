@@ -5,8 +5,9 @@ the trace of A(AᵀA + λ²LᵀL)⁻¹Aᵀ. With a basis V of the unknowns and t
 three are sums over its eigenvalues: one factorisation, any λ.
 
 - Small problems take V = I, which is exact.
-- Large ones take for V the Krylov space of each column. The trace is Hutchinson's estimate, the mean of uᵀA x_λ(u)
-  over random sign vectors u, each with a Krylov space of its own (Golub and von Matt 1997).
+- Large ones take for V the Krylov space of each column, grown until the choice stands still. The trace is Hutchinson's
+  estimate, the mean of uᵀA x_λ(u) over random sign vectors u, each with a Krylov space of its own (Golub and von Matt
+  1997).
 """
 
 from __future__ import annotations
@@ -17,20 +18,25 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize_scalar
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, take_columns, to_host, to_like
 from stepwell.krylov.inputs import Problem, bytes_per_number
-from stepwell.krylov.projected import DirectionSpace, Projected
-from stepwell.krylov.rounds import Round
-from stepwell.krylov.systems import TikhonovSystem, column_norms
+from stepwell.krylov.spectrum import KrylovSpace, Spectrum
+from stepwell.krylov.systems import column_norms
 
 RULES = ("gcv", "discrepancy", "lcurve")
 
 #: Up to this many unknowns the pencil is made diagonal as a whole.
 EXACT_SIZE = 1500
-#: Most directions in the Krylov space of one column, and the relative residual at which it is large enough.
-KRYLOV_STEPS, KRYLOV_TOLERANCE = 150, 1e-3
+#: Directions in the Krylov space of one column at first, and at most; they double until the choice stands still.
+FIRST_STEPS, MOST_STEPS = 32, 512
+#: The choice stands still when λ changes by less than this factor; the corner of an L-curve must do so twice running,
+#: as a space that is too small may have a corner of its own.
+STILL = 1.1
+LOOKS = {"gcv": 1, "discrepancy": 1, "lcurve": 2}
+#: Bytes for the Krylov spaces that are held at a time.
+SPACE_MEMORY = 2**32
 #: The λ at which the Krylov spaces are grown, relative to ‖A‖/‖L‖.
-KRYLOV_LAM = 3e-3
+KRYLOV_LAM = 1e-4
 #: Most columns from whose Krylov spaces a joint λ is chosen; more are represented by evenly spaced ones.
 JOINT_COLUMNS = 12
 #: Random sign vectors in the estimate of the trace.
@@ -40,41 +46,6 @@ RANGE = (1e-7, 1e1)
 GRID = 241
 #: Where log-log slopes of both norms are below this, the L-curve stands still.
 STANDSTILL = 1e-3
-
-
-@dataclass
-class Spectrum:
-    """One column's residual and seminorm as functions of λ, in a basis in which the pencil is diagonal.
-
-    ``signal`` and ``penalty`` are the diagonals of AᵀA and LᵀL, ``rhs`` the coefficients of Aᵀb, ``data`` is ‖b‖².
-    """
-
-    signal: np.ndarray
-    penalty: np.ndarray
-    rhs: np.ndarray
-    data: float
-
-    def times(self, weight: float) -> Spectrum:
-        """Return the spectrum of the right-hand side times a number."""
-        return Spectrum(self.signal, self.penalty, weight * self.rhs, weight**2 * self.data)
-
-    def filtered(self, lam: float) -> np.ndarray:
-        """Coefficients of x_λ."""
-        bottom = self.signal + lam**2 * self.penalty
-        return self.rhs / np.where(bottom > 0, bottom, np.inf)
-
-    def residual(self, lam: float) -> float:
-        """‖b − A x_λ‖²."""
-        x = self.filtered(lam)
-        return max(0.0, self.data - float(np.sum(x * (2 * self.rhs - self.signal * x))))
-
-    def seminorm(self, lam: float) -> float:
-        """‖L x_λ‖²."""
-        return float(np.sum(self.penalty * self.filtered(lam) ** 2))
-
-    def explained(self, lam: float) -> float:
-        """bᵀA x_λ."""
-        return float(np.sum(self.rhs * self.filtered(lam)))
 
 
 @dataclass
@@ -126,37 +97,77 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
     lams, products = np.ones(problem.columns), np.zeros(problem.columns)
     if not usable.size:
         return lams, products
-    size, rows = problem.size, int(problem.B.shape[0])
-    everyone = usable
-    if joint and size > EXACT_SIZE and usable.size > JOINT_COLUMNS:
+    everyone, whole = usable, problem.size <= EXACT_SIZE
+    if joint and not whole and usable.size > JOINT_COLUMNS:
         usable = usable[np.linspace(0, usable.size - 1, JOINT_COLUMNS).round().astype(int)]
-    probes: list[Spectrum] = []
-    if size <= EXACT_SIZE:
-        columns = _exact(problem, usable)
-    else:
-        columns, spent = _by_krylov(problem, take_columns(problem.B, usable))
-        products[usable] += spent
-        if rule == "gcv":
-            signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(rows, PROBES))
-            probes, spent = _by_krylov(problem, to_like(signs, problem.B))
-            products[usable] += spent.sum() / usable.size
+    weights = np.ones(problem.columns)
     if joint:  # columns weigh by their own size, not as they were scaled for the solver
-        weights = to_host(problem.scale).ravel()[usable]
-        weights = weights / weights.max()
-        columns = [column.times(weight) for column, weight in zip(columns, weights)]
-        noise = None if noise is None else noise[usable] * weights
-    elif noise is not None:
-        noise = noise[usable]
-    together = [np.arange(usable.size)] if joint else [np.array([i]) for i in range(usable.size)]
+        weights = to_host(problem.scale).ravel()
+        weights = weights / weights[usable].max()
+    levels = np.zeros(problem.columns) if noise is None else noise * weights
+    together = [usable] if joint else [np.array([column]) for column in usable]
+    if whole:
+        spectra = dict(zip(usable.tolist(), _exact(problem, usable)))
+    else:
+        grown = _Grown(problem, rule, len(together[0]))
     for members in together:
-        spectra = Spectra([columns[i] for i in members], probes, rows)
-        level = 0.0 if noise is None else float(np.sum(noise[members] ** 2))
-        lams[usable[members]] = _pick(spectra, rule, level)
+        level = float(np.sum(levels[members] ** 2))
+        if whole:
+            parts = [spectra[column].times(weights[column]) for column in members.tolist()]
+            lams[members] = _pick(Spectra(parts, [], int(problem.B.shape[0])), rule, level)
+        else:
+            lams[members], products[members] = grown.pick(members, weights[members], level)
+    if not whole:
+        products[usable] += grown.probe_products / usable.size
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
     if usable.size < everyone.size:
         products[everyone] = products.sum() / everyone.size
     return lams, products
+
+
+class _Grown:
+    """Choices from Krylov spaces that grow until λ stands still; the probes' spaces serve all columns."""
+
+    def __init__(self, problem: Problem, rule: str, columns: int) -> None:
+        self.problem, self.rule = problem, rule
+        self.rows = int(problem.B.shape[0])
+        self.lam = KRYLOV_LAM * _norm_ratio(problem)
+        self.probes: list[KrylovSpace] = []
+        count = PROBES if rule == "gcv" else 0
+        room = SPACE_MEMORY // (2 * problem.size * bytes_per_number(problem.B) * (columns + count))
+        self.most = max(FIRST_STEPS, min(MOST_STEPS, room))
+        if count:
+            signs = to_like(np.random.default_rng(0).choice([-1.0, 1.0], size=(self.rows, count)), problem.B)
+            self.probes = [self._space(signs, j) for j in range(count)]
+
+    @property
+    def probe_products(self) -> float:
+        """Products that the probes took."""
+        return float(sum(probe.products for probe in self.probes))
+
+    def pick(self, members: np.ndarray, weights: np.ndarray, level: float) -> tuple[float, np.ndarray]:
+        """Choose λ for columns together; and the products that each took."""
+        spaces = [self._space(self.problem.B, int(column)) for column in members]
+        steps, before, looks = min(FIRST_STEPS, self.most), np.nan, 0
+        while True:
+            for space in (*spaces, *self.probes):
+                space.grow_to(steps)
+            parts = [space.spectrum().times(weight) for space, weight in zip(spaces, weights)]
+            spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows)
+            lam = _pick(spectra, self.rule, level)
+            still = 1 / STILL <= lam / before <= STILL and lam > spectra.grid()[0]
+            looks = looks + 1 if still else 0
+            if (
+                looks == LOOKS[self.rule]
+                or steps >= self.most
+                or all(space.complete for space in (*spaces, *self.probes))
+            ):
+                return lam, np.array([space.products for space in spaces], dtype=float)
+            steps, before = min(2 * steps, self.most), lam
+
+    def _space(self, block: Array, column: int) -> KrylovSpace:
+        return KrylovSpace(self.problem, take_columns(block, np.array([column])), self.lam, self.most)
 
 
 def _pick(spectra: Spectra, rule: str, noise: float) -> float:
@@ -231,30 +242,6 @@ def diagonal_pencil(A: np.ndarray, L: np.ndarray) -> tuple[np.ndarray, np.ndarra
     mu, turn = eigh(whiten.T @ A @ whiten)
     mu = np.clip(mu, 0.0, 1.0)
     return mu, (1 - mu) / c, whiten @ turn
-
-
-def _by_krylov(problem: Problem, block: Array) -> tuple[list[Spectrum], np.ndarray]:
-    """Spectra in the Krylov space of each column of a block, grown at a small λ; and the products per column."""
-    number = bytes_per_number(block)
-    lam = KRYLOV_LAM * _norm_ratio(problem)
-    spectra, products = [], np.zeros(int(block.shape[1]))
-    for j in range(int(block.shape[1])):
-        column = take_columns(block, np.array([j]))
-        system = TikhonovSystem(problem.A, problem.L, np.array([lam]), column)
-        rhs = system.rhs()
-        norm = to_host(column_norms(rhs))
-        space = DirectionSpace(problem.size, number, 2 * (KRYLOV_STEPS + 40) * 2 * problem.size * number)
-        method = Projected(space, lambda residual: residual, augmented=True)
-        method(Round(system, (), rhs, norm, KRYLOV_TOLERANCE, KRYLOV_STEPS, lambda *_: False))
-        xp = namespace_of(rhs)
-        basis = xp.concat([directions for directions, _ in space.groups()], axis=1)
-        image = problem.A.forward(basis)
-        seminorm = basis if problem.L is None else problem.L.forward(basis)
-        products[j] = system.products + 0.5 * int(basis.shape[1])  # the images are half a product each
-        signal, penalty, turn = diagonal_pencil(to_host(image.T @ image), to_host(seminorm.T @ seminorm))
-        coefficients = turn.T @ to_host(basis.T @ rhs)[:, 0]
-        spectra.append(Spectrum(signal, penalty, coefficients, float(to_host(column_norms(column))[0] ** 2)))
-    return spectra, products
 
 
 def _norm_ratio(problem: Problem) -> float:

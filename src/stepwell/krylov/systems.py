@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_like
+from stepwell.arrays import Array, namespace_of, plus_multiple, take_columns, to_like
 from stepwell.operators import Operator
 
 State = tuple[Array, ...]
@@ -114,7 +114,7 @@ class TikhonovSystem(_Counted):
         """Apply AᵀA + λ²LᵀL; every column of the block is taken with the one λ of this system."""
         self.count(block)
         image = block if self.L is None else self.L.adjoint(self.L.forward(block))
-        return self.A.adjoint(self.A.forward(block)) + self.scale**2 * image
+        return plus_multiple(self.A.adjoint(self.A.forward(block)), self.scale**2, image)
 
     def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
         """[B − AX; −λLX] and the gradient there."""
@@ -205,5 +205,4 @@ class PositiveSystem(_Counted):
 
 def column_norms(block: Array) -> Array:
     """Euclidean norm of every column, on the block's device."""
-    xp = namespace_of(block)
-    return xp.sqrt(xp.sum(block * block, axis=0))
+    return namespace_of(block).linalg.vector_norm(block, axis=0)

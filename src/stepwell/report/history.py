@@ -92,10 +92,14 @@ class History:
         self._in_callback += time.perf_counter() - began
 
     def seconds(self, result: Any) -> dict[str, float]:
-        """Return the run's times, ``total objective solver``, without what recording and printing took."""
-        objective = max(result.seconds["objective"] - self._in_objective, 0.0)
-        solver = max(result.seconds["solver"] - self._in_callback, 0.0)
-        return {"total": objective + solver, "objective": objective, "solver": solver}
+        """Return the run's times, ``total objective solver``, without what recording and printing took.
+
+        On a GPU also ``setup``, what passed before the first evaluation: kernels are loaded or compiled.
+        """
+        parts = {name: result.seconds[name] for name in ("setup", "objective", "solver") if name in result.seconds}
+        parts["objective"] = max(parts["objective"] - self._in_objective, 0.0)
+        parts["solver"] = max(parts["solver"] - self._in_callback, 0.0)
+        return {"total": sum(parts.values())} | parts
 
 
 def _gradient_norms(x: Array, gradient: Array, bounds: tuple[Any, Any] | None) -> tuple[float, float]:

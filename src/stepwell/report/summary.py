@@ -30,7 +30,7 @@ class SummaryReport:
         self, problem: Problem, bounds: Any, settings: Settings, *, dtype: str, array: str, device: str
     ) -> None:
         self._problem, self._bounds, self._settings = problem, bounds, settings
-        self._kind = f"{dtype}, {array} on {device}"
+        self._kind, self._on_host = f"{dtype}, {array} on {device}", device == "cpu"
 
     def heading(self, start: Iteration | None = None) -> str:
         """Return what is solved, and how."""
@@ -39,11 +39,11 @@ class SummaryReport:
         bounds = "bounds" if self._bounds is not None else "no bounds"
         method = "L-BFGS-B" if self._bounds is not None else "L-BFGS"
         cauchy = f", Cauchy point {settings.cauchy}" if self._bounds is not None else ""
-        threads = settings.thread_count()
+        threads = f", {settings.thread_count()} thread{'s' if settings.thread_count() != 1 else ''}"
         return (
             f"{problem.name}: n = {problem.n}{f' ({sizes})' if sizes else ''}, {bounds}, {self._kind}\n"
-            f"{method}: m = {settings.m}{cauchy}, line search {settings.line_search.preset}, "
-            f"{threads} thread{'s' if threads != 1 else ''}"
+            f"{method}: m = {settings.m}{cauchy}, line search {settings.line_search.preset}"
+            f"{threads if self._on_host else ''}"
         )
 
     def columns(self) -> str:
@@ -84,6 +84,8 @@ class SummaryReport:
             lines.append(("of these", ", ".join(rare)))
         per_iteration = seconds["solver"] / max(result.nit, 1)
         lines.append(("time", _duration(seconds["total"])))
+        if "setup" in seconds:
+            lines.append(("before the start", _duration(seconds["setup"])))
         lines.append(("in the objective", _duration(seconds["objective"])))
         lines.append(("in the solver", f"{_duration(seconds['solver'])} ({_duration(per_iteration)} an iteration)"))
         return lines

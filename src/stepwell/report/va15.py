@@ -80,7 +80,7 @@ class VA15Report:
                 f"Number of l-bfgs calls: {evaluations}",
                 f"Total time for the execution of l-bfgs: {solver:.6f} ms",
                 f"Average time for the executions of l-bfgs: {solver / evaluations:.6f} ms",
-                f"Total time for the minimization: {1e3 * seconds['total']:.6f} ms",
+                f"Total time for the minimization: {objective + solver:.6f} ms",
             )
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.settings import Settings
+from stepwell.targets.cuda_devices import checked, cuda_driver, memory_free, memory_kept, open_device
 from stepwell.targets.host import STATE_DTYPE
 from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
@@ -72,15 +73,11 @@ def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) ->
     return 2 * rows * (tile + 8) * (4 if single else 8)
 
 
-def memory_free(device_id: int) -> tuple[int, int]:
-    """Return the free and the total bytes of a device."""
-    from cuda.bindings import driver
-
-    cuda_core().Device(device_id).set_current()
-    error, free, total = driver.cuMemGetInfo()
-    if int(error) != 0:
-        raise RuntimeError(f"cuMemGetInfo failed: {error}")
-    return int(free), int(total)
+def _too_large(needed: int, free: int, total: int, index: int, m: int) -> str:
+    return (
+        f"the run needs {needed / 2**30:.2f} GiB on cuda:{index}, of which {free / 2**30:.2f} of "
+        f"{total / 2**30:.2f} GiB are free; a smaller m (now {m}) or float32 needs less"
+    )
 
 
 class CudaTarget:
@@ -123,19 +120,21 @@ class CudaTarget:
         if settings.m > MAX_CAPACITY:
             raise ValueError(f"m (maxcor) is {settings.m}; allowed on a GPU: 1 to {MAX_CAPACITY}")
         core = cuda_core()
+        self._driver = cuda_driver()
         self.batch, self.n, self.dtype = batch, n, np.dtype(dtype)
-        self.device = core.Device(device_id)
-        self.device.set_current()
+        self.device = open_device(device_id)
         self._options = settings.engine_options(
             bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
         )
         m, word = settings.m, self.dtype.itemsize
+        stride = -(-n // 4) * 4
+        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
+        # The bulk of it, before a kernel is compiled in vain.
+        self._require_memory(batch * sum(vectors.values()) * word, m)
         kernel, resident = _kernel(m, word == 4, bounds is not None, weights is not None, weights_vary, device_id)
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident)
-        stride = -(-n // 4) * 4
         gangs = self._gangs
-        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
         sums = int(_core.sums_length(self._options)) + 8
         partial_stride = sums * (self._chunks + 1)
         walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
@@ -157,10 +156,9 @@ class CudaTarget:
             offsets[name] = total
             total += -(-size // 256) * 256
         self.nbytes = total
-        self._refuse_if_too_large(total, m, device_id)
         self._stream_handle = stream
         self._stream = core.Stream.from_handle(stream)
-        self._memory = self.device.allocate(total, stream=self._stream)
+        self._memory = self._allocate(total, m)
         self._pinned = core.LegacyPinnedMemoryResource().allocate(_core.STATE_SIZE + 64)
         base = int(self._memory.handle)
         at = {name: base + offset for name, offset in offsets.items()}
@@ -190,7 +188,7 @@ class CudaTarget:
         self._upload(at["control"], bytes(64))
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
-        self._copy(at["trial"], start, sizes["trial"])
+        self.copy(at["trial"], start, sizes["trial"])
         self._config = core.LaunchConfig(
             grid=self._grid,
             block=THREADS,
@@ -198,7 +196,6 @@ class CudaTarget:
             is_cooperative=not self._blocks_are_gangs,
         )
         self._launch, self._kernel = core.launch, kernel
-        self._event = self.device.create_event()
         self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
         ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
         self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
@@ -217,34 +214,32 @@ class CudaTarget:
             walk *= 2
         self._walk_length = walk
 
-    def _refuse_if_too_large(self, needed: int, m: int, device_id: int) -> None:
-        free, total = memory_free(device_id)
+    def _require_memory(self, needed: int, m: int) -> None:
+        """Refuse a run that does not fit; say how much there is and what would need less."""
+        index = int(self.device.device_id)
+        free, total = memory_free(index)
+        free += memory_kept(index)
         if needed > free:
-            raise MemoryError(
-                f"the run needs {needed / 2**30:.2f} GiB on cuda:{device_id}, of which {free / 2**30:.2f} of "
-                f"{total / 2**30:.2f} GiB are free; a smaller m (now {m}) or float32 needs less"
-            )
+            raise MemoryError(_too_large(needed, free, total, index, m))
+
+    def _allocate(self, needed: int, m: int) -> Any:
+        """Take the device memory of the run."""
+        self._require_memory(needed, m)
+        try:
+            return self.device.allocate(needed, stream=self._stream)
+        except Exception as error:  # somebody else was quicker; cuda.core has no public kind of it
+            index = int(self.device.device_id)
+            raise MemoryError(_too_large(needed, *memory_free(index), index, m)) from error
 
     def _upload(self, address: int, data: bytes) -> None:
-        from cuda.bindings import driver
+        checked(*self._driver.cuMemcpyHtoD(address, data, len(data)))
 
-        (error,) = driver.cuMemcpyHtoD(address, data, len(data))
-        if int(error) != 0:
-            raise RuntimeError(f"cuMemcpyHtoD failed: {error}")
-
-    def _copy(self, to: int, source: int, size: int) -> None:
-        from cuda.bindings import driver
-
-        (error,) = driver.cuMemcpyDtoDAsync(to, source, size, self._stream_handle)
-        if int(error) != 0:
-            raise RuntimeError(f"cuMemcpyDtoDAsync failed: {error}")
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copy bytes on the device, on the caller's stream."""
+        checked(*self._driver.cuMemcpyDtoDAsync(to, source, size, self._stream_handle))
 
     def _fill_zero(self, address: int, size: int) -> None:
-        from cuda.bindings import driver
-
-        (error,) = driver.cuMemsetD8Async(address, 0, size, self._stream_handle)
-        if int(error) != 0:
-            raise RuntimeError(f"cuMemsetD8Async failed: {error}")
+        checked(*self._driver.cuMemsetD8Async(address, 0, size, self._stream_handle))
 
     def array(self, name: str) -> Any:
         """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
@@ -288,17 +283,16 @@ class CudaTarget:
 
     def wait(self) -> None:
         """Wait until all launched turns have finished."""
-        self._stream.sync()
+        try:
+            self._stream.sync()
+        except Exception as error:  # whatever faulted, the driver tells the next one who asks
+            raise RuntimeError(f"the device failed in the objective or in a turn: {error}") from error
 
     def states(self) -> np.ndarray:
         """Return a host copy of all states."""
-        from cuda.bindings import driver
-
         self.wait()
         out = np.empty(self.batch, dtype=STATE_DTYPE)
-        (error,) = driver.cuMemcpyDtoH(out.ctypes.data, self._at["states"], out.nbytes)
-        if int(error) != 0:
-            raise RuntimeError(f"cuMemcpyDtoH failed: {error}")
+        checked(*self._driver.cuMemcpyDtoH(out.ctypes.data, self._at["states"], out.nbytes))
         return out
 
     def write_states(self, states: np.ndarray) -> None:
@@ -310,20 +304,16 @@ class CudaTarget:
 
     def show_accepted(self) -> None:
         """Put the accepted points where the next trial points would be."""
-        self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
+        self.copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
         self.wait()
 
     def read(self, name: str) -> np.ndarray:
         """Return a host copy of one array of the complete state."""
-        from cuda.bindings import driver
-
         self.wait()
         if name == "states":
             return self.states().view(np.uint8).reshape(self.batch, -1)
         out = self._shaped(name)
-        (error,) = driver.cuMemcpyDtoH(out.ctypes.data, self._at[name], out.nbytes)
-        if int(error) != 0:
-            raise RuntimeError(f"cuMemcpyDtoH failed: {error}")
+        checked(*self._driver.cuMemcpyDtoH(out.ctypes.data, self._at[name], out.nbytes))
         return out
 
     def write(self, name: str, values: np.ndarray) -> None:

@@ -12,7 +12,8 @@ import pathlib
 import tempfile
 from typing import Any
 
-_INSTALL = (
+#: What to do when the CUDA extra is missing.
+INSTALL = (
     'CUDA arrays need cuda-core and NVRTC: pip install "stepwell[cu13]" (or "stepwell[cu12]" for a CUDA 12 driver)'
 )
 
@@ -38,7 +39,7 @@ def cuda_core() -> Any:
     try:
         import cuda.core
     except ImportError as error:
-        raise ImportError(_INSTALL) from error
+        raise ImportError(INSTALL) from error
     return cuda.core
 
 
@@ -46,7 +47,7 @@ def _compiler_version() -> str:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise ImportError(_INSTALL) from error
+        raise ImportError(INSTALL) from error
     _, major, minor = nvrtc.nvrtcVersion()
     return f"{major}.{minor}"
 

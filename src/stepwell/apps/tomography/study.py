@@ -7,7 +7,6 @@ end included, and in seconds; block conjugate gradients, a warm start and a dens
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,8 @@ from stepwell.apps.tomography.phantom import shepp_logan_3d
 from stepwell.apps.tomography.projector import parallel_beam
 from stepwell.apps.tomography.simulate import add_noise, largest_singular_value, signal_to_noise
 from stepwell.krylov import ProjectedCG, tikhonov
-from stepwell.operators import Operator, as_operator
+from stepwell.krylov.results import LinearResult
+from stepwell.operators import as_operator
 
 #: Slice -> (cost of CG, PrCG, APrCG in seconds, their signal-to-noise ratios in dB, speed-up of APrCG over CG).
 POSTER = {
@@ -62,14 +62,15 @@ class Study:
                 return row
         return None
 
-    def ratios(self, tol: float) -> list[float]:
-        """Products of CG over those of APrCG, slice by slice."""
+    def ratios(self, tol: float, cost: str = "products") -> list[float]:
+        """Cost of CG over that of APrCG, slice by slice: ``"products"`` or ``"seconds"``."""
         pairs = [(self.find(tol, number, "CG"), self.find(tol, number, "APrCG")) for number in POSTER]
-        return [cold.products / ours.products for cold, ours in pairs if cold is not None and ours is not None]
+        return [getattr(cold, cost) / getattr(ours, cost) for cold, ours in pairs if cold and ours]
 
-    def reaches_poster(self, tol: float) -> bool:
+    def reaches_poster(self, tol: float, cost: str = "products") -> bool:
         """Whether every ratio is at least the poster's."""
-        return all(ratio >= published[2] for ratio, published in zip(self.ratios(tol), POSTER.values(), strict=True))
+        published = [speed_up for _, _, speed_up in POSTER.values()]
+        return all(ours >= theirs for ours, theirs in zip(self.ratios(tol, cost), published, strict=True))
 
 
 def projected_cg_study(
@@ -115,75 +116,39 @@ def projected_cg_study(
     study.seed_directions = seeded.directions
     numbers = list(POSTER)
     columns = [number - 1 for number in numbers]  # the poster counts slices from 1
+
+    def book(tol: float, number: int, method: str, result: LinearResult, place: int | None = None) -> None:
+        """Add the row of one slice; a block's seconds are shared evenly."""
+        x = result.x if place is None else result.x[:, place]
+        seconds = result.seconds if place is None else result.seconds / len(numbers)
+        column = place or 0
+        quality = signal_to_noise(x, images[:, number - 1])
+        products, residual = float(result.products[column]), float(result.residual[column])
+        study.rows.append(Row(tol, number, method, products, seconds, quality, residual))
+
     for tol in tolerances:
         tell(f"tolerance {tol:g}: CG")
         for number, column in zip(numbers, columns):
-            result = tikhonov(A, data[:, column], lam, method="cgls", tol=tol)
-            _add(
-                study,
-                tol,
-                number,
-                "CG",
-                result.products[0],
-                result.seconds,
-                result.x,
-                images,
-                result.residual[0],
-            )
+            book(tol, number, "CG", tikhonov(A, data[:, column], lam, method="cgls", tol=tol))
         for name in ("PrCG", "APrCG"):
             tell(f"tolerance {tol:g}: {name}")
             solver = seeded.copy()
             solver.augmented = name == "APrCG"
             for number, column in zip(numbers, columns):
-                result = solver.solve(data[:, column], tol=tol)
-                _add(
-                    study,
-                    tol,
-                    number,
-                    name,
-                    result.products[0],
-                    result.seconds,
-                    result.x,
-                    images,
-                    result.residual[0],
-                )
+                book(tol, number, name, solver.solve(data[:, column], tol=tol))
         tell(f"tolerance {tol:g}: CG from previous")
         previous = tikhonov(A, data[:, SEED_SLICE - 1], lam, method="cgls", tol=tol).x
         for number, column in zip(numbers, columns):
             result = tikhonov(A, data[:, column], lam, method="cgls", tol=tol, x0=previous)
             previous = result.x
-            _add(study, tol, number, "CG from previous", result.products[0], result.seconds, result.x, images,
-                 result.residual[0])  # fmt: skip
+            book(tol, number, "CG from previous", result)
         tell(f"tolerance {tol:g}: block CG")
-        result = tikhonov(A, data[:, columns], lam, method="block", tol=tol)
+        together = tikhonov(A, data[:, columns], lam, method="block", tol=tol)
         for place, number in enumerate(numbers):
-            _add(study, tol, number, "block CG", result.products[place], result.seconds / len(numbers),
-                 result.x[:, place], images, result.residual[place])  # fmt: skip
+            book(tol, number, "block CG", together, place)
     if direct:
         tell("dense Cholesky")
-        _direct(study, A, data[:, columns], images, min(tolerances))
+        together = tikhonov(A, data[:, columns], lam, method="direct", tol=min(tolerances))
+        for place, number in enumerate(numbers):
+            book(min(tolerances), number, "direct", together, place)
     return study
-
-
-def _direct(study: Study, A: Operator, data: np.ndarray, images: np.ndarray, tol: float) -> None:
-    start = time.perf_counter()
-    result = tikhonov(A, data, study.lam, method="direct", tol=tol)
-    seconds = (time.perf_counter() - start) / len(POSTER)
-    for place, number in enumerate(POSTER):
-        _add(study, tol, number, "direct", result.products[place], seconds, result.x[:, place], images,
-             result.residual[place])  # fmt: skip
-
-
-def _add(
-    study: Study,
-    tol: float,
-    number: int,
-    method: str,
-    products: float,
-    seconds: float,
-    x: np.ndarray,
-    images: np.ndarray,
-    residual: float,
-) -> None:
-    quality = signal_to_noise(x, images[:, number - 1])
-    study.rows.append(Row(tol, number, method, float(products), seconds, quality, float(residual)))

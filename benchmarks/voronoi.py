@@ -1,0 +1,106 @@
+"""Centroidal Voronoi tessellation on the CPU: evaluations against SciPy's k-d tree, L-BFGS-B against Lloyd.
+
+    python benchmarks/voronoi.py [--quick] [--json FILE]
+
+An evaluation is energy and gradient from the sites alone. Beside it: `cKDTree(sites).query` of all pixel centres, which
+is only the assignment, with as many workers as cores; and jump flooding. All are timed in turn within one run, at sites
+that have moved a few times towards their centroids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import time
+
+import numpy as np
+from common import cores, interleave, machine, table, wall
+from scipy.spatial import cKDTree
+
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centroidal, draw_sites
+
+
+def settled(energy, sites, steps=3):
+    """Sites after a few of Lloyd's steps."""
+    for _ in range(steps):
+        _, g = energy.evaluate(sites)
+        sites = sites - g / (2 * energy.masses()[:, None])
+    return sites
+
+
+def evaluations(count, side, repeats, flooding):
+    """Median seconds of an evaluation, of SciPy's query and of jump flooding."""
+    energy = VoronoiEnergy(1.0, count, resolution=side)
+    alone = VoronoiEnergy(1.0, count, resolution=side, threads=1)
+    flood = VoronoiEnergy(1.0, count, resolution=side, method="jump-flooding")
+    sites = settled(energy, draw_sites(count, resolution=side))
+    rows, columns = np.divmod(np.arange(side * side), side)
+    centres = np.stack([columns + 0.5, rows + 0.5], axis=1) / side
+    runs = {
+        "evaluation": wall(lambda: energy.evaluate(sites)),
+        "one thread": wall(lambda: alone.evaluate(sites)),
+        "k-d tree": wall(lambda: cKDTree(sites).query(centres, workers=cores())),
+    }
+    if flooding:
+        runs["jump flooding"] = wall(lambda: flood.evaluate(sites))
+    energy.evaluate(sites)
+    seen = interleave(repeats, **runs)
+    figures = {name: statistics.median(values) for name, values in seen.items()}
+    row = {"sites": count, "side": side, **{f"{name} ms": 1e3 * value for name, value in figures.items()}}
+    row["times faster than the k-d tree"] = figures["k-d tree"] / figures["evaluation"]
+    if flooding:
+        row["misassigned by flooding"] = assign(sites, (side, side), method="jump-flooding", check=True).misassigned
+    return row
+
+
+def convergence(count, side):
+    """L-BFGS-B against 500 iterations of Lloyd from the same start."""
+    lloyd = centroidal(count, resolution=side, method="lloyd", maxiter=500, ftol=0.0, gtol=0.0)
+    run = centroidal(count, resolution=side)
+    reach = np.flatnonzero(run.history <= lloyd.energy)
+    return {
+        "sites": count,
+        "side": side,
+        "L-BFGS-B iterations": run.iterations,
+        "evaluations": run.evaluations,
+        "seconds": run.seconds["total"],
+        "solver ms an iteration": 1e3 * run.seconds["solver"] / run.iterations,
+        "F over bound": run.normalized_energy / HEXAGONAL_BOUND,
+        "Lloyd iterations": lloyd.iterations,
+        "Lloyd F over bound": lloyd.normalized_energy / HEXAGONAL_BOUND,
+        "evaluations to Lloyd's F": int(reach[0]) + 1 if reach.size else None,
+        "message": run.message,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    default = pathlib.Path(__file__).parent / "results" / "voronoi.json"
+    parser.add_argument("--json", type=pathlib.Path, default=default)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller sizes for the runs to convergence")
+    options = parser.parse_args()
+    about = machine()
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    began = time.perf_counter()
+    repeats = 3 if options.quick else 7
+    sizes = (
+        [(20_000, 2048), (2_000, 1024)]
+        if options.quick
+        else [(200, 512), (2_000, 1024), (20_000, 2048), (100_000, 2048)]
+    )
+    first = [evaluations(count, side, repeats, flooding=side <= 1024 or not options.quick) for count, side in sizes]
+    names = list(max(first, key=len))
+    table(names, [[row.get(name, "") for name in names] for row in first])
+    sizes = [(2_000, 512)] if options.quick else [(2_000, 1024), (20_000, 2048), (100_000, 2048)]
+    second = [convergence(count, side) for count, side in sizes]
+    table(list(second[0]), [list(row.values()) for row in second])
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps({"about": about, "evaluations": first, "runs": second}, indent=1) + "\n")
+    print(f"wrote {options.json} after {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

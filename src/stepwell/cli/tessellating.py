@@ -1,0 +1,187 @@
+"""What `stepwell voronoi` and `stepwell stipple` share: options, checks, and the run with its progress bar."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from stepwell.apps.voronoi import Tessellation, centroidal
+from stepwell.apps.voronoi.centroidal import METHODS
+from stepwell.apps.voronoi.picture import Picture, read_picture
+from stepwell.cli.console import make_console
+from stepwell.cli.inputs import array_library, read_device
+from stepwell.cli.products import SUFFIXES, is_folder
+
+#: Pixels per site that the automatic resolution provides on average, and its limits.
+_PIXELS_PER_SITE = 64
+_LEAST, _MOST = 512, 4096
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a tessellation and its files to a command."""
+    options = [
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random start."),
+        click.option("--method", type=click.Choice(METHODS), default="lbfgsb", show_default=True,
+                     help="L-BFGS-B, or Lloyd's iteration."),
+        click.option("--maxiter", type=click.IntRange(min=0), default=500, show_default=True, help="Most iterations."),
+        click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
+                     help="Where the tessellation is computed; cuda needs PyTorch."),
+        click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
+                     help=f"A file, its kind by its ending ({' '.join(SUFFIXES)}), or a folder for all; repeatable."),
+        click.option("--size", type=click.FloatRange(min=1), default=200.0, show_default=True,
+                     help="Millimetres of a drawing's longer side."),
+        click.option("--pixels", type=click.IntRange(16, 20000), default=2000, show_default=True,
+                     help="Pixels of a PNG's longer side."),
+        click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+                     metavar="FILE|-", help="Write statistics as JSON; - is standard output, and then the report is "
+                     "left out."),
+    ]  # fmt: skip
+    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+def read_resolution(ctx: click.Context, option: click.Parameter, value: str | None) -> int | tuple[int, int] | None:
+    """Read ``PIXELS``, the longer side, or ``WIDTHxHEIGHT``, which is returned as (rows, columns)."""
+    if value is None:
+        return None
+    sides = re.fullmatch(r"(\d+)(?:x(\d+))?", value.strip().lower())
+    if not sides or any(side is not None and not 2 <= int(side) <= 65536 for side in sides.groups()):
+        raise click.BadParameter(f"{value!r} is not PIXELS or WIDTHxHEIGHT; allowed: 2 to 65536 pixels, such as 2048")
+    if sides[2] is None:
+        return int(sides[1])
+    return int(sides[2]), int(sides[1])
+
+
+def read_longest(ctx: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """Read ``PIXELS`` of the longer side; the picture has its own shape."""
+    sides = read_resolution(ctx, option, value)
+    if isinstance(sides, tuple):
+        raise click.BadParameter(f"{value!r}: the picture has its own shape; give the longer side alone")
+    return sides
+
+
+def automatic_resolution(count: int, aspect: float) -> int:
+    """Return pixels along the longer side that suffice for so many sites; `aspect` is the shorter side over it."""
+    needed = np.sqrt(_PIXELS_PER_SITE * count / aspect)
+    return int(np.clip(64 * np.ceil(needed / 64), _LEAST, _MOST))
+
+
+def open_picture(path: str, hint: str) -> Picture:
+    """Read a picture, or say in one line why that cannot be."""
+    try:
+        return read_picture(path)
+    except FileNotFoundError:
+        raise click.BadParameter(f"there is no file {path!r}", param_hint=hint) from None
+    except (ValueError, ImportError) as error:
+        raise click.BadParameter(str(error), param_hint=hint) from None
+    except OSError as error:
+        raise click.BadParameter(f"{path}: cannot be read: {error}", param_hint=hint) from None
+
+
+def open_density(
+    path: str, count: int, resolution: int | tuple[int, int] | None, *, invert: bool, gamma: float
+) -> np.ndarray:
+    """Read the density of a tessellation: the darkness of a picture, or the numbers of an .npy file as they are."""
+    hint = "--density"
+    if isinstance(resolution, tuple):
+        raise click.BadParameter("WIDTHxHEIGHT and --density exclude each other: the picture has its own shape",
+                                 param_hint="--resolution")  # fmt: skip
+    if path.lower().endswith(".npy"):
+        density = _open_numbers(path, hint)
+        if invert:
+            raise click.BadParameter("an .npy file holds the density itself; --invert is for pictures",
+                                     param_hint="--invert")  # fmt: skip
+        if resolution is not None and resolution != max(density.shape):
+            raise click.BadParameter(f"{path} has {max(density.shape)} pixels along its longer side and is used as it "
+                                     "is; leave out --resolution", param_hint="--resolution")  # fmt: skip
+        density = density**gamma
+    else:
+        picture = open_picture(path, hint)
+        longest = resolution or automatic_resolution(count, min(picture.shape) / max(picture.shape))
+        density = picture.resized(longest).darkness(invert=invert, gamma=gamma)
+    if not np.any(density > 0):
+        raise click.BadParameter(f"{path}: the density is zero everywhere; it is the darkness of a picture, and with "
+                                 "--invert the brightness", param_hint=hint)  # fmt: skip
+    return density
+
+
+def _open_numbers(path: str, hint: str) -> np.ndarray:
+    try:
+        density = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise click.BadParameter(f"there is no file {path!r}", param_hint=hint) from None
+    except (OSError, ValueError, EOFError) as error:
+        raise click.BadParameter(f"{path}: cannot be read: {error}", param_hint=hint) from None
+    numbers = isinstance(density, np.ndarray) and density.ndim == 2 and density.dtype.kind in "fiub" and density.size
+    if not numbers or not np.all(np.isfinite(density)) or density.min() < 0:
+        raise click.BadParameter(f"{path}: must hold finite numbers >= 0 in rows and columns", param_hint=hint)
+    return np.asarray(density, dtype=np.float64)
+
+
+def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
+    """Refuse, before any work, files that could not be written after it."""
+    if not outputs and json_file is None:
+        raise click.UsageError("give -o with a file or a folder, or --json")
+    for path in outputs:
+        if is_folder(path):
+            if path.exists() and not path.is_dir():
+                raise click.BadParameter(f"{str(path)!r} is a file without an ending; a folder is needed",
+                                         param_hint="-o")  # fmt: skip
+            continue
+        if path.suffix.lower() not in SUFFIXES:
+            allowed = " ".join(SUFFIXES)
+            raise click.BadParameter(f"{str(path)!r} has an unknown ending; allowed: {allowed}, or a folder",
+                                     param_hint="-o")  # fmt: skip
+        if not path.parent.is_dir():
+            raise click.BadParameter(f"there is no folder {str(path.parent)!r}", param_hint="-o")
+    if json_file not in (None, "-") and not Path(str(json_file)).parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(Path(str(json_file)).parent)!r}", param_hint="--json")
+
+
+def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str) -> Tessellation:
+    """Run the tessellation with a progress bar on standard error."""
+    dark = int(np.count_nonzero(density))
+    if count > dark:
+        rows, columns = density.shape
+        raise click.BadParameter(
+            f"{count} sites are more than the {dark} pixels of positive density on a grid of {columns} x {rows}; "
+            "raise --resolution, or ask for fewer",
+            param_hint="-n",
+        )
+    given: Any = density
+    on_host = device == "cpu"
+    if not on_host:
+        if importlib.util.find_spec("torch") is None:
+            raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
+        xp, place = array_library("torch", "float64", device)
+        given = xp.asarray(density, device=place)
+    bar = Progress(
+        TextColumn("tessellating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("iterations"),
+        TimeElapsedColumn(),
+        console=make_console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        # A device would wait for the host after every iteration to tell: there the bar only moves.
+        task = bar.add_task("", total=maxiter if on_host else None)
+        try:
+            return centroidal(
+                count,
+                given,
+                method=method,
+                seed=seed,
+                maxiter=maxiter,
+                progress=(lambda done, total: bar.update(task, completed=done, total=total)) if on_host else None,
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None

@@ -1,0 +1,159 @@
+"""`stepwell tour`: every system at work in about a minute, and a page that tells it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from stepwell.cli.console import make_console, make_table, show
+from stepwell.cli.inputs import array_library, read_device
+from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page
+from stepwell.tour.chapter import duration
+from stepwell.tour.page import HEAD, summary_rows
+from stepwell.tour.run import Watcher
+
+
+@click.command(name="tour")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=Path("stepwell-tour.html"),
+    show_default=True,
+    metavar="FILE",
+    help="The report to write.",
+)
+@click.option("--quick", is_flag=True, help="Toy sizes, in seconds: to see that everything runs.")
+@click.option(
+    "--device",
+    callback=read_device,
+    metavar="cpu|cuda[:K]",
+    default="cpu",
+    show_default=True,
+    help="Where Stepwell's arrays live; a GPU needs PyTorch or CuPy. SciPy stays on the CPU.",
+)
+@click.option(
+    "--open/--no-open",
+    "open_it",
+    default=None,
+    help="Open the report in a browser.  [default: on a terminal, where there is a browser]",
+)
+def command(output: Path, quick: bool, device: str, open_it: bool | None) -> None:
+    """Run a small version of every solver, beside SciPy, and write a report.
+
+    About a minute on two cores. The report is one HTML file with all plots and pictures inside. The exit status is 0
+    if every chapter ran and every answer is right, 1 if not (the others are in the report all the same), 2 if the
+    command line is wrong.
+    """
+    _check_folder(output)
+    place = _place(device)
+    with _Display(make_console(stderr=True)) as display:
+        tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
+    _show_summary(tour)
+    output.write_text(tour_page(tour), encoding="utf-8")
+    path = output.resolve()
+    click.echo(f"\nthe report: {path}")
+    if open_it or (open_it is None and _has_browser()):
+        _open(path, asked=bool(open_it))
+    if not tour.success:
+        failed = ", ".join(stop.chapter.title for stop in tour.stops if not stop.success)
+        click.echo(f"stepwell tour: failed: {failed}", err=True)
+        sys.exit(1)
+
+
+def _check_folder(output: Path) -> None:
+    """Refuse, before any work, a report that could not be written after it."""
+    folder = output.absolute().parent
+    if not folder.is_dir():
+        raise click.BadParameter(f"there is no folder {str(folder)!r}", param_hint="-o")
+    if not output.exists() and not os.access(folder, os.W_OK):
+        raise click.BadParameter(f"nothing can be written to {str(folder)!r}", param_hint="-o")
+
+
+def _place(device: str) -> Place:
+    """Find the arrays for a device: NumPy on the CPU, the first library that is installed on a GPU."""
+    if device == "cpu":
+        return Place()
+    for library in ("torch", "cupy"):
+        if importlib.util.find_spec(library) is not None:
+            xp, there = array_library(library, "float64", device)
+            return Place(library, xp, there, device)
+    raise click.BadParameter(f"{device} needs PyTorch or CuPy, and neither is installed", param_hint="--device")
+
+
+def _has_browser() -> bool:
+    """Whether somebody sits at a terminal beside a browser with windows; one in the terminal would take it over."""
+    if not sys.stdout.isatty():
+        return False
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def _open(path: Path, *, asked: bool) -> None:
+    if not webbrowser.open(path.as_uri()) and asked:
+        click.echo("stepwell tour: no browser could be started; open the file yourself", err=True)
+
+
+class _Display(Watcher):
+    """A line a chapter, alive on a terminal; elsewhere a line when each chapter ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.fields[mark]}"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=18),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[what]}", style="dim"),
+            console=console,
+            transient=False,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> _Display:
+        for chapter in CHAPTERS:
+            self._tasks[chapter.key] = self._progress.add_task(chapter.title, start=False, total=1.0, mark=" ", what="")
+        self._progress.start()
+        return self
+
+    def __exit__(self, *trouble: Any) -> None:
+        self._progress.stop()
+
+    def on_begin(self, chapter: Chapter) -> None:
+        """Start the chapter's clock."""
+        self._progress.start_task(self._tasks[chapter.key])
+        self._progress.update(self._tasks[chapter.key], mark=">")
+
+    def on_progress(self, chapter: Chapter, what: str, share: float) -> None:
+        """Move the chapter's bar."""
+        self._progress.update(self._tasks[chapter.key], completed=share, what=what)
+
+    def on_end(self, stop: Stop) -> None:
+        """Fill the chapter's bar, or say what went wrong."""
+        mark, what = ("✓", "") if stop.success else ("✗", stop.error or "an answer is wrong")
+        self._progress.update(self._tasks[stop.chapter.key], completed=1.0, mark=mark, what=what)
+        if not self._console.is_terminal:
+            self._console.print(f"{stop.chapter.title}: {what or 'done'}, {duration(stop.seconds)}", soft_wrap=True)
+
+
+def _show_summary(tour: Tour) -> None:
+    table = make_table(*HEAD)
+    for column in (1, 3):
+        table.columns[column].justify = "right"
+    for cells, good in summary_rows(tour):
+        table.add_row(*cells, style=None if good else "red")
+    show(table)

@@ -1,0 +1,101 @@
+"""One column's residual and seminorm as functions of λ, and the Krylov space from which they are had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from stepwell.arrays import Array, namespace_of, to_host
+from stepwell.krylov.inputs import Problem, bytes_per_number
+from stepwell.krylov.projected import PANEL, DirectionSpace, Projected
+from stepwell.krylov.results import Status
+from stepwell.krylov.rounds import Round
+from stepwell.krylov.systems import TikhonovSystem, column_norms
+
+
+@dataclass
+class Spectrum:
+    """One column's residual and seminorm as functions of λ, in a basis in which the pencil is diagonal.
+
+    ``signal`` and ``penalty`` are the diagonals of AᵀA and LᵀL, ``rhs`` the coefficients of Aᵀb, ``data`` is ‖b‖².
+    """
+
+    signal: np.ndarray
+    penalty: np.ndarray
+    rhs: np.ndarray
+    data: float
+
+    def times(self, weight: float) -> Spectrum:
+        """Return the spectrum of the right-hand side times a number."""
+        return Spectrum(self.signal, self.penalty, weight * self.rhs, weight**2 * self.data)
+
+    def filtered(self, lam: float) -> np.ndarray:
+        """Coefficients of x_λ."""
+        bottom = self.signal + lam**2 * self.penalty
+        return self.rhs / np.where(bottom > 0, bottom, np.inf)
+
+    def residual(self, lam: float) -> float:
+        """‖b − A x_λ‖²."""
+        x = self.filtered(lam)
+        return max(0.0, self.data - float(np.sum(x * (2 * self.rhs - self.signal * x))))
+
+    def seminorm(self, lam: float) -> float:
+        """‖L x_λ‖²."""
+        return float(np.sum(self.penalty * self.filtered(lam) ** 2))
+
+    def explained(self, lam: float) -> float:
+        """bᵀA x_λ."""
+        return float(np.sum(self.rhs * self.filtered(lam)))
+
+
+class KrylovSpace:
+    """The Krylov space of one column, as large as it is asked for, with its spectrum.
+
+    The directions V are those of conjugate gradients at one λ₀, conjugate to rounding: Vᵀ(AᵀA + λ₀²LᵀL)V = I. The
+    eigenvectors of VᵀLᵀLV with eigenvalues p therefore make both parts diagonal: AᵀA is 1 − λ₀²p there. No product
+    beyond those of the iteration is needed.
+    """
+
+    def __init__(self, problem: Problem, column: Array, lam: float, most: int) -> None:
+        self.problem, self.lam = problem, lam
+        self.complete = False
+        self._spectrum: Spectrum | None = None
+        self._system = TikhonovSystem(problem.A, problem.L, np.array([lam]), column)
+        self._rhs = self._system.rhs()
+        self._norm = to_host(column_norms(self._rhs))
+        # Beyond this residual new directions would be rounding errors, and no longer conjugate.
+        self._tol = float(namespace_of(column).finfo(column.dtype).eps) ** 0.5
+        self._data = float(to_host(column_norms(column))[0] ** 2)
+        number = bytes_per_number(column)
+        self._space = DirectionSpace(problem.size, number, (most + 2 * PANEL) * 2 * problem.size * number)
+        self._method = Projected(self._space, lambda residual: residual, augmented=True)
+
+    @property
+    def products(self) -> int:
+        """Products with AᵀA + λ₀²LᵀL so far."""
+        return self._system.products
+
+    def grow_to(self, steps: int) -> None:
+        """Add directions until there are so many, or until they hold the solution at λ₀."""
+        more = min(steps, self.problem.size) - self._space.count
+        if more <= 0 or self.complete:
+            return
+        task = Round(self._system, (), self._rhs, self._norm, self._tol, more, lambda *_: False)
+        self._spectrum = None
+        self.complete = self._method(task).claims[0] is not Status.ITERATION_LIMIT
+
+    def spectrum(self) -> Spectrum:
+        """Return the spectrum in this space."""
+        if self._spectrum is None:
+            self._spectrum = self._diagonal()
+        return self._spectrum
+
+    def _diagonal(self) -> Spectrum:
+        basis = namespace_of(self._rhs).concat([directions for directions, _ in self._space.groups()], axis=1)
+        image = basis if self.problem.L is None else self.problem.L.forward(basis)
+        penalty, turn = eigh(to_host(image.T @ image))
+        penalty = np.clip(penalty, 0.0, self.lam**-2)
+        coefficients = turn.T @ to_host(basis.T @ self._rhs)[:, 0]
+        return Spectrum(1 - self.lam**2 * penalty, penalty, coefficients, self._data)

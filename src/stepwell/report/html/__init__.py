@@ -1,0 +1,25 @@
+"""Self-contained HTML pages: one file with style, charts and pictures inside, for light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+from stepwell.report.html.charts import Series, chart
+from stepwell.report.html.page import Aside, Block, Figure, Gallery, Section, Table, Text, render_page
+from stepwell.report.html.pictures import diverging, grey, png_bytes, png_image, svg_image
+
+__all__ = [
+    "Aside",
+    "Block",
+    "Figure",
+    "Gallery",
+    "Section",
+    "Series",
+    "Table",
+    "Text",
+    "chart",
+    "diverging",
+    "grey",
+    "png_bytes",
+    "png_image",
+    "render_page",
+    "svg_image",
+]

@@ -1,0 +1,213 @@
+"""Centroidal tessellations: the bound, centroids, comparison with Lloyd, degenerate starts, callbacks, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, Tessellation, assign, centroidal, cvt_energy, draw_sites
+from stepwell.apps.voronoi.starts import hilbert_order
+
+
+def hills(shape):
+    y, x = np.indices(shape) / max(shape)
+    return np.where((x - 0.4) ** 2 + (y - 0.3) ** 2 < 0.3, 1 + np.sin(9 * x) * np.cos(7 * y), 0.0)
+
+
+def check_consistent(t, density):
+    """What the result says of itself, recomputed."""
+    assert isinstance(t, Tessellation)
+    f, g = cvt_energy(t.sites, density)
+    assert t.energy == pytest.approx(f, rel=1e-13)
+    found = assign(t.sites, density.shape)
+    np.testing.assert_array_equal(t.owners, found.owners)
+    np.testing.assert_array_equal(t.empty, found.empty)
+    np.testing.assert_array_equal(t.shared, found.shared)
+    area = 1 / max(density.shape) ** 2
+    mass = np.bincount(found.owners.ravel(), density.ravel() * area, len(t.sites))
+    np.testing.assert_allclose(t.mass, mass, rtol=0, atol=1e-6 * mass.max())
+    full = t.mass > 0
+    away = np.linalg.norm(g[full] / (2 * t.mass[full, None]), axis=1)
+    assert t.displacement == pytest.approx(away.max(), rel=1e-9, abs=1e-15)
+    assert len(t.history) == t.evaluations
+    assert t.history.min() == pytest.approx(t.energy, rel=1e-12)
+    assert set(t.seconds) == {"total", "evaluation", "solver"}
+    height, width = density.shape
+    assert (t.sites >= 0).all()
+    assert (t.sites <= np.array([width, height]) / max(density.shape)).all()
+
+
+@pytest.mark.parametrize(("count", "shape"), [(1, (9, 9)), (30, (40, 90)), (400, (200, 150)), (2000, (256, 256))])
+def test_uniform_density_stays_above_the_bound(count, shape):
+    t = centroidal(count, resolution=shape)
+    assert t.success
+    assert t.normalized_energy >= HEXAGONAL_BOUND
+    # Border cells cost a share that falls with 1/sqrt(n); whole pixels add up to n / (6 pixels).
+    pixels = count / (6 * shape[0] * shape[1])
+    assert t.normalized_energy <= HEXAGONAL_BOUND * (1.03 + 0.3 / count**0.5) + pixels
+    check_consistent(t, np.ones(shape))
+
+
+def test_two_sites_halve_a_rectangle():
+    t = centroidal(2, resolution=(64, 128), ftol=0.0, gtol=1e-9)
+    assert t.success
+    np.testing.assert_allclose(np.sort(t.sites[:, 0]), [0.25, 0.75], atol=1e-9)
+    np.testing.assert_allclose(t.sites[:, 1], 0.25, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["lbfgsb", "lloyd"])
+def test_density_with_zeros(method):
+    density = hills((120, 160))
+    t = centroidal(300, density, method=method)
+    assert t.success
+    check_consistent(t, density)
+    assert t.empty.size == 0
+    assert (t.mass > 0).all()
+    assert t.history[-1] < 0.8 * t.history[0]
+
+
+def test_sites_become_as_dense_as_the_root_of_the_density():
+    """Gersho (1979): n sites lie as densely as ρ^(1/2) in the plane."""
+    x = (np.indices((600, 600))[1] + 0.5) / 600
+    t = centroidal(2000, (1 + 8 * x) ** 2)
+    share = np.mean(t.sites[:, 0] < 0.5)
+    assert share == pytest.approx((0.5 + 4 * 0.25) / 5, abs=0.01)
+    assert 1 < t.normalized_energy / HEXAGONAL_BOUND < 1.05
+
+
+def test_lbfgsb_reaches_lloyds_energy_in_a_tenth_of_the_evaluations():
+    lloyd = centroidal(1500, resolution=512, method="lloyd", maxiter=500, ftol=0.0, gtol=0.0)
+    quick = centroidal(1500, resolution=512, maxiter=50, ftol=0.0, gtol=0.0)
+    reach = np.flatnonzero(quick.history <= lloyd.energy)
+    assert reach.size
+    assert reach[0] < 50
+    assert np.all(np.diff(lloyd.history[:20]) < 0)
+
+
+def test_jump_flooding_gives_as_good_a_tessellation():
+    t = centroidal(300, resolution=(100, 150), assignment="jump-flooding")
+    assert t.success
+    assert t.misassigned < 1e-3
+    assert t.normalized_energy < 1.08 * HEXAGONAL_BOUND
+
+
+def test_coincident_sites_are_moved_apart():
+    t = centroidal(np.full((40, 2), 0.5), resolution=64)
+    assert t.success
+    assert t.empty.size == 0
+    assert t.normalized_energy < 1.15 * HEXAGONAL_BOUND
+
+
+def test_starts_on_the_border_and_where_the_density_is_zero():
+    edge = np.linspace(0, 1, 21)
+    sites = np.concatenate([np.stack([edge, 0 * edge], 1), np.stack([0 * edge[1:] + 1, edge[1:]], 1)])
+    t = centroidal(sites, resolution=100)
+    assert t.success
+    check_consistent(t, np.ones((100, 100)))
+    density = np.zeros((50, 50))
+    density[10:20, 10:20] = 3
+    lost = np.array([[0.9, 0.9], [0.95, 0.1], [0.3, 0.3], [0.25, 0.35]])
+    t = centroidal(lost, density)
+    assert t.success
+    np.testing.assert_array_equal(t.sites[:2], lost[:2])  # nothing pulls at them
+
+
+def test_as_many_sites_as_pixels():
+    t = centroidal(15, resolution=(3, 5))
+    assert t.success
+    centroidal(draw_sites(15, resolution=(3, 5)), resolution=(3, 5), method="lloyd")
+
+
+def test_runs_repeat_and_do_not_depend_on_threads():
+    density = hills((100, 90))
+    one = centroidal(150, density, seed=5, threads=1)
+    for threads in (1, 2, 4):
+        again = centroidal(150, density, seed=5, threads=threads)
+        np.testing.assert_array_equal(again.sites, one.sites)
+        np.testing.assert_array_equal(again.history, one.history)
+    assert not np.array_equal(centroidal(150, density, seed=6).sites, one.sites)
+
+
+def test_limits_and_callbacks():
+    t = centroidal(200, resolution=128, maxiter=3, ftol=0.0, gtol=0.0)
+    assert (t.status, t.success, t.iterations) == (1, False, 3)
+    for method in ("lbfgsb", "lloyd"):
+        seen, steps = [], []
+
+        def watch(intermediate, seen=seen):
+            seen.append(intermediate)
+            if intermediate.iteration == 4:
+                raise StopIteration
+
+        t = centroidal(
+            200,
+            resolution=128,
+            method=method,
+            callback=watch,
+            progress=lambda k, most, steps=steps: steps.append((k, most)),
+        )
+        assert t.status == 99
+        assert not t.success
+        assert [s.iteration for s in seen] == [1, 2, 3, 4]
+        assert steps == [(k, 500) for k in (1, 2, 3, 4)]
+        assert seen[-1].energy == pytest.approx(t.energy, rel=1e-12)
+        assert seen[-1].sites.shape == (200, 2)
+    t = centroidal(2000, resolution=512, method="lloyd", time_limit=1e-6)
+    assert "time limit" in t.message
+
+
+def test_other_libraries_on_the_host():
+    torch = pytest.importorskip("torch")
+    start = draw_sites(50, resolution=64)
+    plain = centroidal(start, resolution=64)
+    kind = centroidal(torch.tensor(start), torch.ones(64, 64))
+    assert all(isinstance(a, torch.Tensor) for a in (kind.sites, kind.owners, kind.mass, kind.empty))
+    np.testing.assert_allclose(kind.sites.numpy(), plain.sites, atol=1e-6)
+
+
+def test_a_start_has_one_site_in_each_piece_of_equal_mass():
+    x = draw_sites(4096, resolution=64, seed=1)  # pieces are pixels
+    pixels = np.floor(x * 64).astype(int)
+    assert len(np.unique(pixels[:, 1] * 64 + pixels[:, 0])) == 4096
+    np.testing.assert_array_equal(x, draw_sites(4096, resolution=64, seed=1))
+    image = np.zeros((30, 40), np.uint8)
+    image[5:9, 3:30] = 200
+    x = draw_sites(60, image, seed=2)
+    assert (image[np.floor(x[:, 1] * 40).astype(int), np.floor(x[:, 0] * 40).astype(int)] > 0).all()
+    big = draw_sites(500, resolution=(1500, 2100))  # blocks of pixels, some hanging over the border
+    assert ((big >= 0) & (big <= [1, 1500 / 2100])).all()
+    assert np.histogram2d(big[:, 0], big[:, 1], bins=(5, 4))[0].min() > 15
+
+
+@pytest.mark.parametrize("side", [1, 2, 4, 32])
+def test_a_hilbert_curve_goes_from_neighbour_to_neighbour(side):
+    order = hilbert_order(side, side)
+    np.testing.assert_array_equal(np.sort(order), np.arange(side**2))
+    rows, columns = np.divmod(order, side)
+    assert (np.abs(np.diff(rows)) + np.abs(np.diff(columns)) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("sites", "options", "message"),
+    [
+        (10, {"method": "newton"}, "method is 'newton'; allowed: 'lbfgsb', 'lloyd'"),
+        (10, {"assignment": "brute"}, "method is 'brute'; allowed: 'exact', 'jump-flooding'"),
+        (0, {}, "there are 0 sites for 16 x 16 pixels; allowed: 1 to 256"),
+        (257, {}, "there are 257 sites for 16 x 16 pixels; allowed: 1 to 256"),
+        (10, {"maxiter": -1}, "maxiter is -1; allowed"),
+        (10, {"ftol": -1.0}, "ftol is -1.0; allowed"),
+        (10, {"gtol": float("inf")}, "gtol is inf; allowed"),
+        (10, {"maxcor": 0}, "m \\(maxcor\\) is 0; allowed"),
+        ([[0.5, 1.5]], {}, "sites: y is 1.5 somewhere; allowed: 0 to 1.0"),
+    ],
+)
+def test_errors_name_argument_and_value(sites, options, message):
+    with pytest.raises(ValueError, match=message):
+        centroidal(sites, resolution=16, **options)
+
+
+def test_a_number_of_sites_is_whole():
+    assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
+    assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+        centroidal(10.5, resolution=16)

@@ -1,0 +1,179 @@
+// Runs CUDA C++ on the CPU, block after block, without a device: the threads of a block are contexts that run
+// in turn and change places at barriers and warp-wide operations. Slow and exact: for tests of kernels whose
+// sums are whole numbers, which must then agree with the CPU's bit for bit.
+#pragma once
+
+#include <ucontext.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __CUDACC__
+#define __host__
+#define __device__
+#define __global__
+#define __shared__ static
+#define __launch_bounds__(...)
+#undef __noinline__
+#define __noinline__ __attribute__((noinline))
+
+struct Dimensions {
+    unsigned x;
+};
+inline Dimensions threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulator {
+
+constexpr int lanes = 32;
+
+struct Barrier {
+    int arrived = 0;
+    unsigned turn = 0;
+};
+
+struct Context {
+    ucontext_t state;
+    std::vector<char> stack = std::vector<char>(1 << 17);
+    bool ended = false;
+};
+
+inline ucontext_t scheduler;
+inline std::vector<std::unique_ptr<Context>> contexts;
+inline std::function<void()> body;
+inline Barrier whole;
+inline std::vector<Barrier> warps;
+inline std::vector<uint64_t> slots;
+
+inline void give_way() {
+    swapcontext(&contexts[threadIdx.x]->state, &scheduler);
+}
+
+inline void wait(Barrier& barrier, int size) {
+    const unsigned turn = barrier.turn;
+    if (++barrier.arrived == size) {
+        barrier.arrived = 0;
+        ++barrier.turn;
+        return;
+    }
+    while (barrier.turn == turn) give_way();
+}
+
+inline void start() {
+    const unsigned self = threadIdx.x;
+    body();
+    contexts[self]->ended = true;
+    swapcontext(&contexts[self]->state, &scheduler);
+}
+
+// Launches a kernel: kernel() is called by every thread of every block.
+inline void launch(unsigned blocks, unsigned threads, std::function<void()> kernel) {
+    body = std::move(kernel);
+    gridDim.x = blocks;
+    blockDim.x = threads;
+    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+        whole = {};
+        warps.assign(threads / lanes, {});
+        slots.assign(threads, 0);
+        contexts.clear();
+        for (unsigned k = 0; k < threads; ++k) {
+            contexts.push_back(std::make_unique<Context>());
+            Context& context = *contexts.back();
+            getcontext(&context.state);
+            context.state.uc_stack.ss_sp = context.stack.data();
+            context.state.uc_stack.ss_size = context.stack.size();
+            context.state.uc_link = nullptr;
+            makecontext(&context.state, start, 0);
+        }
+        unsigned running = threads;
+        for (int64_t round = 0; running; ++round) {
+            if (round > 10'000'000) {
+                std::fprintf(stderr, "threads wait for each other\n");
+                std::exit(1);
+            }
+            running = 0;
+            for (unsigned k = 0; k < threads; ++k) {
+                if (contexts[k]->ended) continue;
+                threadIdx.x = k;
+                swapcontext(&scheduler, &contexts[k]->state);
+                running += !contexts[k]->ended;
+            }
+        }
+    }
+}
+
+// All lanes of the calling thread's warp show a value; visit(lane, value) sees them in order.
+template <class T, class Visit>
+void exchange(T value, Visit visit) {
+    const unsigned self = threadIdx.x, first = self / lanes * lanes;
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    slots[self] = bits;
+    wait(warps[self / lanes], lanes);
+    for (int lane = 0; lane < lanes; ++lane) {
+        T other;
+        __builtin_memcpy(&other, &slots[first + lane], sizeof other);
+        visit(lane, other);
+    }
+    wait(warps[self / lanes], lanes);
+}
+
+}  // namespace emulator
+
+inline void __syncthreads() {
+    emulator::wait(emulator::whole, int(blockDim.x));
+}
+inline void __threadfence() {}
+
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+    const int own = int(threadIdx.x % emulator::lanes);
+    T found = value;
+    emulator::exchange(value, [&](int lane, T other) { found = lane == (own ^ mask) ? other : found; });
+    return found;
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, int offset) {
+    const int own = int(threadIdx.x % emulator::lanes);
+    T found = value;
+    emulator::exchange(value, [&](int lane, T other) { found = lane == own - offset ? other : found; });
+    return found;
+}
+inline unsigned __ballot_sync(unsigned, bool value) {
+    unsigned found = 0;
+    emulator::exchange(value, [&](int lane, bool other) { found |= unsigned(other) << lane; });
+    return found;
+}
+inline bool __any_sync(unsigned mask, bool value) {
+    return __ballot_sync(mask, value) != 0;
+}
+inline unsigned __reduce_add_sync(unsigned, unsigned value) {
+    unsigned found = 0;
+    emulator::exchange(value, [&](int, unsigned other) { found += other; });
+    return found;
+}
+inline int __reduce_min_sync(unsigned, int value) {
+    int found = value;
+    emulator::exchange(value, [&](int, int other) { found = other < found ? other : found; });
+    return found;
+}
+inline int __ffs(int value) {
+    return __builtin_ffs(value);
+}
+template <class T>
+T atomicAdd(T* where, T value) {
+    const T before = *where;
+    *where += value;
+    return before;
+}
+template <class T>
+T atomicMin(T* where, T value) {
+    const T before = *where;
+    *where = value < before ? value : before;
+    return before;
+}

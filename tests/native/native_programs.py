@@ -1,0 +1,44 @@
+"""Small C++ programs that exercise the core on its own: built with a sanitizer, run, their output checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+POOL = ROOT / "src/host/pool.cpp"
+MEMORY = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+THREADS = ["-fsanitize=thread"]
+
+
+def build(folder, sources, flags):
+    """Compile `sources` into a program in `folder`; skips where the compiler or a sanitizer's runtime is missing."""
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "g++", "c++", "clang++"))), None)
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = folder / "program"
+    command = [compiler, "-std=c++20", "-DSW_ISA=baseline", "-Wno-psabi", "-Wno-unknown-pragmas", "-pthread"]
+    out = subprocess.run(
+        [*command, "-I", ROOT / "src", *flags, *sources, "-o", program], capture_output=True, text=True
+    )
+    if out.returncode and ("cannot find" in out.stderr or "unsupported option" in out.stderr):
+        pytest.skip(f"no runtime for {flags}")
+    assert out.returncode == 0, out.stderr
+    return program
+
+
+def output_of(program, *arguments):
+    """What the program prints; it must end well and say nothing on stderr."""
+    out = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300)
+    if "unexpected memory mapping" in out.stderr and shutil.which("setarch"):
+        # ThreadSanitizer cannot place its shadow memory under some settings of address randomisation.
+        out = subprocess.run(["setarch", "-R", program, *arguments], capture_output=True, text=True, timeout=300)
+    if "unexpected memory mapping" in out.stderr or "failed to disable ASLR" in out.stderr:
+        pytest.skip("ThreadSanitizer cannot run with this machine's address randomisation")
+    assert out.returncode == 0, out.stdout + out.stderr
+    assert out.stderr == ""
+    return out.stdout

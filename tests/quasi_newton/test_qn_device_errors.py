@@ -1,0 +1,161 @@
+"""What is missing or wrong for a run on a GPU is said clearly; all of this needs no GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import stepwell
+from stepwell.arrays import is_cuda
+from stepwell.foreign_arrays import adopt
+from stepwell.targets import cuda as cuda_target
+from stepwell.targets import cuda_devices, nvrtc
+
+
+class Claims:
+    """Says that it is a CUDA array, by its interface alone."""
+
+    def __init__(self, n=4):
+        self.__cuda_array_interface__ = {"shape": (n,), "typestr": "<f8", "data": (256, False), "version": 3}
+
+
+class ClaimsDLPack:
+    def __init__(self, device):
+        self.device = device
+
+    def __dlpack__(self, **_):
+        raise AssertionError("not to be asked for")
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+
+def bowl(x):
+    return (x * x).sum(), 2 * x
+
+
+def test_who_is_a_cuda_array():
+    assert is_cuda(Claims())
+    assert is_cuda(ClaimsDLPack(2))
+    assert not is_cuda(ClaimsDLPack(1))
+    for value in (np.zeros(3), 1.0, 3, None, [1.0, 2.0], np.float64(2), "x0"):
+        assert not is_cuda(value)
+
+
+def test_a_foreign_array_needs_a_library_that_computes(monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name in ("cupy", "torch") else real(name, *rest)
+    )
+    for door in (stepwell.minimize, stepwell.minimize_batch):
+        with pytest.raises(ImportError, match=r"Claims on a GPU.*CuPy or PyTorch.*pip install"):
+            door(bowl, Claims(), jac=True)
+    with pytest.raises(ImportError, match="CuPy or PyTorch"):
+        stepwell.LBFGSB(Claims())
+
+
+def test_known_arrays_are_adopted_as_they_are():
+    torch = pytest.importorskip("torch")
+    tensor = torch.zeros(3)
+    assert adopt(tensor) is tensor
+
+
+def test_bounds_on_a_gpu_for_a_start_on_the_host():
+    class Bound(Claims):
+        shape, ndim = (4,), 1
+
+    for bounds in ((Bound(), 1.0), (0.0, Bound())):
+        with pytest.raises(ValueError, match=r"x0 on the host.*one device"):
+            stepwell.minimize(bowl, np.ones(4), jac=True, bounds=bounds)
+
+
+@pytest.mark.parametrize("module", ["cuda.core", "cuda.bindings"])
+def test_missing_extra(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    if module == "cuda.core":
+        with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
+            nvrtc.cuda_core()
+        with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
+            cuda_devices.open_device(0)
+    else:
+        with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
+            cuda_devices.cuda_driver()
+        with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
+            cuda_devices.fastest_device()
+
+
+def fake_driver(monkeypatch, **functions):
+    fake = types.SimpleNamespace(**functions)
+    package = types.ModuleType("cuda.bindings")
+    package.driver = fake
+    monkeypatch.setitem(sys.modules, "cuda.bindings", package)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake)
+
+
+def test_missing_driver(monkeypatch):
+    def absent(flags):
+        raise RuntimeError("libcuda.so.1 was not found")
+
+    fake_driver(monkeypatch, cuInit=absent)
+    with pytest.raises(RuntimeError, match="no NVIDIA driver was found: install"):
+        cuda_devices.cuda_driver()
+
+
+def test_driver_without_a_device(monkeypatch):
+    class Answer(int):
+        name = "CUDA_ERROR_NO_DEVICE"
+
+    fake_driver(monkeypatch, cuInit=lambda flags: (Answer(100),))
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_NO_DEVICE"):
+        cuda_devices.fastest_device()
+
+
+def device(index, multiprocessors, clock, memory=1):
+    return cuda_devices.CudaDevice(index, "GPU", (9, 0), multiprocessors, clock, memory)
+
+
+@pytest.mark.parametrize(
+    ("devices", "fastest"),
+    [
+        ([device(0, 100, 1000), device(1, 90, 2000)], 1),
+        ([device(0, 100, 1000, 5), device(1, 50, 2000, 6), device(2, 100, 1000, 4)], 1),
+        ([device(0, 100, 1000), device(1, 100, 1000)], 0),
+    ],
+)
+def test_fastest_device(monkeypatch, devices, fastest):
+    """Multiprocessors times clock; memory where that ties; then the first."""
+    monkeypatch.setattr(cuda_devices, "list_devices", lambda: devices)
+    assert cuda_devices.fastest_device() == fastest
+
+
+def test_too_little_memory_names_both_figures_and_what_to_do(monkeypatch):
+    monkeypatch.setattr(cuda_target, "memory_free", lambda index: (3 * 2**30, 8 * 2**30))
+    monkeypatch.setattr(cuda_target, "memory_kept", lambda index: 2**30)
+    asked = []
+
+    class Device:
+        device_id = 1
+
+        def allocate(self, size, stream):
+            asked.append(size)
+            if len(asked) > 1:
+                raise RuntimeError("out of memory")
+            return "memory"
+
+    target = object.__new__(cuda_target.CudaTarget)
+    target.device, target._stream = Device(), None
+    with pytest.raises(MemoryError, match=r"needs 5\.00 GiB on cuda:1, of which 4\.00 of 8\.00 .*smaller m .*float32"):
+        target._allocate(5 * 2**30, 10)
+    assert asked == []
+    assert target._allocate(2**30, 10) == "memory"
+    with pytest.raises(MemoryError, match="smaller m"):  # the allocation itself fails
+        target._allocate(2**30, 10)
+
+
+def test_unknown_graph_option(monkeypatch):
+    with pytest.raises(ValueError, match=r"options\['graph'\] is 'perhaps'"):
+        stepwell.minimize(bowl, Claims(), jac=True, options={"graph": "perhaps"})

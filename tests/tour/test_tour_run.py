@@ -1,0 +1,207 @@
+"""The tour and its command: what it prints and writes, what it does when a chapter fails, and what it refuses."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import webbrowser
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stepwell.cli import main
+from stepwell.cli import tour as command
+from stepwell.report.html import Text
+from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, take_tour, tour_page
+from stepwell.tour import rosenbrock as rosenbrock_chapter
+from stepwell.tour.chapter import duration
+
+VOID = {"meta", "link", "img", "br"}
+
+
+class Outline(html.parser.HTMLParser):
+    """Checks that tags are closed in order, and collects them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def fall(stage):
+    stage.tell("falling", 0.5)
+    raise ArithmeticError("the well is <dry>")
+
+
+def err(stage):
+    return Account([Comparison("two and two", 1.0, "five", False, "SciPy", 2.0)], [Text("Sums.")])
+
+
+def count(stage):
+    return Account([Comparison("one and one", 1.0, "two", True)], [Text("More sums.")])
+
+
+def test_the_command_takes_the_tour(quick_tour):
+    outcome, path = quick_tour
+    assert outcome.exit_code == 0, outcome.output
+    for words in ("torsion, 256 variables", "extended Rosenbrock", "deconvolution", "reconstruction", "tessellation"):
+        assert words in outcome.stdout
+    assert str(path) in outcome.stdout.replace("\n", "")
+    assert [line.partition(":")[0] for line in outcome.stderr.splitlines()] == [one.title for one in CHAPTERS]
+
+
+def test_the_report_holds_everything_itself(quick_tour):
+    text = quick_tour[1].read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    tags = Outline(text).tags
+    assert not {"script", "iframe", "object"} & {tag for tag, _ in tags}
+    assert not re.search(r"https?://|url\(|@import", re.sub(r'href="data:[^"]*"', "", text))
+    for tag, attributes in tags:
+        if tag == "img":
+            assert attributes["src"].startswith("data:image/png;base64,")
+            assert attributes["alt"]
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert attributes["aria-label"]
+        if tag == "a":
+            assert f'id="{attributes["href"].removeprefix("#")}"' in text
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {chapter.key for chapter in CHAPTERS} <= set(ids)
+    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in tags
+    assert len(text) < 1e6
+
+
+def test_the_report_names_what_it_ran_on(quick_tour):
+    text = quick_tour[1].read_text(encoding="utf-8")
+    assert np.__version__ in text
+    assert "toy sizes" in text
+
+
+def test_a_failed_chapter_leaves_the_others(monkeypatch, tmp_path):
+    chapters = [Chapter("fall", "A fall", fall), Chapter("err", "An error", err), Chapter("count", "A count", count)]
+    monkeypatch.setattr(command, "CHAPTERS", chapters)
+    path = tmp_path / "report.html"
+    outcome = CliRunner().invoke(main, ["tour", "-o", str(path), "--no-open"])
+    assert outcome.exit_code == 1
+    assert "ArithmeticError: the well is <dry>" in outcome.stdout
+    assert "wrong: five" in outcome.stdout
+    assert "one and one" in outcome.stdout
+    assert outcome.stderr.splitlines()[-1] == "stepwell tour: failed: A fall, An error"
+    text = path.read_text(encoding="utf-8")
+    Outline(text)
+    assert "ArithmeticError: the well is &lt;dry&gt;" in text
+    assert "in fall" in text  # where it came from
+    assert text.count('class="alarm"') >= 4  # two rows and two sections at least
+    assert "More sums." in text
+
+
+def test_an_interrupt_is_not_a_failed_chapter():
+    def interrupt(stage):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_tour(chapters=[Chapter("stop", "Stop", interrupt)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "nowhere/report.html"], "there is no folder"),
+        (["-o", "."], "is a directory"),
+        (["--device", "tpu"], "allowed: cpu, cuda, cuda:K"),
+        (["--device", "cuda:77"], "cuda:77"),
+    ],
+)
+def test_wrong_command_lines(monkeypatch, tmp_path, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "take_tour", lambda **_: pytest.fail("the tour began"))
+    outcome = CliRunner().invoke(main, ["tour", *arguments])
+    assert outcome.exit_code == 2
+    assert words in outcome.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "terminal", "opened"),
+    [([], False, False), ([], True, True), (["--open"], False, True), (["--no-open"], True, False)],
+)
+def test_the_report_is_opened_where_it_makes_sense(monkeypatch, tmp_path, flags, terminal, opened):
+    asked = []
+    monkeypatch.setattr(command, "CHAPTERS", [Chapter("count", "A count", count)])
+    monkeypatch.setattr(command, "_has_browser", lambda: terminal)
+    monkeypatch.setattr(webbrowser, "open", lambda url: asked.append(url) or True)
+    path = tmp_path / "report.html"
+    outcome = CliRunner().invoke(main, ["tour", "-o", str(path), *flags])
+    assert outcome.exit_code == 0
+    assert asked == ([path.as_uri()] if opened else [])
+
+
+def test_no_browser_is_started_without_a_terminal():
+    assert not command._has_browser()
+
+
+def test_a_browser_that_does_not_start_is_told_of(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "CHAPTERS", [Chapter("count", "A count", count)])
+    monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    outcome = CliRunner().invoke(main, ["tour", "-o", str(tmp_path / "report.html"), "--open"])
+    assert outcome.exit_code == 0
+    assert "open the file yourself" in outcome.stderr
+
+
+def test_every_chapter_tells_its_progress():
+    for chapter in CHAPTERS:
+        told = []
+        chapter.run(Stage(quick=True, tell=lambda what, share, told=told: told.append((what, share))))
+        assert told
+        assert all(what and 0 <= share <= 1 for what, share in told)
+
+
+def test_chapters_run_on_arrays_of_another_library():
+    torch = pytest.importorskip("torch")
+    place = Place("torch", torch, torch.device("cpu"), "cpu")
+    tour = take_tour(quick=True, place=place)
+    assert [(stop.chapter.key, stop.error) for stop in tour.stops if not stop.success] == []
+    assert f"torch on {place.name}" in tour_page(tour)
+
+
+def test_the_published_row_is_the_one_the_paper_prints():
+    # The rows themselves are compared with the paper's in tests/cli/test_cli_va15.py.
+    assert rosenbrock_chapter.PUBLISHED == (37, 51, 6.752264e-10, 1.013915e-03)
+
+
+def test_a_peer_that_takes_too_long_is_cut_short(monkeypatch):
+    from stepwell.tour import bounded, phantom, waveform
+
+    for chapter in (bounded, rosenbrock_chapter, waveform, phantom):
+        monkeypatch.setattr(chapter, "PATIENCE", 1e-9)
+    for chapter in CHAPTERS[:4]:
+        account = chapter.run(Stage(quick=True))
+        assert all(one.agrees for one in account.comparisons), chapter.key
+
+
+def test_durations():
+    assert [duration(s) for s in (0.0, 9.99e-7, 1e-3, 0.9999, 1.0, 99.94, 100.4)] == [
+        "0 µs",
+        "0.999 µs",
+        "1 ms",
+        "1000 ms",
+        "1 s",
+        "99.9 s",
+        "100 s",
+    ]
