@@ -201,14 +201,13 @@ private:
             team.sync();
             factor.settled = 0;
             fresh = false;
-            for (;;) {  // the last of those at zero
+            for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
                 double last = -1;
-                team.few(factor.count, [&](int p) {
+                team.few(end, [&](int p) {
                     if (!(ws.x[p] > 0)) last = max_of(last, static_cast<double>(p));
                 });
-                last = team.max(last);
-                if (last < 0) break;
-                this->remove(static_cast<int>(last));
+                end = static_cast<int>(team.max(last));
+                if (end >= 0) this->remove(end);
             }
             if (factor.count == 0) return true;
         }

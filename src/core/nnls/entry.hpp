@@ -246,7 +246,6 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
         team.sync();
     } else {
         dot_columns(team, columns, wanted, columns.at(count), columns.first(count), columns.last(count), h);
-        factor.charge(k + 1, 2 * m * k);
     }
     if (team.row() == 0) {
         Triangle::solve_transposed(team, factor.triangle, count, h);
@@ -270,7 +269,8 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
         }
     }
     team.sync();
-    factor.charge(1, k * k + 4 * k);
+    const bool formed = !shared.gram;  // the products were not at hand
+    factor.charge(1 + formed * (k + 1), k * k + 4 * k + formed * 2 * m * k);
     const double outside = square - ws.note[0];
     const double small = correct_below * correct_below * square;
     if (factor.update == gram && outside > small) {

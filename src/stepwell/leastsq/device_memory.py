@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
-from stepwell.targets.cuda import memory_free
+from stepwell.targets.cuda_devices import memory_free
 from stepwell.targets.nvrtc import cuda_core
 
 Array = arrays.Array
@@ -78,6 +78,23 @@ class DeviceMemory:
         array = self.empty(shape, dtype)
         array[...] = 0
         return array
+
+    def upload(self, data: bytes) -> Array:
+        """Copy bytes to the device."""
+        host = np.frombuffer(data, dtype=np.uint8)
+        if self.kind == "torch":
+            import torch
+
+            return torch.from_numpy(host.copy()).to(self._device)
+        if self.kind == "cupy":
+            import cupy
+
+            with cupy.cuda.Device(self.device_id):
+                return cupy.asarray(host)
+        import jax
+
+        device = next(d for d in jax.devices() if d.id == self.device_id)
+        return jax.device_put(host, device).block_until_ready()
 
     def to_host(self, array: Array) -> np.ndarray:
         """Copy a device array to NumPy."""
