@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import platform
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
-from threadpoolctl import threadpool_info
 
-import stepwell
-from stepwell import _core
+from stepwell.studies.measure import Recorder, cores, interleave, machine, medians, wall
+
+__all__ = ["Recorder", "cores", "interleave", "machine", "medians", "save", "sweep_seconds", "table", "wall"]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -43,80 +38,6 @@ extern "C" double sweep(const double* rows, const double* v, long n, int count, 
     return total;
 }
 """
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def machine() -> dict[str, Any]:
-    """Describe where and with what the figures were taken."""
-    model = platform.processor()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    libraries = {f"{lib['internal_api']} {lib['version']}": lib["num_threads"] for lib in threadpool_info()}
-    return {
-        "cpu": model,
-        "cores": cores(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "stepwell": stepwell.__version__,
-        "instructions": _core.isa(),
-        "thread libraries": libraries,
-        "load average at start": os.getloadavg()[0],
-        "date": time.strftime("%Y-%m-%d"),
-    }
-
-
-def interleave(repeats: int, **runs: Callable[[], float]) -> dict[str, list[float]]:
-    """Run every function in turn, `repeats` times round, so that a busy moment falls on all of them alike."""
-    seen: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            seen[name].append(run())
-    return seen
-
-
-def medians(seen: dict[str, list[float]]) -> dict[str, float]:
-    return {name: statistics.median(values) for name, values in seen.items()}
-
-
-def wall(run: Callable[[], Any]) -> Callable[[], float]:
-    """Make a function that runs `run` and returns its seconds."""
-
-    def timed() -> float:
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
-
-    return timed
-
-
-class Recorder:
-    """An objective that notes when each call began and ended: the gaps between calls are the solver's time."""
-
-    def __init__(self, fun: Callable[..., Any]) -> None:
-        self.fun = fun
-        self.began: list[float] = []
-        self.ended: list[float] = []
-
-    def __call__(self, *args: Any) -> Any:
-        self.began.append(time.perf_counter())
-        out = self.fun(*args)
-        self.ended.append(time.perf_counter())
-        return out
-
-    @property
-    def seconds(self) -> float:
-        return sum(self.ended) - sum(self.began)
-
-    def between(self, first: int) -> float:
-        """Return the solver's time between call number `first` and the last."""
-        return sum(self.began[first + 1 :]) - sum(self.ended[first:-1])
 
 
 def sweep_seconds(n: int, rows: int, threads: int) -> Callable[[], float] | None:

@@ -1,19 +1,19 @@
 """Many right-hand sides on the CPU: block, projected and direct solvers against SciPy's cg, one column at a time.
 
     python benchmarks/many_rhs.py                 # all parts, about five minutes on two quiet cores
-    python benchmarks/many_rhs.py --part phantom  # one of: phantom, scan, study, growth, direct
+    python benchmarks/many_rhs.py --part phantom  # one of: phantom, scan, growth, direct
     python benchmarks/many_rhs.py --show          # print the tables of the last run again
 
 Ratios are measured side by side in one process, with every thread pool pinned to one thread and with the default; for
 SciPy the better counts. CPU seconds stand beside wall-clock ones, as they bear a busy machine better. SciPy solves
 about eight of the columns, and its time is scaled to all of them. The tables are printed as they stand in
-docs/performance.md, the raw figures go to benchmarks/results/many_rhs.json.
+docs/performance.md, the raw figures go to benchmarks/results/many_rhs.json. The published table of slices is a study:
+`stepwell study projected-cg`.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import statistics
@@ -28,7 +28,6 @@ from threadpoolctl import threadpool_limits
 
 import stepwell
 from stepwell.apps import tomography
-from stepwell.apps.tomography.study import POSTER, Row, Study, projected_cg_study
 from stepwell.operators import as_operator
 
 NAME = "many_rhs"
@@ -135,30 +134,6 @@ def limited(threads):
     return threadpool_limits(1 if threads == "1 thread" else None)
 
 
-def study():
-    """The published table at several tolerances, on one thread."""
-    with limited("1 thread"):
-        return dataclasses.asdict(projected_cg_study((1e-2, 5e-3, 3e-3, 2e-3, 1.5e-3, 1e-3)))
-
-
-def show_study(figures):
-    result = Study(**{**figures, "rows": [Row(**row) for row in figures["rows"]]})
-    poster = ", ".join(f"{speed_up:g}" for _, _, speed_up in POSTER.values())
-    print(f"\nslices 65 to 68 from seed slice 64 (poster, seconds: {poster})\n")
-    rows = []
-    for tol in sorted({row.tol for row in result.rows}, reverse=True):
-        quality = [[result.find(tol, number, method).quality for number in POSTER] for method in ("CG", "APrCG")]
-        rows.append([
-            f"{tol:g}",
-            ", ".join(f"{ratio:.3g}" for ratio in result.ratios(tol)),
-            ", ".join(f"{ratio:.1f}" for ratio in result.ratios(tol, "seconds")),
-            *(", ".join(f"{value:.1f}" for value in values) for values in quality),
-            "yes" if result.reaches_poster(tol) else "no",
-        ])  # fmt: skip
-    head = ["tolerance", "products CG / APrCG", "seconds CG / APrCG", "SNR of CG (dB)", "SNR of APrCG (dB)"]
-    table([*head, "poster reached in products"], rows)
-
-
 def best_of(threads, solve, repeats=3):
     with limited(threads):
         taken = [solve() for _ in range(repeats)]
@@ -238,7 +213,6 @@ def show_direct(figures):
 SHOW = {
     "phantom": show_against_scipy,
     "scan": show_against_scipy,
-    "study": show_study,
     "growth": show_growth,
     "direct": show_direct,
 }
@@ -251,7 +225,7 @@ def measure(part, repeats):
     if part == "scan":
         system = scan_system()
         return None if system is None else against_scipy("real scan", *system, ["block", "pseudo-block"], repeats)
-    return {"study": study, "growth": growth, "direct": direct}[part]()
+    return {"growth": growth, "direct": direct}[part]()
 
 
 def main():
@@ -260,7 +234,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--show", action="store_true", help="measure nothing; print the tables of the last run")
     options = parser.parse_args()
-    for part in options.part or ["phantom", "scan", "study", "growth"]:
+    for part in options.part or ["phantom", "scan", "growth"]:
         if not options.show:
             figures = measure(part, options.repeats)
             if figures is None:

@@ -5,6 +5,7 @@
 #include "host/dispatch.hpp"
 #include "host/engine_module.hpp"
 #include "host/nnls_module.hpp"
+#include "host/panel_module.hpp"
 #include "host/spmm_module.hpp"
 #include "host/voronoi_module.hpp"
 
@@ -19,5 +20,6 @@ NB_MODULE(_core, m) {
     stepwell::bind_quasi_newton(m);
     stepwell::bind_spmm(m);
     stepwell::bind_nnls(m);
+    stepwell::bind_panel(m);
     stepwell::bind_voronoi(m);
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -260,19 +259,3 @@ def test_reconstruct_from_a_file_and_its_complaints(tmp_path):
     missing = run.invoke(main, ["reconstruct", str(tmp_path / "none.npz")])
     assert missing.exit_code == 1
     assert "none.npz" in missing.output
-
-
-def test_the_study_repeats_the_published_table(tmp_path):
-    from stepwell.apps.tomography.study import POSTER, Row, Study
-
-    arguments = ["study", "projected-cg", "--tol", "3e-3", "--json", str(tmp_path / "rows.json")]
-    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert "reached or passed in products at tolerance 0.003" in done.output
-    written = json.loads((tmp_path / "rows.json").read_text())
-    study = Study(**{**written, "rows": [Row(**row) for row in written["rows"]]})
-    assert study.reaches_poster(3e-3)
-    for number in POSTER:
-        cold, ours = study.find(3e-3, number, "CG"), study.find(3e-3, number, "APrCG")
-        assert ours.quality >= cold.quality - 0.05  # the projection costs no quality
-        assert max(cold.residual, ours.residual) <= 3e-3

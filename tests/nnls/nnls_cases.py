@@ -7,9 +7,10 @@ import pathlib
 
 import numpy as np
 import pytest
-from scipy.linalg import toeplitz
 
 import stepwell
+from stepwell.studies import cases
+from stepwell.studies.cases import decays, gaussians, lidar, uniform  # noqa: F401 (for the tests)
 
 DATA = pathlib.Path(os.environ.get("STEPWELL_DATA", pathlib.Path(__file__).parents[3] / "shared" / "data"))
 
@@ -66,46 +67,9 @@ def _certify(A, b, x, residual, dual, reported, damping, single):
     assert np.all(np.abs(dual - w) <= scale * tiny + (1e-6 * np.abs(w) if single else 0))
 
 
-def lidar(count, m=432):
-    """Pulses 25 samples wide, twelve returns, noise on a constant: what Table 7.1 is about."""
-    rng = np.random.default_rng(0)
-    t = np.arange(m)
-    A, b = np.zeros((count, m, m)), np.zeros((count, m))
-    for s in range(count):
-        A[s] = toeplitz(np.exp(-0.5 * ((t - 12) / rng.uniform(3, 4.5)) ** 2) * (t <= 25), np.zeros(m))
-        x = np.zeros(m)
-        x[rng.choice(m - 40, 12, replace=False)] = rng.uniform(10, 200, 12)
-        b[s] = A[s] @ x + np.abs(rng.normal(0, 3, m)) + 14
-    return A, b
-
-
-def gaussians(count, m=512):
-    """Mean-shifted Gaussians, sigma 4.32, one matrix: Table 7.2."""
-    t = np.arange(m)
-    return np.exp(-0.5 * ((t[:, None] - t[None]) / 4.32) ** 2), np.random.default_rng(1).random((count, m))
-
-
-def uniform(count, m=512):
-    """Uniform random matrices and right-hand sides: Table 7.3."""
-    rng = np.random.default_rng(2)
-    return rng.random((count, m, m)), rng.random((count, m))
-
-
-def decays(count, echoes=56, times=40):
-    """Sums of a few exponential decays, one matrix of nearly dependent columns: T2 mapping."""
-    rng = np.random.default_rng(3)
-    A = np.exp(-np.arange(1, echoes + 1)[:, None] * 7e-3 / np.logspace(-2, 0.3, times)[None])
-    x = np.maximum(rng.normal(size=(count, times)), 0) * (rng.random((count, times)) < 0.1)
-    return A, x @ A.T + 1e-3 * rng.normal(size=(count, echoes))
-
-
 def gedi(count):
     """Real lidar shots, each with its own pulse; skips where the data are not there."""
     path = DATA / "gedi_l1b_150shots.npz"
     if not path.exists():
         pytest.skip(f"real GEDI shots are not at {path} (set STEPWELL_DATA)")
-    from stepwell.apps.waveform import load_shots
-
-    shots = load_shots(path)
-    matrix = stepwell.Convolution(shots.pulses[:count], 512, origin=shots.origin)
-    return matrix, (shots.waveforms - shots.background[:, None])[:count]
+    return cases.gedi(path, count)

@@ -2,85 +2,103 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
-from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
+from stepwell.cli.inputs import choose_device, read_device
+from stepwell.studies import STUDIES, run, settings_of
+from stepwell.studies.frame import Setting
 
-if TYPE_CHECKING:
-    from stepwell.apps.tomography.study import Study
-
-#: Tolerances at which the slices are solved unless others are asked for.
-TOLERANCES = (1e-2, 5e-3, 3e-3, 2e-3, 1e-3)
+#: Tables of studies are wide; in a pipe nothing need be cut.
+_PIPE_WIDTH = 260
 
 
-@click.group("study")
+class StudyGroup(click.Group):
+    """One command a study, made when it is asked for: all take device, size and folder, some take more."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order they are declared."""
+        return list(STUDIES)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the studies without importing them."""
+        with formatter.section("Studies"):
+            formatter.write_dl([(name, title) for name, (title, _) in STUDIES.items()])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Make the command of one study."""
+        if name not in STUDIES:
+            return None
+        title, paper = STUDIES[name]
+        options: list[click.Parameter] = [
+            click.Option(["--device"], default="cpu", show_default=True, callback=read_device,
+                         help="cpu, cuda or cuda:K; with a GPU its rows stand beside the CPU's."),
+            click.Option(["--full", "size"], flag_value="full", help="The paper's sizes."),
+            click.Option(["--toy", "size"], flag_value="toy", help="Sizes that take seconds, to see that it works."),
+            click.Option(["-o", "--output", "folder"], type=click.Path(file_okay=False, path_type=Path),
+                         help="Folder for JSON, CSV, Markdown and PNG."),
+        ]  # fmt: skip
+        for setting in settings_of(name):
+            options.append(_as_option(setting))
+
+        def call(device: str, size: str | None, folder: Path | None, **settings: Any) -> None:
+            _run(name, device, size or "default", folder, settings)
+
+        return click.Command(
+            name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}.", short_help=title
+        )
+
+
+def _as_option(setting: Setting) -> click.Option:
+    name, default = f"--{setting.name.replace('_', '-')}", setting.default
+    if isinstance(default, bool):
+        return click.Option([name], is_flag=True, default=default, help=setting.help)
+    many = isinstance(default, tuple)
+    kind = type(default[0] if many else default)
+    return click.Option([name], default=default, multiple=many, type=kind, show_default=True, help=setting.help)
+
+
+@click.group("study", cls=StudyGroup)
 def command() -> None:
-    """Repeat a published experiment beside other methods."""
+    """Repeat a published experiment: the paper's figures beside ours, as tables, CSV, JSON and plots."""
 
 
-@command.command("projected-cg")
-@click.option("--tol", "tolerances", type=float, multiple=True, default=TOLERANCES, show_default=True,
-              help="Tolerance for the four slices; may be given several times.")  # fmt: skip
-@click.option("--seed-tol", default=1e-6, show_default=True, help="Tolerance for the seed slice.")
-@click.option("--relative-lam", default=0.01, show_default=True, help="λ as a fraction of ‖A‖.")
-@click.option("--noise", default=0.01, show_default=True, help="Norm of the noise relative to that of the data.")
-@click.option("--direct", is_flag=True, help="Factor the dense matrix as well: 4.3 GB, about a minute on two cores.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), default=None, help="Write the rows here too.")
-def projected_cg(
-    tolerances: tuple[float, ...],
-    seed_tol: float,
-    relative_lam: float,
-    noise: float,
-    direct: bool,
-    json_path: Path | None,
-) -> None:
-    """Slices 65 to 68 of the 128-cube phantom from seed slice 64 (Lin and Renaut 2010)."""
-    from stepwell.apps.tomography.study import projected_cg_study
+def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[str, Any]) -> None:
+    from stepwell.report.study import plotting, write_study
 
+    device = choose_device(device, "torch")
+    try:
+        with make_console(stderr=True).status("starting") as status:
+            study = run(name, device=device, size=size, settings=settings, tell=lambda text: status.update(text))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     console = make_console()
-    with console.status("starting") as status:
-        study = projected_cg_study(
-            tolerances, relative_lam=relative_lam, noise=noise, seed_tol=seed_tol, direct=direct,
-            tell=lambda text: status.update(text),
-        )  # fmt: skip
-    console.print(
-        f"λ = {relative_lam:g} ‖A‖ = {study.lam:.4g}, noise {noise:.1%}; seed slice 64 to {seed_tol:g}: "
-        f"{study.seed_products:.0f} products, {study.seed_directions} directions kept. Products include the one for "
-        f"the true residual.",
-    )
-    for tol in tolerances:
-        console.print(_table(study, tol))
-    reached = [tol for tol in tolerances if study.reaches_poster(tol)]
-    console.print(
-        f"The poster's speed-ups are reached or passed in products at tolerance {', '.join(f'{t:g}' for t in reached)}."
-        if reached
-        else "The poster's speed-ups are reached at none of these tolerances."
-    )
-    if json_path is not None:
-        json_path.write_text(json.dumps(dataclasses.asdict(study), indent=1))
-        console.print(f"wrote {json_path}")
-
-
-def _table(study: Study, tol: float) -> Table:
-    from stepwell.apps.tomography.study import METHODS, POSTER
-
-    shown = [method for method in METHODS if study.find(tol, 65, method)]
-    table = make_table("slice", *shown, "CG/APrCG", "poster: CG, PrCG, APrCG", "CG/APrCG")
-    table.title = f"tolerance {tol:g}: products, seconds, SNR in dB (poster: seconds, SNR of APrCG)"
-    table.title_justify = "left"
-    for column in table.columns:
-        column.justify = "right"
-    for (number, (cost, quality, ratio)), ours in zip(POSTER.items(), study.ratios(tol)):
-        cells = []
-        for method in shown:
-            row = study.find(tol, number, method)
-            cells.append("" if row is None else f"{row.products:.0f}  {row.seconds:.2f}  {row.quality:.2f}")
-        poster = f"{cost[0]:.2f}  {cost[1]:.2f}  {cost[2]:.2f}  {quality[2]:.2f}"
-        table.add_row(str(number), *cells, f"{ours:.2f}", poster, f"{ratio:.2f}")
-    return table
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    console.print(f"{study.title}\nRepeats {study.paper}")
+    hardware = study.machine["cpu"] + (f", {study.machine['gpu']}" if "gpu" in study.machine else "")
+    console.print(f"{hardware}; {study.machine['cores']} cores; {study.seconds:.1f} s\n")
+    for table in study.tables:
+        if table.detail or not table.rows:
+            continue
+        shown = make_table(*(column.heading for column in table.filled))
+        shown.title, shown.title_justify = table.title, "left"
+        for column in shown.columns[1:]:
+            column.justify = "right"
+        for row in table.texts():
+            shown.add_row(*row)
+        console.print(shown)
+        console.print()
+    for title, lines in (("Remarks", study.remarks), ("What differs from the paper, and why", study.differs)):
+        if lines:
+            console.print(f"{title}:")
+            for line in lines:
+                console.print(f"- {line}")
+    if folder is not None:
+        written = write_study(study, folder)
+        console.print(f"wrote {len(written)} files: {', '.join(path.name for path in written)} in {folder}")
+        if not plotting():
+            make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")

@@ -25,7 +25,10 @@ def machine_facts(place: Place) -> list[tuple[str, str]]:
     facts = [
         ("Stepwell", f"{stepwell.__version__}, compiler {_core.compiler()}, {_core.isa()}"),
         ("processor", _processor()),
-        ("threads", f"{Settings().thread_count()} by default, {os.cpu_count()} processors"),
+        (
+            "threads",
+            f"{Settings().thread_count()} by default, {os.cpu_count()} processors; the BLAS of NumPy and SciPy: 1",
+        ),
         ("system", f"{platform.system()} {platform.machine()}"),
         ("Python", platform.python_version()),
         *((name, metadata.version(name.lower())) for name in ("NumPy", "SciPy")),

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from stepwell.studies.measure import blas_threads
 from stepwell.tour import bounded, phantom, rosenbrock, voronoi, waveform
 from stepwell.tour.chapter import Account, Chapter, Comparison, Stage
 from stepwell.tour.machine import machine_facts
@@ -116,7 +117,9 @@ def take_tour(
     """
     place, watcher = place or Place(), watcher or Watcher()
     began = time.perf_counter()
-    stops = [_visit(chapter, quick, place, watcher) for chapter in chapters]
+    # On a busy machine the threads of a BLAS wait for each other for longer than they work, SciPy's and ours alike.
+    with blas_threads(1):
+        stops = [_visit(chapter, quick, place, watcher) for chapter in chapters]
     return Tour(stops, time.perf_counter() - began, quick, machine_facts(place))
 
 

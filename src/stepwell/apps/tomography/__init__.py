@@ -1,4 +1,4 @@
-"""Parallel-beam tomography: projection matrices, a phantom, real scans, and the study of projected conjugate gradients.
+"""Parallel-beam tomography: projection matrices, a phantom and real scans.
 
 Slices of a volume share one projection matrix, so a volume is one system with many right-hand sides.
 """

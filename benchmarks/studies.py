@@ -1,0 +1,96 @@
+"""Run the studies and write docs/studies.md from what they found.
+
+    python benchmarks/studies.py                          # all studies at default size, then the page
+    python benchmarks/studies.py --full --study torsion   # some of them, at the papers' sizes
+    python benchmarks/studies.py --device cuda --full     # with a GPU's rows beside the CPU's
+    python benchmarks/studies.py --page                   # the page alone
+
+JSON goes to benchmarks/results/studies, one file for each study and kind of device; CSV and pictures to --files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from stepwell import studies
+from stepwell.report.study import escaped, markdown_table, read_study, study_record, write_study
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "studies"
+PAGE = ROOT / "docs" / "studies.md"
+MARK = "<!-- below: written by benchmarks/studies.py -->"
+
+
+def run(names: list[str], device: str, size: str, files: Path | None) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        began = time.perf_counter()
+        study = studies.run(name, device=device, size=size, tell=lambda text: print(f"  {text}", file=sys.stderr))
+        path = RESULTS / f"{name}-{device.split(':')[0]}.json"
+        path.write_text(json.dumps(study_record(study), ensure_ascii=False, separators=(",", ":")) + "\n")
+        if files is not None:
+            write_study(study, files)
+        print(f"{name}: {time.perf_counter() - began:.0f} s, {path.stat().st_size // 1024} KiB", flush=True)
+
+
+def page() -> None:
+    """Put the tables of all kept results under the mark."""
+    on_gpu = [name for name in studies.STUDIES if (RESULTS / f"{name}-cuda.json").exists()]
+    parts = [f"Kept from a GPU: {', '.join(on_gpu) or 'none'}; the other studies have not been run there yet."]
+    if len(on_gpu) == len(studies.STUDIES):
+        parts = []
+    for name, (title, paper) in studies.STUDIES.items():
+        found = [path for path in (RESULTS / f"{name}-cuda.json", RESULTS / f"{name}-cpu.json") if path.exists()]
+        if not found:
+            continue
+        parts += [f"## {title}", f"`stepwell study {name}` repeats {paper}."]
+        kept = [read_study(path) for path in found]
+        for study in kept:
+            parts.append(f"### {name} on the {'GPU' if study.device != 'cpu' else 'CPU'}")
+            parts.append(where(study))
+            for table in study.tables:
+                if table.rows and not table.detail:
+                    parts.append(f"{escaped(table.title)}:")
+                    parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
+            parts += map(escaped, study.remarks)
+        differs = "\n".join(f"- {escaped(line)}" for line in kept[-1].differs)
+        parts.append(f"What differs from the paper, and why:\n\n{differs}")
+    head = PAGE.read_text().split(MARK)[0]
+    PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
+    print(f"wrote {PAGE}")
+
+
+def where(study: studies.Study) -> str:
+    """Machine, versions, size and settings in one paragraph."""
+    m = study.machine
+    hardware = f"{m['gpu']} (PyTorch {m['torch']}, CUDA {m['cuda']}) and " if "gpu" in m else ""
+    load = m.get("load average at start")
+    busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
+    versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
+    settings = ", ".join(f"{key} {value}" for key, value in study.settings.items())
+    return (
+        f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}. Size "
+        f"{study.size}, {study.seconds:.0f} s. {settings}."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", choices=studies.STUDIES, action="append", help="this study only (repeatable)")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--full", dest="size", action="store_const", const="full", default="default")
+    parser.add_argument("--toy", dest="size", action="store_const", const="toy")
+    parser.add_argument("--files", type=Path, help="folder for CSV, Markdown and pictures")
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    options = parser.parse_args()
+    if not options.page:
+        run(options.study or list(studies.STUDIES), options.device, options.size, options.files)
+    page()
+
+
+if __name__ == "__main__":
+    main()

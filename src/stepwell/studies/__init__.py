@@ -1,0 +1,110 @@
+"""Published experiments, repeated: each prints the paper's figures beside ours and says what differs and why.
+
+`stepwell study NAME -o DIR` runs one; `docs/studies.md` shows what came out.
+
+Examples
+--------
+>>> from stepwell import studies
+>>> study = studies.run("nnls-updates", size="toy")
+>>> study.find_table("costs").rows[0]["update"]
+'MGS, new column last'
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stepwell.studies.frame import Context, Setting, Study
+
+__all__ = ["STUDIES", "Study", "run", "settings_of"]
+
+_FEI = "Y. Fei, G. Rong, B. Wang, W. Wang: Parallel L-BFGS-B algorithm on GPU. Computers & Graphics 40 (2014)"
+_AMORE = "L. D'Amore, R. Arcucci, V. Mele, G. Scotti, A. Murli: L-BFGS for GPU-CUDA. CMCC Research Paper RP0167 (2013)"
+_LUO = (
+    "Y. Luo, R. Duraiswami: Efficient parallel non-negative least squares on multi-core architectures. "
+    "SIAM J. Sci. Comput. 33 (2011)"
+)
+_LIN = "Y. Lin, R. Renaut: Projected conjugate gradient solvers on GPU and its applications. Poster (2010)"
+
+#: Study -> (what it is about, what it repeats). Its module has the same name, with underscores.
+STUDIES: dict[str, tuple[str, str]] = {
+    "cauchy": ("How far the first-interval Cauchy point is from the exact one", f"{_FEI}, Tables 1 and 3"),
+    "voronoi": ("Centroidal Voronoi tessellation by L-BFGS-B", f"{_FEI}, Table 2 and Figures 5 to 8"),
+    "torsion": ("Elastic-plastic torsion from 400 to 4,000,000 variables", f"{_FEI}, Table 4 and Figure 9"),
+    "panels": ("The panel product against the vendor's library", f"{_FEI}, Figure 3"),
+    "rosenbrock": ("L-BFGS in sequence and in parallel", f"{_AMORE}, Figures 1 to 4 and the stopping criteria"),
+    "nnls-updates": ("Costs of QR updates and downdates, counted", f"{_LUO}, Table 3.1"),
+    "nnls": ("Many non-negative least-squares systems", f"{_LUO}, Tables 7.1 to 7.3"),
+    "projected-cg": ("Four slices of a phantom, projected on a seed slice", f"{_LIN}, table"),
+    "blas-levels": ("BLAS 1, 2 and 3 at the same number of operations", f"{_LIN}, BLAS performance"),
+}
+
+
+def _module(name: str) -> Any:
+    if name not in STUDIES:
+        close = difflib.get_close_matches(str(name).lower().replace("_", "-"), STUDIES, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"name must be one of {', '.join(STUDIES)}, got {name!r}{hint}")
+    return importlib.import_module(f"stepwell.studies.{name.replace('-', '_')}")
+
+
+def settings_of(name: str) -> tuple[Setting, ...]:
+    """Return the settings that one study takes beside device and size.
+
+    Examples
+    --------
+    >>> [setting.name for setting in settings_of("projected-cg")]
+    ['tol', 'seed_tol', 'relative_lam', 'noise', 'direct']
+    """
+    settings: tuple[Setting, ...] = getattr(_module(name), "SETTINGS", ())
+    return settings
+
+
+def run(
+    name: str,
+    *,
+    device: str = "cpu",
+    size: str = "default",
+    settings: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Study:
+    """Run a study.
+
+    Parameters
+    ----------
+    name : str
+        One of `STUDIES`.
+    device : str, default "cpu"
+        ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; with a CUDA device its rows stand beside those of the CPU.
+    size : {"toy", "default", "full"}
+        Seconds, about a minute on two cores, or the paper's sizes.
+    settings : mapping, optional
+        Values for `settings_of(name)`.
+    tell : callable, optional
+        Told what is going on.
+
+    Returns
+    -------
+    Study
+    """
+    module = _module(name)
+    known = {setting.name: setting.default for setting in settings_of(name)}
+    unknown = sorted(set(settings or {}) - set(known))
+    if unknown:
+        raise ValueError(f"study {name} got settings {unknown}; allowed: {', '.join(known) or 'none'}")
+    context = Context(
+        device="cuda:0" if device == "cuda" else device, size=size, settings=known | dict(settings or {}), tell=tell
+    )
+    from stepwell.studies.measure import gpu_machine, machine
+
+    title, paper = STUDIES[name]
+    about = machine() | (gpu_machine(context.device) if context.device != "cpu" else {})
+    study = Study(name, title, paper, context.device, size, dict(context.settings), about)
+    began = time.perf_counter()
+    module.run(context, study)
+    study.seconds = time.perf_counter() - began
+    return study

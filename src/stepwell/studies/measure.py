@@ -1,0 +1,127 @@
+"""Measuring, for studies and benchmarks: the machine, interleaved medians, and the time between evaluations."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import stepwell
+from stepwell import _core
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    if Path("/proc/cpuinfo").exists():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def machine() -> dict[str, Any]:
+    """Describe where and with what figures are taken.
+
+    Examples
+    --------
+    >>> sorted(machine())[:3]
+    ['cores', 'cpu', 'date']
+    """
+    about: dict[str, Any] = {
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "stepwell": stepwell.__version__,
+        "instructions": _core.isa(),
+        "load average at start": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    about["thread libraries"] = {
+        f"{lib['internal_api']} {lib['version']}": lib["num_threads"] for lib in threadpool_info()
+    }
+    return about
+
+
+def gpu_machine(device: str) -> dict[str, Any]:
+    """Describe a CUDA device and the libraries used on it."""
+    import torch
+
+    about = {"gpu": torch.cuda.get_device_name(device), "torch": torch.__version__, "cuda": torch.version.cuda}
+    for name in ("cuda-core", "cuda-bindings"):
+        try:
+            about[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return about
+
+
+def interleave(repeats: int, **runs: Callable[[], float]) -> dict[str, list[float]]:
+    """Run every function in turn, `repeats` times round, so that a busy moment falls on all of them alike."""
+    seen: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            seen[name].append(run())
+    return seen
+
+
+def medians(seen: dict[str, list[float]]) -> dict[str, float]:
+    """Return the median of each list."""
+    return {name: statistics.median(values) for name, values in seen.items()}
+
+
+def wall(run: Callable[[], Any]) -> Callable[[], float]:
+    """Make a function that runs `run` and returns its seconds."""
+
+    def timed() -> float:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return timed
+
+
+class Recorder:
+    """An objective that notes when each call began and ended: the gaps between calls are the solver's time."""
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        self.fun = fun
+        self.began: list[float] = []
+        self.ended: list[float] = []
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the objective."""
+        self.began.append(time.perf_counter())
+        out = self.fun(*args)
+        self.ended.append(time.perf_counter())
+        return out
+
+    @property
+    def seconds(self) -> float:
+        """Seconds inside the objective."""
+        return sum(self.ended) - sum(self.began)
+
+    def between(self, first: int) -> float:
+        """Return the solver's time between call number `first` and the last."""
+        return sum(self.began[first + 1 :]) - sum(self.ended[first:-1])
+
+
+def blas_threads(count: int | None) -> Any:
+    """Limit the BLAS to so many threads within a ``with`` block; None: no limit."""
+    return threadpool_limits(count, user_api="blas")

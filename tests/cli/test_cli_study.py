@@ -1,0 +1,70 @@
+"""`stepwell study`: help, files, messages and errors."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from stepwell.cli import main
+from stepwell.report.study import read_study
+from stepwell.studies import STUDIES
+from stepwell.studies.measure import blas_threads
+from stepwell.studies.projected_cg import POSTER, reaches_poster
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, ["study", *arguments])
+
+
+def test_help_lists_every_study():
+    done = call("--help")
+    assert done.exit_code == 0
+    for name in STUDIES:
+        assert name in done.output
+        one = call(name, "--help")
+        assert one.exit_code == 0
+        assert "--full" in one.output
+        assert "--device" in one.output
+        assert "--output" in one.output
+
+
+def test_a_study_prints_its_tables_and_writes_its_files(tmp_path):
+    done = call("nnls-updates", "--toy", "-o", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output
+    assert "Table 3.1" in done.output
+    assert "(paper)" in done.output
+    assert "What differs from the paper" in done.output
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"nnls-updates-cpu.json", "nnls-updates-cpu.md", "nnls-updates-cpu-costs.csv"} <= names
+    assert "wrote" in done.output
+    bare = call("nnls-updates", "--toy")
+    assert bare.exit_code == 0
+    assert "wrote" not in bare.output
+
+
+def test_the_poster_is_repeated_at_its_own_size(tmp_path):
+    """Slices 65 to 68 of the 128-cube: the projection saves what the poster says, at no cost in quality."""
+    with blas_threads(1):  # on a busy machine OpenBLAS's threads spin
+        done = call("projected-cg", "--tol", "3e-3", "-o", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "reached or passed in products at tolerance 0.003" in done.output
+    table = read_study(tmp_path / "projected-cg-cpu.json").find_table("slices")
+    assert reaches_poster(table, "CPU", 3e-3)
+    for number in POSTER:
+        (cold,), (ours,) = (table.find(slice=number, method=method) for method in ("CG", "APrCG"))
+        assert ours["quality"] >= cold["quality"] - 0.05  # the projection costs no quality
+        assert max(cold["residual"], ours["residual"]) <= 3e-3
+
+
+def test_errors_name_what_is_wrong():
+    unknown = call("torsoin")
+    assert unknown.exit_code == 2
+    assert "torsoin" in unknown.output
+    device = call("torsion", "--toy", "--device", "gpu")
+    assert device.exit_code == 2
+    assert "'gpu' is not a device; allowed: cpu, cuda, cuda:K" in device.output
+    absent = call("torsion", "--toy", "--device", "cuda:999")
+    assert absent.exit_code == 2
+    assert "cuda:999" in absent.output
+    setting = call("projected-cg", "--toy", "--tol", "much")
+    assert setting.exit_code == 2
+    assert "--tol" in setting.output

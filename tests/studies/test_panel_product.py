@@ -1,0 +1,64 @@
+"""The panel product on its own: against NumPy, over odd lengths and thread counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepwell import _core
+from stepwell.studies.panels import panel_product
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 255, 256, 257, 16_384, 40_001])
+@pytest.mark.parametrize("shape", [(8, 8), (1, 1), (3, 5), (16, 16)])
+def test_panel_product(length, shape):
+    rng = np.random.default_rng(length)
+    left, right = rng.normal(size=(shape[0], length)), rng.normal(size=(shape[1], length))
+    expected = left @ right.T
+    # A sum of `length` products has rounding error at most length ε Σ|l||r|.
+    room = np.finfo(float).eps * max(length, 1) * (np.abs(left) @ np.abs(right).T)
+    one = panel_product(left, right, 1)
+    assert (np.abs(one - expected) <= room).all()
+    assert (panel_product(left, right, 3) == one).all()  # to the last bit
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="panel_product"):
+        _core.panel_product(np.ones((2, 3)), np.ones((2, 4)), np.empty((2, 2)), 1)
+    with pytest.raises(ValueError, match="at most 16"):
+        _core.panel_product(np.ones((17, 3)), np.ones((2, 3)), np.empty((17, 2)), 1)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+def test_kernel_compiles(architecture):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
+    from stepwell.targets.nvrtc import compile_kernel
+
+    try:
+        code = compile_kernel("panel", {"SW_THREADS": 256}, architecture)
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC is not installed: {error}")
+    assert len(code) > 1000
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("length", [1, 7, 8, 100, 1001, 65_536, 1_000_003])
+def test_device_panel(length):
+    import torch
+
+    from stepwell.arrays import current_stream
+    from stepwell.studies.panels import DevicePanel
+
+    stride = length + length % 2
+    left, right = (torch.randn(8, stride, dtype=torch.float64, device="cuda") for _ in range(2))
+    out = torch.empty(8, 8, dtype=torch.float64, device="cuda")
+    panel = DevicePanel(left, right, out, length)
+    results = []
+    for _ in range(2):
+        panel.launch(current_stream(out))
+        torch.cuda.synchronize()
+        results.append(out.cpu().numpy().copy())
+    assert (results[0] == results[1]).all()
+    a, b = left[:, :length].cpu().numpy(), right[:, :length].cpu().numpy()
+    room = np.finfo(float).eps * length * (np.abs(a) @ np.abs(b).T)
+    assert (np.abs(results[0] - a @ b.T) <= room).all()

@@ -1,0 +1,49 @@
+"""The papers' figures as typed in: sums, ratios and formulas that the papers themselves state must come out."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepwell.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion
+
+
+@pytest.mark.parametrize("shares", [*cauchy.PAPER.values(), *cauchy.PAPER_VORONOI.values()])
+def test_classes_of_tables_1_and_3_add_up(shares):
+    assert sum(shares) == pytest.approx(100, abs=0.05)  # nine shares rounded to 0.01 in print, some of them twice
+
+
+@pytest.mark.parametrize("side", torsion.PAPER)
+def test_speed_ups_of_table_4(side):
+    cpu, gpu, ratio = torsion.PAPER[side][3], torsion.PAPER[side][6], torsion.PAPER[side][7]
+    # Milliseconds and ratio are each rounded to 0.01.
+    assert cpu / gpu == pytest.approx(ratio, abs=0.005 + 0.006 * (1 / gpu + cpu / gpu**2))
+
+
+def test_speed_ups_of_the_poster():
+    for costs, _, ratio in projected_cg.POSTER.values():
+        assert costs[0] / costs[2] == pytest.approx(ratio, abs=0.03)
+
+
+def test_counts_of_tables_7_grow_with_the_systems():
+    for rows in nnls.PAPER.values():
+        for at in range(9):
+            values = [row[at] for row in rows.values()]
+            assert values == sorted(values)
+
+
+def test_driver_output_descends_and_its_times_add_up():
+    rows = list(rosenbrock.DRIVER.values())
+    assert [row[1] for row in rows] == sorted((row[1] for row in rows), reverse=True)
+    times = rosenbrock.DRIVER_MS
+    assert times["evaluation"] + times["l-bfgs"] == times["total"]
+
+
+@pytest.mark.parametrize(("m", "l", "i"), [(64, 20, 8), (512, 100, 40)])
+def test_counted_updates(m, l, i):
+    """The counts of Table 3.1 where Stepwell does what the paper does; fewer where it saves something."""
+    last = {code: nnls_updates.counted(code, "last", m, l, i) for code in (1, 2, 3)}
+    assert last[1] == (l + 2, 4 * m * l + 3 * m + 1)  # the paper's 6mℓ without its second inner product
+    assert last[2] == (2 * (m - l - 1), 6 * m * (m - l - 1) + 2 * m * m + 8 * (m - l - 1))  # exactly the paper's
+    accesses, flops = nnls_updates.counted(0, "down", m, l, i)
+    assert accesses <= 4 * (l - i + 1)
+    assert flops <= 6 * m * (l - i) + 6 * (l - i) + 3 * (l - i + 1) * (l - i - 2) + 6 * (l - i + 1)

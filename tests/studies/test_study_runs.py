@@ -1,0 +1,106 @@
+"""Every study at toy size: what it leaves behind can be read back, and says where it comes from."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import math
+
+import pytest
+
+from stepwell import studies
+from stepwell.report.study import markdown, read_study, study_record, write_study
+
+#: Toy settings that keep the whole file within its minute.
+QUICK = {"projected-cg": {"tol": (5e-3,)}}
+
+
+@functools.cache
+def toy(name):
+    """Each study runs once for all that looks at it."""
+    told = []
+    study = studies.run(name, size="toy", settings=QUICK.get(name), tell=told.append)
+    assert told
+    return study
+
+
+def check(study, folder):
+    assert study.tables
+    assert all(table.rows for table in study.tables if table.name != "baselines")
+    assert study.differs  # no experiment of 2010 can be repeated exactly
+    assert {"cpu", "cores", "numpy", "scipy", "stepwell", "python"} <= set(study.machine)
+    written = write_study(study, folder)
+    stem = f"{study.name}-{study.device.split(':')[0]}"
+    again = read_study(folder / f"{stem}.json")
+    assert study_record(again) == study_record(study)
+    json.loads((folder / f"{stem}.json").read_text(), parse_constant=pytest.fail)  # no NaN, no Infinity
+    text = (folder / f"{stem}.md").read_text()
+    assert text == markdown(study)
+    for table in study.tables:
+        with (folder / f"{stem}-{table.name}.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == len(table.rows)
+        assert list(rows[0] if rows else []) == ([column.key for column in table.columns] if rows else [])
+    pictures = [path for path in written if path.suffix == ".png"]
+    assert len(pictures) == len(study.plots)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_toy_study(name, tmp_path):
+    study = toy(name)
+    check(study, tmp_path)
+    assert study.size == "toy"
+    assert study.device == "cpu"
+    assert study.seconds > 0
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_toy_study_on_a_gpu(name, tmp_path):
+    study = studies.run(name, device="cuda", size="toy", settings=QUICK.get(name))
+    check(study, tmp_path)
+    assert "gpu" in study.machine
+    if name != "nnls-updates":  # counts need no device
+        cells = {str(cell) for table in study.tables for row in table.rows for cell in row.values()}
+        assert any("GPU" in cell for cell in cells)
+
+
+def test_runs_that_converge_agree_on_the_energy():
+    energies = toy("cauchy").find_table("energies")
+    assert len(energies.rows) >= 24
+    for row in energies.rows:
+        if row["difference"] is not None and row["problem"] in ("torsion", "journal-bearing", "combustion"):
+            # Convex: one minimum, reached to the square root of what the stopping test leaves.
+            assert abs(row["difference"]) <= 1e-12
+
+
+def test_the_engine_and_the_definition_agree_on_the_cauchy_point():
+    study = toy("cauchy")
+    for row in study.find_table("differences").rows:
+        shares = [row[key] for key in row if key.startswith("class_")]
+        assert math.isclose(sum(shares), 100.0)
+        # The one-dimensional Ginzburg–Landau model has a history of condition 1e10: digits are lost on either side.
+        assert row["oracle"] <= (1e-3 if "ginzburg" in row["problem"] else 1e-9)
+
+
+def test_nnls_methods_reach_the_optimum():
+    for row in toy("nnls").find_table("systems").rows:
+        if row["method"].startswith("Stepwell"):
+            assert row["failed"] == 0
+            assert row["violation"] <= 1e-13
+            assert row["updates"] >= row["downdates"]
+
+
+def test_unknown_names_sizes_devices_and_settings_are_refused():
+    with pytest.raises(ValueError, match="did you mean 'torsion'"):
+        studies.run("torsoin")
+    with pytest.raises(ValueError, match="size is 'huge'; allowed: toy, default, full"):
+        studies.run("torsion", size="huge")
+    with pytest.raises(ValueError, match="device is 'tpu'; allowed: cpu, cuda, cuda:K"):
+        studies.run("torsion", device="tpu")
+    with pytest.raises(ValueError, match=r"got settings \['tol'\]; allowed: none"):
+        studies.run("torsion", settings={"tol": 1.0})
+    with pytest.raises(ValueError, match="cuda:999"):
+        studies.run("torsion", device="cuda:999")
