@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 import stepwell
 from stepwell import _core
 from stepwell.apps.waveform import load_shots
+from stepwell.settings import default_threads
 from stepwell.studies.cases import decays
 from stepwell.studies.nnls import PAPER, SETS  # noqa: F401 (for nnls_gpu.py)
 
@@ -91,7 +92,7 @@ def main():
     about = {
         "machine": platform.processor() or platform.machine(),
         "instruction_set": _core.isa(),
-        "threads": _core.max_threads(),
+        "threads": default_threads(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,

@@ -74,6 +74,14 @@ SW_HD double square_root(double value) {
 #endif
 }
 
+SW_HD double inverse_root(double value) {
+#if defined(__CUDACC__)
+    return rsqrt(value);
+#else
+    return 1.0 / std::sqrt(value);
+#endif
+}
+
 // True for neither NaN nor infinity: x - x is 0 for finite x alone.
 SW_HD bool is_finite(double value) {
     return value - value == 0.0;

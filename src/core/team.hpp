@@ -1,9 +1,10 @@
-// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum() and
-// argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew (src/host/crew.hpp)
-// a handful of real threads, for tests only, so that ThreadSanitizer sees the very source that a GPU runs.
+// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(), max()
+// and argmax(). Lone is one CPU thread; Block (src/cuda/block.cuh) a CUDA thread block; Crew
+// (src/host/crew.hpp) a handful of real threads, for tests only, so that ThreadSanitizer sees the very source
+// that a GPU runs.
 //
-// Contract: every member calls sync(), sum() and argmax() in the same order; both return the same value to
-// all members, and the order of summation does not depend on timing.
+// Contract: every member calls sync(), sum(), max() and argmax() in the same order; these return the same
+// value to all members, and the order of summation does not depend on timing.
 #pragma once
 
 #include "core/config.hpp"
@@ -18,8 +19,8 @@ SW_BEGIN
 #endif
 
 // Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes +
-// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_sync(). each() and lane_each() deal out a
-// loop.
+// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_sync(), and lane_pick(), which hands all
+// of them the value of one (counted modulo their number). each() and lane_each() deal out a loop.
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }
@@ -29,10 +30,12 @@ struct Lone {
     SW_HD int rows() const { return 1; }
     SW_HD void sync() const {}
     SW_HD double sum(double value) const { return value; }
+    SW_HD double max(double value) const { return value; }
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     SW_HD int64_t argmax(double& /*value*/, int64_t index) const { return index; }
 
     SW_HD double lane_sum(double value) const { return value; }
+    SW_HD double lane_pick(double value, int /*lane*/) const { return value; }
     SW_HD void lane_sync() const {}
 
     // Calls body(i) for every i in [0, count) that is this member's.

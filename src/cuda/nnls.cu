@@ -3,7 +3,7 @@
 //   SW_SCALAR   float or double
 //   SW_KIND     Dense or Convolution
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
-//   SW_THREADS  most threads of a block
+//   SW_THREADS  threads of a block
 #include "core/nnls/job.hpp"
 #include "cuda/system_teams.cuh"
 
@@ -13,78 +13,14 @@ using namespace stepwell::nnls;
 typedef SW_SCALAR Scalar;
 typedef SW_KIND<Scalar> Matrix;
 
-// A launch's arguments, in device memory. The host fills it with the same layout (stepwell/leastsq/cuda.py).
+// A launch's arguments, by value. The host fills it with the same layout (stepwell/leastsq/cuda.py).
 struct Launch {
-    int64_t systems;
-    int64_t a, a_stride, row_stride;
-    int64_t b, b_stride;
-    int64_t warm_values, warm_marks, warm_stride;
-    int64_t x, dual, active, residual, violation;
-    int64_t counts, costs;
-    int64_t queue;
-    int64_t slow, slow_bytes, fast_bytes;  // of one team
-    int64_t scale, norm, inverse_norm, columns, low, high, gram, column_stride, gram_stride;
-    double tolerance, damping;
-    int64_t rows, unknowns, pulse_length, pulse_origin;
-    int64_t most_solves, update, guarded, chain;
-};
-
-template <class T>
-static __device__ T* at(int64_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
-static __device__ Job job_of(const Launch& launch) {
-    Job job{};
-    job.systems = launch.systems;
-    job.rows = static_cast<int32_t>(launch.rows);
-    job.columns = static_cast<int32_t>(launch.unknowns);
-    job.a = at<const void>(launch.a);
-    job.a_stride = launch.a_stride;
-    job.row_stride = launch.row_stride;
-    job.pulse_length = static_cast<int32_t>(launch.pulse_length);
-    job.pulse_origin = static_cast<int32_t>(launch.pulse_origin);
-    job.b = at<const void>(launch.b);
-    job.b_stride = launch.b_stride;
-    job.options.tolerance = launch.tolerance;
-    job.options.damping = launch.damping;
-    job.options.most_solves = static_cast<int32_t>(launch.most_solves);
-    job.options.update = static_cast<int32_t>(launch.update);
-    job.options.guarded = static_cast<int32_t>(launch.guarded);
-    job.warm_values = at<const void>(launch.warm_values);
-    job.warm_marks = at<const uint8_t>(launch.warm_marks);
-    job.warm_stride = launch.warm_stride;
-    job.chain = launch.chain != 0;
-    job.x = at<void>(launch.x);
-    job.dual = at<void>(launch.dual);
-    job.active = at<uint8_t>(launch.active);
-    job.residual = at<double>(launch.residual);
-    job.violation = at<double>(launch.violation);
-    int32_t* counts = at<int32_t>(launch.counts);
-    job.status = counts;
-    job.insertions = counts + launch.systems;
-    job.removals = counts + 2 * launch.systems;
-    job.solves = counts + 3 * launch.systems;
-    job.passes = counts + 4 * launch.systems;
-    job.escalated = counts + 5 * launch.systems;
-    job.costs = at<int64_t>(launch.costs);
-    return job;
-}
-
-static __device__ Shared shared_of(const Launch& launch) {
+    Job job;
     Shared shared;
-    shared.scale = at<const double>(launch.scale);
-    shared.norm = at<const double>(launch.norm);
-    shared.inverse_norm = at<const double>(launch.inverse_norm);
-    shared.columns = at<const double>(launch.columns);
-    shared.low = at<const int32_t>(launch.low);
-    shared.high = at<const int32_t>(launch.high);
-    shared.gram = at<const double>(launch.gram);
-    shared.envelope = {at<int32_t>(launch.low), at<int32_t>(launch.high)};
-    shared.column_stride = launch.column_stride;
-    shared.gram_stride = launch.gram_stride;
-    return shared;
-}
+    unsigned long long* queue;
+    char* slow;
+    int64_t slow_bytes, fast_bytes;  // of one team
+};
 
 // A team's number, and its turn at the queue: the first member draws, all learn.
 #if SW_BY_WARP
@@ -94,7 +30,7 @@ static __device__ int64_t draw(const SystemWarp& team, unsigned long long* queue
     return static_cast<int64_t>(__shfl_sync(0xffffffffu, ticket, 0));
 }
 #else
-static __device__ int64_t draw(const SystemBlock& team, unsigned long long* queue) {
+static __device__ int64_t draw(const SystemBlock<SW_THREADS>& team, unsigned long long* queue) {
     __shared__ unsigned long long ticket;
     team.sync();
     if (team.rank() == 0) ticket = atomicAdd(queue, 1ull);
@@ -104,47 +40,66 @@ static __device__ int64_t draw(const SystemBlock& team, unsigned long long* queu
 #endif
 
 extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
-    nnls_solve(const Launch* arguments) {
+    nnls_solve(const __grid_constant__ Launch launch) {
     extern __shared__ __align__(64) char fast[];
-    const Launch launch = *arguments;
 #if SW_BY_WARP
+    constexpr int most_teams = SW_THREADS / 32;
     const SystemWarp team;
     const int in_block = threadIdx.x >> 5, teams_in_block = blockDim.x >> 5;
 #else
-    __shared__ BlockRoom room;
-    const SystemBlock team(room);
+    constexpr int most_teams = 1;
+    const SystemBlock<SW_THREADS> team;
     const int in_block = 0, teams_in_block = 1;
 #endif
-    const int64_t number = static_cast<int64_t>(blockIdx.x) * teams_in_block + in_block;
-    const Job job = job_of(launch);
-    const Shared shared = shared_of(launch);
+    // Raw memory: shared variables have no constructors.
+    __shared__ __align__(16) char tasks[most_teams * sizeof(Task<Matrix>)];
+    Task<Matrix>& task = reinterpret_cast<Task<Matrix>*>(tasks)[in_block];
+    const Job& job = launch.job;
     const Matrix* kind = nullptr;
-    const Extent extent = extent_of(job, matrix_of(job, 0, kind), team.size(), shared.columns == nullptr);
-    Arena arena{fast + in_block * launch.fast_bytes, launch.fast_bytes,
-                at<char>(launch.slow) + number * launch.slow_bytes};
-    Workspace workspace;
-    workspace.carve(extent, arena);
-    unsigned long long* queue = at<unsigned long long>(launch.queue);
+    if (team.rank() == 0) {
+        const int64_t number = static_cast<int64_t>(blockIdx.x) * teams_in_block + in_block;
+        task.arrange(job.options,
+                     extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr),
+                     launch.shared,
+                     Arena{fast + in_block * launch.fast_bytes, launch.fast_bytes,
+                           launch.slow + number * launch.slow_bytes});
+    }
     // Where systems form chains, a team draws a whole chain.
-    const int64_t piece = job.chain ? chain_length : 1;
+    const int64_t piece = job.options.chain ? chain_length : 1;
     for (;;) {
-        const int64_t first = draw(team, queue) * piece;
+        const int64_t first = draw(team, launch.queue) * piece;
         if (first >= job.systems) return;
         for (int64_t system = first; system < min_of(first + piece, job.systems); ++system) {
-            solve_system<Scalar>(team, job, system, matrix_of(job, system, kind), extent, shared, workspace);
+            if (team.rank() == 0) task.matrix = matrix_of(job, system, kind);
+            team.sync();
+            solve_system<Scalar>(team, job, system, task);
             team.sync();
         }
     }
 }
 
+// The kernels below fill what all systems then read.
+template <class T>
+static __device__ T* writable(const T* p) {
+    return const_cast<T*>(p);
+}
+
+// A pulse has an envelope of its own; a dense matrix has its columns' bounds.
+template <class T>
+static __device__ void trim(const SystemWarp&, const Dense<T>&, Envelope) {}
+template <class T>
+static __device__ void trim(const SystemWarp& team, const Convolution<T>& matrix, Envelope envelope) {
+    matrix.trim(team, envelope);
+}
+
 // Of a matrix that all systems share: scale, norm and scaled copy of every column. A warp a column.
-extern "C" __global__ void nnls_share_columns(const Launch* arguments) {
-    const Launch launch = *arguments;
-    const Job job = job_of(launch);
+extern "C" __global__ void nnls_share_columns(const __grid_constant__ Launch launch) {
     const Matrix* kind = nullptr;
-    const Matrix matrix = matrix_of(job, 0, kind);
+    const Matrix matrix = matrix_of(launch.job, 0, kind);
+    const Shared& shared = launch.shared;
     const SystemWarp team;
     const int warps = (blockDim.x >> 5) * gridDim.x;
+    if (blockIdx.x == 0 && threadIdx.x < 32) trim(team, matrix, shared.envelope);
     for (int j = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); j < matrix.columns; j += warps) {
         double square = 0;
         int low = matrix.rows, high = 0;
@@ -162,29 +117,29 @@ extern "C" __global__ void nnls_share_columns(const Launch* arguments) {
             high = max_of(high, __shfl_xor_sync(0xffffffffu, high, mask));
         }
         double scale, norm;
-        scale_column(matrix, j, square, launch.damping, scale, norm);
-        double* column = at<double>(launch.columns) + j * launch.column_stride;
-        team.each(static_cast<int>(launch.column_stride),
+        scale_column(matrix, j, square, launch.job.options.damping, scale, norm);
+        double* column = writable(shared.columns) + j * shared.column_stride;
+        team.each(static_cast<int>(shared.column_stride),
                   [&](int i) { column[i] = i < matrix.rows ? scale * matrix.entry(i, j) : 0.0; });
         if (team.rank() == 0) {
-            at<double>(launch.scale)[j] = scale;
-            at<double>(launch.norm)[j] = norm;
-            at<double>(launch.inverse_norm)[j] = norm > 0 ? 1.0 / norm : 0.0;
-            at<int32_t>(launch.low)[j] = min_of(low, high);
-            at<int32_t>(launch.high)[j] = high;
+            writable(shared.scale)[j] = scale;
+            writable(shared.norm)[j] = norm;
+            writable(shared.inverse_norm)[j] = norm > 0 ? 1.0 / norm : 0.0;
+            writable(shared.low)[j] = min_of(low, high);
+            writable(shared.high)[j] = high;
         }
     }
 }
 
 // Products of all pairs of scaled columns, damping on the diagonal: tiles of 32 x 32, blocks of 32 x 8
 // threads.
-extern "C" __global__ void nnls_share_gram(const Launch* arguments) {
+extern "C" __global__ void nnls_share_gram(const __grid_constant__ Launch launch) {
     constexpr int tile = 32, height = 8;
     __shared__ double left[tile][tile + 1], right[tile][tile + 1];
-    const Launch launch = *arguments;
-    const int n = static_cast<int>(launch.unknowns);
-    const int64_t stride = launch.column_stride;
-    const double* columns = at<const double>(launch.columns);
+    const Shared& shared = launch.shared;
+    const int n = launch.job.columns;
+    const int64_t stride = shared.column_stride;
+    const double* columns = shared.columns;
     const int row = blockIdx.y * tile, column = blockIdx.x * tile;
     double sums[tile / height] = {};
     for (int64_t start = 0; start < stride; start += tile) {
@@ -202,11 +157,11 @@ extern "C" __global__ void nnls_share_gram(const Launch* arguments) {
         }
         __syncthreads();
     }
-    double* gram = at<double>(launch.gram);
+    double* gram = writable(shared.gram);
     for (int q = 0; q < tile / height; ++q) {
         const int i = row + threadIdx.y + q * height, j = column + threadIdx.x;
-        if (i >= n || j >= launch.gram_stride) continue;
-        const double below = i == j ? launch.damping * at<double>(launch.scale)[j] : 0.0;
-        gram[i * launch.gram_stride + j] = (j < n ? sums[q] : 0.0) + below * below;
+        if (i >= n || j >= shared.gram_stride) continue;
+        const double below = i == j && j < n ? launch.job.options.damping * shared.scale[j] : 0.0;
+        gram[i * shared.gram_stride + j] = (j < n ? sums[q] : 0.0) + below * below;
     }
 }

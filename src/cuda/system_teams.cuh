@@ -13,6 +13,14 @@ __device__ inline double sum(double value) {
     return value;
 }
 
+__device__ inline double max(double value) {
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const double other = __shfl_xor_sync(0xffffffffu, value, mask);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
 // The larger value, the lower index of equals.
 __device__ inline void largest(double& value, int& index) {
     for (int mask = 16; mask > 0; mask >>= 1) {
@@ -27,53 +35,65 @@ __device__ inline void largest(double& value, int& index) {
 
 }  // namespace warp
 
-// What the warps of a block tell one another; in shared memory.
+// What the warps of a block tell one another.
 struct BlockRoom {
-    double value[2][32];
-    int index[2][32];
+    double value[32];
+    int index[32];
 };
+static __shared__ BlockRoom block_room;
 
+// Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
+template <int threads>
 class SystemBlock {
 public:
-    __device__ explicit SystemBlock(BlockRoom& room) : room_(&room) {}
-
     __device__ int rank() const { return threadIdx.x; }
-    __device__ int size() const { return blockDim.x; }
+    __device__ int size() const { return threads; }
     __device__ int row() const { return threadIdx.x >> 5; }
-    __device__ int rows() const { return blockDim.x >> 5; }
+    __device__ int rows() const { return threads / 32; }
     __device__ int lane() const { return threadIdx.x & 31; }
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncthreads(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_pick(double value, int lane) const {
+        return __shfl_sync(0xffffffffu, value, lane);
+    }
     __device__ void lane_sync() const { __syncwarp(); }
 
-    // Two sides in turn: nobody writes a side before all have left the reduction that last read it, so one
-    // barrier is enough.
+    // The first barrier lets all leave the reduction before.
     __device__ double sum(double value) const {
-        side_ ^= 1;
         value = warp::sum(value);
-        if (lane() == 0) room_->value[side_][row()] = value;
+        __syncthreads();
+        if (lane() == 0) block_room.value[row()] = value;
         __syncthreads();
         double total = 0;
-        for (int w = 0; w < rows(); ++w) total += room_->value[side_][w];
+        for (int w = 0; w < rows(); ++w) total += block_room.value[w];
         return total;
+    }
+
+    __device__ double max(double value) const {
+        value = warp::max(value);
+        __syncthreads();
+        if (lane() == 0) block_room.value[row()] = value;
+        __syncthreads();
+        for (int w = 0; w < rows(); ++w) value = block_room.value[w] > value ? block_room.value[w] : value;
+        return value;
     }
 
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     __device__ int64_t argmax(double& value, int64_t index) const {
-        side_ ^= 1;
         int where = static_cast<int>(index);
         warp::largest(value, where);
+        __syncthreads();
         if (lane() == 0) {
-            room_->value[side_][row()] = value;
-            room_->index[side_][row()] = where;
+            block_room.value[row()] = value;
+            block_room.index[row()] = where;
         }
         __syncthreads();
-        value = room_->value[side_][0];
-        where = room_->index[side_][0];
+        value = block_room.value[0];
+        where = block_room.index[0];
         for (int w = 1; w < rows(); ++w) {
-            const double other = room_->value[side_][w];
-            const int there = room_->index[side_][w];
+            const double other = block_room.value[w];
+            const int there = block_room.index[w];
             if (other > value || (other == value && there < where)) {
                 value = other;
                 where = there;
@@ -82,9 +102,25 @@ public:
         return where;
     }
 
+    // How many members before this one say yes; `all`: how many do.
+    __device__ int place(bool yes, int& all) const {
+        const unsigned votes = __ballot_sync(0xffffffffu, yes);
+        __syncthreads();
+        if (lane() == 0) block_room.index[row()] = __popc(votes);
+        __syncthreads();
+        int before = __popc(votes & ((1u << lane()) - 1));
+        all = 0;
+        for (int w = 0; w < rows(); ++w) {
+            if (w < row()) before += block_room.index[w];
+            all += block_room.index[w];
+        }
+        return before;
+    }
+
     template <class Body>
     __device__ void each(int count, Body body) const {
-        for (int i = threadIdx.x; i < count; i += blockDim.x) body(i);
+#pragma unroll 1
+        for (int i = threadIdx.x; i < count; i += threads) body(i);
     }
     template <class Body>
     __device__ void few(int count, Body body) const {
@@ -94,10 +130,6 @@ public:
     __device__ void lane_each(int count, Body body) const {
         for (int i = lane(); i < count; i += 32) body(i);
     }
-
-private:
-    BlockRoom* room_;
-    mutable int side_ = 0;
 };
 
 // One warp: several share a block, each with a system of its own.
@@ -111,9 +143,17 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncwarp(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_pick(double value, int lane) const {
+        return __shfl_sync(0xffffffffu, value, lane);
+    }
     __device__ void lane_sync() const { __syncwarp(); }
     __device__ double sum(double value) const {
         value = warp::sum(value);
+        __syncwarp();
+        return value;
+    }
+    __device__ double max(double value) const {
+        value = warp::max(value);
         __syncwarp();
         return value;
     }
@@ -122,6 +162,11 @@ public:
         warp::largest(value, where);
         __syncwarp();
         return where;
+    }
+    __device__ int place(bool yes, int& all) const {
+        const unsigned votes = __ballot_sync(0xffffffffu, yes);
+        all = __popc(votes);
+        return __popc(votes & ((1u << rank()) - 1));
     }
     template <class Body>
     __device__ void each(int count, Body body) const {

@@ -64,6 +64,11 @@ public:
         return total;
     }
 
+    double max(double value) const {
+        argmax(value, rank_);
+        return value;
+    }
+
     int64_t argmax(double& value, int64_t index) const {
         side_ ^= 1;
         room_->value(side_, rank_) = value;
@@ -87,6 +92,7 @@ public:
     int lane() const { return 0; }
     int lanes() const { return 1; }
     double lane_sum(double value) const { return value; }
+    double lane_pick(double value, int /*lane*/) const { return value; }
     void lane_sync() const {}
 
     template <class Body>

@@ -1,35 +1,17 @@
-// A batch of NNLS systems as the bindings hand it to the kernels of one instruction set.
+// What the bindings of NNLS hand to the kernels of one instruction set.
 #pragma once
 
 #include <cstdint>
 
+#include "core/nnls/batch.hpp"
+
 namespace stepwell {
 
-struct NnlsJob {
-    int64_t systems;
-    int32_t rows, columns;
-    bool single;  // float instead of double
-    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
-    // convolution.
-    const void* a;
-    int64_t a_stride, row_stride;
-    int32_t pulse_length, pulse_origin;
-    const void* b;
-    int64_t b_stride;
-    double tolerance, damping;
-    int32_t most_solves, update, guarded;
-    bool form_gram;             // of a shared matrix
-    const void* warm_values;    // systems x columns, or null
-    const uint8_t* warm_marks;  // systems x columns, or null
-    int64_t warm_stride;        // 0: one for all
-    bool chain;                 // start from the set of the system before
+struct HostJob {
+    NnlsJob job;
+    bool single;     // float instead of double
+    bool form_gram;  // of a shared matrix
     int32_t threads;
-    // One entry a system (x, dual and active: a row).
-    void *x, *dual;
-    uint8_t* active;
-    double *residual, *violation;
-    int32_t *status, *insertions, *removals, *solves, *passes, *escalated;
-    int64_t* costs;  // 4 a system: accesses and flops of updates, then of downdates
 };
 
 // Inserts and removes columns of A (m x n, row-major) as told (j: insert column j; -1 - p: remove position
@@ -51,7 +33,7 @@ struct DeviceExtent {
 };
 
 struct NnlsKernels {
-    void (*solve)(const NnlsJob&);
+    void (*solve)(const HostJob&);
     int64_t (*device_workspace_bytes)(const DeviceExtent&);
     void (*try_factor)(FactorTrial&);
 };

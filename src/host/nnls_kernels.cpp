@@ -1,15 +1,16 @@
 // NNLS on the CPU, compiled once per instruction set: a queue of systems over all threads, or one large
 // system on all of them.
-#include <omp.h>
-
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "core/nnls/job.hpp"
 #include "host/crew.hpp"
 #include "host/nnls.hpp"
+#include "host/pool.hpp"
 #include "host/subnormals.hpp"
 
 SW_BEGIN
@@ -34,56 +35,27 @@ private:
     std::unique_ptr<T[], Free> memory_;
 };
 
-struct OwnWorkspace {
-    explicit OwnWorkspace(const Extent& extent) : memory(Workspace::bytes(extent)) {
-        Arena arena{nullptr, 0, memory.get()};
-        workspace.carve(extent, arena);
+// A task with memory of its own.
+template <class Matrix>
+struct OwnTask {
+    OwnTask(const Options& options, const Extent& extent, const Shared& shared)
+        : memory(Workspace::bytes(extent)) {
+        task.arrange(options, extent, shared, Arena{nullptr, 0, memory.get()});
     }
     Room<char> memory;
-    Workspace workspace;
+    Task<Matrix> task;
 };
-
-Job job_of(const NnlsJob& host) {
-    Job job{};
-    job.systems = host.systems;
-    job.rows = host.rows;
-    job.columns = host.columns;
-    job.a = host.a;
-    job.a_stride = host.a_stride;
-    job.row_stride = host.row_stride;
-    job.pulse_length = host.pulse_length;
-    job.pulse_origin = host.pulse_origin;
-    job.b = host.b;
-    job.b_stride = host.b_stride;
-    job.options = {host.tolerance, host.damping, host.most_solves, host.update, host.guarded};
-    job.warm_values = host.warm_values;
-    job.warm_marks = host.warm_marks;
-    job.warm_stride = host.warm_stride;
-    job.chain = host.chain;
-    job.x = host.x;
-    job.dual = host.dual;
-    job.active = host.active;
-    job.residual = host.residual;
-    job.violation = host.violation;
-    job.status = host.status;
-    job.insertions = host.insertions;
-    job.removals = host.removals;
-    job.solves = host.solves;
-    job.passes = host.passes;
-    job.escalated = host.escalated;
-    job.costs = host.costs;
-    return job;
-}
 
 // The scaled columns of a matrix that all systems share, their norms and, on request, their products.
 template <class Matrix>
 class SharedMatrix {
 public:
-    SharedMatrix(const NnlsJob& job, const Matrix& matrix)
-        : stride_(padded(job.rows)),
+    SharedMatrix(const HostJob& host, const Matrix& matrix)
+        : job(host.job),
+          stride_(padded(job.rows)),
           numbers_(3 * padded(job.columns) + stride_ * job.columns + padded(job.rows)),
           bounds_(2 * padded(job.columns) + 2 * padded(job.rows)),
-          gram_(job.form_gram ? padded(job.columns) * job.columns : 0) {
+          gram_(host.form_gram ? padded(job.columns) * job.columns : 0) {
         const int n = job.columns;
         double* scale = numbers_.get();
         double* norm = scale + padded(n);
@@ -99,15 +71,14 @@ public:
         double* r = sums + padded(n) + padded(matrix.zeros_before());
         std::fill(sums, r + padded(job.rows) + padded(matrix.zeros_after()), 0.0);
         matrix.measure(Lone(), r, envelope, squares, sums);
-#pragma omp parallel for schedule(static) num_threads(job.threads)
-        for (int j = 0; j < n; ++j) {
+        Pool::instance().run(n, host.threads, [&](int j, int) {
             // The door has refused a shared matrix that is not finite.
-            scale_column(matrix, j, squares[j], job.damping, scale[j], norm[j]);
+            scale_column(matrix, j, squares[j], job.options.damping, scale[j], norm[j]);
             inverse[j] = norm[j] > 0 ? 1.0 / norm[j] : 0.0;
             double* column = columns + j * stride_;
             matrix.gather(Lone(), envelope, j, scale[j], column, static_cast<int>(stride_));
             matrix.bounds(envelope, j, column, low[j], high[j]);
-        }
+        });
         shared.scale = scale;
         shared.norm = norm;
         shared.inverse_norm = inverse;
@@ -116,20 +87,19 @@ public:
         shared.low = low;
         shared.high = high;
         shared.envelope = envelope;
-        if (job.form_gram) form_gram(job, columns, low, high);
+        if (host.form_gram) form_gram(host.threads, columns, low, high);
     }
 
     Shared shared;
 
 private:
     // Products of all pairs of columns, four by four: the upper triangle by blocks, mirrored.
-    void form_gram(const NnlsJob& job, const double* columns, const int32_t* low, const int32_t* high) {
+    void form_gram(int threads, const double* columns, const int32_t* low, const int32_t* high) {
         const int n = job.columns;
         const int64_t gram_stride = padded(n);
         double* gram = gram_.get();
         const int blocks = (n + 3) / 4;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(job.threads)
-        for (int block = 0; block < blocks; ++block) {
+        Pool::instance().run(blocks, threads, [&](int block, int) {
             const int j = 4 * block, width = std::min(4, n - j);
             int from = job.rows, to = 0;
             for (int q = j; q < j + width; ++q) {
@@ -151,16 +121,17 @@ private:
                     gram[i * gram_stride + j + q] = products[q];
                 }
             }
-        }
+        });
         for (int j = 0; j < n; ++j) {
             std::fill(gram + j * gram_stride + n, gram + (j + 1) * gram_stride, 0.0);
-            const double below = job.damping * shared.scale[j];
+            const double below = job.options.damping * shared.scale[j];
             gram[j * gram_stride + j] += below * below;
         }
         shared.gram = gram;
         shared.gram_stride = gram_stride;
     }
 
+    const NnlsJob& job;
     int64_t stride_;
     Room<double> numbers_;
     Room<int32_t> bounds_;
@@ -172,21 +143,19 @@ private:
 constexpr int64_t large_system = int64_t(1) << 22;
 
 template <class Scalar, class Matrix>
-void solve_batch(const NnlsJob& host) {
-    const Job job = job_of(host);
+void solve_batch(const HostJob& host) {
+    const Job& job = host.job;
     const Matrix* kind = nullptr;
     const Matrix first = matrix_of(job, 0, kind);
     const int64_t work = int64_t(job.rows) * job.columns;
     // Fewer systems than threads, each large: the threads work on one system together.
     if (job.systems < host.threads && work >= large_system) {
-        const Extent extent = extent_of(job, first, host.threads, true);
-        OwnWorkspace own(extent);
+        OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
         for (int64_t system = 0; system < job.systems; ++system) {
-            const Matrix matrix = matrix_of(job, system, kind);
+            own.task.matrix = matrix_of(job, system, kind);
             run_crew(host.threads, [&](const Crew& crew) {
                 const FlushSubnormals flush;
-                Workspace mine = own.workspace;
-                solve_system<Scalar>(crew, job, system, matrix, extent, Shared(), mine);
+                solve_system<Scalar>(crew, job, system, own.task);
             });
         }
         return;
@@ -198,38 +167,34 @@ void solve_batch(const NnlsJob& host) {
     const Shared shared = common ? common->shared : Shared();
     const Extent extent = extent_of(job, first, 1, !share);
     const int64_t piece =
-        job.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
-    const int64_t pieces = (job.systems + piece - 1) / piece;
-    const int threads = static_cast<int>(std::min<int64_t>(host.threads, pieces));
-    bool out_of_memory = false;
-#pragma omp parallel num_threads(threads)
-    {
+        job.options.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+    const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
+    const int threads = std::min(host.threads, pieces);
+    std::vector<std::unique_ptr<OwnTask<Matrix>>> tasks(threads);
+    std::atomic<bool> out_of_memory{false};
+    Pool::instance().run(pieces, threads, [&](int p, int thread) {
         const FlushSubnormals flush;
-        std::unique_ptr<OwnWorkspace> own;
+        std::unique_ptr<OwnTask<Matrix>>& own = tasks[thread];
         try {
-            own = std::make_unique<OwnWorkspace>(extent);
+            if (!own) own = std::make_unique<OwnTask<Matrix>>(job.options, extent, shared);
         } catch (const std::bad_alloc&) {
-#pragma omp atomic write
             out_of_memory = true;
+            return;
         }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t p = 0; p < pieces; ++p) {
-            if (!own) continue;
-            for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system)
-                solve_system<Scalar>(Lone(), job, system, matrix_of(job, system, kind), extent, shared,
-                                     own->workspace);
+        for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
+            own->task.matrix = matrix_of(job, system, kind);
+            solve_system<Scalar>(Lone(), job, system, own->task);
         }
-    }
+    });
     if (out_of_memory) throw std::bad_alloc();
 }
 
-void solve(const NnlsJob& job) {
-    if (job.single) {
-        job.pulse_length ? solve_batch<float, Convolution<float>>(job)
-                         : solve_batch<float, Dense<float>>(job);
+void solve(const HostJob& host) {
+    const bool pulses = host.job.pulse_length != 0;
+    if (host.single) {
+        pulses ? solve_batch<float, Convolution<float>>(host) : solve_batch<float, Dense<float>>(host);
     } else {
-        job.pulse_length ? solve_batch<double, Convolution<double>>(job)
-                         : solve_batch<double, Dense<double>>(job);
+        pulses ? solve_batch<double, Convolution<double>>(host) : solve_batch<double, Dense<double>>(host);
     }
 }
 
@@ -258,8 +223,8 @@ void try_factor(FactorTrial& trial) {
     job.columns = trial.columns;
     job.options.update = trial.update;
     const Extent extent = extent_of(job, matrix, 1, true);
-    OwnWorkspace own(extent);
-    Workspace& ws = own.workspace;
+    const OwnTask<Dense<double>> own(job.options, extent, Shared());
+    const Workspace& ws = own.task.ws;
     const int length = extent.row_length();
     std::fill(ws.r, ws.r + length, 0.0);
     std::fill(ws.b, ws.b + length, 0.0);
@@ -268,12 +233,12 @@ void try_factor(FactorTrial& trial) {
         scale_column(matrix, j, ws.score[j], 0.0, ws.scale[j], ws.norm[j]);
         ws.inverse_norm[j] = ws.norm[j] > 0 ? 1.0 / ws.norm[j] : 0.0;
     }
-    for (int p = 0; p <= extent.most_columns; ++p) ws.slot[p] = p;
+    for (int p = 0; p < extent.positions(); ++p) ws.slot[p] = p;
+    std::fill(ws.costs, ws.costs + 4, 0);
     if (extent.square_q)
         for (int64_t c = 0; c < length; ++c)
             for (int i = 0; i < length; ++i) ws.q[c * length + i] = i == c;
-    Tally tally;
-    Factor<Lone> factor{team, ws, tally, extent, Shared(), 0.0, trial.update};
+    Factor<Lone> factor(team, own.task);
     trial.rejected = 0;
     for (int64_t move = 0; move < trial.move_count; ++move) {
         const int32_t j = trial.moves[move];
@@ -282,10 +247,11 @@ void try_factor(FactorTrial& trial) {
             continue;
         }
         const int slot = ws.slot[factor.count];
+        ws.order[factor.count] = j;
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         matrix.gather(team, ws.envelope, j, ws.scale[j], column, length);
         matrix.bounds(ws.envelope, j, column, ws.low[slot], ws.high[slot]);
-        trial.rejected += factor.enter(j, ws.b, 0.0, 0) != Entry::entered;
+        trial.rejected += factor.enter(j, ws.b, 0.0, 0, 0) != Entry::entered;
     }
     trial.count = factor.count;
     trial.orthogonality = trial.backward_error = 0;
@@ -302,22 +268,19 @@ void try_factor(FactorTrial& trial) {
             for (int i = 0; i < trial.rows; ++i) {
                 double sum = 0;
                 for (int s = 0; s <= p; ++s)
-                    sum += ws.q[static_cast<int64_t>(s) * length + i] * ws.triangle.row(s)[p];
+                    sum += ws.q[static_cast<int64_t>(s) * length + i] * factor.triangle.row(s)[p];
                 trial.backward_error = std::max(trial.backward_error, absolute(sum - column[i]));
             }
         } else {
             for (int s = 0; s <= p; ++s) {
                 double sum = 0;
-                for (int t = 0; t <= s; ++t) sum += ws.triangle.row(t)[s] * ws.triangle.row(t)[p];
+                for (int t = 0; t <= s; ++t) sum += factor.triangle.row(t)[s] * factor.triangle.row(t)[p];
                 trial.backward_error = std::max(trial.backward_error,
                                                 absolute(sum - dot(factor.positive().at(s), column, length)));
             }
         }
     }
-    trial.costs[0] = tally.update_accesses;
-    trial.costs[1] = tally.update_flops;
-    trial.costs[2] = tally.downdate_accesses;
-    trial.costs[3] = tally.downdate_flops;
+    std::copy(ws.costs, ws.costs + 4, trial.costs);
 }
 
 }  // namespace

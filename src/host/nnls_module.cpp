@@ -48,11 +48,12 @@ void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int3
            int32_t threads, std::optional<Read> warm_values, std::optional<Marks> warm_marks, Write x,
            Write dual, Table<uint8_t> active, Table<double> reals, Table<int32_t> counts,
            Table<int64_t> costs) {
-    NnlsJob job{};
+    HostJob host{};
+    NnlsJob& job = host.job;
     job.systems = static_cast<int64_t>(b.shape(0));
     job.rows = rows;
     job.columns = columns;
-    job.single = b.dtype() == nb::dtype<float>();
+    host.single = b.dtype() == nb::dtype<float>();
     check(a.dtype() == b.dtype() && x.dtype() == b.dtype() && dual.dtype() == b.dtype(), "dtypes differ");
     check(b.ndim() == 2 && b.shape(1) == static_cast<size_t>(rows) && (rows == 1 || b.stride(1) == 1), "b");
     const size_t inner = convolution ? 1 : 2;  // dimensions of one matrix or pulse
@@ -72,14 +73,9 @@ void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int3
     }
     job.b = b.data();
     job.b_stride = b.stride(0);
-    job.tolerance = tolerance;
-    job.damping = damping;
-    job.most_solves = most_solves;
-    job.update = update;
-    job.guarded = guarded;
-    job.form_gram = form_gram;
-    job.chain = chain;
-    job.threads = threads;
+    job.options = {tolerance, damping, most_solves, update, guarded, chain};
+    host.form_gram = form_gram;
+    host.threads = threads;
     const size_t systems = b.shape(0), n = static_cast<size_t>(columns);
     if (warm_values) {
         check(warm_values->dtype() == b.dtype() && warm_values->ndim() == 2 && warm_values->shape(1) == n,
@@ -112,7 +108,7 @@ void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int3
     job.escalated = count + 5 * systems;
     job.costs = costs.data();
     const nb::gil_scoped_release release;
-    kernels().solve(job);
+    kernels().solve(host);
 }
 
 nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t> moves) {

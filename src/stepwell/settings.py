@@ -36,6 +36,11 @@ def require(holds: bool, argument: str, value: Any, allowed: str) -> None:
         raise ValueError(f"{argument} is {value!r}; allowed: {allowed}")
 
 
+def default_threads() -> int:
+    """Return how many threads solvers use unless told otherwise: all that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclasses.dataclass(frozen=True)
 class LineSearch:
     """Constants of the Moré–Thuente line search; what is left None comes from the preset.
@@ -171,6 +176,4 @@ class Settings:
 
     def thread_count(self) -> int:
         """Return the number of threads to use: as asked, else all that this process may run on."""
-        if self.threads is not None:
-            return self.threads
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return default_threads() if self.threads is None else self.threads

@@ -22,16 +22,6 @@ struct Answer {
     int64_t costs[4] = {};
 };
 
-struct Memory {
-    explicit Memory(const Extent& extent) : bytes(static_cast<size_t>(Workspace::bytes(extent)) + 64) {
-        Arena arena{nullptr, 0,
-                    reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64)};
-        workspace.carve(extent, arena);
-    }
-    std::vector<char> bytes;
-    Workspace workspace;
-};
-
 template <class Matrix>
 Answer solve(int members, Job job) {
     const int n = job.columns;
@@ -49,14 +39,16 @@ Answer solve(int members, Job job) {
     const Matrix* kind = nullptr;
     const Matrix matrix = matrix_of(job, 0, kind);
     const Extent extent = extent_of(job, matrix, members, true);
-    Memory memory(extent);
+    std::vector<char> bytes(static_cast<size_t>(Workspace::bytes(extent)) + 64);
+    Task<Matrix> task;
+    task.arrange(job.options, extent, Shared(),
+                 Arena{nullptr, 0,
+                       reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64)});
+    task.matrix = matrix;
     if (members == 1)
-        solve_system<double>(Lone(), job, 0, matrix, extent, Shared(), memory.workspace);
+        solve_system<double>(Lone(), job, 0, task);
     else
-        run_crew(members, [&](const Crew& crew) {
-            Workspace mine = memory.workspace;
-            solve_system<double>(crew, job, 0, matrix, extent, Shared(), mine);
-        });
+        run_crew(members, [&](const Crew& crew) { solve_system<double>(crew, job, 0, task); });
     return answer;
 }
 
@@ -85,8 +77,9 @@ int main() {
                 job.row_stride = n;
                 job.b = b.data();
                 job.b_stride = m;
-                job.options = {3e-15, variant == 1 && update != rotations ? 0.3 : 0.0, 10 * n + 100, update,
-                               variant != 0};
+                job.options = {3e-15,        variant == 1 && update != rotations ? 0.3 : 0.0,
+                               10 * n + 100, update,
+                               variant != 0, 0};
                 if (variant == 3) job.warm_values = start.data();
                 const Answer alone = solve<Dense<double>>(1, job);
                 const Answer together = solve<Dense<double>>(3, job);
@@ -107,7 +100,7 @@ int main() {
     job.pulse_length = 6;
     job.pulse_origin = 2;
     job.b = b.data();
-    job.options = {3e-15, 0.0, 1000, gram, 1};
+    job.options = {3e-15, 0.0, 1000, gram, 1, 0};
     const double alone = solve<Convolution<double>>(1, job).residual;
     const double together = solve<Convolution<double>>(4, job).residual;
     if (!(std::fabs(alone - together) < 1e-9)) ++failures;

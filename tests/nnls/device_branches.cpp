@@ -13,6 +13,9 @@
 #include <vector>
 
 #define __CUDACC__
+static double rsqrt(double value) {
+    return 1.0 / std::sqrt(value);
+}
 #define __host__
 #define __device__
 #undef __noinline__
@@ -74,6 +77,14 @@ public:
         lane_sync();
         return total;
     }
+    double lane_pick(double value, int lane) const {
+        lane_sync();
+        floor_->value[rank_] = value;
+        lane_sync();
+        const double picked = floor_->value[row() * lanes() + lane % lanes()];
+        lane_sync();
+        return picked;
+    }
     double sum(double value) const {
         double* slots = floor_->value.data() + size();
         sync();
@@ -83,6 +94,10 @@ public:
         for (int member = 0; member < size(); ++member) total += slots[member];
         sync();
         return total;
+    }
+    double max(double value) const {
+        argmax(value, rank_);
+        return value;
     }
     int64_t argmax(double& value, int64_t index) const {
         double* slots = floor_->value.data() + size();
@@ -99,6 +114,20 @@ public:
             }
         sync();
         return where;
+    }
+    int place(bool yes, int& all) const {
+        double* slots = floor_->value.data() + size();
+        sync();
+        slots[rank_] = yes;
+        sync();
+        int before = 0;
+        all = 0;
+        for (int member = 0; member < size(); ++member) {
+            if (member < rank_) before += slots[member] > 0;
+            all += slots[member] > 0;
+        }
+        sync();
+        return before;
     }
     template <class Body>
     void each(int count, Body body) const {
@@ -120,7 +149,7 @@ private:
 
 // Solves one system; returns the scaled violation, recomputed from A.
 template <class Matrix>
-double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
+double violation(int rows, int lanes, Job job, int64_t fast_bytes, const Shared& shared = Shared()) {
     const int m = job.rows, n = job.columns;
     std::vector<double> x(n), dual(n);
     std::vector<uint8_t> active(n);
@@ -139,21 +168,21 @@ double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
     job.costs = costs;
     const Matrix* kind = nullptr;
     const Matrix matrix = matrix_of(job, 0, kind);
-    const Extent extent = extent_of(job, matrix, rows * lanes, true);
+    const Extent extent = extent_of(job, matrix, rows * lanes, shared.columns == nullptr);
     std::vector<double> slow(Workspace::bytes(extent) / 8 + 16, std::nan("")),
         fast(fast_bytes / 8 + 16, std::nan(""));
     auto aligned = [](std::vector<double>& v) {
         return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
     };
+    Task<Matrix> task;
+    task.arrange(job.options, extent, shared, Arena{aligned(fast), fast_bytes, aligned(slow)});
+    task.matrix = matrix;
     Floor floor(rows, lanes);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < rows * lanes; ++rank)
         threads.emplace_back([&, rank] {
             const Lanes team(floor, rank);
-            Arena arena{aligned(fast), fast_bytes, aligned(slow)};
-            Workspace workspace;
-            workspace.carve(extent, arena);
-            solve_system<double>(team, job, 0, matrix, extent, Shared(), workspace);
+            solve_system<double>(team, job, 0, task);
         });
     for (std::thread& thread : threads) thread.join();
     const double* b = static_cast<const double*>(job.b);
@@ -182,6 +211,54 @@ double violation(int rows, int lanes, Job job, int64_t fast_bytes) {
     if (counts[0] == limit) return 1e200;
     return worst / (std::sqrt(square_b) + size);
 }
+
+// What systems with one matrix share, as the kernels of src/cuda/nnls.cu prepare it.
+template <class Matrix>
+struct Prepared {
+    Prepared(const Matrix& matrix, double damping)
+        : numbers(3 * matrix.columns),
+          columns(padded(matrix.rows) * matrix.columns),
+          products(padded(matrix.columns) * matrix.columns),
+          bounds(2 * matrix.columns + 2) {
+        const int m = matrix.rows, n = matrix.columns;
+        const int64_t stride = padded(m), gram_stride = padded(n);
+        double *scale = numbers.data(), *norm = scale + n, *inverse = norm + n;
+        int32_t *low = bounds.data(), *high = low + n + 1;
+        for (int j = 0; j < n; ++j) {
+            double square = 0;
+            low[j] = high[j] = 0;
+            for (int i = 0; i < m; ++i) {
+                const double a = matrix.entry(i, j);
+                square += a * a;
+                if (a == 0) continue;
+                if (high[j] == 0) low[j] = i;
+                high[j] = i + 1;
+            }
+            scale_column(matrix, j, square, damping, scale[j], norm[j]);
+            inverse[j] = norm[j] > 0 ? 1 / norm[j] : 0;
+            for (int i = 0; i < m; ++i) columns[j * stride + i] = scale[j] * matrix.entry(i, j);
+        }
+        for (int i = 0; i < n; ++i)
+            for (int j = 0; j < n; ++j) {
+                double& sum = products[i * gram_stride + j];
+                for (int t = 0; t < m; ++t) sum += columns[i * stride + t] * columns[j * stride + t];
+                if (i == j) sum += damping * scale[j] * damping * scale[j];
+            }
+        shared.scale = scale;
+        shared.norm = norm;
+        shared.inverse_norm = inverse;
+        shared.columns = columns.data();
+        shared.low = low;
+        shared.high = high;
+        shared.gram = products.data();
+        shared.envelope = {low, high};
+        shared.column_stride = stride;
+        shared.gram_stride = gram_stride;
+    }
+    std::vector<double> numbers, columns, products;
+    std::vector<int32_t> bounds;
+    Shared shared;
+};
 
 int main() {
     std::mt19937 random(1);
@@ -212,8 +289,9 @@ int main() {
                 job.row_stride = n;
                 job.b = b.data();
                 job.b_stride = m;
-                job.options = {3e-15, variant == 1 && update != rotations ? 0.3 : 0.0, 10 * n + 100, update,
-                               variant != 0};
+                job.options = {3e-15,        variant == 1 && update != rotations ? 0.3 : 0.0,
+                               10 * n + 100, update,
+                               variant != 0, 0};
                 if (variant == 3) job.warm_values = start.data();
                 const auto& team = teams[number % 3];
                 // Fast memory for nothing, for some, or for nearly all of it: R then moves as it grows.
@@ -225,15 +303,37 @@ int main() {
                     ++failures;
                 }
             }
-    std::vector<double> pulse = {0.1, 0.6, 1.0, 0.5, 0.2, 0.1}, b(50);
+    // More columns above the threshold than there is room for candidates; then one matrix for all.
+    for (int variant = 0; variant < 3; ++variant) {
+        const int m = 40, n = 200;
+        std::vector<double> a(static_cast<size_t>(m) * n), right(m);
+        for (double& value : a) value = uniform(random);
+        for (double& value : right) value = uniform(random);
+        Job job{};
+        job.rows = m;
+        job.columns = n;
+        job.a = a.data();
+        job.row_stride = n;
+        job.b = right.data();
+        job.options = {3e-15, variant == 2 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0};
+        const Dense<double>* kind = nullptr;
+        const Prepared<Dense<double>> prepared(matrix_of(job, 0, kind), job.options.damping);
+        const double worst =
+            violation<Dense<double>>(2, 3, job, 20000, variant == 0 ? Shared() : prepared.shared);
+        if (!(worst < 1e-12)) {
+            std::printf("%d x %d, variant %d: violation %g\n", m, n, variant, worst);
+            ++failures;
+        }
+    }
+    std::vector<double> pulse = {0, 0.1, 0.6, 1.0, 0.5, 0.2, 0.1, 0, 0}, b(50);
     for (double& value : b) value = uniform(random);
     Job job{};
     job.rows = job.columns = 50;
     job.a = pulse.data();
-    job.pulse_length = 6;
-    job.pulse_origin = 2;
+    job.pulse_length = 9;
+    job.pulse_origin = 3;
     job.b = b.data();
-    job.options = {3e-15, 0.0, 1000, gram, 1};
+    job.options = {3e-15, 0.0, 1000, gram, 1, 0};
     const double worst = violation<nnls::Convolution<double>>(2, 2, job, 4000);
     if (!(worst < 1e-12)) {
         std::printf("convolution: violation %g\n", worst);

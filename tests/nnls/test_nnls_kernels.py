@@ -44,17 +44,28 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
         assert entry in code
 
 
-def test_the_launch_has_the_layout_of_the_kernels():
-    source = (nvrtc.source_folder() / "cuda" / "nnls.cu").read_text()
-    body = re.search(r"struct Launch \{(.*?)\};", source, re.DOTALL).group(1)
-    body = re.sub(r"//.*", "", body)
-    declared = [
-        (name.strip(), kind)
-        for kind, names in re.findall(r"(int64_t|double) ([^;]+);", body)
-        for name in names.split(",")
-    ]
-    kinds = {ctypes.c_double: "double", ctypes.c_int64: "int64_t"}
-    assert declared == [(name, kinds[kind]) for name, kind in cuda.Launch._fields_]
+STRUCTURES = [
+    ("core/nnls/batch.hpp", "NnlsOptions", cuda.Options),
+    ("core/nnls/batch.hpp", "NnlsJob", cuda.Job),
+    ("core/nnls/matrix.hpp", "Envelope", cuda.Envelope),
+    ("core/nnls/workspace.hpp", "Shared", cuda.Shared),
+    ("cuda/nnls.cu", "Launch", cuda.Launch),
+]
+
+
+@pytest.mark.parametrize(("path", "name", "structure"), STRUCTURES, ids=lambda value: getattr(value, "__name__", value))
+def test_launches_have_the_layout_that_kernels_read(path, name, structure):
+    source = (nvrtc.source_folder() / path).read_text()
+    body = re.search(rf"struct {name} \{{(.*?)\n\}};", source, re.DOTALL).group(1)
+    body = re.sub(r"//.*| = (\{[^}]*\}|[^;,]+)", "", body)
+    kinds = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "double": ctypes.c_double}
+    kinds |= {"NnlsOptions": cuda.Options, "Job": cuda.Job, "Envelope": cuda.Envelope, "Shared": cuda.Shared}
+    declared = []
+    for declaration in filter(None, map(str.strip, body.split(";"))):
+        kind, names = re.fullmatch(r"(?:const )?((?:unsigned long )?\w+)(.+)", declaration, re.DOTALL).groups()
+        for entry in names.split(","):
+            declared.append((entry.strip(" *\n"), ctypes.c_void_p if "*" in entry else kinds[kind]))
+    assert declared == list(structure._fields_)
 
 
 def batch(systems, rows, columns, **options):

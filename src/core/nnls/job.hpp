@@ -1,33 +1,12 @@
-// A batch of systems, as every target receives it, and the solution of one of them by one team.
+// The solution of one system of a batch by one team.
 #pragma once
 
 #include "core/nnls/active_set.hpp"
+#include "core/nnls/convolution.hpp"
+#include "core/nnls/dense.hpp"
 
 SW_BEGIN
 namespace nnls {
-
-struct Job {
-    int64_t systems;
-    int32_t rows, columns;
-    // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
-    // convolution.
-    const void* a;
-    int64_t a_stride, row_stride;
-    int32_t pulse_length, pulse_origin;
-    const void* b;
-    int64_t b_stride;
-    Options options;
-    const void* warm_values;    // a row a system, or null
-    const uint8_t* warm_marks;  // a row a system, or null
-    int64_t warm_stride;        // 0: one row for all
-    bool chain;                 // start from the set of the system before
-    // One entry a system (x, dual and active: a row).
-    void *x, *dual;
-    uint8_t* active;
-    double *residual, *violation;
-    int32_t *status, *insertions, *removals, *solves, *passes, *escalated;
-    int64_t* costs;  // 4 a system: accesses and flops of updates, then of downdates
-};
 
 // A chain is broken every so often, so that what a system starts from does not depend on who solves it.
 constexpr int64_t chain_length = 64;
@@ -64,16 +43,15 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     return e;
 }
 
+// The task's matrix is that of the system.
 template <class Scalar, class Team, class Matrix>
-SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Matrix& matrix,
-                        const Extent& extent, const Shared& shared, Workspace& workspace) {
-    workspace.triangle.reset();
-    ActiveSet<Team, Matrix, Scalar> solver(team, matrix, job.options, extent, shared, workspace);
+SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Task<Matrix>& task) {
+    ActiveSet<Team, Matrix, Scalar> solver(team, task);
     const int64_t n = job.columns;
     WarmStart<Scalar> warm;
     if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
-    if (job.chain && system % chain_length != 0) warm.marks = job.active + (system - 1) * n;
+    if (job.options.chain && system % chain_length != 0) warm.marks = job.active + (system - 1) * n;
     solver.run(static_cast<const Scalar*>(job.b) + system * job.b_stride, warm);
     double residual;
     solver.answer(static_cast<Scalar*>(job.x) + system * n, static_cast<Scalar*>(job.dual) + system * n,
@@ -83,16 +61,12 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
     job.residual[system] = residual;
     job.violation[system] = tally.status == non_finite ? double_nan() : solver.violation();
     job.status[system] = tally.status;
-    job.insertions[system] = tally.insertions;
-    job.removals[system] = tally.removals;
+    job.insertions[system] = solver.factor.insertions;
+    job.removals[system] = solver.factor.removals;
     job.solves[system] = tally.solves;
     job.passes[system] = tally.passes;
     job.escalated[system] = tally.escalated;
-    int64_t* costs = job.costs + 4 * system;
-    costs[0] = tally.update_accesses;
-    costs[1] = tally.update_flops;
-    costs[2] = tally.downdate_accesses;
-    costs[3] = tally.downdate_flops;
+    for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = task.ws.costs[k];
 }
 
 }  // namespace nnls

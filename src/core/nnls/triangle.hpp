@@ -1,8 +1,14 @@
 // R, the upper triangular factor of the positive columns in insertion order, and Q'b beside it.
 //
-// Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. The
-// stride grows with the factor: a factor of 40 columns is compact whatever room there is. All of this is work
-// for one group of a team; the others wait at the sync that each operation ends in.
+// Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. On the
+// CPU their stride grows with the factor: a factor of 40 columns is compact whatever room there is. On a
+// device rows are packed, for as many columns as its fast memory takes, and move to the slow when they are
+// more.
+//
+// The solves are work for one group of a team; the others wait at the sync that follows. On a device the
+// chain from one unknown to the next is what a solve takes: so a group solves as many unknowns as it has
+// lanes at a time, each lane with its own in a register, and what they leave of the others follows in one
+// sweep.
 #pragma once
 
 #include "core/nnls/vectors.hpp"
@@ -10,176 +16,285 @@
 SW_BEGIN
 namespace nnls {
 
-constexpr int first_stride = 16;
+constexpr int first_capacity = 16;
 constexpr int stride_gap = 8;  // keeps the elements of a column off one cache set
 
-// Capacities are powers of two times first_stride: doubling the stride then ends there exactly.
-SW_HD int64_t triangle_capacity(int64_t columns) {
-    int64_t capacity = first_stride;
-    while (capacity < columns) capacity *= 2;
-    return capacity;
-}
-
-struct Triangle {
-    double* entries;
+// Memory of a triangle: from the arena's fast memory what fits, from the slow the rest.
+struct TriangleRoom {
     double* near_entries;
     double* far_entries;  // where entries go when the fast memory is too small for them
-    int near_capacity;    // columns that fit where entries start
+    int near_capacity, far_capacity;
     double* inverse_diagonal;
     double* target;  // Q'b
     double* cosine;  // the rotations of the last removal
     double* sine;
-    int stride = first_stride + stride_gap;
 
-    // From the arena's fast memory what fits, from the slow the rest.
     template <class Arena>
     SW_HD void carve(Arena& arena, int columns) {
         near_capacity = 0;
-        entries = nullptr;
-        const int64_t most = triangle_capacity(columns);
-        for (int64_t capacity = first_stride; capacity <= most; capacity *= 2)
-            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes)
-                near_capacity = static_cast<int>(capacity);
+        for (far_capacity = first_capacity; far_capacity < columns;) far_capacity = after(far_capacity);
+        for (int capacity = first_capacity; capacity <= far_capacity; capacity = after(capacity))
+            if (arena.used_fast + bytes(capacity) <= arena.fast_bytes) near_capacity = capacity;
         near_entries = near_capacity ? arena.template take<double>(bytes(near_capacity) / 8) : nullptr;
-        far_entries = near_capacity < most ? arena.template take<double>(bytes(most) / 8) : nullptr;
-        reset();
+        far_entries =
+            near_capacity < far_capacity ? arena.template take<double>(bytes(far_capacity) / 8) : nullptr;
     }
 
-    SW_HD void reset() {
-        stride = first_stride + stride_gap;
-        entries = near_capacity ? near_entries : far_entries;
-    }
-
+#if defined(__CUDACC__)
+    SW_HD static int after(int capacity) { return capacity + 8; }
+    SW_HD static int64_t bytes(int64_t capacity) { return capacity * (capacity + 1) / 2 * 8; }
+#else
+    // Doubling: no row then moves onto one that has not moved.
+    SW_HD static int after(int capacity) { return 2 * capacity; }
     SW_HD static int64_t bytes(int64_t capacity) { return capacity * (capacity + stride_gap) * 8; }
+#endif
+};
 
-    SW_HD double* row(int t) const { return entries + static_cast<int64_t>(t) * stride; }
+// What each member of a team knows of the triangle. Passed by value, so that it stays in registers.
+struct Triangle {
+    const TriangleRoom* room;
+    double* entries;
+    int capacity;
 
-    // Makes room for `count` + 1 columns.
+    SW_HD explicit Triangle(const TriangleRoom& room)
+        : room(&room),
+          entries(room.near_capacity ? room.near_entries : room.far_entries),
+#if defined(__CUDACC__)
+          capacity(room.near_capacity ? room.near_capacity : room.far_capacity) {
+    }
+#else
+          capacity(first_capacity) {
+    }
+#endif
+
+    // R_tc is row(t)[c], c >= t.
+    SW_HD double* row(int t) const {
+#if defined(__CUDACC__)
+        return entries + (static_cast<int64_t>(t) * (2 * capacity - t - 1) >> 1);
+#else
+        return entries + static_cast<int64_t>(t) * (capacity + stride_gap);
+#endif
+    }
+
+    SW_HD bool is_full(int count) const { return count >= capacity; }
+
+    // The same triangle of `count` columns with room for more.
     template <class Team>
-    SW_CALL void make_room(const Team& team, int count) {
-        if (count < stride - stride_gap) return;
-        const int capacity = 2 * (stride - stride_gap), wider = capacity + stride_gap;
-        double* target_entries = entries == near_entries && capacity > near_capacity ? far_entries : entries;
+    static SW_CALL Triangle widened(const Team& team, const Triangle old, int count) {
+        Triangle wide = old;
+#if defined(__CUDACC__)
+        wide.capacity = old.room->far_capacity;
+        wide.entries = old.room->far_entries;
+#else
+        wide.capacity = TriangleRoom::after(old.capacity);
+        if (old.entries == old.room->near_entries && wide.capacity > old.room->near_capacity)
+            wide.entries = old.room->far_entries;
+#endif
         team.sync();
         if (team.row() == 0)
             for (int t = count - 1; t >= 0; --t) {
-                const double* from = row(t);
-                double* to = target_entries + static_cast<int64_t>(t) * wider;
+                const double* from = old.row(t);
+                double* to = wide.row(t);
                 if (to == from) continue;
                 team.lane_each(count - t, [&](int c) { to[t + c] = from[t + c]; });
                 team.lane_sync();
             }
-        stride = wider;
-        entries = target_entries;
         team.sync();
+        return wide;
     }
 
-    // Solves R'h = g in place, by columns of R' (rows of R). By one group; no sync.
+    // Solves R'h = g in place, by columns of R' (rows of R). By one group; ends in a lane_sync.
     template <class Team>
-    SW_CALL void solve_transposed(const Team& team, int count, double* g) const {
-        for (int t = 0; t < count; ++t) {
-            const double* r = row(t);
-            const double h = g[t] * inverse_diagonal[t];
-            team.lane_sync();
-            if (team.lane() == 0) g[t] = h;
+    static SW_CALL void solve_transposed(const Team& team, const Triangle r, int count, double* g) {
+        const double* inverse_diagonal = r.room->inverse_diagonal;
 #if defined(__CUDACC__)
-            for (int c = t + 1 + team.lane(); c < count; c += team.lanes()) g[c] -= h * r[c];
+        const int lane = team.lane(), lanes = team.lanes();
+        for (int base = 0; base < count; base += lanes) {
+            // A lane without an unknown goes along with the last.
+            const int width = min_of(lanes, count - base), own = base + min_of(lane, width - 1);
+            double value = g[own];
+            const double* at = r.row(base) + own;  // down the lane's column
+            int step = r.capacity - base - 1;
+            for (int t = base; t < base + width; t += ahead) {
+                double entry[ahead];
+                SW_UNROLL
+                for (int u = 0; u < ahead; ++u) {
+                    entry[u] = t + u < own ? at[0] * inverse_diagonal[t + u] : 0.0;
+                    at += step--;
+                }
+                SW_UNROLL
+                for (int u = 0; u < ahead; ++u) value -= team.lane_pick(value, t + u - base) * entry[u];
+            }
             team.lane_sync();
+            if (lane < width) g[own] = value * inverse_diagonal[own];
+            team.lane_sync();
+            for (int c = base + width + lane; c < count; c += lanes) {
+                double s[4] = {0, 0, 0, 0};
+                const double* below = r.row(base) + c;
+                int next = r.capacity - base - 1;
+                for (int t = base; t < base + width; t += 4) {
+                    SW_UNROLL
+                    for (int u = 0; u < 4; ++u) {
+                        if (t + u < base + width) s[u] += g[t + u] * below[0];
+                        below += next--;
+                    }
+                }
+                g[c] -= (s[0] + s[1]) + (s[2] + s[3]);
+            }
+            team.lane_sync();
+        }
 #else
-            add_scaled(-h, r + t + 1, g + t + 1, count - t - 1);
-#endif
+        (void)team;
+        for (int t = 0; t < count; ++t) {
+            const double h = g[t] * inverse_diagonal[t];
+            g[t] = h;
+            add_scaled(-h, r.row(t) + t + 1, g + t + 1, count - t - 1);
         }
+#endif
     }
 
-    // Solves R z = g in place, by rows of R. By one group; no sync.
+    // Solves R z = g in place, by rows of R. By one group; ends in a lane_sync.
     template <class Team>
-    SW_CALL void solve(const Team& team, int count, double* g) const {
-        for (int t = count - 1; t >= 0; --t) {
-            const double s = lane_dot(team, row(t) + t + 1, g + t + 1, count - t - 1);
-            if (team.lane() == 0) g[t] = (g[t] - s) * inverse_diagonal[t];
+    static SW_CALL void solve(const Team& team, const Triangle r, int count, double* g) {
+        const double* inverse_diagonal = r.room->inverse_diagonal;
+#if defined(__CUDACC__)
+        const int lane = team.lane(), lanes = team.lanes();
+        if (count == 0) return;
+        for (int base = (count - 1) / lanes * lanes; base >= 0; base -= lanes) {
+            const int width = min_of(lanes, count - base), own = min_of(lane, width - 1);
+            double value = g[base + own];
+            const double *entries = r.row(base + own) + base, *inverse = inverse_diagonal + base;
+            for (int t = width - 1; t >= 0; t -= ahead) {
+                double entry[ahead];
+                SW_UNROLL
+                for (int u = 0; u < ahead; ++u)
+                    entry[u] = t - u > own ? entries[t - u] * inverse[t - u] : 0.0;
+                SW_UNROLL
+                for (int u = 0; u < ahead; ++u) value -= team.lane_pick(value, max_of(t - u, 0)) * entry[u];
+            }
+            team.lane_sync();
+            if (lane < width) g[base + own] = value * inverse[own];
+            team.lane_sync();
+            for (int p = lane; p < base; p += lanes) g[p] -= member_dot(g + base, r.row(p) + base, width);
             team.lane_sync();
         }
+#else
+        for (int t = count - 1; t >= 0; --t) {
+            const double s = lane_dot(team, r.row(t) + t + 1, g + t + 1, count - t - 1);
+            g[t] = (g[t] - s) * inverse_diagonal[t];
+        }
+#endif
     }
 
-    // Appends column (h, pivot) and its entry of Q'b. By one group; no sync.
+    // Appends column (h, pivot) and its entry of Q'b. By one group; ends in a lane_sync.
     template <class Team>
     SW_HD void append(const Team& team, int count, const double* h, double pivot, double entry) const {
         team.lane_each(count, [&](int t) { row(t)[count] = h[t]; });
         if (team.lane() == 0) {
             row(count)[count] = pivot;
-            inverse_diagonal[count] = 1.0 / pivot;
-            target[count] = entry;
+            room->inverse_diagonal[count] = 1.0 / pivot;
+            room->target[count] = entry;
         }
         team.lane_sync();
     }
 
     // Removes column `position` of `count`: Givens rotations bring the Hessenberg rest back to a triangle and
-    // are kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By one group; no sync.
+    // are kept in cosine, sine for Q (rotation t acts on columns t and t + 1). By the team; no sync at the
+    // end.
     template <class Team>
-    SW_CALL void remove(const Team& team, int count, int position) const {
-        for (int t = 0; t < position; ++t) shift_left(team, row(t) + position, count - 1 - position);
-        for (int t = position; t < count - 1; ++t) {
-            double *upper = row(t), *lower = row(t + 1);
-            const double a = upper[t + 1], b = lower[t + 1];
-            const double length = hypotenuse(a, b);
-            const double c = length > 0 ? a / length : 1.0, s = length > 0 ? b / length : 0.0;
-            team.lane_sync();
-            rotate_rows(team, upper + t, lower + t, count - 1 - t, c, s);
-            if (team.lane() == 0) {
-                cosine[t] = c;
-                sine[t] = s;
-                inverse_diagonal[t] = 1.0 / length;
-                const double above = target[t], below = target[t + 1];
-                target[t] = c * above + s * below;
-                target[t + 1] = c * below - s * above;
-            }
-            team.lane_sync();
-        }
-    }
-
-private:
-    SW_HD static double hypotenuse(double a, double b) {
-        // R's entries are between the dependence threshold and 2: no over- or underflow.
-        return square_root(a * a + b * b);
-    }
-
-    template <class Team>
-    SW_HD static void shift_left(const Team& team, double* values, int count) {
+    static SW_CALL void remove(const Team& team, const Triangle r, int count, int position) {
 #if defined(__CUDACC__)
-        for (int base = 0; base < count; base += team.lanes()) {
-            const int c = base + team.lane();
-            const double moved = c < count ? values[c + 1] : 0.0;
-            team.lane_sync();
-            if (c < count) values[c] = moved;
-            team.lane_sync();
+        if (team.row() == 0) r.rotate(team, count, position);
+        team.sync();
+        for (int t = team.row(); t < count - 1; t += team.rows()) {
+            const int start = max_of(position, t);
+            shift_left(team, r.row(t) + start, count - 1 - start);
         }
 #else
-        (void)team;
-        for (int c = 0; c < count; ++c) {
-            SW_SHORT_LOOP(c);
-            values[c] = values[c + 1];
+        if (team.row() != 0) return;
+        double *target = r.room->target, *inverse_diagonal = r.room->inverse_diagonal;
+        for (int t = 0; t < position; ++t) shift_left(team, r.row(t) + position, count - 1 - position);
+        for (int t = position; t < count - 1; ++t) {
+            double *upper = r.row(t), *lower = r.row(t + 1);
+            const double a = upper[t + 1], b = lower[t + 1];
+            // R's entries are between the dependence threshold and 2: no over- or underflow.
+            const double inverse = inverse_root(a * a + b * b);
+            const double c = a * inverse, s = b * inverse;
+            rotate_rows(upper + t, lower + t, count - 1 - t, c, s);
+            r.room->cosine[t] = c;
+            r.room->sine[t] = s;
+            inverse_diagonal[t] = inverse;
+            const double above = target[t], below = target[t + 1];
+            target[t] = c * above + s * below;
+            target[t + 1] = c * below - s * above;
         }
 #endif
     }
 
-    // upper[c] = cos upper[c+1] + sin lower[c+1] (one place to the left); lower[c+1] = the other part, in
-    // place.
-    template <class Team>
-    SW_HD static void rotate_rows(const Team& team, double* upper, double* lower, int count, double c,
-                                  double s) {
+private:
 #if defined(__CUDACC__)
-        for (int base = 0; base < count; base += team.lanes()) {
-            const int q = base + team.lane();
-            const double above = q < count ? upper[q + 1] : 0.0, below = q < count ? lower[q + 1] : 0.0;
-            team.lane_sync();
-            if (q < count) {
-                upper[q] = c * above + s * below;
-                lower[q + 1] = c * below - s * above;
+    static constexpr int ahead = 8;  // entries read before the chain needs them
+
+    // A lane takes a column down its rotations: those of the columns before are known, then each lane's
+    // own comes in turn. In place; the columns move to the left later.
+    template <class Team>
+    SW_HD void rotate(const Team& team, int count, int position) const {
+        double *cosine = room->cosine, *sine = room->sine, *target = room->target;
+        const int lane = team.lane(), lanes = team.lanes();
+        double goal = target[position];
+        team.lane_sync();
+        for (int base = position + 1; base < count; base += lanes) {
+            const int column = base + lane, end = min_of(count, base + lanes);
+            const bool mine = column < count;
+            double carry = mine ? row(position)[column] : 0.0;
+            if (mine) carry = rotate_known(carry, column, position, base - 1);
+            double next = mine ? row(base)[column] : 0.0;
+            for (int t = base - 1; t < end - 1; ++t) {
+                const double after = mine && column > t + 1 ? row(t + 2)[column] : 0.0;
+                const double goal_below = target[t + 1];
+                const double a = team.lane_pick(carry, t + 1 - base), b = team.lane_pick(next, t + 1 - base);
+                const double inverse = inverse_root(a * a + b * b);
+                const double c = a * inverse, s = b * inverse;
+                if (mine && column > t) row(t)[column] = c * carry + s * next;
+                carry = c * next - s * carry;
+                next = after;
+                if (lane == 0) {
+                    cosine[t] = c;
+                    sine[t] = s;
+                    room->inverse_diagonal[t] = inverse;
+                    target[t] = c * goal + s * goal_below;
+                }
+                goal = c * goal_below - s * goal;
             }
             team.lane_sync();
         }
+    }
+
+    // Rotations `from` to `to`, exclusive, of a column.
+    SW_HD double rotate_known(double carry, int column, int from, int to) const {
+        const double *cosine = room->cosine, *sine = room->sine;
+        for (int t = from; t < to; t += 4) {
+            double next[4], c[4], s[4];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) {
+                const bool there = t + u < to;
+                next[u] = there ? row(t + u + 1)[column] : 0.0;
+                c[u] = there ? cosine[t + u] : 1.0;
+                s[u] = there ? sine[t + u] : 0.0;
+            }
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u)
+                if (t + u < to) {
+                    row(t + u)[column] = c[u] * carry + s[u] * next[u];
+                    carry = c[u] * next[u] - s[u] * carry;
+                }
+        }
+        return carry;
+    }
 #else
-        (void)team;
+    // upper[c] = cos upper[c+1] + sin lower[c+1] (one place to the left); lower[c+1] = the other part, in
+    // place.
+    static void rotate_rows(double* upper, double* lower, int count, double c, double s) {
         int q = 0;
         for (; q + 8 <= count; q += 8) {
             const Wide above = load(upper + q + 1), below = load(lower + q + 1);
@@ -192,8 +307,8 @@ private:
             upper[q] = c * above + s * below;
             lower[q + 1] = c * below - s * above;
         }
-#endif
     }
+#endif
 };
 
 }  // namespace nnls

@@ -1,7 +1,7 @@
 // The words of non-negative least squares: options in, tally and status out.
 #pragma once
 
-#include "core/config.hpp"
+#include "core/nnls/batch.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -19,30 +19,22 @@ enum Status : int32_t {
 // equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
-struct Options {
-    double tolerance;     // on w_j / (|a_j| |b|)
-    double damping;       // lambda of lambda^2 |x|^2
-    int32_t most_solves;  // limit on least-squares solutions
-    int32_t update;       // an Update
-    int32_t guarded;      // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
-};
+typedef NnlsOptions Options;
+typedef NnlsJob Job;
 
-// What one system cost. Column accesses and flops count as in Table 3.1 of Luo & Duraiswami.
+// What one system took, beside the factor's insertions and removals. Column accesses and flops, which count
+// as in Table 3.1 of Luo & Duraiswami, are in Workspace::costs.
 struct Tally {
     int32_t status = converged;
-    int32_t insertions = 0;
-    int32_t removals = 0;
     int32_t solves = 0;
     int32_t passes = 0;     // products with the whole of A
     int32_t escalated = 0;  // 1 where the Gram factor was given up for Q and R
-    int64_t update_accesses = 0;
-    int64_t update_flops = 0;
-    int64_t downdate_accesses = 0;
-    int64_t downdate_flops = 0;
 };
 
 // Several insertions a step (Dessole, Dell'Orto & Marcuzzi 2023): a candidate's dual is at least `share` of
 // the largest, and its cosine with those already chosen in this step is at most `cosine`.
+// At most so many columns of large dual are looked at in a step, and so many inserted.
+constexpr int most_candidates = 32;
 constexpr int most_in_a_block = 32;
 constexpr double candidate_share = 0.6;
 constexpr double candidate_cosine = 0.9;

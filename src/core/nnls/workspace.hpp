@@ -34,6 +34,7 @@ struct Extent {
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
     SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
+    SW_HD int positions() const { return most_columns + most_candidates; }
     SW_HD int q_columns() const { return square_q ? q_length() : most_columns; }
 };
 
@@ -56,15 +57,20 @@ struct Arena {
     }
 };
 
+// Positions: the positive columns in insertion order, then the candidates of a step.
 struct Workspace {
     double *b, *r, *v, *image;                                   // rows (v, image: rows of Q)
     double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;  // columns
     double *x, *z, *h, *g, *best_x;                              // positions
     double *note, *scratch;                                      // a few scalars; a number a member
     double *panel, *q;                                           // gathered columns; Q
-    Triangle triangle;
-    int32_t *order, *best_order, *slot, *low, *high;  // positions, positions, slots
-    int32_t* state;                                   // columns
+    TriangleRoom triangle;
+    int32_t *order, *best_order, *slot;  // positions: column, the best point's, slot in the panel
+    int32_t *low, *high;                 // slots: bounds of the column's non-zeros
+    int32_t* state;                      // columns
+    int32_t* block;                      // columns inserted in this step
+    int32_t *crowd, *near;               // columns that may become candidates; which of these are too close
+    int64_t* costs;                      // accesses and flops of updates, then of downdates
     Envelope envelope;
 
     // What a team needs without fast memory: the most it can ever need of the slow.
@@ -76,25 +82,31 @@ struct Workspace {
     }
 
     SW_HD void carve(const Extent& e, Arena& arena) {
-        const int64_t cap = padded(e.most_columns + 1), n = padded(e.columns);
+        const int64_t cap = padded(e.positions()), n = padded(e.columns);
+        // What every step needs comes first.
         note = arena.take<double>(8);
+        costs = arena.take<int64_t>(4);
+        block = arena.take<int32_t>(most_in_a_block);
+        crowd = arena.take<int32_t>(nnls::crowd);
+        near = arena.take<int32_t>(most_candidates);
         scratch = arena.take<double>(e.members);
         double** positions[] = {
-            &x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
+            &x, &z, &h, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
         for (double** vector : positions) *vector = arena.take<double>(cap);
         int32_t** lists[] = {&order, &slot, &low, &high};
         for (int32_t** list : lists) *list = arena.take<int32_t>(cap);
         const int64_t before = padded(e.zeros_before);
         r = arena.take<double>(before + e.row_length() + e.zeros_after);
         if (r) r += before;
-        triangle.carve(arena, e.most_columns);
-        v = arena.take<double>(e.q_length());
         score = arena.take<double>(n);
         w = arena.take<double>(n);
         gate = arena.take<double>(n);
-        b = arena.take<double>(e.row_length());
         state = arena.take<int32_t>(n);
+        triangle.carve(arena, e.most_columns);
+        b = arena.take<double>(e.row_length());
         c = arena.take<double>(n);
+        g = arena.take<double>(cap);
+        v = arena.take<double>(e.q_length());
         best_x = arena.take<double>(cap);
         best_order = arena.take<int32_t>(cap);
         // What one matrix for all keeps elsewhere.
@@ -106,10 +118,40 @@ struct Workspace {
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);
         image = arena.take<double>(e.square_q ? e.q_length() : 0);
-        panel =
-            arena.take<double>(e.gathers ? e.row_length() * (static_cast<int64_t>(e.most_columns) + 1) : 0);
+        panel = arena.take<double>(e.gathers ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
         q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
     }
+};
+
+// What all members of a team read and none writes while a system is solved; on a device it lies in shared
+// memory, where a copy a thread would crowd out the cache.
+struct Setting {
+    Options options;
+    Extent extent;
+    Shared shared;
+    Workspace ws;
+    Envelope envelope;
+
+    SW_HD void arrange(const Options& wanted, const Extent& sizes, const Shared& common, Arena arena) {
+        options = wanted;
+        extent = sizes;
+        shared = common;
+        ws.carve(sizes, arena);
+        envelope = common.envelope.low ? common.envelope : ws.envelope;
+    }
+
+    SW_HD double scale_of(int j) const { return shared.scale ? shared.scale[j] : ws.scale[j]; }
+    SW_HD double norm_of(int j) const { return shared.norm ? shared.norm[j] : ws.norm[j]; }
+    SW_HD double inverse_norm_of(int j) const {
+        return shared.inverse_norm ? shared.inverse_norm[j] : ws.inverse_norm[j];
+    }
+    // lambda times the scaled unit vector of column j: its row below A when the system is damped.
+    SW_HD double below(int j) const { return options.damping * scale_of(j); }
+};
+
+template <class Matrix>
+struct Task : Setting {
+    Matrix matrix;
 };
 
 }  // namespace nnls

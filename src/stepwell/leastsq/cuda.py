@@ -10,34 +10,78 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.leastsq.device_memory import DeviceMemory
+from stepwell.leastsq.device_memory import DeviceMemory, memory_of_device
 from stepwell.leastsq.door import Batch
-from stepwell.leastsq.host import COSTS, UPDATE_CODES
+from stepwell.leastsq.host import COSTS, COUNTS, UPDATE_CODES
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
-from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
+from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
 WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
 #: Shared memory a block asks for: two blocks fit on a multiprocessor of 228 KiB.
-BLOCK_SHARED, WARP_SHARED = 100 * 1024, 12 * 1024
+BLOCK_SHARED, WARP_SHARED = 109 * 1024, 12 * 1024
 #: Share of the free memory that workspaces may take.
 MEMORY_SHARE = 0.8
 
-_FIELDS = (
-    "systems", "a", "a_stride", "row_stride", "b", "b_stride", "warm_values", "warm_marks", "warm_stride",
-    "x", "dual", "active", "residual", "violation", "counts", "costs", "queue", "slow", "slow_bytes", "fast_bytes",
-    "scale", "norm", "inverse_norm", "columns", "low", "high", "gram", "column_stride", "gram_stride",
-    "tolerance", "damping", "rows", "unknowns", "pulse_length", "pulse_origin",
-    "most_solves", "update", "guarded", "chain",
-)  # fmt: skip
-_REAL_FIELDS = ("tolerance", "damping")
+#: A workspace below this share of the device's memory is asked for without looking how much is free.
+MODEST_SHARE = 1 / 16
+
+
+class Options(ctypes.Structure):
+    """The struct NnlsOptions of src/core/nnls/batch.hpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ("tolerance", "damping")),
+        *((name, ctypes.c_int32) for name in ("most_solves", "update", "guarded", "chain")),
+    )
+
+
+class Job(ctypes.Structure):
+    """The struct NnlsJob of src/core/nnls/batch.hpp."""
+
+    _fields_ = (
+        ("systems", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("rows", "columns")),
+        ("a", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("a_stride", "row_stride")),
+        *((name, ctypes.c_int32) for name in ("pulse_length", "pulse_origin")),
+        ("b", ctypes.c_void_p),
+        ("b_stride", ctypes.c_int64),
+        ("options", Options),
+        *((name, ctypes.c_void_p) for name in ("warm_values", "warm_marks")),
+        ("warm_stride", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("x", "dual", "active", "residual", "violation")),
+        *((name, ctypes.c_void_p) for name in COUNTS),
+        ("costs", ctypes.c_void_p),
+    )
+
+
+class Envelope(ctypes.Structure):
+    """The struct Envelope of src/core/nnls/matrix.hpp."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("low", "high"))
+
+
+class Shared(ctypes.Structure):
+    """The struct Shared of src/core/nnls/workspace.hpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("scale", "norm", "inverse_norm", "columns", "low", "high", "gram")),
+        ("envelope", Envelope),
+        *((name, ctypes.c_int64) for name in ("column_stride", "gram_stride")),
+    )
 
 
 class Launch(ctypes.Structure):
     """The struct Launch of src/cuda/nnls.cu."""
 
-    _fields_ = tuple((name, ctypes.c_double if name in _REAL_FIELDS else ctypes.c_int64) for name in _FIELDS)
+    _fields_ = (
+        ("job", Job),
+        ("shared", Shared),
+        *((name, ctypes.c_void_p) for name in ("queue", "slow")),
+        *((name, ctypes.c_int64) for name in ("slow_bytes", "fast_bytes")),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +95,18 @@ class Plan:
     teams: int
     fast_bytes: int  # of a team
     slow_bytes: int
+
+
+@functools.lru_cache(maxsize=64)
+def _limits(device_id: int) -> tuple[dict[str, int], int]:
+    """Return what `plan` needs to know of a device, and its memory in bytes."""
+    properties = cuda_core().Device(device_id).properties
+    limits = {
+        "multiprocessors": int(properties.multiprocessor_count),
+        "shared_limit": int(properties.max_shared_memory_per_block_optin) - 4096,
+        "shared_per_multiprocessor": int(properties.max_shared_memory_per_multiprocessor),
+    }
+    return limits, memory_of_device(device_id)
 
 
 def plan(
@@ -85,7 +141,7 @@ def plan(
     )
     fast = min(fast, -(-slow // 64) * 64)
     pieces = -(-batch.systems // 64) if batch.chain else batch.systems
-    in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 1024)) * multiprocessors
+    in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 4096)) * multiprocessors
     blocks = min(-(-pieces // in_block), in_flight, int(MEMORY_SHARE * free_bytes) // (slow * in_block))
     if blocks < 1:
         raise MemoryError(
@@ -101,9 +157,13 @@ def shares(batch: Batch) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(entry: str, single: bool, convolution: bool, by_warp: bool, threads: int, device_id: int) -> Any:
+def _kernel(
+    entry: str, single: bool, convolution: bool, by_warp: bool, threads: int, device_id: int, shared_bytes: int
+) -> Any:
     device = cuda_core().Device(device_id)
-    return load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads), device)
+    kernel = load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads), device)
+    allow_shared_memory(kernel, shared_bytes, device_id)
+    return kernel
 
 
 def kernel_defines(single: bool, convolution: bool, by_warp: bool, threads: int) -> dict[str, str | int]:
@@ -119,9 +179,7 @@ def kernel_defines(single: bool, convolution: bool, by_warp: bool, threads: int)
 def solve(batch: Batch) -> NNLSResult:
     """Solve a checked batch of device arrays."""
     memory = DeviceMemory(batch.b)
-    core = cuda_core()
-    device = core.Device(memory.device_id)
-    device.set_current()
+    memory.make_current()
     matrix, b = memory.rows_contiguous(batch.matrix), memory.rows_contiguous(batch.b)
     _refuse_non_finite(batch)
     systems, n = batch.systems, batch.columns
@@ -135,111 +193,109 @@ def solve(batch: Batch) -> NNLSResult:
         for array in (x, dual, active, reals, counts, costs):
             array[...] = 0
         return _wrap(batch, memory, x, dual, active, reals, counts, costs)
-    properties = device.properties
-    chosen = plan(
-        batch,
-        int(properties.multiprocessor_count),
-        int(properties.max_shared_memory_per_block_optin) - 2048,
-        int(properties.max_shared_memory_per_multiprocessor),
-        memory.free_bytes(),
-    )
-    pulse_length = int(matrix.shape[-1]) if batch.convolution else 0
-    strides = memory.strides(matrix)
+    chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64")
-    slow = memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
-    warm_x = None if batch.warm_x is None else memory.rows_contiguous(batch.warm_x)
-    warm_set = (
-        None if batch.warm_set is None else memory.rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
+    strides = memory.strides(matrix)
+    job = Job(
+        systems=systems,
+        rows=batch.rows,
+        columns=n,
+        a=memory.address(matrix),
+        a_stride=0 if batch.shared else strides[0],
+        row_stride=0 if batch.convolution else strides[-2],
+        pulse_length=int(matrix.shape[-1]) if batch.convolution else 0,
+        pulse_origin=batch.origin,
+        b=memory.address(b),
+        b_stride=memory.strides(b)[0],
+        options=Options(
+            batch.tolerance, batch.damping, batch.max_iter, UPDATE_CODES[batch.update], batch.guarded, batch.chain
+        ),
+        x=memory.address(x),
+        dual=memory.address(dual),
+        active=memory.address(active),
+        residual=memory.address(reals),
+        violation=memory.address(reals) + 8 * systems,
+        costs=memory.address(costs),
+        **{name: memory.address(counts) + 4 * systems * k for k, name in enumerate(COUNTS)},
     )
-    warm = warm_x if warm_x is not None else warm_set
-    values: dict[str, float] = {
-        "systems": systems,
-        "a": memory.address(matrix),
-        "a_stride": 0 if batch.shared else strides[0],
-        "row_stride": 0 if batch.convolution else strides[-2],
-        "b": memory.address(b),
-        "b_stride": memory.strides(b)[0],
-        "warm_values": memory.address(warm_x),
-        "warm_marks": memory.address(warm_set),
-        "warm_stride": 0 if warm is None or warm.shape[0] == 1 else n,
-        "x": memory.address(x),
-        "dual": memory.address(dual),
-        "active": memory.address(active),
-        "residual": memory.address(reals),
-        "violation": memory.address(reals) + 8 * systems,
-        "counts": memory.address(counts),
-        "costs": memory.address(costs),
-        "queue": memory.address(queue),
-        "slow": memory.address(slow),
-        "slow_bytes": chosen.slow_bytes,
-        "fast_bytes": chosen.fast_bytes,
-        "tolerance": batch.tolerance,
-        "damping": batch.damping,
-        "rows": batch.rows,
-        "unknowns": n,
-        "pulse_length": pulse_length,
-        "pulse_origin": batch.origin,
-        "most_solves": batch.max_iter,
-        "update": UPDATE_CODES[batch.update],
-        "guarded": int(batch.guarded),
-        "chain": int(batch.chain),
-    }
-    keep: list[Any] = [matrix, b, queue, slow, warm_x, warm_set]
+    keep: list[Any] = [matrix, b, queue, slow, *_warm(batch, memory, job)]
+    launch = Launch(
+        job=job,
+        queue=memory.address(queue),
+        slow=memory.address(slow),
+        slow_bytes=chosen.slow_bytes,
+        fast_bytes=chosen.fast_bytes,
+    )
     options = (single, batch.convolution, chosen.by_warp, chosen.threads, memory.device_id)
-    stream = core.Stream.from_handle(memory.stream())
+    stream = memory.stream()
     if shares(batch):
-        keep.append(_share(batch, memory, values, options, stream))
-    arguments = memory.upload(bytes(_launch(values)))
-    kernel = _kernel("nnls_solve", *options)
-    in_block = chosen.teams // chosen.blocks
-    shared_bytes = chosen.fast_bytes * in_block
-    allow_shared_memory(kernel, shared_bytes, memory.device_id)
-    config = core.LaunchConfig(grid=chosen.blocks, block=chosen.threads, shmem_size=shared_bytes)
-    core.launch(stream, config, kernel, memory.address(arguments))
-    memory.done(stream, [*keep, arguments])
+        keep.append(_share(batch, memory, launch, options, stream))
+    shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
+    kernel = _kernel("nnls_solve", *options, shared_bytes)
+    launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+    memory.done(stream, keep)
     if batch.progress:
-        stream.sync()
+        memory.wait(stream)
         batch.progress(systems, systems)
     return _wrap(batch, memory, x, dual, active, reals, counts, costs)
 
 
-def _launch(values: dict[str, float]) -> Launch:
-    launch = Launch()
-    for name, value in values.items():
-        setattr(launch, name, value)
-    return launch
+def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
+    """Plan the teams and allocate their memory; how much is free is asked only where it may matter (it takes long)."""
+    limits, total = _limits(memory.device_id)
+    chosen = plan(batch, **limits, free_bytes=total)
+    if chosen.teams * chosen.slow_bytes <= MODEST_SHARE * total:
+        try:
+            return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
+        except (MemoryError, RuntimeError):
+            pass  # more is in use than usual: take what there is
+    chosen = plan(batch, **limits, free_bytes=memory.free_bytes())
+    return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
 
 
-def _share(batch: Batch, memory: DeviceMemory, values: dict[str, float], options: Any, stream: Any) -> list[Any]:
+def _warm(batch: Batch, memory: DeviceMemory, job: Job) -> list[Any]:
+    """Enter the starting points into a job; returns the arrays that must live as long."""
+    if batch.warm_x is not None:
+        values = memory.rows_contiguous(batch.warm_x)
+        job.warm_values = memory.address(values)
+    elif batch.warm_set is not None:
+        values = memory.rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
+        job.warm_marks = memory.address(values)
+    else:
+        return []
+    job.warm_stride = 0 if values.shape[0] == 1 else batch.columns
+    return [values]
+
+
+def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, stream: int) -> list[Any]:
     """Prepare the one matrix of all systems: scales, norms, scaled columns and, on request, their products."""
-    core = cuda_core()
     n = batch.columns
     stride, gram_stride = -(-batch.rows // 8) * 8, -(-n // 8) * 8
     vectors = memory.empty((3, n), "float64")
-    bounds = memory.empty((2, n), "int32")
+    bounds = memory.empty((2, n + 1), "int32")
     columns = memory.empty((n, stride), "float64")
     gram = memory.empty((n, gram_stride), "float64") if batch.form_gram else None
-    base = memory.address(vectors)
-    values.update(
+    base, low = memory.address(vectors), memory.address(bounds)
+    high = low + 4 * (n + 1)
+    # A pulse has an entry of its own, after those of the columns.
+    skip = 4 * n if batch.convolution else 0
+    launch.shared = Shared(
         scale=base,
         norm=base + 8 * n,
         inverse_norm=base + 16 * n,
         columns=memory.address(columns),
-        low=memory.address(bounds),
-        high=memory.address(bounds) + 4 * n,
+        low=low,
+        high=high,
         gram=memory.address(gram),
+        envelope=Envelope(low + skip, high + skip),
         column_stride=stride,
         gram_stride=gram_stride,
     )
-    arguments = memory.upload(bytes(_launch(values)))
-    at = memory.address(arguments)
-    config = core.LaunchConfig(grid=-(-n // 8), block=256)
-    core.launch(stream, config, _kernel("nnls_share_columns", *options), at)
+    launch_with(_kernel("nnls_share_columns", *options, 0), launch, (-(-n // 8), 1), (256, 1), 0, stream)
     if gram is not None:
         tiles = -(-gram_stride // 32)
-        config = core.LaunchConfig(grid=(tiles, tiles), block=(32, 8))
-        core.launch(stream, config, _kernel("nnls_share_gram", *options), at)
-    return [vectors, bounds, columns, gram, arguments]
+        launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
+    return [vectors, bounds, columns, gram]
 
 
 def _refuse_non_finite(batch: Batch) -> None:
@@ -255,7 +311,7 @@ def _wrap(
     batch: Batch, memory: DeviceMemory, x: Any, dual: Any, active: Any, reals: Any, counts: Any, costs: Any
 ) -> NNLSResult:
     xp = memory.xp
-    marks = xp.astype(active, xp.bool)
+    marks = memory.as_bool(active)
     escalated = xp.astype(counts[5], xp.bool)
     if not batch.lone:
         reported = xp.astype(reals, x.dtype, copy=False)

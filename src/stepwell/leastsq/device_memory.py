@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
+from stepwell.targets.cuda_devices import memory_free
+from stepwell.targets.nvrtc import cuda_core
 
 Array = arrays.Array
+
+
+def memory_of_device(device_id: int) -> int:
+    """Return the bytes of a device's memory, free or not."""
+    return memory_free(device_id)[1]
 
 
 class DeviceMemory:
@@ -26,6 +33,14 @@ class DeviceMemory:
         self._device = template.device if self.kind == "torch" else None
         if self.kind == "jax":
             template.block_until_ready()
+
+    def make_current(self) -> None:
+        """Make the device the current one of this thread, where it is not already."""
+        from cuda.bindings import driver
+
+        error, current = driver.cuCtxGetDevice()
+        if int(error) != 0 or int(current) != self.device_id:
+            cuda_core().Device(self.device_id).set_current()
 
     def stream(self) -> int:
         """Return the handle of the caller's current stream (0, the default stream, for JAX)."""
@@ -117,13 +132,15 @@ class DeviceMemory:
             return array
         return self.xp.asarray(array, copy=True) if self.kind == "cupy" else array.contiguous()
 
+    def as_bool(self, flags: Array) -> Array:
+        """Return bytes that are 0 or 1 as bool, without a copy where the library allows it."""
+        if self.kind == "jax":
+            return self.xp.astype(flags, self.xp.bool)
+        return flags.view(self.xp.bool)
+
     def free_bytes(self) -> int:
         """Return the free bytes of the device, what the library's own pool holds unused included."""
-        from cuda.bindings import driver
-
-        error, free, _ = driver.cuMemGetInfo()
-        if int(error) != 0:
-            raise RuntimeError(f"cuMemGetInfo failed: {error}")
+        free, _ = memory_free(self.device_id)
         spare = 0
         if self.kind == "torch":
             import torch
@@ -133,15 +150,23 @@ class DeviceMemory:
             import cupy
 
             spare = cupy.get_default_memory_pool().free_bytes()
-        return int(free) + int(spare)
+        return free + int(spare)
 
-    def done(self, stream: Any, used: list[Any]) -> None:
+    def wait(self, stream: int) -> None:
+        """Wait for everything on a stream."""
+        from cuda.bindings import driver
+
+        (error,) = driver.cuStreamSynchronize(stream)
+        if int(error) != 0:
+            raise RuntimeError(f"cuStreamSynchronize failed: {error}")
+
+    def done(self, stream: int, used: list[Any]) -> None:
         """Say that everything is launched: JAX, which does not know our stream, waits.
 
         torch and CuPy order the reuse of freed memory behind the launches of the stream it was allocated on.
         """
         if self.kind == "jax":
-            stream.sync()
+            self.wait(stream)
         used.clear()
 
     def __repr__(self) -> str:

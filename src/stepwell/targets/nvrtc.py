@@ -103,3 +103,16 @@ def allow_shared_memory(kernel: Any, size: int, device_id: int) -> None:
     (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(kernel.handle)), device_id)
     if int(error) != 0:
         raise RuntimeError(f"a kernel cannot have {size} bytes of shared memory on cuda:{device_id}: {error}")
+
+
+def launch_with(
+    kernel: Any, structure: Any, grid: tuple[int, int], block: tuple[int, int], shared_bytes: int, stream: int
+) -> None:
+    """Launch a kernel whose one argument is a ctypes structure, by value, on a stream (a handle)."""
+    from cuda.bindings import driver
+
+    (error,) = driver.cuLaunchKernel(
+        driver.CUfunction(int(kernel.handle)), *grid, 1, *block, 1, shared_bytes, stream, ((structure,), (None,)), 0
+    )
+    if int(error) != 0:
+        raise RuntimeError(f"a kernel could not be launched: {error}")

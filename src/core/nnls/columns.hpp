@@ -1,0 +1,225 @@
+// Sweeps over a few long columns: products, sums, rotations. Two bodies each, as in vectors.hpp.
+#pragma once
+
+#include "core/nnls/vectors.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+// Columns by position: the p-th is at base + slot[p] * stride, non-zero within [low[slot], high[slot]).
+// Without slots the p-th is the p-th; without bounds it is `length` long.
+struct Columns {
+    const double* base;
+    int64_t stride;
+    const int32_t* slot;
+    const int32_t* low;
+    const int32_t* high;
+    int length;
+
+    SW_HD int place(int position) const { return slot ? slot[position] : position; }
+    SW_HD const double* at(int position) const { return base + place(position) * stride; }
+    // Of the four positions from p on, the last for those past it.
+    SW_HD void places(int p, int count, int* place) const {
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) place[q] = min_of(p + q, count - 1);
+        if (!slot) return;
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) place[q] = slot[place[q]];
+    }
+    SW_HD int first(int position) const { return low ? low[place(position)] : 0; }
+    SW_HD int last(int position) const { return low ? high[place(position)] : length; }
+};
+
+// v = column_p, zero where it is. No sync.
+template <class Team>
+SW_HD void copy_column(const Team& team, const Columns& columns, int p, double* v, int length) {
+    const double* column = columns.at(p);
+    const int first = columns.first(p), last = columns.last(p);
+    team.each(length, [&](int i) { v[i] = i >= first && i < last ? column[i] : 0.0; });
+}
+
+// out[p] = column_p . v for p < count, v non-zero within [first, last). Ends in a sync.
+template <class Team>
+SW_CALL void dot_columns(const Team& team, const Columns columns, int count, const double* v, int first,
+                         int last, double* out) {
+#if defined(__CUDACC__)
+    // A row of lanes takes four columns at a time, so that their loads and their sums overlap.
+    for (int p = 4 * team.row(); p < count; p += 4 * team.rows()) {
+        int place[4], from[4], to[4], longest = 0;
+        double sum[4];
+        columns.places(p, count, place);
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) {
+            from[q] = first;
+            to[q] = last;
+            sum[q] = 0;
+        }
+        if (columns.low) {
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) {
+                from[q] = max_of(first, static_cast<int>(columns.low[place[q]]));
+                to[q] = min_of(last, static_cast<int>(columns.high[place[q]]));
+            }
+        }
+        const double* column[4];
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) {
+            column[q] = columns.base + place[q] * columns.stride;
+            longest = max_of(longest, to[q] - from[q]);
+        }
+        for (int i = team.lane(); i < longest; i += 2 * team.lanes()) {
+            double left[8], right[8];
+            SW_UNROLL
+            for (int q = 0; q < 8; ++q) {
+                const int at = from[q % 4] + i + q / 4 * team.lanes();
+                const bool inside = at < to[q % 4];
+                left[q] = inside ? column[q % 4][at] : 0.0;
+                right[q] = inside ? v[at] : 0.0;
+            }
+            SW_UNROLL
+            for (int q = 0; q < 8; ++q) sum[q % 4] += left[q] * right[q];
+        }
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q) sum[q] = team.lane_sum(sum[q]);
+        SW_UNROLL
+        for (int q = 0; q < 4; ++q)
+            if (team.lane() == q % team.lanes() && p + q < count) out[p + q] = sum[q];
+    }
+#else
+    int begin, end;
+    team.chunk(count, begin, end);
+    int p = begin;
+    while (p < end) {
+        // Dense columns go four at a time over the whole length; short ones alone over what overlaps.
+        if (p + 4 <= end) {
+            const double* four[4];
+            int least = last - first;
+            for (int q = 0; q < 4; ++q) {
+                four[q] = columns.at(p + q) + first;
+                least = min_of(least, columns.last(p + q) - columns.first(p + q));
+            }
+            if (2 * least >= last - first) {
+                const int64_t start = first & ~(padding - 1);
+                for (int q = 0; q < 4; ++q) four[q] -= first - start;
+                dot_four(four, v + start, padded(last) - start, out + p);
+                p += 4;
+                continue;
+            }
+        }
+        const int from = max_of(first, columns.first(p)), to = min_of(last, columns.last(p));
+        out[p] = to > from ? dot(columns.at(p) + from, v + from, to - from) : 0.0;
+        ++p;
+    }
+#endif
+    team.sync();
+}
+
+// v -= sum of f[p] column_p. Ends in a sync.
+template <class Team>
+SW_CALL void subtract_columns(const Team& team, const Columns columns, int count, const double* f, double* v,
+                              int length) {
+#if defined(__CUDACC__)
+    team.each(length, [&](int i) {
+        double s[4] = {0, 0, 0, 0};
+        for (int p = 0; p < count; p += 4) {
+            int place[4];
+            bool inside[4];
+            double entry[4];
+            columns.places(p, count, place);
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) inside[q] = p + q < count;
+            if (columns.low) {
+                SW_UNROLL
+                for (int q = 0; q < 4; ++q)
+                    inside[q] = inside[q] && i >= columns.low[place[q]] && i < columns.high[place[q]];
+            }
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q)
+                entry[q] = inside[q] ? columns.base[place[q] * columns.stride + i] : 0.0;
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) s[q] += f[min_of(p + q, count - 1)] * entry[q];
+        }
+        v[i] -= (s[0] + s[1]) + (s[2] + s[3]);
+    });
+#else
+    int begin, end;
+    team.chunk(length, begin, end);
+    int p = 0;
+    while (p < count) {
+        if (p + 4 <= count) {
+            int least = length;
+            for (int q = 0; q < 4; ++q) least = min_of(least, columns.last(p + q) - columns.first(p + q));
+            if (2 * least >= length) {
+                const double *a0 = columns.at(p), *a1 = columns.at(p + 1), *a2 = columns.at(p + 2),
+                             *a3 = columns.at(p + 3);
+                const double f0 = f[p], f1 = f[p + 1], f2 = f[p + 2], f3 = f[p + 3];
+                int i = begin;
+                for (; i + 8 <= end; i += 8)
+                    store(v + i, load(v + i) - ((f0 * load(a0 + i) + f1 * load(a1 + i)) +
+                                                (f2 * load(a2 + i) + f3 * load(a3 + i))));
+                for (; i < end; ++i) {
+                    SW_SHORT_LOOP(i);
+                    v[i] -= (f0 * a0[i] + f1 * a1[i]) + (f2 * a2[i] + f3 * a3[i]);
+                }
+                p += 4;
+                continue;
+            }
+        }
+        const int from = max_of(begin, columns.first(p)), to = min_of(end, columns.last(p));
+        if (to > from) add_scaled(-f[p], columns.at(p) + from, v + from, to - from);
+        ++p;
+    }
+#endif
+    team.sync();
+}
+
+// Applies the rotations of a removal to the columns base + t * stride, t = position .. count - 1: each member
+// its own rows, one read and one write of every column. Ends in a sync.
+template <class Team>
+SW_CALL void rotate_columns(const Team& team, double* base, int64_t stride, int position, int count,
+                            const double* cosine, const double* sine, int length) {
+#if defined(__CUDACC__)
+    team.each(length, [&](int i) {
+        double carry = base[position * stride + i];
+        int t = position;
+        for (; t + 4 < count; t += 4) {
+            double next[4];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) next[u] = base[(t + u + 1) * stride + i];
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) {
+                base[(t + u) * stride + i] = cosine[t + u] * carry + sine[t + u] * next[u];
+                carry = cosine[t + u] * next[u] - sine[t + u] * carry;
+            }
+        }
+        for (; t < count - 1; ++t) {
+            const double next = base[(t + 1) * stride + i];
+            base[t * stride + i] = cosine[t] * carry + sine[t] * next;
+            carry = cosine[t] * next - sine[t] * carry;
+        }
+        base[(count - 1) * stride + i] = carry;
+    });
+#else
+    int begin, end;
+    team.chunk(length, begin, end);
+    for (int i = begin; i < end; i += 32) {
+        const int parts = min_of(4, (end - i) / 8);
+        double* column = base + position * stride + i;
+        Wide carry[4] = {};
+        for (int q = 0; q < parts; ++q) carry[q] = load(column + 8 * q);
+        for (int t = position; t < count - 1; ++t, column += stride) {
+            const double c = cosine[t], s = sine[t];
+            for (int q = 0; q < parts; ++q) {
+                const Wide next = load(column + stride + 8 * q);
+                store(column + 8 * q, c * carry[q] + s * next);
+                carry[q] = c * next - s * carry[q];
+            }
+        }
+        for (int q = 0; q < parts; ++q) store(column + 8 * q, carry[q]);
+    }
+#endif
+    team.sync();
+}
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,133 @@
+// The banded Toeplitz matrix of a convolution, which is never stored.
+#pragma once
+
+#include "core/nnls/matrix.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+// A_ij = pulse[i - j + origin]: the pulse's sample `origin` falls on row j of column j.
+template <class Scalar>
+struct Convolution {
+    const Scalar* pulse;
+    int length, origin;
+    int rows, columns;
+
+    SW_HD int zeros_before() const { return origin + padding; }
+    SW_HD int zeros_after() const { return max_of(0, columns - rows + length - origin) + padding; }
+
+    template <class Team>
+    SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares,
+                         double* sums) const {
+        trim(team, envelope);
+        const int first = envelope.low[0], last = envelope.high[0];
+        team.each(columns, [&](int j) {
+            double square = 0;
+            const int from = max_of(first, origin - j), to = min_of(last, rows - j + origin);
+            SW_UNROLL_BY(8)
+            for (int t = from; t < to; ++t) square += double(pulse[t]) * double(pulse[t]);
+            squares[j] = square;
+        });
+        multiply(team, r, envelope, sums, nullptr);
+    }
+
+    // The samples of the pulse that are not zero, into the envelope's first entry. Ends in a sync.
+    template <class Team>
+    SW_CALL void trim(const Team& team, Envelope envelope) const {
+        double head = -length, tail = 0;  // minus the first, and one past the last
+        team.each(length, [&](int t) {
+            if (pulse[t] == 0) return;
+            head = max_of(head, -double(t));
+            tail = max_of(tail, t + 1.0);
+        });
+        head = team.max(head);
+        tail = team.max(tail);
+        if (team.rank() == 0) {
+            envelope.low[0] = static_cast<int32_t>(min_of(-head, tail));
+            envelope.high[0] = static_cast<int32_t>(tail);
+        }
+        team.sync();
+    }
+
+    template <class Team>
+    SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double*) const {
+        const double* shifted = r - origin;
+        const int first = envelope.low[0], last = envelope.high[0];
+#if defined(__CUDACC__)
+        team.each(columns, [&](int j) {
+            double s[4] = {0, 0, 0, 0};
+            int t = first;
+            for (; t + 8 <= last; t += 8) {
+                SW_UNROLL
+                for (int u = 0; u < 8; ++u) s[u % 4] += pulse[t + u] * shifted[j + t + u];
+            }
+            for (; t < last; ++t) s[0] += pulse[t] * shifted[j + t];
+            sums[j] = (s[0] + s[1]) + (s[2] + s[3]);
+        });
+#else
+        int begin, end;
+        team.chunk(columns, begin, end);
+        int j = begin;
+        for (; j + 32 <= end; j += 32) {
+            Wide s0{}, s1{}, s2{}, s3{};
+            for (int t = first; t < last; ++t) {
+                const double p = pulse[t];
+                const double* at = shifted + j + t;
+                s0 += p * load(at);
+                s1 += p * load(at + 8);
+                s2 += p * load(at + 16);
+                s3 += p * load(at + 24);
+            }
+            store(sums + j, s0);
+            store(sums + j + 8, s1);
+            store(sums + j + 16, s2);
+            store(sums + j + 24, s3);
+        }
+        for (; j < end; ++j) {
+            double s = 0;
+            for (int t = first; t < last; ++t) s += pulse[t] * shifted[j + t];
+            sums[j] = s;
+        }
+#endif
+        team.sync();
+    }
+
+    template <class Team>
+    SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
+                        int padded_length) const {
+        int32_t first, last;
+        bounds(envelope, j, nullptr, first, last);
+#if defined(__CUDACC__)
+        (void)padded_length;
+        for (int i = first + team.lane(); i < last; i += team.lanes())
+            out[i] = scale * double(pulse[i - j + origin]);
+#else
+        (void)team;
+        for (int i = 0; i < padded_length; ++i)
+            out[i] = i >= first && i < last ? scale * double(pulse[i - j + origin]) : 0.0;
+#endif
+    }
+
+    SW_CALL double largest_in(int j) const {
+        double most = 0;
+        for (int i = 0; i < rows; ++i) {
+            const double a = absolute(entry(i, j));
+            if (!is_finite(a)) return a;
+            most = max_of(most, a);
+        }
+        return most;
+    }
+
+    SW_HD void bounds(Envelope envelope, int j, const double*, int32_t& low, int32_t& high) const {
+        high = clamp_to(j - origin + static_cast<int>(envelope.high[0]), 0, rows);
+        low = clamp_to(j - origin + static_cast<int>(envelope.low[0]), 0, static_cast<int>(high));
+    }
+
+    SW_HD double entry(int i, int j) const {
+        const int t = i - j + origin;
+        return t >= 0 && t < length ? double(pulse[t]) : 0.0;
+    }
+};
+
+}  // namespace nnls
+SW_END

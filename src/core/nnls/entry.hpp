@@ -1,0 +1,284 @@
+// How a new column enters a factor, by each update. The factor is left as it is, but for ws.h, R's new
+// column, and Q's.
+#pragma once
+
+#include "core/nnls/columns.hpp"
+#include "core/nnls/workspace.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+enum class Entry { entered, dependent, escalate };
+
+// What came of a column: R's new diagonal and Q'b's new entry.
+struct Entrance {
+    Entry outcome;
+    double pivot, target;
+};
+
+// The factor as each member of a team knows it; what it points at is the team's.
+template <class Team>
+struct FactorState {
+    const Team& team;
+    const Setting& setting;
+    const Workspace& ws;
+    Triangle triangle;
+    int update;
+    int count = 0;
+    int settled = 0;  // on so many positions x is the least-squares solution
+
+    SW_HD FactorState(const Team& team, const Setting& setting)
+        : team(team),
+          setting(setting),
+          ws(setting.ws),
+          triangle(setting.ws.triangle),
+          update(setting.options.update) {}
+
+    SW_HD bool keeps_q() const { return update == cgs2 || update == mgs || update == rotations; }
+
+    SW_HD Columns positive() const {
+        const Shared& shared = setting.shared;
+        const int length = setting.extent.row_length();
+        if (shared.columns)
+            return {shared.columns, shared.column_stride, ws.order, shared.low, shared.high, length};
+        return {ws.panel, length, ws.slot, ws.low, ws.high, length};
+    }
+
+    SW_HD Columns q(int columns_length) const {
+        return {ws.q, setting.extent.q_length(), nullptr, nullptr, nullptr, columns_length};
+    }
+
+    // A charge on the insertions, kept by the first member.
+    SW_HD void charge(int64_t accesses, int64_t flops) const {
+        if (team.rank() != 0) return;
+        ws.costs[0] += accesses;
+        ws.costs[1] += flops;
+    }
+};
+
+template <class Team>
+struct CarefulEntry : FactorState<Team> {
+    using FactorState<Team>::charge;
+    using FactorState<Team>::count;
+    using FactorState<Team>::positive;
+    using FactorState<Team>::q;
+    using FactorState<Team>::setting;
+    using FactorState<Team>::team;
+    using FactorState<Team>::triangle;
+    using FactorState<Team>::update;
+    using FactorState<Team>::ws;
+
+    SW_HD explicit CarefulEntry(const FactorState<Team>& factor) : FactorState<Team>(factor) {}
+
+    // Corrected semi-normal equations: v = a_j - A_P z is formed from A, twice.
+    SW_HD Entrance correct(int j, const double* against) const {
+        const Columns columns = positive();
+        const int length = setting.extent.row_length();
+        const int64_t m = setting.extent.rows, k = count;
+        if (team.row() == 0) {
+            team.lane_each(count, [&](int p) { ws.z[p] = ws.h[p]; });
+            team.lane_sync();
+            Triangle::solve(team, triangle, count, ws.z);
+        }
+        copy_column(team, columns, count, ws.v, length);
+        team.sync();
+        subtract_columns(team, columns, count, ws.z, ws.v, length);
+        dot_columns(team, columns, count, ws.v, 0, length, ws.g);
+        if (team.row() == 0) {
+            // Rows of the damping: column p has only its own, below(p), where v holds -below(p) z_p.
+            team.lane_each(count, [&](int p) {
+                const double d = setting.below(ws.order[p]);
+                ws.g[p] -= d * d * ws.z[p];
+            });
+            team.lane_sync();
+            Triangle::solve_transposed(team, triangle, count, ws.g);
+            team.lane_each(count, [&](int p) { ws.h[p] += ws.g[p]; });
+            team.lane_sync();
+            Triangle::solve(team, triangle, count, ws.g);
+        }
+        team.sync();
+        subtract_columns(team, columns, count, ws.g, ws.v, length);
+        double part = 0;
+        team.few(count, [&](int p) {
+            const double d = setting.below(ws.order[p]) * (ws.z[p] + ws.g[p]);
+            part += d * d;
+        });
+        const double own = setting.below(j);
+        const double square = team.sum(part + part_of_dot(team, ws.v, ws.v, length)) + own * own;
+        double product = part_of_dot(team, ws.v, against, length);
+        // b - A x below A: the rows of the damping hold -below(p) x_p, unless `against` is b itself.
+        if (setting.options.damping > 0 && against != ws.b)
+            team.few(count, [&](int p) {
+                const double d = setting.below(ws.order[p]);
+                product += d * d * (ws.z[p] + ws.g[p]) * ws.x[p];
+            });
+        const double pivot = square_root(square), entry = team.sum(product) / pivot;
+        charge(3 * k + 1, 6 * m * k + 4 * m + 3 * k * k + 3 * k);
+        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0};
+        if (update == gram && pivot < escalate_below * setting.norm_of(j)) return {Entry::escalate, 0, 0};
+        return {Entry::entered, pivot, entry};
+    }
+
+    // R's new column and Q's from the column itself.
+    SW_HD Entrance orthogonalise(int j, const double* against) const {
+        const int length = setting.extent.row_length(), q_length = setting.extent.q_length();
+        copy_column(team, positive(), count, ws.v, length);
+        if (setting.extent.damped)
+            team.each(q_length - length, [&](int i) { ws.v[length + i] = i == j ? setting.below(j) : 0.0; });
+        team.sync();
+        if (update == rotations) return rotate_in(j, against);
+        if (update == mgs)
+            modified_gram_schmidt(q_length);
+        else
+            classical_gram_schmidt_twice(q_length);
+        const double pivot = square_root(team.sum(part_of_dot(team, ws.v, ws.v, q_length)));
+        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0};
+        double* fresh = ws.q + static_cast<int64_t>(count) * q_length;
+        const double inverse = 1.0 / pivot;
+        team.each(q_length, [&](int i) { fresh[i] = ws.v[i] * inverse; });
+        team.sync();
+        return {Entry::entered, pivot, product_below(fresh, against)};
+    }
+
+    // q . (b - A x), the rows of the damping included.
+    SW_HD double product_below(const double* column, const double* against) const {
+        const int length = setting.extent.row_length();
+        double part = part_of_dot(team, column, against, length);
+        if (setting.extent.damped && against != ws.b)
+            team.few(count, [&](int p) {
+                const int j = ws.order[p];
+                part -= column[length + j] * setting.below(j) * ws.x[p];
+            });
+        return team.sum(part);
+    }
+
+    SW_HD void classical_gram_schmidt_twice(int length) const {
+        const Columns basis = q(length);
+        dot_columns(team, basis, count, ws.v, 0, length, ws.h);
+        subtract_columns(team, basis, count, ws.h, ws.v, length);
+        dot_columns(team, basis, count, ws.v, 0, length, ws.g);
+        subtract_columns(team, basis, count, ws.g, ws.v, length);
+        team.few(count, [&](int p) { ws.h[p] += ws.g[p]; });
+        team.sync();
+        const int64_t m = setting.extent.rows, k = count;
+        charge(2 * k + 2, 8 * m * k + k + 3 * m + 1);
+    }
+
+    SW_HD void modified_gram_schmidt(int length) const {
+        for (int p = 0; p < count; ++p) {
+            const double* basis = ws.q + static_cast<int64_t>(p) * length;
+            const double product = team.sum(part_of_dot(team, basis, ws.v, length));
+            team.each(length, [&](int i) { ws.v[i] -= product * basis[i]; });
+            if (team.rank() == 0) ws.h[p] = product;
+            team.sync();
+        }
+        const int64_t m = setting.extent.rows, k = count;
+        charge(k + 2, 4 * m * k + 3 * m + 1);
+    }
+
+    // Q is square and starts as the identity; rotations bring Q'a_j to zero below the diagonal (section 3.2).
+    SW_HD Entrance rotate_in(int j, const double* against) const {
+        const int length = setting.extent.q_length();
+        const int64_t m = setting.extent.rows;
+        double* image = ws.image;
+        dot_columns(team, q(length), length, ws.v, 0, length, image);
+        int turns = 0;
+        for (int t = length - 2; t >= count; --t) {
+            const double a = image[t], b = image[t + 1];
+            const double size = square_root(a * a + b * b);
+            team.sync();
+            if (size == 0 || b == 0) continue;
+            ++turns;
+            double *upper = ws.q + static_cast<int64_t>(t) * length, *lower = upper + length;
+            const double c = a / size, s = b / size;
+            team.each(length, [&](int i) {
+                const double above = upper[i], under = lower[i];
+                upper[i] = c * above + s * under;
+                lower[i] = c * under - s * above;
+            });
+            if (team.rank() == 0) {
+                image[t] = size;
+                image[t + 1] = 0;
+            }
+            team.sync();
+        }
+        team.few(count, [&](int p) { ws.h[p] = image[p]; });
+        double pivot = image[count];
+        team.sync();
+        charge(2 * turns, 6 * m * turns + 2 * m * m + 8 * turns);
+        if (absolute(pivot) <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0};
+        double entry = product_below(ws.q + static_cast<int64_t>(count) * length, against);
+        if (pivot < 0) {  // only when there was nothing to rotate: the last row
+            double* fresh = ws.q + static_cast<int64_t>(count) * length;
+            team.each(length, [&](int i) { fresh[i] = -fresh[i]; });
+            team.sync();
+            pivot = -pivot;
+            entry = -entry;
+        }
+        return {Entry::entered, pivot, entry};
+    }
+};
+
+// Called on a copy: the factor itself then stays in the registers of a device's thread.
+template <class Team>
+SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const double* against) {
+    const CarefulEntry<Team> entry(factor);
+    return factor.keeps_q() ? entry.orthogonalise(j, against) : entry.correct(j, against);
+}
+
+// R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
+template <class Team>
+SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const double* against, double product,
+                               int settled_there, int others) {
+    const Team& team = factor.team;
+    const Setting& setting = factor.setting;
+    const Workspace& ws = factor.ws;
+    const Columns columns = factor.positive();
+    const Shared& shared = setting.shared;
+    const int count = factor.count, wanted = others > 0 ? count + 1 + others : count;
+    const double square = setting.norm_of(j) * setting.norm_of(j);
+    const int64_t m = setting.extent.rows, k = count;
+    double* h = ws.h;
+    if (shared.gram) {
+        const double* products = shared.gram + j * shared.gram_stride;
+        const int32_t* order = ws.order;
+        team.few(wanted, [=](int p) { h[p] = products[order[p]]; });
+        team.sync();
+    } else {
+        dot_columns(team, columns, wanted, columns.at(count), columns.first(count), columns.last(count), h);
+    }
+    if (team.row() == 0) {
+        Triangle::solve_transposed(team, factor.triangle, count, h);
+        // Q'(b - A x) is zero where x is settled and Q'b on the positions after.
+        const double* target = ws.triangle.target;
+#if defined(__CUDACC__)
+        double inside = 0, along = 0;
+        team.lane_each(count, [&](int p) {
+            inside += h[p] * h[p];
+            if (p >= settled_there) along += h[p] * target[p];
+        });
+        inside = team.lane_sum(inside);
+        along = team.lane_sum(along);
+#else
+        const double inside = dot(h, h, count);
+        const double along = dot(h + settled_there, target + settled_there, count - settled_there);
+#endif
+        if (team.lane() == 0) {
+            ws.note[0] = inside;
+            ws.note[1] = along;
+        }
+    }
+    team.sync();
+    const bool formed = !shared.gram;  // the products were not at hand
+    factor.charge(1 + formed * (k + 1), k * k + 4 * k + formed * 2 * m * k);
+    const double outside = square - ws.note[0];
+    const double small = correct_below * correct_below * square;
+    if (factor.update == gram && outside > small) {
+        const double pivot = square_root(outside);
+        return {Entry::entered, pivot, (product - ws.note[1]) / pivot};
+    }
+    return enter_with_care<Team>(factor, j, against);
+}
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,180 @@
+// Columns in and out of the positive set: one a step (Lawson & Hanson), or several (deviation maximisation;
+// Dessole, Dell'Orto & Marcuzzi 2023).
+#pragma once
+
+#include "core/nnls/look.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+template <class Team, class Matrix>
+struct Insertion : Look<Team, Matrix> {
+    using Base = Look<Team, Matrix>;
+    using Base::factor;
+    using Base::task;
+    using Base::team;
+    using Base::ws;
+
+    int block_size = 0;  // columns inserted in this step, in ws.block
+    int block_limit = most_in_a_block;
+    bool solved = false;  // ws.z is the solution on the columns just inserted
+
+    SW_HD Insertion(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
+
+    // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; block_size is
+    // then -1 if the Gram factor must give way.
+    SW_HD bool insert_block() {
+        const int before = factor.count;
+        // With the Gram matrix a look at the dual costs no more than an insertion: one at a time is best.
+        const int most = task.options.guarded && !this->from_gram ? block_limit : 1;
+        Peak peak{this->top, this->top_column};
+        block_size = 0;
+        while (peak.value > this->room) {
+            const double threshold = max_of(candidate_share * peak.value, this->room);
+            const int number = most > 1 ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
+                                                       most_candidates, ws.crowd, ws.order + before)
+                                        : take_one(peak.index);
+            for (int q = team.row(); q < number; q += team.rows()) fetch(before + q);
+            team.sync();
+            if (!try_candidates(before, before + number, most)) {
+                while (factor.count > before) take_back();
+                block_size = -1;
+                return false;
+            }
+            if (block_size > 0) break;
+            peak = largest(team, ws.score, this->columns());
+            team.sync();
+        }
+        if (block_size == 0) return false;
+        solved = block_size > 1;
+        const bool dropped = solved && drop_negative(before);
+        // Where many were dropped, the next step tries fewer.
+        block_limit = min_of(2 * (dropped ? block_size : block_limit), most_in_a_block);
+        return true;
+    }
+
+    // Inserts a column that is named by itself, outside a step.
+    SW_HD Entry insert_alone(int j) {
+        const int place = factor.count;
+        if (team.rank() == 0) ws.order[place] = j;
+        team.sync();
+        if (team.row() == 0) fetch(place);
+        team.sync();
+        const Columns columns = factor.positive();
+        const int first = columns.first(place), length = columns.last(place) - first;
+        const double part = part_of_dot(team, columns.at(place) + first, ws.b + first, length);
+        return insert(j, ws.b, team.sum(part), 0, 0);
+    }
+
+    SW_HD void remove(int position) {
+        const int j = ws.order[position];
+        team.sync();
+        factor.leave(position);
+        if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
+        team.sync();
+    }
+
+private:
+    SW_HD int take_one(int j) const {
+        if (team.rank() == 0) {
+            ws.order[factor.count] = j;
+            ws.score[j] = -1;
+        }
+        team.sync();
+        return 1;
+    }
+
+    // Brings the column at a position to where the factor expects it. By one group; no sync.
+    SW_HD void fetch(int position) const {
+        if (task.shared.columns) return;
+        const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
+        double* column = ws.panel + static_cast<int64_t>(slot) * length;
+        task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);
+        if (team.lane() == 0) task.matrix.bounds(task.envelope, j, column, ws.low[slot], ws.high[slot]);
+    }
+
+    // Inserts candidates in turn, those that make an angle with all inserted before them. False where the
+    // Gram factor must give way.
+    SW_HD bool try_candidates(int first, int last, int most) {
+        const double* against = this->from_gram ? ws.b : ws.r;
+        for (int candidate = first; candidate < last && block_size < most; ++candidate) {
+            if (block_size > 0 && ws.near[candidate - first]) continue;
+            const int place = factor.count;
+            if (candidate != place) exchange(candidate, place);
+            const int j = ws.order[place], others = most > 1 ? last - place - 1 : 0;
+            const Entry outcome = insert(j, against, ws.w[j], factor.settled, others);
+            if (outcome == Entry::escalate) return false;
+            // Lawson & Hanson's test: the new unknown has to become positive.
+            const bool rises = outcome == Entry::entered && ws.triangle.target[place] > 0;
+            if (outcome == Entry::entered && !rises) take_back();
+            if (!rises) {
+                if (outcome == Entry::dependent) this->any_dependent = true;
+                if (block_size == 0) this->bar(j);
+                continue;
+            }
+            if (others > 0) mark_near(j, block_size == 0, others, ws.near + (place + 1 - first));
+            if (team.rank() == 0) ws.block[block_size] = j;
+            ++block_size;
+            team.sync();
+        }
+        return true;
+    }
+
+    SW_HD void exchange(int a, int b) const {
+        team.sync();
+        if (team.rank() == 0) {
+            const int32_t j = ws.order[a], slot = ws.slot[a];
+            ws.order[a] = ws.order[b];
+            ws.slot[a] = ws.slot[b];
+            ws.order[b] = j;
+            ws.slot[b] = slot;
+        }
+        team.sync();
+    }
+
+    // Marks the candidates left that are nearly parallel to j, the column inserted last.
+    SW_HD void mark_near(int j, bool first, int others, int32_t* near) {
+        const double* products = factor.products_with_others(others);
+        const double limit = candidate_cosine * task.norm_of(j);
+        const int base = factor.count;
+        team.few(others, [&](int q) {
+            const int is_near = absolute(products[q]) > limit * task.norm_of(ws.order[base + q]);
+            near[q] = first ? is_near : near[q] | is_near;
+        });
+    }
+
+    SW_HD Entry insert(int j, const double* against, double product, int settled, int others) {
+        const Entry outcome = factor.enter(j, against, product, settled, others);
+        if (team.rank() == 0 && outcome == Entry::entered) this->mark(j, ws.state[j] | is_positive);
+        team.sync();
+        return outcome;
+    }
+
+    // Deviation maximisation's guard: of the new unknowns all have to become positive, so the latest are
+    // dropped until they do. The first alone does. Whether any was dropped.
+    SW_HD bool drop_negative(int before) {
+        bool dropped = false;
+        for (;;) {
+            factor.solve();
+            double lowest = -double_infinity;
+            team.few(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
+            lowest = team.max(lowest);
+            if (lowest < 0 || block_size == 1) return dropped;
+            take_back();
+            --block_size;
+            dropped = true;
+        }
+    }
+
+    SW_HD void take_back() {
+        const int j = ws.order[factor.count - 1];
+        team.sync();
+        factor.take_back();
+        --factor.insertions;
+        if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
+        team.sync();
+    }
+};
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,206 @@
+// The state of a solve as each member of a team keeps it, and the look at a point: its residual, its dual,
+// and which columns the dual asks for.
+#pragma once
+
+#include "core/nnls/factor.hpp"
+#include "core/nnls/scaling.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
+
+// The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
+struct Duals {
+    double top, slope, size;
+    int top_column;
+};
+
+template <class Team>
+SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
+    const Workspace& ws = task.ws;
+    double *score = ws.score, *w = ws.w, *gate = ws.gate;
+    team.each(task.extent.columns, [=](int j) { score[j] = w[j] * gate[j]; });
+    team.sync();
+    const Peak peak = largest(team, score, task.extent.columns);
+    const double* inverse_norm = task.shared.inverse_norm ? task.shared.inverse_norm : ws.inverse_norm;
+    const double* norm = task.shared.norm ? task.shared.norm : ws.norm;
+    const int32_t* order = ws.order;
+    const double* x = ws.x;
+    double steepest = 0, size = 0;
+    team.few(count, [&](int p) {
+        const int j = order[p];
+        steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
+        size += x[p] * norm[j];
+    });
+    steepest = team.max(steepest);
+    return {peak.value, steepest, team.sum(size), peak.index};
+}
+
+template <class Team, class Matrix>
+struct Look {
+    const Team& team;
+    const Task<Matrix>& task;
+    const Workspace& ws;
+    Tally tally;
+    Factor<Team> factor;
+
+    double b_scale = 1, b_norm = 0;
+    double squared_residual = 0;
+    double top = 0, slope = 0,
+           room = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
+    int top_column = 0;
+    bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
+    bool fresh = false;      // ws.r and ws.w are those of x, from A
+    bool any_barred = false, any_dependent = false;
+
+    SW_HD Look(const Team& team, const Task<Matrix>& task)
+        : team(team), task(task), ws(task.ws), factor(team, task) {}
+
+    SW_HD int columns() const { return task.matrix.columns; }
+
+    // Scales b, measures the columns, and looks at x = 0. False where something is not finite.
+    template <class Scalar>
+    SW_HD bool begin(const Scalar* b) {
+        const Matrix& matrix = task.matrix;
+        const int length = task.extent.row_length();
+        team.few(4, [&](int k) { ws.costs[k] = 0; });
+        const double most = largest_magnitude(team, b, matrix.rows);
+        if (!is_finite(most)) return false;
+        b_scale = most >= 1e-290 ? power_below(most) : 0.0;
+        double *r = ws.r, *own_b = ws.b;
+        const double scale = b_scale;
+        const int rows = matrix.rows;
+        team.each(length, [=](int i) { own_b[i] = r[i] = i < rows ? scale * double(b[i]) : 0.0; });
+        const int before = static_cast<int>(padded(matrix.zeros_before()));
+        team.each(before, [=](int i) { r[i - before] = 0; });
+        team.each(matrix.zeros_after(), [=](int i) { r[length + i] = 0; });
+        int32_t *state = ws.state, *slot = ws.slot;
+        team.each(columns(), [=](int j) { state[j] = zero; });
+        if (!task.shared.columns) team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
+        if (task.extent.square_q) square_identity();
+        team.sync();
+        squared_residual = team.sum(part_of_dot(team, r, r, length));
+        b_norm = square_root(squared_residual);
+        if (task.shared.scale) {
+            if (b_norm > 0) matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+        } else if (!measure()) {
+            return false;
+        }
+        ++tally.passes;
+        team.each(columns(), [&](int j) { ws.gate[j] = task.inverse_norm_of(j); });
+        scale_dual();
+        mask_scores();
+        from_gram = task.shared.gram != nullptr;
+        if (from_gram) team.each(columns(), [&](int j) { ws.c[j] = ws.w[j]; });
+        fresh = true;
+        team.sync();
+        return true;
+    }
+
+    // r = b - A x and w = A'r from A itself.
+    SW_HD void look_from_matrix() {
+        const int length = task.extent.row_length();
+        double* r = ws.r;
+        const double* b = ws.b;
+        team.each(length, [=](int i) { r[i] = b[i]; });
+        team.sync();
+        subtract_columns(team, factor.positive(), factor.count, ws.x, r, length);
+        double part = part_of_dot(team, r, r, length);
+        const bool damped = task.options.damping > 0;
+        if (damped)
+            team.few(factor.count, [&](int p) {
+                const double d = task.below(ws.order[p]) * ws.x[p];
+                part += d * d;
+            });
+        squared_residual = team.sum(part);
+        task.matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
+        ++tally.passes;
+        scale_dual();
+        if (damped && factor.count > 0) {
+            team.few(factor.count, [&](int p) {
+                const int j = ws.order[p];
+                const double d = task.below(j);
+                ws.w[j] -= d * d * ws.x[p];
+            });
+            team.sync();
+        }
+        mask_scores();
+        fresh = true;
+    }
+
+    // w = A'b - A'A x from the shared Gram matrix: no pass over A.
+    SW_HD void look_from_gram() {
+        const int length = static_cast<int>(padded(columns()));
+        const Columns products{task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, length};
+        double *w = ws.w, *c = ws.c;
+        team.each(length, [=](int j) { w[j] = c[j]; });
+        team.sync();
+        subtract_columns(team, products, factor.count, ws.x, w, length);
+        mask_scores();
+        fresh = true;
+    }
+
+    // Scores of the zeros that may be inserted, and the largest duals.
+    SW_HD void mask_scores() {
+        const Duals duals = mask(team, task, factor.count);
+        top = duals.top;
+        top_column = duals.top_column;
+        slope = duals.slope;
+        // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
+        room = task.options.tolerance * (b_norm + duals.size);
+    }
+
+    // A column's score counts only while it is zero and not barred: the gate.
+    SW_HD void mark(int j, int state) const {
+        ws.state[j] = state;
+        ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
+    }
+
+    SW_HD void bar(int j) {
+        if (team.rank() == 0) mark(j, ws.state[j] | barred);
+        any_barred = true;
+    }
+
+    SW_HD void unbar() {
+        team.each(columns(), [&](int j) { mark(j, ws.state[j] & ~barred); });
+        any_barred = any_dependent = false;
+        team.sync();
+        mask_scores();
+    }
+
+private:
+    SW_HD bool measure() {
+        const Matrix& matrix = task.matrix;
+        double* squares = ws.score;
+        matrix.measure(team, ws.r, task.envelope, squares, ws.w);
+        double bad = 0;
+        team.each(matrix.columns, [&](int j) {
+            double scale, norm;
+            if (!scale_column(matrix, j, squares[j], task.options.damping, scale, norm)) bad = 1;
+            ws.scale[j] = scale;
+            ws.norm[j] = norm;
+            ws.inverse_norm[j] = norm > 0 ? 1.0 / norm : 0.0;
+        });
+        bad = team.max(bad);
+        team.sync();
+        return bad == 0;
+    }
+
+    SW_HD void square_identity() {
+        const int length = task.extent.q_length();
+        for (int c = 0; c < length; ++c)
+            team.each(length,
+                      [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
+    }
+
+    SW_HD void scale_dual() {
+        double* w = ws.w;
+        const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
+        team.each(columns(), [=](int j) { w[j] *= scale[j]; });
+        team.sync();
+    }
+};
+
+}  // namespace nnls
+SW_END
