@@ -23,6 +23,10 @@
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))
 
+inline double rsqrt(double value) {
+    return 1 / std::sqrt(value);
+}
+
 struct Dimensions {
     unsigned x;
 };

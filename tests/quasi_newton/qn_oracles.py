@@ -61,7 +61,8 @@ def subspace_trial(b, x, g, h, lower, upper, carried, t_cauchy):
     """The trial point at step 1, and whether the projected minimiser had to be given up.
 
     `carried` variables go to their bound; the model is minimised over the free ones by a dense solve; the minimiser
-    is projected (Morales & Nocedal 2011) or, where that does not descend, the way from the Cauchy point is cut.
+    is projected (Morales & Nocedal 2011) or, where that descends by less than a tenth of what the way to the Cauchy
+    point promises, the way on from there is cut.
     """
     stuck = held(x, g, lower, upper)
     descent = h * g
@@ -73,7 +74,7 @@ def subspace_trial(b, x, g, h, lower, upper, carried, t_cauchy):
     d[free] = np.linalg.solve(b[np.ix_(free, free)], right)
     goal = x + d
     projected = np.clip(goal, lower, upper)
-    if g @ (projected - x) < 0:
+    if g @ (projected - x) < -0.1 * t_cauchy * float((g * descent)[~stuck].sum()):
         return projected, False
     cauchy = np.clip(x - t_cauchy * descent, lower, upper)
     way = goal - cauchy
