@@ -12,7 +12,7 @@ constexpr int max_capacity = 512;  // pairs of history, a limit of stack buffers
 
 struct Chunks {
     static constexpr int most = 128;
-    static constexpr int64_t least_length = 1024;
+    static constexpr int64_t least_length = 4096;
     static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
 
     int64_t n, length;
