@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from device_arrays import on_device, on_host
 
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centroidal, cvt_energy, device, draw_sites
 from stepwell.targets import nvrtc
@@ -42,46 +43,6 @@ def test_the_plan_has_the_layout_of_the_kernels():
 def test_every_kernel_is_launched_by_name():
     source = (nvrtc.source_folder() / "cuda" / "voronoi.cu").read_text()
     assert set(re.findall(r"\b(voronoi_\w+)\(", source)) == set(device.KERNELS)
-
-
-@pytest.fixture(params=["torch", "cupy", "jax"])
-def library(request):
-    module = pytest.importorskip(request.param)
-    if request.param == "jax":
-        module.config.update("jax_enable_x64", True)
-        if module.default_backend() != "gpu":
-            pytest.skip("JAX has no GPU")
-    elif request.param == "torch" and not module.cuda.is_available():
-        pytest.skip("torch has no GPU")
-    return request.param
-
-
-@pytest.fixture
-def torch():
-    module = pytest.importorskip("torch")
-    if not module.cuda.is_available():
-        pytest.skip("torch has no GPU")
-    return module
-
-
-def on_device(library, array):
-    if library == "torch":
-        import torch
-
-        return torch.as_tensor(np.ascontiguousarray(array), device="cuda")
-    if library == "cupy":
-        import cupy
-
-        return cupy.asarray(array)
-    import jax
-
-    return jax.device_put(array)
-
-
-def on_host(array):
-    if hasattr(array, "get"):
-        return array.get()
-    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
 
 
 def hills(shape):

@@ -16,6 +16,12 @@ from stepwell import problems
 from stepwell.cli import COMMANDS, main
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """The width of a pipe, whatever the environment says of a terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def output(*arguments: str) -> str:
     outcome = CliRunner().invoke(main, list(arguments))
     assert outcome.exit_code == 0, outcome.output

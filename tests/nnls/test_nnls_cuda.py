@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from device_arrays import on_device, on_host
 from nnls_cases import certified, decays, gaussians, gedi, lidar, uniform, violation
 
 import stepwell
 from stepwell import NNLSStatus
 
 pytestmark = pytest.mark.cuda
-
-
-@pytest.fixture(params=["torch", "cupy", "jax"])
-def library(request):
-    module = pytest.importorskip(request.param)
-    if request.param == "jax":
-        module.config.update("jax_enable_x64", True)
-        if module.default_backend() != "gpu":
-            pytest.skip("JAX has no GPU")
-    elif request.param == "torch" and not module.cuda.is_available():
-        pytest.skip("torch has no GPU")
-    return request.param
-
-
-@pytest.fixture
-def torch():
-    module = pytest.importorskip("torch")
-    if not module.cuda.is_available():
-        pytest.skip("torch has no GPU")
-    return module
-
-
-def on_device(library, array):
-    if library == "torch":
-        import torch
-
-        return torch.as_tensor(np.ascontiguousarray(array), device="cuda")
-    if library == "cupy":
-        import cupy
-
-        return cupy.asarray(array)
-    import jax
-
-    return jax.device_put(array)
-
-
-def on_host(array):
-    if hasattr(array, "get"):
-        return array.get()
-    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
 
 
 def check_parity(A, b, library="torch", **options):

@@ -27,22 +27,6 @@ SIZES = {
 }
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return torch
-
-
-@pytest.fixture(scope="module")
-def cupy():
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.runtime.getDeviceCount():
-        pytest.skip("no CUDA device")
-    return cupy
-
-
 def quartic(xp, centre, scale):
     def fun(x):
         r = x - centre

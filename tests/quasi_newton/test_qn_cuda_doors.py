@@ -17,22 +17,6 @@ from stepwell.foreign_arrays import adopt
 pytestmark = pytest.mark.cuda
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return torch
-
-
-@pytest.fixture(scope="module")
-def cupy():
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.runtime.getDeviceCount():
-        pytest.skip("no CUDA device")
-    return cupy
-
-
 class OnlyInterface:
     """A CUDA array that has ``__cuda_array_interface__`` and nothing else."""
 

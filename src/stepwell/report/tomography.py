@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from stepwell.report.pyplot import load_pyplot
 
 #: Most slices that a montage shows.
 MOST_SLICES = 24
@@ -24,7 +25,7 @@ def montage(volume: np.ndarray, path: str | os.PathLike[str], *, first: int = 0,
         Number of the first slice, for the labels.
     title : str, optional
     """
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     count = len(volume)
     shown = np.unique(np.linspace(0, count - 1, min(count, MOST_SLICES)).round().astype(int))
     across = min(len(shown), 6)
@@ -70,7 +71,7 @@ def convergence(
         Number of the first column, for the colour scale.
     title : str, optional
     """
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     figure, axis = pyplot.subplots(figsize=(7.0, 4.2), layout="constrained")
     colours = pyplot.get_cmap("viridis")
     norm = pyplot.Normalize(first, first + max(1, len(histories) - 1))
@@ -103,14 +104,3 @@ def convergence(
     figure.colorbar(scale, ax=axis, label="slice", pad=0.01)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'stepwell[plot]'") from error
-    matplotlib.use("Agg", force=False)
-    from matplotlib import pyplot
-
-    return pyplot

@@ -11,6 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.mesh import Mesh
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import mesh_quality, triangle_shapes
+from stepwell.report.pyplot import load_pyplot
 
 Path = str | os.PathLike[str]
 #: Cells by their number of neighbours: six is regular; five and seven come in pairs where rows of cells end.
@@ -98,7 +99,7 @@ def stipples_png(
     """
     from matplotlib.collections import EllipseCollection
 
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     figure, axis = _sheet(pyplot, Window(0.0, 0.0, *extent), pixels, background)
     across = 2 * np.broadcast_to(np.asarray(radii, np.float64), len(sites))
     dots = EllipseCollection(
@@ -146,7 +147,7 @@ def cells_png(
     """
     from matplotlib.collections import PolyCollection
 
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     window = window or Window(0.0, 0.0, *extent)
     figure, axis = _sheet(pyplot, window, pixels, "white")
     filled = np.unique(cells.owner[window.holds(cells.vertices)])
@@ -185,7 +186,7 @@ def mesh_png(
     """
     from matplotlib.collections import PolyCollection
 
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     window = window or Window(0.0, 0.0, *extent)
     figure, axis = _sheet(pyplot, window, pixels, "white")
     inside = window.holds(mesh.sites)
@@ -223,7 +224,7 @@ def route_png(
         Width of the line in pixels; by default a fifth of the points' mean distance.
     ink, background : str
     """
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     figure, axis = _sheet(pyplot, Window(0.0, 0.0, *extent), pixels, background)
     if line is None:
         line = 3 * _line_width(Window(0.0, 0.0, *extent), len(points), pixels)
@@ -241,7 +242,7 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) ->
     history : array, optional
         Energy at each evaluation, over that which the best tessellation approaches; without it the first plot is empty.
     """
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     quality, shapes = mesh_quality(mesh), triangle_shapes(mesh)
     figure, axes = pyplot.subplots(2, 2, figsize=(9.0, 6.4), layout="constrained")
     energy, valence, angle, q = axes.flat
@@ -308,14 +309,3 @@ def _sheet(pyplot: Any, window: Window, pixels: int, background: str) -> tuple[A
 def _save(pyplot: Any, figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=figure.dpi, facecolor=figure.get_facecolor())
     pyplot.close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'stepwell[plot]'") from error
-    matplotlib.use("Agg", force=False)
-    from matplotlib import pyplot
-
-    return pyplot

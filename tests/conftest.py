@@ -1,0 +1,36 @@
+"""Array libraries with a CUDA device, for the tests that need one."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """PyTorch with a GPU."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no GPU")
+    return torch
+
+
+@pytest.fixture(scope="session")
+def cupy():
+    """CuPy with a GPU."""
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.runtime.getDeviceCount():
+        pytest.skip("CuPy has no GPU")
+    return cupy
+
+
+@pytest.fixture(params=["torch", "cupy", "jax"])
+def library(request):
+    """The name of each library that has a GPU."""
+    if request.param == "jax":
+        jax = pytest.importorskip("jax")
+        jax.config.update("jax_enable_x64", True)
+        if jax.default_backend() != "gpu":
+            pytest.skip("JAX has no GPU")
+    else:
+        request.getfixturevalue(request.param)
+    return request.param
