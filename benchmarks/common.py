@@ -13,9 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.studies.measure import Recorder, cores, interleave, machine, medians, wall
+from stepwell.studies.measure import Recorder, cores, gpu_machine, interleave, machine, medians, wall
 
-__all__ = ["Recorder", "cores", "interleave", "machine", "medians", "save", "sweep_seconds", "table", "wall"]
+__all__ = [
+    "Recorder",
+    "cores",
+    "gpu_machine",
+    "interleave",
+    "machine",
+    "medians",
+    "save",
+    "sweep_seconds",
+    "table",
+    "wall",
+]
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -12,13 +12,13 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import statistics
 import sys
 import time
 
 import numpy as np
 import torch
+from common import gpu_machine, machine
 from nnls import PAPER, SETS, decays
 
 import stepwell
@@ -105,14 +105,7 @@ def main():
     )
     parser.add_argument("--quick", action="store_true", help="no CPU times, no sets of other sizes")
     options = parser.parse_args()
-    about = {
-        "device": torch.cuda.get_device_name(0),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "stepwell": stepwell.__version__,
-        "when": time.strftime("%Y-%m-%d %H:%M"),
-    }
+    about = machine() | gpu_machine("cuda")
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     rows = []
     cpu = not options.quick

@@ -29,31 +29,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Recorder, machine, table
+from common import Recorder, gpu_machine, machine, table
 from scipy.optimize import Bounds
 from scipy.optimize import minimize as scipy_minimize
 from threadpoolctl import threadpool_limits
 
 import stepwell
+from stepwell.studies.rosenbrock import DRIVER
 
 RESULTS = Path(__file__).parent / "results" / "quasi_newton_gpu.json"
 M = 8
 ENDLESS = dict(gtol=0.0, ftol=0.0, maxfun=10**6)
 #: Iteration, evaluations, f, gradient norm, step: the table of D'Amore, Arcucci, Mele, Scotti and Murli (2013).
-PUBLISHED = """
-1 4 8.968026e+06 1.338990e+05 1.275337e-04
-2 5 2.223223e+06 1.835022e+04 1.000000e+00
-3 6 2.071674e+06 2.874521e+03 1.000000e+00
-4 7 2.066929e+06 1.253213e+03 1.000000e+00
-5 8 2.064897e+06 1.409016e+03 1.000000e+00
-6 9 2.050814e+06 3.691128e+03 1.000000e+00
-32 46 3.391364e+02 1.188979e+02 1.000000e+00
-33 47 4.085484e+01 2.639775e+02 1.000000e+00
-34 48 2.229921e+00 1.018714e+01 1.000000e+00
-35 49 1.162750e-02 1.781043e+00 1.000000e+00
-36 50 4.912961e-06 7.652340e-02 1.000000e+00
-37 51 6.752264e-10 1.013915e-03 1.000000e+00
-""".strip().splitlines()
+PUBLISHED = [f"{i} {calls} {f:.6e} {g:.6e} {step:.6e}" for i, (calls, f, g, step) in DRIVER.items()]
 
 SUMMARY: list[list[Any]] = []  # rows of the closing table: work, milliseconds, of the floor, goal
 
@@ -250,17 +238,6 @@ def printed_rows(fun: Any, x0: Any, options: dict[str, Any]) -> list[str]:
     return rows
 
 
-def beside_published(rows: list[str]) -> tuple[int, bool]:
-    """How many published rows are printed alike, and whether all are, but for one unit in the last printed digit."""
-    mine = {row.split()[0]: row for row in rows}
-    near = len(rows) == int(PUBLISHED[-1].split()[0])
-    for line in PUBLISHED:
-        for ours, theirs in zip(mine.get(line.split()[0], "").split() or [""] * 5, line.split()):
-            unit = 1.01e-6 * 10.0 ** int(theirs.partition("e")[2] or -99)
-            near &= ours == theirs or (ours != "" and abs(float(ours) - float(theirs)) <= unit)
-    return sum(line in rows for line in PUBLISHED), near
-
-
 def rosenbrock(quick: bool) -> dict[str, Any]:
     n = 10**6
     options = dict(maxcor=7, line_search="va15", eps=1e-5, gtol=0.0, ftol=0.0)
@@ -273,7 +250,7 @@ def rosenbrock(quick: bool) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, (fun, x0) in objectives.items():
         rows = printed_rows(fun, x0, options)
-        alike, same = beside_published(rows)
+        alike = sum(line in rows for line in PUBLISHED)
         for graph in ("auto", False):
 
             def solve(graph: Any = graph, fun: Any = fun, x0: Any = x0, **more: Any) -> Any:
@@ -288,14 +265,14 @@ def rosenbrock(quick: bool) -> dict[str, Any]:
                 "median": statistics.median(seconds),
                 "parts": clock,
                 "mode": result.mode,
-                "published table": same,
+                "published table": alike == len(PUBLISHED),
                 "published rows printed alike": f"{alike} of {len(PUBLISHED)}",
                 "rows": rows,
             }
             say(
                 f"rosenbrock, {how}: {1e3 * figures[how]['median']:.2f} ms, of it {1e3 * clock['turns']:.2f} in turns, "
                 f"{1e3 * clock['objective']:.2f} in the objective, {1e3 * clock['setup']:.2f} before; "
-                f"table {same}, {alike} of {len(PUBLISHED)} rows to the last digit"
+                f"{alike} of {len(PUBLISHED)} published rows to the last digit"
             )
     best = min(figures, key=lambda key: figures[key]["median"])
     median, same = figures[best]["median"], figures[best]["published table"]
@@ -545,12 +522,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer turns, no peers on the GPU, no n = 40,000,000")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help=f"default {RESULTS.name}")
     given = parser.parse_args()
-    about = machine() | {
-        "gpu": torch.cuda.get_device_name(0),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "quick": given.quick,
-    }
+    about = machine() | gpu_machine("cuda") | {"quick": given.quick}
     say(f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, stepwell {about['stepwell']}")
     kept = json.loads(given.json.read_text()) if given.json.exists() else {}
     given.json.parent.mkdir(parents=True, exist_ok=True)

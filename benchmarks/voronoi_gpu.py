@@ -12,14 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
-import platform
 import statistics
 import sys
 import time
 
 import torch
+from common import gpu_machine, machine
 
-import stepwell
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centroidal, draw_sites
 
 #: Sites, side of the image: iterations, milliseconds of an evaluation and of an L-BFGS-B iteration, GTX 580.
@@ -103,14 +102,7 @@ def main():
     )
     parser.add_argument("--quick", action="store_true", help="only the sizes that have a goal")
     options = parser.parse_args()
-    about = {
-        "device": torch.cuda.get_device_name(0),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "stepwell": stepwell.__version__,
-        "when": time.strftime("%Y-%m-%d %H:%M"),
-    }
+    about = machine() | gpu_machine("cuda")
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     like = torch.empty(0, device="cuda")
     sizes = [(60_000, 2048), (20_000, 2048)] if options.quick else list(PAPER)

@@ -1,6 +1,32 @@
 // Picks, once, the best instruction set this machine has among those the module was compiled for.
 #pragma once
 
+// Declares what every instruction set defines in a namespace of its own (CMakeLists.txt, sw_multiversion),
+// and names the one of the best that this machine has. Include core/config.hpp first where SW_ISA is set: its
+// namespace is inline.
+#if defined(__x86_64__)
+#define SW_FOR_EACH_ISA(...) \
+    namespace baseline {     \
+    __VA_ARGS__              \
+    }                        \
+    namespace avx2 {         \
+    __VA_ARGS__              \
+    }                        \
+    namespace avx512 {       \
+    __VA_ARGS__              \
+    }
+#define SW_BEST(name)                                                             \
+    (::stepwell::best_isa() == ::stepwell::Isa::avx512 ? ::stepwell::avx512::name \
+     : ::stepwell::best_isa() == ::stepwell::Isa::avx2 ? ::stepwell::avx2::name   \
+                                                       : ::stepwell::baseline::name)
+#else
+#define SW_FOR_EACH_ISA(...) \
+    namespace baseline {     \
+    __VA_ARGS__              \
+    }
+#define SW_BEST(name) (::stepwell::baseline::name)
+#endif
+
 namespace stepwell {
 
 enum class Isa { baseline, avx2, avx512 };

@@ -20,24 +20,10 @@ namespace nb = nanobind;
 
 namespace stepwell {
 
-namespace baseline {
-const EngineKernels& engine_table();
-}
-#if defined(__x86_64__)
-namespace avx2 {
-const EngineKernels& engine_table();
-}
-namespace avx512 {
-const EngineKernels& engine_table();
-}
-#endif
+SW_FOR_EACH_ISA(const EngineKernels& engine_table();)
 
 const EngineKernels& engine_kernels() {
-#if defined(__x86_64__)
-    if (best_isa() == Isa::avx512) return avx512::engine_table();
-    if (best_isa() == Isa::avx2) return avx2::engine_table();
-#endif
-    return baseline::engine_table();
+    return SW_BEST(engine_table)();
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/config.hpp"  // declares the inline namespace of this instruction set
+#include "host/dispatch.hpp"
 
 namespace stepwell {
 
@@ -11,16 +12,6 @@ struct GramKernels {
     int (*combine)(const double* gram, int k, double cut, double* mix);
 };
 
-namespace baseline {
-extern const GramKernels gram_kernels;
-}
-#if defined(__x86_64__)
-namespace avx2 {
-extern const GramKernels gram_kernels;
-}
-namespace avx512 {
-extern const GramKernels gram_kernels;
-}
-#endif
+SW_FOR_EACH_ISA(extern const GramKernels gram_kernels;)
 
 }  // namespace stepwell

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/nnls/batch.hpp"
+#include "host/dispatch.hpp"
 
 namespace stepwell {
 
@@ -38,15 +39,6 @@ struct NnlsKernels {
     void (*try_factor)(FactorTrial&);
 };
 
-#define SW_DECLARE_NNLS(isa)           \
-    namespace isa {                    \
-    const NnlsKernels& nnls_kernels(); \
-    }
-SW_DECLARE_NNLS(baseline)
-#if defined(__x86_64__)
-SW_DECLARE_NNLS(avx2)
-SW_DECLARE_NNLS(avx512)
-#endif
-#undef SW_DECLARE_NNLS
+SW_FOR_EACH_ISA(const NnlsKernels& nnls_kernels();)
 
 }  // namespace stepwell

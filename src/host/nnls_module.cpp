@@ -18,17 +18,7 @@ namespace stepwell {
 namespace {
 
 const NnlsKernels& kernels() {
-#if defined(__x86_64__)
-    switch (best_isa()) {
-        case Isa::avx512:
-            return avx512::nnls_kernels();
-        case Isa::avx2:
-            return avx2::nnls_kernels();
-        default:
-            break;
-    }
-#endif
-    return baseline::nnls_kernels();
+    return SW_BEST(nnls_kernels)();
 }
 
 using Read = nb::ndarray<nb::ro, nb::device::cpu>;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "host/dispatch.hpp"
+
 namespace stepwell {
 
 constexpr int panel_most_rows = 16;
@@ -12,16 +14,6 @@ constexpr int panel_most_rows = 16;
 using PanelProduct = void (*)(int rows, int columns, std::int64_t length, const double* left,
                               const double* right, double* out, int threads);
 
-namespace baseline {
-extern const PanelProduct panel_product;
-}
-#if defined(__x86_64__)
-namespace avx2 {
-extern const PanelProduct panel_product;
-}
-namespace avx512 {
-extern const PanelProduct panel_product;
-}
-#endif
+SW_FOR_EACH_ISA(extern const PanelProduct panel_product;)
 
 }  // namespace stepwell

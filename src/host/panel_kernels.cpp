@@ -1,5 +1,6 @@
 // Compiled once per instruction set. Columns are cut and chunks added as in the sweeps: the result depends
 // neither on the number of threads nor on timing.
+#include <algorithm>
 #include <vector>
 
 #include "host/chunks.hpp"
@@ -48,9 +49,8 @@ void product(int rows, int columns, std::int64_t length, const double* left, con
         for (int k = 0; k < size; ++k)
             partial[size_t(c) * size_t(size) + size_t(k)] = add_lanes(sums[k]) + rest[k];
     });
-    for (int k = 0; k < size; ++k)
-        out[k] = add_pairwise([&](int c) { return partial[size_t(c) * size_t(size) + size_t(k)]; }, 0,
-                              chunks.count);
+    add_rows(partial.data(), chunks.count, size);
+    std::copy(partial.begin(), partial.begin() + size, out);
 }
 
 }  // namespace

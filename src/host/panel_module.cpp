@@ -12,11 +12,7 @@ namespace stepwell {
 namespace {
 
 PanelProduct kernel() {
-#if defined(__x86_64__)
-    if (best_isa() == Isa::avx512) return avx512::panel_product;
-    if (best_isa() == Isa::avx2) return avx2::panel_product;
-#endif
-    return baseline::panel_product;
+    return SW_BEST(panel_product);
 }
 
 template <class T>

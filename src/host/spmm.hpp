@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "host/dispatch.hpp"
+
 namespace stepwell {
 
 // Y (rows x columns, row-major) = A X, A in CSR with `rows` rows, on at most `threads` threads of the pool.
@@ -21,16 +23,6 @@ struct SparseKernels {
     SparseProduct<float, std::int64_t> f64;
 };
 
-namespace baseline {
-extern const SparseKernels sparse_kernels;
-}
-#if defined(__x86_64__)
-namespace avx2 {
-extern const SparseKernels sparse_kernels;
-}
-namespace avx512 {
-extern const SparseKernels sparse_kernels;
-}
-#endif
+SW_FOR_EACH_ISA(extern const SparseKernels sparse_kernels;)
 
 }  // namespace stepwell

@@ -15,31 +15,11 @@ namespace stepwell {
 namespace {
 
 const SparseKernels& kernels() {
-#if defined(__x86_64__)
-    switch (best_isa()) {
-        case Isa::avx512:
-            return avx512::sparse_kernels;
-        case Isa::avx2:
-            return avx2::sparse_kernels;
-        default:
-            break;
-    }
-#endif
-    return baseline::sparse_kernels;
+    return SW_BEST(sparse_kernels);
 }
 
 const GramKernels& small_kernels() {
-#if defined(__x86_64__)
-    switch (best_isa()) {
-        case Isa::avx512:
-            return avx512::gram_kernels;
-        case Isa::avx2:
-            return avx2::gram_kernels;
-        default:
-            break;
-    }
-#endif
-    return baseline::gram_kernels;
+    return SW_BEST(gram_kernels);
 }
 
 template <class T>

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "host/dispatch.hpp"
+
 namespace stepwell {
 
 struct VoronoiJob {
@@ -38,16 +40,6 @@ struct VoronoiKernels {
     double (*evaluate)(const VoronoiJob& job);
 };
 
-namespace baseline {
-const VoronoiKernels& voronoi_kernels();
-}
-#if defined(__x86_64__)
-namespace avx2 {
-const VoronoiKernels& voronoi_kernels();
-}
-namespace avx512 {
-const VoronoiKernels& voronoi_kernels();
-}
-#endif
+SW_FOR_EACH_ISA(const VoronoiKernels& voronoi_kernels();)
 
 }  // namespace stepwell

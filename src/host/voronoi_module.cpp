@@ -17,17 +17,7 @@ namespace stepwell {
 namespace {
 
 const VoronoiKernels& kernels() {
-#if defined(__x86_64__)
-    switch (best_isa()) {
-        case Isa::avx512:
-            return avx512::voronoi_kernels();
-        case Isa::avx2:
-            return avx2::voronoi_kernels();
-        default:
-            break;
-    }
-#endif
-    return baseline::voronoi_kernels();
+    return SW_BEST(voronoi_kernels)();
 }
 
 template <class T>

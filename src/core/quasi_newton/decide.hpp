@@ -39,7 +39,6 @@ SW_HD void finish(State& s, Status status) {
 SW_HD void drop_history(State& s) {
     s.pairs = s.head = 0;
     s.gamma = 1;
-    s.has_pair = 0;
     ++s.resets;
 }
 
@@ -174,14 +173,12 @@ SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallM
         if (team.rank() == 0) {
             s.head = next;
             s.pairs = r;
-            s.has_pair = 1;
             if (!o.weighted) s.gamma = sy / yy;
         }
         team.sync();
         store_new_products(team, m, s, layout, sums);
     } else if (team.rank() == 0) {
         s.pairs = min_of(s.pairs, int(o.capacity) - 1);
-        s.has_pair = 0;
         ++s.skipped;
     }
     team.sync();

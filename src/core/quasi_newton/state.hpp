@@ -75,7 +75,7 @@ struct State {
     int64_t held;                                        // variables pressed against a bound
     int64_t cauchy_walks, truncations, resets, skipped;  // how often the rarer branches were taken
     int32_t head, pairs;                                 // ring: next slot to write, pairs held
-    int32_t started, accepted, has_pair;
+    int32_t started, accepted;
     Confine confine;
     SearchInfo info;
     Status status, pending;  // pending: end with this once the current point is absorbed
