@@ -75,6 +75,7 @@ def choose_device(device: str, array: str) -> str:
 
 def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
     """Import an array library and find a device of it; return both as `stepwell.problems.get` wants them."""
+    device = choose_device(device, name)
     on_gpu = device.startswith("cuda")
     if name == "numpy":
         import numpy

@@ -185,7 +185,7 @@ class DeviceVoronoi:
         return energy, gradient
 
     def _done(self) -> None:
-        self.memory.done(cuda_core().Stream.from_handle(self.memory.stream()), [])
+        self.memory.done(self.memory.stream(), [])
 
     def masses(self, unit: float) -> Array:
         """Return the mass of each cell at the last evaluation."""
@@ -195,7 +195,7 @@ class DeviceVoronoi:
 
     def wait(self) -> None:
         """Wait for everything launched."""
-        cuda_core().Stream.from_handle(self.memory.stream()).sync()
+        self.memory.wait(self.memory.stream())
 
 
 def uniform_weights(template: Array, shape: tuple[int, int]) -> Array:
