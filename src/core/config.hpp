@@ -13,11 +13,14 @@
 #define SW_HD_CALLED inline
 #endif
 
-// Before a loop of the decisions: on a GPU its body must stay small, since cold code is fetched slowly.
+// Before a loop of the decisions: on a GPU its body must stay small, since cold code is fetched slowly. A
+// loop of loads from shared memory, which take long one after the other, goes four at a time.
 #if defined(__CUDACC__)
 #define SW_ROLLED _Pragma("unroll 1")
+#define SW_FOUR_AT_A_TIME _Pragma("unroll 4")
 #else
 #define SW_ROLLED
+#define SW_FOUR_AT_A_TIME
 #endif
 
 // Multi-versioned host sources compile the core once per instruction set, each into its own namespace (see

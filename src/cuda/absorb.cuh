@@ -18,14 +18,13 @@ enum class Gather { start, pair, again };
 // different banks.
 constexpr int pitch = tile + 8;
 
-// Rows that ride along with the history; the rest of their block of eight is `nothing`.
-enum Rider { moving_row, s_row, y_row, carried_row, rider_count };
+// Rows that ride along with the history; the rest of their block of eight are `no_row`, zeros.
+enum Rider { moving_row, s_row, y_row, carried_row, no_row };
 
 // Shared memory of the sweep.
 struct AbsorbTile {
-    alignas(16) double riders[rider_count][pitch];  // read by twos, as are the next
+    alignas(16) double riders[no_row + 1][pitch];  // read by twos, as is the mask
     double mask[tile];
-    double nothing[8];
     double root[weighted ? tile : 1];
 };
 
@@ -213,13 +212,6 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
     if (weighted) t.root[at] = root;
 }
 
-// One block of eight rows of the history at two columns: row `first + lane/4` of Y or S by age.
-struct RowBlock {
-    const Real* row;  // null where there is no such pair
-
-    __device__ Two at(int64_t column) const { return row ? load_two(row + column) : Two{0, 0}; }
-};
-
 // Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against
 // all row blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
 constexpr int row_blocks = 2 * halves;
@@ -240,8 +232,8 @@ struct StripSums {
 
 // Sums of a strip from one step of eight columns: `values` of all row blocks at this lane's two columns, the
 // riding row and the mask there.
-__device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding, Two mask, bool gram,
-                                     int strip, StripSums& sums) {
+__device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding, Two mask, int strip,
+                                     StripSums& sums) {
     if (strip == 0) {
 #pragma unroll
         for (int b = 0; b < row_blocks; ++b) {
@@ -249,7 +241,7 @@ __device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding
             multiply_add(sums.riding[b], riding.b, values[b].b);
         }
     }
-    if (!gram) return;
+    if (!(bounded || SW_WEIGHTS_VARY)) return;  // the Gram matrix follows from products kept
 #pragma unroll
     for (int i = 0; i < strip_rows; ++i) {
         // A run-time strip must not index registers: pick the row block by comparison.
@@ -275,35 +267,43 @@ __device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding
     }
 }
 
-// `whole`: a full tile whose unused rows are zeros; else what lies beyond the end or the history is not read.
+// `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
 template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
                                    const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
-    RowBlock rows[row_blocks];
+    const int place = warp * 8 + 2 * (lane & 3);  // this lane's first column
+    // Staged rows lie side by side; others where the ring has them.
+    const Real* rows[staged ? 1 : row_blocks];
+    if (staged) {
+        rows[0] = stage_memory(stage) + (lane >> 2) * pitch + place;
+    } else {
 #pragma unroll
-    for (int b = 0; b < row_blocks; ++b) {
-        const bool is_s = b >= halves;
-        const int age = (is_s ? b - halves : b) * 8 + (lane >> 2);
-        const Real* row = staged
-                              ? stage_memory(stage) + (b * 8 + (lane >> 2)) * pitch
-                              : (is_s ? v.s : v.y) + int64_t(slot_of(age, head, r, capacity)) * v.stride + at;
-        rows[b].row = whole || age < r ? row : nullptr;
+        for (int b = 0; b < row_blocks; ++b) {
+            const int age = (b % halves) * 8 + (lane >> 2);
+            const int64_t slot = slot_of(age, head, r, capacity);
+            rows[staged ? 0 : b] =
+                age < r ? (b < halves ? v.y : v.s) + slot * v.stride + at + place : nullptr;
+        }
     }
-    const int rider = lane >> 2;
-    const double* riding = rider < rider_count ? t.riders[rider] : t.nothing - warp * 8;
-    const int stride = rider < rider_count ? warps * 8 : 0;  // of `riding`, for each step
+    const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
     const int steps = whole ? tile / (warps * 8) : (count - warp * 8 + warps * 8 - 1) / (warps * 8);
-#pragma unroll(whole ? tile / (warps * 8) : 1)
+#pragma unroll(whole ? tile / (warps * 8) : lone_warp ? 4 : 1)
     for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int column = (step * warps + warp) * 8 + 2 * (lane & 3);
+        const int offset = step * warps * 8, column = place + offset;
         const bool first = whole || column < count, second = whole || column + 1 < count;
         Two values[row_blocks];
 #pragma unroll
         for (int b = 0; b < row_blocks; ++b) {
-            values[b] = first ? rows[b].at(column) : Two{0, 0};
+            if (staged) {
+                values[b] = load_two(rows[0] + b * 8 * pitch + offset);
+            } else {
+                const Real* row = rows[staged ? 0 : b];
+                values[b] = row && first ? load_two(row + offset) : Two{0, 0};
+            }
+            if (!first) values[b].a = 0;
             if (!second) values[b].b = 0;
         }
         if (weighted) {
@@ -314,40 +314,115 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
                 values[b].b = b >= halves ? values[b].b / rb : values[b].b * rb;
             }
         }
-        Two ride = load_two(riding + warp * 8 + step * stride + 2 * (lane & 3));
-        Two mask = load_two(t.mask + column);
+        Two ride = load_two(riding + offset), mask = load_two(masks + offset);
         if (!first) ride.a = mask.a = 0;
         if (!second) ride.b = mask.b = 0;
-        multiply_rows(values, ride, mask, layout.gram, strip, sums);
+        multiply_rows(values, ride, mask, strip, sums);
     }
 }
 
-// Adds one 8 x 8 block over the warps, in their order, and stores it through `put(row, column, value)`.
-template <class Put>
-__device__ inline void store_block(const double (&c)[2], double* shared, const Put& put) {
+// The 8 x 8 blocks of sums that a strip ends with: riding rows against each row block, then the Gram matrix
+// by block rows, then S Sᵀ over all variables where the weights vary.
+constexpr int gram_blocks = whole_gram ? row_blocks * (row_blocks + 1) / 2 : row_blocks;
+constexpr int strip_blocks = row_blocks + gram_blocks * (1 + SW_WEIGHTS_VARY);
+// Blocks added up over the warps at a time. The history's stages are free then and hold them.
+constexpr int blocks_at_once = staged || lone_warp ? 5 : 1;
+
+// Which of the sums of a chunk an element of a block is; -1 if none.
+__device__ inline int place_of_sum(const SumLayout& layout, int strip, int index, int row, int column) {
+    const int r = layout.rows;
+    // Stacked index of a row: Y by age, then S by age.
+    auto stacked = [&](int b, int k) { return b < halves ? b * 8 + k : r + (b - halves) * 8 + k; };
+    auto alive = [&](int b, int k) { return (b < halves ? b : b - halves) * 8 + k < r; };
+    if (index < row_blocks) {
+        if (strip > 0 || row >= no_row || !alive(index, column)) return -1;
+        const int j = stacked(index, column);
+        const bool is_y = index < halves;
+        return row == moving_row ? layout.q() + j
+               : row == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
+               : row == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
+                                 : layout.carried() + j;
+    }
+    index -= row_blocks;
+    const bool everywhere = index >= gram_blocks;
+    if (everywhere) index -= gram_blocks;
+    int left = strip, right = index;
+    if (whole_gram) {
+        for (left = 0; right > left; ++left) right -= left + 1;
+    }
+    if (left < right || !layout.gram || !alive(left, row) || !alive(right, column)) return -1;
+    const int a = stacked(left, row), b = stacked(right, column);
+    if (b > a) return -1;
+    if (!everywhere) return layout.free_gram() + triangle(a, b);
+    return layout.all_ss && left >= halves && right >= halves ? layout.whole_ss() + triangle(a - r, b - r)
+                                                              : -1;
+}
+
+// Adds the blocks of one group over the warps, in their order. `shared`: (warps, blocks_at_once, 64).
+template <class Partial>
+__device__ __noinline__ void add_blocks(const SumLayout& layout, int strip, int first, int count,
+                                        const double* shared, const Partial& partial) {
+    __syncthreads();
+    SW_ROLLED
+    for (int v = threadIdx.x; v < count * 64; v += threads) {
+        const int place = place_of_sum(layout, strip, first + v / 64, v % 64 / 8, v % 8);
+        if (place < 0) continue;
+        double total = 0;
+#pragma unroll
+        for (int warp = 0; warp < warps; ++warp) total += shared[warp * blocks_at_once * 64 + v];
+        partial(place, total);
+    }
+    __syncthreads();
+}
+
+template <class Partial>
+__device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums,
+                                   double* exchange, const Partial& partial) {
+    double* shared = staged ? reinterpret_cast<double*>(dynamic_shared) : exchange;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     __syncthreads();
-    shared[warp * 64 + (lane >> 2) * 8 + 2 * (lane & 3)] = c[0];
-    shared[warp * 64 + (lane >> 2) * 8 + 2 * (lane & 3) + 1] = c[1];
-    __syncthreads();
-    if (threadIdx.x < 64) {
-        double total = 0;
-        for (int w = 0; w < warps; ++w) total += shared[w * 64 + threadIdx.x];
-        put(int(threadIdx.x) / 8, int(threadIdx.x) % 8, total);
+    int index = 0;
+    auto put = [&](const double (&c)[2]) {
+        double* block = shared + (warp * blocks_at_once + index % blocks_at_once) * 64;
+        *reinterpret_cast<double2*>(block + 2 * lane) = make_double2(c[0], c[1]);
+        ++index;
+        if (index % blocks_at_once == 0 || index == strip_blocks) {
+            const int count = (index - 1) % blocks_at_once + 1;
+            add_blocks(layout, strip, index - count, count, shared, partial);
+        }
+    };
+#pragma unroll
+    for (int b = 0; b < row_blocks; ++b) put(sums.riding[b]);
+#pragma unroll
+    for (int i = 0; i < strip_rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < row_blocks; ++j) {
+            if (!whole_gram || j <= i) put(sums.gram[i][j]);
+        }
     }
+#if SW_WEIGHTS_VARY
+#pragma unroll
+    for (int i = 0; i < strip_rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < row_blocks; ++j) {
+            if (!whole_gram || j <= i) put(sums.whole[i][j]);
+        }
+    }
+#endif
 }
 
 // Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
 __device__ inline void clear_unused(AbsorbTile& t, int r) {
-    if (threadIdx.x < 8) t.nothing[threadIdx.x] = 0;
-    if (!staged || r == 8 * halves) return;
+    SW_ROLLED
+    for (int i = threadIdx.x; i < tile; i += threads) t.riders[no_row][i] = 0;
+    if constexpr (staged) {
+        const int spare = 8 * halves - r;  // in Y and in S, in both stages
 #pragma unroll 1
-    for (int stage = 0; stage < 2; ++stage) {
+        for (int k = threadIdx.x >> 5; k < 4 * spare; k += warps) {
+            const int row = (k & 1) * 8 * halves + r + (k >> 2);
+            Real* unused = stage_memory((k >> 1) & 1) + row * pitch;
 #pragma unroll 1
-        for (int row = threadIdx.x >> 5; row < stage_rows; row += warps) {
-            if (row % (8 * halves) < r) continue;
-#pragma unroll 1
-            for (int i = threadIdx.x & 31; i < tile; i += 32) stage_memory(stage)[row * pitch + i] = 0;
+            for (int i = threadIdx.x & 31; i < tile; i += 32) unused[i] = 0;
         }
     }
 }
@@ -364,7 +439,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     const RowCopies copies(v, r, older, head);
     clear_unused(t, r);
     auto fetch = [&](int64_t at, int stage) {
-        if (staged && at < c.n) {
+        if (staged && at >= c.begin) {
             Real* inputs = stage_memory(stage) + stage_rows * pitch;
 #pragma unroll
             for (int k = 0; k < each; ++k) {
@@ -381,12 +456,12 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
         }
         commit_copies();
     };
-    fetch(c.begin, 0);
+    fetch(c.last_tile(), 0);
     int stage = 0;
 #pragma unroll 1
-    for (int64_t at = c.begin, following; at < c.n; at = following, stage ^= 1) {
+    for (int64_t at = c.last_tile(), following; at >= c.begin; at = following, stage ^= 1) {
         const int count = int(min_of(int64_t(tile), c.n - at));
-        following = c.next_tile(at);
+        following = c.tile_before(at);
         __syncthreads();  // the other stage and the tile buffers are free
         fetch(following, stage ^ 1);
         await_copies();  // a thread sees its own copies: its inputs
@@ -439,46 +514,8 @@ __device__ inline void absorb_chunk(const Vectors& v, const State& state, const 
                                         unused);
         }
         if (r == 0) return;
-        // Stacked index of a row: Y by age, then S by age.
-        auto stacked = [&](int b, int row) { return b < halves ? b * 8 + row : r + (b - halves) * 8 + row; };
-        auto alive = [&](int b, int row) { return (b < halves ? b : b - halves) * 8 + row < r; };
-        if (strip == 0) {
-#pragma unroll
-            for (int b = 0; b < row_blocks; ++b) {
-                store_block(sums.riding[b], shared, [&](int row, int column, double value) {
-                    if (!alive(b, column) || row > 3) return;
-                    const int j = stacked(b, column);
-                    if (row == 0) partial(layout.q() + j, value);
-                    if (row == 1) partial(b < halves ? layout.new_sy() + j : layout.new_ss() + j - r, value);
-                    if (row == 2) partial(b < halves ? layout.new_yy() + j : layout.new_ys() + j - r, value);
-                    if (row == 3) partial(layout.carried() + j, value);
-                });
-            }
-        }
+        store_strip(layout, strip, sums, shared, partial);
         if (!layout.gram) return;
-#pragma unroll
-        for (int i = 0; i < strip_rows; ++i) {
-            const int bi = whole_gram ? i : strip;
-#pragma unroll
-            for (int j = 0; j < row_blocks; ++j) {
-                if (j > bi) continue;
-                store_block(sums.gram[i][j], shared, [&](int row, int column, double value) {
-                    const int a = stacked(bi, row), b = stacked(j, column);
-                    if (alive(bi, row) && alive(j, column) && b <= a)
-                        partial(layout.free_gram() + triangle(a, b), value);
-                });
-#if SW_WEIGHTS_VARY
-                if (layout.all_ss && bi >= halves && j >= halves) {
-                    store_block(sums.whole[i][j], shared, [&](int row, int column, double value) {
-                        const int a = stacked(bi, row) - r, b = stacked(j, column) - r;
-                        if (alive(bi, row) && alive(j, column) && b <= a) {
-                            partial(layout.whole_ss() + triangle(a, b), value);
-                        }
-                    });
-                }
-#endif
-            }
-        }
     }
 }
 

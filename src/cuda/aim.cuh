@@ -111,10 +111,7 @@ __device__ inline void combine_rows(const Vectors& v, const AimPlan& plan, int r
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
                                  AimScalars& sums) {
     const int r = state.pairs;
-#pragma unroll 1
-    for (int64_t at = c.begin; at < c.n; at += c.stride) {
-        const int64_t i = at + 2 * threadIdx.x;
-        if (i >= c.n) break;
+    c.each_element<2>([&](int64_t i) {
         AimInput in[2] = {};
         in[0].load(v, i);
         if (i + 1 < c.n) in[1].load(v, i + 1);
@@ -122,7 +119,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
         combine_rows(v, plan, r, i, y, s);
         aim_element(v, state, in[0], i, y.a, s.a, sums);
         if (i + 1 < c.n) aim_element(v, state, in[1], i + 1, y.b, s.b, sums);
-    }
+    });
 }
 
 SW_END

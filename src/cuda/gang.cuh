@@ -6,9 +6,13 @@
 
 SW_BEGIN
 
+// Chunks whose sums are added up by the last of them to finish, see sums.cuh.
+constexpr int group_size = 20;
+
 // Grid-wide barrier in device memory; the grid is launched cooperatively, so all blocks are resident.
 struct Barrier {
     unsigned int arrived, generation;
+    unsigned int in_group[1];  // one for each group of chunks
 };
 
 struct Gang {
@@ -24,18 +28,39 @@ struct Gang {
         if (!barrier) return;
         if (threadIdx.x == 0) {
             __threadfence();
-            if (member == 0) {
-                while (*(volatile unsigned int*)&barrier->arrived != unsigned(members - 1)) {
-                }
+            const unsigned int generation = *(volatile unsigned int*)&barrier->generation;
+            atomicAdd(&barrier->arrived, 1u);
+            wait(generation, unsigned(members));
+        }
+        __syncthreads();
+    }
+
+    // The same, with work in between: the last of each group of members to arrive does it for the group.
+    template <class Work>
+    __device__ void gather_groups(const Work& work) const {
+        __syncthreads();
+        if (!barrier) return;
+        __shared__ bool last;
+        const int group = member / group_size, groups = (members + group_size - 1) / group_size;
+        unsigned int generation = 0;
+        if (threadIdx.x == 0) {
+            __threadfence();
+            generation = *(volatile unsigned int*)&barrier->generation;
+            const unsigned int all = unsigned(min_of(group_size, members - group * group_size));
+            last = atomicAdd(&barrier->in_group[group], 1u) == all - 1;
+            __threadfence();
+        }
+        __syncthreads();
+        if (last) {
+            work(group);
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                barrier->in_group[group] = 0;
                 __threadfence();
-            } else {
-                const unsigned int generation = *(volatile unsigned int*)&barrier->generation;
                 atomicAdd(&barrier->arrived, 1u);
-                while (*(volatile unsigned int*)&barrier->generation == generation) {
-                }
-                __threadfence();
             }
         }
+        if (threadIdx.x == 0) wait(generation, unsigned(groups));
         __syncthreads();
     }
 
@@ -49,9 +74,17 @@ struct Gang {
         }
     }
 
-    __device__ void sync() const {
-        gather();
-        release();
+private:
+    // Member 0 until `all` have arrived, the others until it lets them go.
+    __device__ void wait(unsigned int generation, unsigned int all) const {
+        if (member == 0) {
+            while (*(volatile unsigned int*)&barrier->arrived != all) {
+            }
+        } else {
+            while (*(volatile unsigned int*)&barrier->generation == generation) {
+            }
+        }
+        __threadfence();
     }
 };
 

@@ -4,25 +4,11 @@
 
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
+#include "cuda/constants.cuh"
 #include "cuda/gang.cuh"
 #include "cuda/square.cuh"
 
-// Compile-time constants, set by the loader: SW_REAL (float or double), SW_CAPACITY (m), SW_BOUNDED,
-// SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1).
-typedef SW_REAL Real;
-
 SW_BEGIN
-
-constexpr int threads = 256;
-constexpr int warps = threads / 32;
-constexpr int capacity = SW_CAPACITY;
-// Elements handled between two block barriers of the absorb sweep. Up to 16 pairs, the history rows of a tile
-// are staged through shared memory, two tiles deep.
-constexpr bool staged = capacity <= 16;
-constexpr int tile = capacity <= 8 ? 256 : staged ? 128 : 512;
-constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
-constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
-constexpr int longest_walk = 512;           // breakpoints walked at a time, at most
 
 struct Engine {
     int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
@@ -32,7 +18,7 @@ struct Engine {
     Real *x, *g, *d, *trial, *s, *y;
     const Real *lower, *upper, *weights;
     int64_t bound_stride, weight_stride;
-    double* partials;      // per gang: sums by chunk
+    double* partials;      // per gang: sums by chunk, see sums.cuh
     double* coefficients;  // per gang: 2m
     double* scratch;       // per gang: decisions, where they do not fit shared memory
     double* walk;          // per gang: the Cauchy walk
@@ -41,30 +27,34 @@ struct Engine {
     unsigned int* running;  // pinned host memory: problems still running after the last turn
     unsigned int* counter;  // device memory: the count in the making
     int64_t partial_stride, walk_stride;
-    int32_t chunks, gangs_are_blocks, walk_length, unused;
+    int32_t chunks, gangs_are_blocks, walk_length, sums;  // sums: of a chunk, at most
 };
 
-// The variables that one member of a gang handles: every so many spans of 512. Neighbouring spans are worked
-// on at the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of
-// memory.
-constexpr int span = 512;
-
+// The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at
+// the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.
 struct Chunk {
     int64_t begin, stride, n;
 
-    // The tile after the one at `at`.
-    __device__ int64_t next_tile(int64_t at) const {
-        const int64_t next = at + tile;
-        return next % span == 0 ? next - span + stride : next;
+    // The absorb sweep goes from the last tile to the first, the aim sweep after it from the first to the
+    // last: what the one read at its end is still in the cache when the other begins, and the other way
+    // round.
+    __device__ int64_t last_tile() const {
+        const int64_t last = begin + (n - 1 - begin) / stride * stride;
+        return last + (min_of(int64_t(span), n - last) - 1) / tile * tile;
     }
-    template <class Work>
+    __device__ int64_t tile_before(int64_t at) const {
+        return tile == span || at % span == 0 ? at + span - tile - stride : at - tile;
+    }
+    // Calls work(i) for every `wide`-th element, thread after thread.
+    template <int wide = 1, class Work>
     __device__ void each_element(const Work& work) const {
-        for (int64_t at = begin; at < n; at += stride) {
-#pragma unroll
-            for (int k = 0; k < span / threads; ++k) {
-                const int64_t i = at + threadIdx.x + k * threads;
-                if (i < n) work(i);
-            }
+        constexpr int places = span / wide;
+#pragma unroll 1
+        for (int place = threadIdx.x;; place += threads) {
+            const int64_t at = begin + int64_t(place / places) * stride;
+            if (at >= n) break;
+            const int64_t i = at + place % places * wide;
+            if (i < n) work(i);
         }
     }
 };

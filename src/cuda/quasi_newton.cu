@@ -3,19 +3,21 @@
 // host: src/core decides.
 #include "cuda/absorb.cuh"
 #include "cuda/aim.cuh"
+#include "cuda/sums.cuh"
 #include "cuda/walk.cuh"
 
 SW_BEGIN
 
 // Up to this capacity decisions are taken on matrices in shared memory; beyond it, in global memory.
 constexpr bool small_history = capacity <= 10;
-constexpr int64_t shared_scratch = 12 * capacity * capacity + 8 * capacity;
+constexpr int64_t shared_scratch = 12 * capacity * capacity + 6 * capacity;
 constexpr int64_t shared_products = 3 * capacity * capacity;
 
 struct SharedMemory {
     union {
         AbsorbTile absorb;
-        double exchange[warps * 64];  // the tile is done with when blocks of sums are exchanged
+        double
+            exchange[64 * (warps > blocks_at_once ? warps : blocks_at_once)];  // when the tile is done with
         double sums[sizeof(AbsorbTile) / sizeof(double)];
         struct {
             uint64_t times[longest_walk];
@@ -37,8 +39,17 @@ struct SharedMemory {
 // At file scope, so that the compiler knows it for shared memory wherever it is used.
 static __shared__ SharedMemory m;
 
-// How the chunks of one sum are put together.
-enum class Fold { sum, most, least };
+// The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
+struct AbsorbKinds {
+    int first;
+    __device__ Fold operator()(int j) const {
+        return j == first + 5 ? Fold::most : j == first + 6 ? Fold::least : Fold::sum;
+    }
+};
+// Those of the aim sweep beside the slope: one sum, two smallest.
+struct AimKinds {
+    __device__ Fold operator()(int j) const { return j == 0 ? Fold::sum : Fold::least; }
+};
 
 class Turn {
 public:
@@ -51,7 +62,8 @@ public:
           p(problem),
           gradient(gradient + problem * e.n),
           f(f),
-          partials(e.partials + slot * e.partial_stride),
+          sums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
+          spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
           coefficients(e.coefficients + slot * 2 * capacity),
           walk_memory(e.walk + slot * e.walk_stride),
           products(e.small + problem * small_matrices_length(capacity)),
@@ -110,7 +122,8 @@ private:
     const int64_t p;
     const Real* gradient;
     const double f;
-    double *partials, *coefficients, *walk_memory, *products;
+    const ChunkSums sums;
+    double *spare, *coefficients, *walk_memory, *products;
     const SmallMatrices matrices;
     const Scratch w;
 
@@ -135,6 +148,12 @@ private:
     template <class Decide>
     __device__ void decide(const Decide& decision) const {
         gang.gather();
+        publish(decision);
+    }
+
+    // Runs a decision on member 0, for which the others wait, and shows its outcome to all.
+    template <class Decide>
+    __device__ void publish(const Decide& decision) const {
         if (gang.decides()) {
             decision();
             __syncthreads();
@@ -153,6 +172,12 @@ private:
     template <class Work>
     __device__ void together(const Work& work) const {
         gang.gather();
+        lead(work);
+    }
+
+    // Runs something on member 0, for which the others wait.
+    template <class Work>
+    __device__ void lead(const Work& work) const {
         if (gang.decides()) {
             work();
             gang.release();
@@ -160,131 +185,15 @@ private:
         __syncthreads();
     }
 
-    // Sum `j` of a chunk; chunks of one sum lie side by side, so that adding them up reads along memory.
-    __device__ double* partial(int64_t j, int chunk) const { return partials + j * e.chunks + chunk; }
-
-    // Sum `j` over all chunks, by one warp: lanes over chunks in a fixed tree. Every lane gets the total.
-    __device__ double add_chunks(int64_t j, Fold fold) const {
-        const double neutral = fold == Fold::least ? double_infinity : 0.0;
-        double total = neutral;
-        for (int c = block.lane(); c < e.chunks; c += 32 * 8) {
-            double part[8];
-#pragma unroll
-            for (int k = 0; k < 8; ++k)
-                part[k] = c + 32 * k < e.chunks ? __ldcg(partial(j, c + 32 * k)) : neutral;
-#pragma unroll
-            for (int k = 0; k < 8; ++k) total = folded(fold, total, part[k]);
-        }
-        for (int offset = 16; offset > 0; offset >>= 1) {
-            total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
-        }
-        return total;
-    }
-
-    // Many sums over many chunks: the members of the gang share the adding; the total goes to the place of
-    // the first chunk. Few chunks are added by the member that decides (take_sums).
-    static constexpr int few_chunks = 32;
-
-    template <class Kind>
-    __device__ void share_sums(int64_t count, const Kind& kind) const {
-        if (e.chunks <= few_chunks) return;
-        gang.sync();
-        SW_ROLLED
-        for (int64_t j = gang.member * warps + block.row(); j < count; j += gang.members * warps) {
-            const double total = add_chunks(j, kind(j));
-            if (block.lane() == 0) __stcg(partial(j, 0), total);
-        }
-    }
-
-    // The totals of sums 0 .. count - 1 after share_sums, one thread a sum.
-    template <class Kind, class Put>
-    __device__ void take_sums(int64_t count, const Kind& kind, const Put& put) const {
-        SW_ROLLED
-        for (int64_t j = threadIdx.x; j < count; j += threads) {
-            double total = __ldcg(partial(j, 0));
-            if (e.chunks <= few_chunks) {
-                const Fold fold = kind(j);
-                SW_ROLLED
-                for (int c = 1; c < e.chunks; c += 8) {
-                    double part[8];
-#pragma unroll
-                    for (int k = 0; k < 8; ++k)
-                        part[k] = c + k < e.chunks ? __ldcg(partial(j, c + k)) : total;
-#pragma unroll
-                    for (int k = 0; k < 8; ++k)
-                        total = c + k < e.chunks ? folded(fold, total, part[k]) : total;
-                }
-            }
-            put(j, total);
-        }
-        __syncthreads();
-    }
-
-    // A handful of sums, not shared beforehand: one warp each, into m.scalars. The deciding member alone.
-    template <class Kind>
-    __device__ void take_scalars(int count, const Kind& kind) const {
-        if (block.row() < count) {
-            const double total = add_chunks(block.row(), kind(block.row()));
-            if (block.lane() == 0) m.scalars[block.row()] = total;
-        }
-        __syncthreads();
-    }
-    __device__ static double folded(Fold fold, double a, double b) {
-        return fold == Fold::sum ? a + b : fold == Fold::most ? max_of(a, b) : min_of(a, b);
-    }
-
-    // Folds `count` values of every thread over the block, value k into sum first + k of a chunk.
-    template <int count, class Kind>
-    __device__ void put_scalars(int64_t first, int chunk, const double (&values)[count],
-                                const Kind& kind) const {
-        double mine[count];
-#pragma unroll
-        for (int k = 0; k < count; ++k) {
-            mine[k] = values[k];
-            for (int offset = 16; offset > 0; offset >>= 1) {
-                mine[k] = folded(kind(k), mine[k], __shfl_xor_sync(0xffffffffu, mine[k], offset));
-            }
-        }
-        __syncthreads();
-        // The tile is done with: its memory serves for the exchange.
-        if (block.lane() == 0) {
-#pragma unroll
-            for (int k = 0; k < count; ++k) m.exchange[k * warps + block.row()] = mine[k];
-        }
-        __syncthreads();
-        if (threadIdx.x < count) {
-            double total = m.exchange[threadIdx.x * warps];
-            SW_ROLLED
-            for (int row = 1; row < warps; ++row) {
-                total = folded(kind(threadIdx.x), total, m.exchange[threadIdx.x * warps + row]);
-            }
-            __stcg(partial(first + threadIdx.x, chunk), total);
-        }
-        __syncthreads();
-    }
-
-    struct AllSums {
-        __device__ Fold operator()(int64_t) const { return Fold::sum; }
-    };
-    // The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
-    struct AbsorbKinds {
-        int64_t first;
-        __device__ Fold operator()(int64_t j) const {
-            return j == first + 5 ? Fold::most : j == first + 6 ? Fold::least : Fold::sum;
-        }
-    };
-    struct AimKinds {
-        __device__ Fold operator()(int64_t j) const { return j < 2 ? Fold::sum : Fold::least; }
-    };
-
-    __device__ void slope() {
+    __device__ __noinline__ void slope() {
         each_chunk([&](int chunk, const Chunk& c) {
-            const double values[1] = {slope_chunk(v, gradient, c)};
-            put_scalars(0, chunk, values, AllSums{});
+            sums.put_careful(0, chunk, slope_chunk(v, gradient, c), m.exchange);
         });
         decide([&] {
-            take_scalars(1, AllSums{});
-            if (threadIdx.x == 0) decide_slope(m.state, m.options(), f, m.scalars[0]);
+            if (threadIdx.x < 32) {
+                const double slope = sums.take_careful(0);
+                if (threadIdx.x == 0) decide_slope(m.state, m.options(), f, slope);
+            }
         });
     }
 
@@ -292,13 +201,18 @@ private:
     __device__ __noinline__ void absorb() {
         const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options());
         const SumLayout layout = sum_layout(m.options(), rows);
-        const int64_t length = layout.length();
+        const int length = layout.length();
         const Vectors v = this->v;  // in registers, not behind `this`
+        constexpr bool again = gather == Gather::again;
+        if (small_history && !again && gang.decides()) {
+            SW_ROLLED
+            for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
+        }
         each_chunk([&](int chunk, const Chunk& c) {
             AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
             absorb_chunk<gather>(v, m.state, layout, gradient, c, m.absorb, m.exchange, mine,
-                                 [&](int64_t j, double value) { __stcg(partial(j, chunk), value); });
-            if (gather == Gather::again) return;
+                                 [&](int j, double value) { sums.put(j, chunk, value); });
+            if (again) return;
             const double values[7] = {mine.movable_descent,
                                       mine.gradient_squared,
                                       mine.projected_squared,
@@ -306,36 +220,27 @@ private:
                                       mine.held,
                                       mine.projected_gradient,
                                       mine.first_break};
-            put_scalars(length, chunk, values, AbsorbKinds{0});
+            sums.put_folded(length, chunk, values, AbsorbKinds{0}, m.exchange);
         });
-        constexpr bool again = gather == Gather::again;
-        share_sums(again ? length : length + 7, AbsorbKinds{length});
-        decide([&] {
-            const bool fits = length <= int64_t(sizeof(m.sums) / sizeof(double));
-            double* sums = fits ? m.sums : partials + (length + 7) * e.chunks;
-            take_sums(again ? length : length + 7, AbsorbKinds{length}, [&](int64_t j, double value) {
-                if (j < length) {
-                    sums[j] = value;
-                } else {
-                    m.scalars[j - length] = value;
-                }
-            });
-            if (small_history && !again) {
-                SW_ROLLED
-                for (int i = threadIdx.x; i < shared_products; i += threads)
-                    m.products[i] = __ldcg(products + i);
-                __syncthreads();
+        const bool fits = length <= int(sizeof(m.sums) / sizeof(double));
+        double* totals = fits ? m.sums : spare;
+        sums.gather(again ? length : length + 7, AbsorbKinds{length}, [&](int j, double value) {
+            if (j < length) {
+                totals[j] = value;
+            } else {
+                m.scalars[j - length] = value;
             }
+        });
+        publish([&] {
             const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
                                         m.scalars[5], m.scalars[6], m.scalars[4]};
             if (small_history) {
-                decide_absorbed(Square{}, again, scalars, layout, sums);
-                __syncthreads();
+                decide_absorbed(Square{}, again, scalars, layout, totals);
                 SW_ROLLED
                 for (int i = threadIdx.x; i < shared_products; i += threads)
                     __stcg(products + i, m.products[i]);
             } else {
-                decide_absorbed(block, again, scalars, layout, sums);
+                decide_absorbed(block, again, scalars, layout, totals);
             }
             publish_coefficients();
         });
@@ -352,11 +257,9 @@ private:
     }
 
     __device__ void publish_coefficients() const {
-        __syncthreads();
         SW_ROLLED
         for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
             __stcg(coefficients + j, w.coefficients[j]);
-        __syncthreads();
     }
 
     __device__ __noinline__ void aim() {
@@ -373,11 +276,18 @@ private:
         each_chunk([&](int chunk, const Chunk& c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
             aim_chunk(v, m.state, m.plan, c, mine);
-            const double values[4] = {mine.slope, mine.direction_squared, mine.step_limit, mine.truncation};
-            put_scalars(0, chunk, values, AimKinds{});
+            sums.put_careful(0, chunk, mine.slope, m.exchange);
+            __syncthreads();
+            const double values[3] = {mine.direction_squared, mine.step_limit, mine.truncation};
+            sums.put_folded(2, chunk, values, AimKinds{}, m.exchange);
         });
         decide([&] {
-            take_scalars(4, AimKinds{});
+            SW_ROLLED
+            for (int k = block.row(); k < 4; k += warps) {
+                const double total = k == 0 ? sums.take_careful(0) : sums.take_one(1 + k, AimKinds{}(k - 1));
+                if (block.lane() == 0) m.scalars[k] = total;
+            }
+            __syncthreads();
             if (threadIdx.x == 0) {
                 decide_aim(m.state, m.options(),
                            AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
@@ -400,12 +310,12 @@ private:
         double range = 0;  // member 0's
         together([&] {
             const PathSlope slope =
-                path_slope(m.state.movable_descent, m.state.gamma, w.work, w.carried, w.k, size);
+                path_slope(m.state.movable_descent, m.state.gamma, w.path, w.carried, w.k, size);
             range = 2 * max_of(m.state.first_break, -slope.offset / slope.curvature);
             if (!(range > 0)) range = double_infinity;
             SW_ROLLED
             for (int c = threadIdx.x; c < size; c += threads) {
-                shared.q[c] = w.work[c];
+                shared.q[c] = w.path[c];
                 shared.r[c] = w.carried[c];
             }
             if (threadIdx.x == 0) {
@@ -426,10 +336,10 @@ private:
             if (*(volatile int32_t*)&shared.tied) {
                 each_chunk([&](int chunk, const Chunk& c) {
                     sum_ties(v, m.state, shared, block, c,
-                             [&](int j, double value) { __stcg(partial(j, chunk), value); });
+                             [&](int j, double value) { sums.put(j, chunk, value); });
                 });
-                share_sums(size + 1, AllSums{});
-                together([&] {
+                sums.gather(size + 1, AllSums{}, [&](int j, double value) { lists.crossing[j] = value; });
+                lead([&] {
                     cross_ties(shared, lists, size);
                     next_range(shared, range);
                 });
@@ -449,7 +359,6 @@ private:
 
     // All variables of one breakpoint at once: L⁻¹ is linear, so one solve serves their sum.
     __device__ void cross_ties(WalkState& shared, const WalkLists& lists, int size) const {
-        take_sums(size + 1, AllSums{}, [&](int64_t j, double value) { lists.crossing[j] = value; });
         solve_lower(block, w.k, size, lists.crossing);
         const double time = time_of(shared.high - 1);
         // The minimiser may lie before the ties.
@@ -510,18 +419,18 @@ private:
 #endif
 };
 
-SW_END
-
 template <class T>
 __device__ inline void copy_words(T* to, const T* from) {
     SW_ROLLED
-    for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += blockDim.x) {
+    for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += threads) {
         reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
     }
 }
 
+SW_END
+
 // f: the objective's values, float or double, one per problem.
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_warp ? 16 : 2)
     stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
     copy_words(&m.engine, engine);

@@ -4,6 +4,7 @@
 // and are read in place.
 #pragma once
 
+#include "core/careful_sum.hpp"
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "host/gram.hpp"
@@ -67,20 +68,6 @@ inline double smallest(const double* a, int packs) {
     for (int i = 0; i < lanes; ++i) result = min_of(result, low[i]);
     return result;
 }
-
-// A sum that carries its rounding error along (Neumaier 1974): the slopes decide step lengths, and those the
-// path.
-struct CarefulSum {
-    double sum = 0, lost = 0;
-
-    void add(double value) {
-        const double total = sum + value;
-        lost += absolute(sum) >= absolute(value) ? (sum - total) + value : (value - total) + sum;
-        sum = total;
-    }
-    // Not finite if a value was not: the correction would then be NaN whatever the sum.
-    double value() const { return is_finite(sum) ? sum + lost : sum; }
-};
 
 // g·d at the trial point; not finite if any element of g is not.
 template <class T>

@@ -74,11 +74,11 @@ public:
     CauchyWalk(const Vectors<T>& v, const State& state, const Options& options, const Scratch& scratch)
         : v(v), state(state), options(options), w(scratch), heap(v.d, v.trial) {}
 
-    // Finds the Cauchy point. scratch.work holds L⁻¹ q and scratch.carried zeros, as decide_absorb left them.
+    // Finds the Cauchy point. scratch.path holds L⁻¹ q and scratch.carried zeros, as decide_absorb left them.
     void run(const Chunks& chunks, double& held_time, double& cauchy_time) {
         const int size = 2 * state.pairs;
         double moving = state.movable_descent, from = 0, collected = 0;
-        PathSlope slope = path_slope(moving, state.gamma, w.work, w.carried, w.k, size);
+        PathSlope slope = path_slope(moving, state.gamma, w.path, w.carried, w.k, size);
         double range = 2 * max_of(state.first_break, -slope.offset / slope.curvature);
         if (!(range > 0)) range = double_infinity;
         for (;;) {
@@ -94,7 +94,7 @@ public:
                     cauchy_time = from;
                     return finish(from, held_time);
                 }
-                slope = path_slope(moving, state.gamma, w.work, w.carried, w.k, size);
+                slope = path_slope(moving, state.gamma, w.path, w.carried, w.k, size);
             }
             if (settles(slope, from, range, cauchy_time)) return finish(from, held_time);
             from = max_of(from, collected);
@@ -154,7 +154,7 @@ private:
         Lone lone;
         solve_lower(lone, w.k, size, u);
         for (int k = 0; k < size; ++k) {
-            w.work[k] -= u[k];
+            w.path[k] -= u[k];
             w.carried[k] -= t * u[k];
         }
         last_crossed = t;

@@ -115,9 +115,12 @@ void check_compact() {
             sums[layout.q() + pairs + age] = dot(&s[slot * n], g.data());
         }
         const Scratch w = scratch_views(work.data(), capacity);
-        form_gram(team, w.gram, m, state, layout, sums.data());
-        take_stacked(team, w.q, sums.data() + layout.q(), state, pairs, 1.0);
-        const bool sound = solve_subspace(team, w, m, state, false);
+        form_model(team, w, m, state, layout, sums.data(), 1 / state.gamma, false);
+        for (int a = 0; a < 2 * pairs; ++a)
+            w.coefficients[a] =
+                state.gamma * stacked_sum(sums.data() + layout.q(), pairs, pairs, 1 / state.gamma, a);
+        const bool sound = factor_with(team, Factoring{w.kg, w.coefficients}, 2 * pairs, pairs);
+        solve_upper(team, w.kg, 2 * pairs, w.coefficients);
         std::vector<double> old_first_s, old_first_y;
         d = g;
         for (int i = 0; i < n; ++i) {

@@ -6,11 +6,17 @@ import pytest
 
 from stepwell.targets.nvrtc import compile_kernel
 
-# One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies.
+# One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies; a warp.
 VARIANTS = {
-    "sm_80": {"SW_REAL": "double", "SW_CAPACITY": 8, "SW_BOUNDED": 1, "SW_WEIGHTED": 0, "SW_WEIGHTS_VARY": 0},
-    "sm_90": {"SW_REAL": "float", "SW_CAPACITY": 10, "SW_BOUNDED": 0, "SW_WEIGHTED": 1, "SW_WEIGHTS_VARY": 0},
-    "sm_100": {"SW_REAL": "double", "SW_CAPACITY": 20, "SW_BOUNDED": 1, "SW_WEIGHTED": 1, "SW_WEIGHTS_VARY": 1},
+    architecture: dict(
+        zip(("SW_REAL", "SW_CAPACITY", "SW_THREADS", "SW_BOUNDED", "SW_WEIGHTED", "SW_WEIGHTS_VARY"), values)
+    )
+    for architecture, values in {
+        "sm_80": ("double", 8, 256, 1, 0, 0),
+        "sm_90": ("float", 10, 256, 0, 1, 0),
+        "sm_100": ("double", 20, 256, 1, 1, 1),
+        "sm_90a": ("double", 8, 32, 1, 0, 0),
+    }.items()
 }
 
 

@@ -24,6 +24,7 @@ struct PathSlope {
 SW_HD PathSlope path_slope(double moving, double gamma, const double* q, const double* r, const double* k,
                            int size) {
     double qr = 0, qq = 0;
+    SW_FOUR_AT_A_TIME
     for (int i = 0; i < size; ++i) {
         const double scaled = q[i] * k[i * size + i];
         qr += scaled * r[i];

@@ -46,17 +46,17 @@ SW_HD SmallMatrices small_matrices(double* memory, int capacity) {
 struct SumLayout {
     int rows;
     bool gram, all_ss;
-    SW_HD int64_t new_ss() const { return 0; }          // s·s_j over all variables
-    SW_HD int64_t new_sy() const { return rows; }       // s·y_j
-    SW_HD int64_t new_ys() const { return 2 * rows; }   // y·s_j
-    SW_HD int64_t new_yy() const { return 3 * rows; }   // y·y_j
-    SW_HD int64_t q() const { return 4 * rows; }        // stacked·(√h g) over the free variables
-    SW_HD int64_t carried() const { return 6 * rows; }  // stacked·(delta/√h) over the carried variables
-    SW_HD int64_t free_gram() const {
+    SW_HD int new_ss() const { return 0; }          // s·s_j over all variables
+    SW_HD int new_sy() const { return rows; }       // s·y_j
+    SW_HD int new_ys() const { return 2 * rows; }   // y·s_j
+    SW_HD int new_yy() const { return 3 * rows; }   // y·y_j
+    SW_HD int q() const { return 4 * rows; }        // stacked·(√h g) over the free variables
+    SW_HD int carried() const { return 6 * rows; }  // stacked·(delta/√h) over the carried variables
+    SW_HD int free_gram() const {
         return 8 * rows;
     }  // stacked·stackedᵀ over the free, lower triangle by rows
-    SW_HD int64_t whole_ss() const { return free_gram() + (gram ? int64_t(rows) * (2 * rows + 1) : 0); }
-    SW_HD int64_t length() const { return whole_ss() + (all_ss ? int64_t(rows) * (rows + 1) / 2 : 0); }
+    SW_HD int whole_ss() const { return free_gram() + (gram ? rows * (2 * rows + 1) : 0); }
+    SW_HD int length() const { return whole_ss() + (all_ss ? rows * (rows + 1) / 2 : 0); }
 };
 
 SW_HD SumLayout sum_layout(const Options& options, int rows) {
@@ -65,8 +65,8 @@ SW_HD SumLayout sum_layout(const Options& options, int rows) {
     return {rows, gram && rows > 0, options.bounded && options.weights_vary && rows > 0};
 }
 
-SW_HD int64_t triangle(int i, int j) {
-    return int64_t(i) * (i + 1) / 2 + j;
+SW_HD int triangle(int i, int j) {
+    return i * (i + 1) / 2 + j;
 }
 
 // Working memory of the decisions of one problem, alive for one turn.
@@ -74,22 +74,19 @@ struct Scratch {
     double* k;     // factors of K, 2r x 2r
     double* kg;    // factors of K - G
     double* gram;  // G
-    double* q;     // 2r each
+    double* path;  // L⁻¹ q in the basis of K = L D Lᵀ, for the Cauchy path; 2r, as are the next
     double* carried;
-    double* work;
-    double*
-        coefficients;  // b + z, what the aim sweep applies: [for gamma h y; for s], see finish_coefficients
+    double* coefficients;  // b + z, what the aim sweep applies: [for gamma h y; for s]
 };
 
 SW_HD int64_t scratch_length(int capacity) {
-    return 3 * int64_t(4) * capacity * capacity + 4 * int64_t(2) * capacity;
+    return 3 * int64_t(4) * capacity * capacity + 3 * int64_t(2) * capacity;
 }
 
 SW_HD Scratch scratch_views(double* memory, int capacity) {
     const int64_t square = int64_t(4) * capacity * capacity, line = int64_t(2) * capacity;
     double* lines = memory + 3 * square;
-    return {memory,       memory + square,  memory + 2 * square, lines,
-            lines + line, lines + 2 * line, lines + 3 * line};
+    return {memory, memory + square, memory + 2 * square, lines, lines + line, lines + 2 * line};
 }
 
 // Enters the new row and column of the pair products, from the sums over all variables.
@@ -126,104 +123,79 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
     team.sync();
 }
 
-// K in order of age, upper triangle.
+// K, G over the free variables, and K - G, in order of age: upper triangles, but G the full square. G comes
+// from the sums, or from the kept products when every variable is free. `rows` of the sums may exceed s.pairs
+// by one, when the newest pair was refused. `with_k`: K has no factors yet that are to be kept.
 template <class Team>
-SW_HD_CALLED void form_k(Team& team, double* k, const SmallMatrices& m, const State& s) {
-    const int r = s.pairs, c = m.capacity, size = 2 * r;
-    const double theta = 1 / s.gamma;
-    SW_ROLLED
-    for (int a = team.row(); a < r; a += team.rows()) {
-        const int i = slot_of(a, s.head, r, c);
-        SW_ROLLED
-        for (int b = team.lane(); b < r; b += team.lanes()) {
-            const int j = slot_of(b, s.head, r, c);
-            if (a <= b) {
-                k[a * size + b] = a == b ? -m.sy[i * c + i] : 0.0;
-                k[(r + a) * size + r + b] = theta * m.ss[i * c + j];
-            }
-            k[a * size + r + b] = a < b ? m.sy[j * c + i] : 0.0;  // L transposed
-        }
-    }
-    team.sync();
-}
-
-// G over the free variables, full square: from the sums, or from the kept products when every variable is
-// free. `rows` of the sums may exceed s.pairs by one, when the newest pair was refused.
-template <class Team>
-SW_HD_CALLED void form_gram(Team& team, double* g, const SmallMatrices& m, const State& s,
-                            const SumLayout& layout, const double* sums) {
+SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
+                             const SumLayout& layout, const double* sums, double theta, bool with_k) {
     const int r = s.pairs, c = m.capacity, size = 2 * r, rows = layout.rows;
-    const double theta = 1 / s.gamma;
+    const double gamma = s.gamma;
     SW_ROLLED
     for (int a = team.row(); a < size; a += team.rows()) {
-        const bool is_s = a >= r;
-        const int age = is_s ? a - r : a, i = slot_of(age, s.head, r, c);
-        const double* known = sums + layout.free_gram() + triangle(is_s ? rows + age : age, 0);
+        const bool a_is_s = a >= r;
+        const int a_age = a_is_s ? a - r : a, i = slot_of(a_age, s.head, r, c);
         SW_ROLLED
-        for (int b = team.lane(); b < min_of(a + 1, r); b += team.lanes()) {  // against Y
-            const int j = slot_of(b, s.head, r, c);
-            const double value = layout.gram ? known[b] : (is_s ? m.sy : m.yy)[i * c + j];
-            g[a * size + b] = g[b * size + a] = is_s ? value : s.gamma * value;
-        }
-        SW_ROLLED
-        for (int b = team.lane(); b < a + 1 - r; b += team.lanes()) {  // against S
-            const int j = slot_of(b, s.head, r, c);
-            const double value = layout.gram ? known[rows + b] : m.ss[i * c + j];
-            g[a * size + r + b] = g[(r + b) * size + a] = theta * value;
+        for (int b = team.lane(); b < size; b += team.lanes()) {
+            if (b < a) continue;
+            const bool b_is_s = b >= r;
+            const int b_age = b_is_s ? b - r : b, j = slot_of(b_age, s.head, r, c);
+            const double product = (a_is_s ? m.ss : b_is_s ? m.sy : m.yy)[j * c + i];
+            const double free = layout.gram
+                                    ? sums[layout.free_gram() + triangle(b_is_s ? rows + b_age : b_age,
+                                                                         a_is_s ? rows + a_age : a_age)]
+                                    : product;
+            double k = 0, g = free;
+            if (a_is_s) {
+                k = theta * product;
+                g = theta * free;
+            } else if (b_is_s) {
+                if (a < b_age) k = product;  // L transposed
+            } else {
+                if (a == b) k = -m.sy[i * c + i];
+                g = gamma * free;
+            }
+            w.gram[a * size + b] = w.gram[b * size + a] = g;
+            w.kg[a * size + b] = k - g;
+            if (with_k) w.k[a * size + b] = k;
         }
     }
-    team.sync();
 }
 
-// A vector of stacked sums [for y; for s], as the vector W has it: the part of s divided by gamma.
-template <class Team>
-SW_HD void take_stacked(Team& team, double* out, const double* sums, const State& s, int rows, double scale) {
-    const int r = s.pairs;
-    SW_ROLLED
-    for (int a = team.rank(); a < r; a += team.size()) {
-        out[a] = scale * sums[a];
-        out[r + a] = scale / s.gamma * sums[rows + a];
-    }
-    team.sync();
+// Element a of a vector of stacked sums [for y; for s], as the vector W has it: the part of s times theta =
+// 1/gamma.
+SW_HD double stacked_sum(const double* sums, int pairs, int rows, double theta, int a) {
+    return a < pairs ? sums[a] : theta * sums[rows + a - pairs];
 }
 
-// Solves for b + z. Scratch holds the factors of K, G and q (for the path direction: without gamma);
-// `with_carried` says that scratch.carried holds Σ_H w delta. False if rounding has destroyed K - G.
+// With variables carried to their bounds: b + z into scratch.coefficients. Scratch holds the factors of K.
+// False if rounding has destroyed K - G.
 template <class Team>
-SW_HD_CALLED bool solve_subspace(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
-                                 bool with_carried) {
-    const int size = 2 * s.pairs;
-    form_k(team, w.kg, m, s);
-    SW_ROLLED
-    for (int i = team.row(); i < size; i += team.rows()) {
-        SW_ROLLED
-        for (int j = i + team.lane(); j < size; j += team.lanes()) w.kg[i * size + j] -= w.gram[i * size + j];
-    }
-    team.sync();
-    if (!factor_ldlt(team, w.kg, size, s.pairs)) return false;
+SW_HD_CALLED bool solve_carried(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
+                                const SumLayout& layout, const double* sums) {
+    const int pairs = s.pairs, size = 2 * pairs, rows = layout.rows;
+    const double theta = 1 / s.gamma;
+    form_model(team, w, m, s, layout, sums, theta, false);
     SW_ROLLED
     for (int i = team.rank(); i < size; i += team.size()) {
-        w.coefficients[i] = s.gamma * w.q[i];
-        if (with_carried) w.carried[i] = -w.carried[i];
+        w.coefficients[i] = s.gamma * stacked_sum(sums + layout.q(), pairs, rows, theta, i);
+        w.carried[i] = -stacked_sum(sums + layout.carried(), pairs, rows, theta, i);
     }
     team.sync();
-    if (with_carried) {
-        solve_ldlt(team, w.k, size, w.carried);  // b
+    solve_ldlt(team, w.k, size, w.carried);  // b
+    SW_ROLLED
+    for (int i = team.rank(); i < size; i += team.size()) {
+        double product = 0;
         SW_ROLLED
-        for (int i = team.rank(); i < size; i += team.size()) {
-            double product = 0;
-            SW_ROLLED
-            for (int j = 0; j < size; ++j) product += w.gram[i * size + j] * w.carried[j];
-            w.coefficients[i] += product;
-        }
-        team.sync();
+        for (int j = 0; j < size; ++j) product += w.gram[i * size + j] * w.carried[j];
+        w.coefficients[i] += product;
     }
-    solve_ldlt(team, w.kg, size, w.coefficients);  // z
-    if (with_carried) {
-        SW_ROLLED
-        for (int i = team.rank(); i < size; i += team.size()) w.coefficients[i] += w.carried[i];
-        team.sync();
-    }
+    team.sync();
+    if (!factor_with(team, Factoring{w.kg, w.coefficients}, size, pairs)) return false;
+    solve_upper(team, w.kg, size, w.coefficients);  // z
+    SW_ROLLED
+    for (int i = team.rank(); i < size; i += team.size()) w.coefficients[i] += w.carried[i];
+    team.sync();
     return true;
 }
 

@@ -86,7 +86,7 @@ SW_HD void search_failed(State& s, SearchInfo info, double f) {
 }
 
 // After the slope sweep: `slope` is g·d at the trial point, not finite if g is not. Scalar.
-SW_HD_CALLED void decide_slope(State& s, const Options& o, double f, double slope) {
+SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
     ++s.evaluations;
     s.accepted = 0;
     const bool finite = is_finite(f) && is_finite(slope);
@@ -162,26 +162,57 @@ SW_HD int rows_to_absorb(const State& s, const Options& o) {
 // Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The sweep has already written
 // its rows over the oldest pair of a full ring, which is therefore gone either way.
 template <class Team>
-SW_HD_CALLED void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m,
-                            const SumLayout& layout, const double* sums) {
+SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
+                     const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
     const bool keep = sy > double_epsilon * yy;
-    const int next = s.head + 1 == o.capacity ? 0 : s.head + 1;
-    team.sync();
-    if (keep) {
-        if (team.rank() == 0) {
-            s.head = next;
+    if (team.rank() == 0) {
+        if (keep) {
+            s.head = s.head + 1 == o.capacity ? 0 : s.head + 1;
             s.pairs = r;
             if (!o.weighted) s.gamma = sy / yy;
+        } else {
+            s.pairs = min_of(s.pairs, int(o.capacity) - 1);
+            ++s.skipped;
         }
-        team.sync();
-        store_new_products(team, m, s, layout, sums);
-    } else if (team.rank() == 0) {
-        s.pairs = min_of(s.pairs, int(o.capacity) - 1);
-        ++s.skipped;
     }
     team.sync();
+    if (keep) store_new_products(team, m, s, layout, sums);
+}
+
+// Notes what the sweep found at the accepted point: stop here, or aim from here. Scalar.
+SW_HD void judge_point(State& s, const Options& o, const AbsorbScalars& scalars) {
+    s.gradient_norm = square_root(scalars.gradient_squared);
+    s.projected_norm = square_root(scalars.projected_squared);
+    s.x_norm = square_root(scalars.x_squared);
+    s.projected_gradient = scalars.projected_gradient;
+    s.movable_descent = scalars.movable_descent;
+    s.first_break = scalars.first_break;
+    s.held = int64_t(scalars.held);
+    s.confine = Confine::project;
+    s.held_time = -1;
+    s.cauchy_time = s.gamma;
+    const Status status = stopping_status(s, o);
+    if (status != Status::running) {
+        finish(s, status);
+    } else {
+        s.action = Action::aim;
+    }
+}
+
+// The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q). Beyond it, the path bends.
+// Scalar.
+SW_HD void judge_first_segment(State& s, const Options& o, const Scratch& w) {
+    const PathSlope slope = path_slope(s.movable_descent, s.gamma, w.path, w.carried, w.k, 2 * s.pairs);
+    double t = 0;
+    const bool inside = settles(slope, 0.0, s.first_break, t);
+    s.cauchy_time = inside ? t : s.first_break;
+    if (!inside && o.cauchy != Cauchy::none) {
+        ++s.cauchy_walks;
+        s.held_time = s.first_break;
+        s.action = o.cauchy == Cauchy::exact ? Action::walk : Action::regather;
+    }
 }
 
 // After the absorb sweep.
@@ -190,62 +221,36 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
                                 const Scratch& w, const AbsorbScalars& scalars, const SumLayout& layout,
                                 const double* sums) {
     if (layout.rows > 0) take_pair(team, s, o, m, layout, sums);
-    if (team.rank() == 0) {
-        s.gradient_norm = square_root(scalars.gradient_squared);
-        s.projected_norm = square_root(scalars.projected_squared);
-        s.x_norm = square_root(scalars.x_squared);
-        s.projected_gradient = scalars.projected_gradient;
-        s.movable_descent = scalars.movable_descent;
-        s.first_break = scalars.first_break;
-        s.held = int64_t(scalars.held);
-        s.confine = Confine::project;
-        s.held_time = -1;
-        s.cauchy_time = s.gamma;
-        const Status status = stopping_status(s, o);
-        if (status != Status::running) {
-            finish(s, status);
-        } else {
-            s.action = Action::aim;
-        }
+    if (team.rank() == 0) judge_point(s, o, scalars);
+    // On its way whatever the judgement, which takes one member as long as this takes all.
+    if (o.weights_vary) store_whole_ss(team, m, s, layout, sums);
+    const int pairs = s.pairs, size = 2 * pairs;
+    const double theta = 1 / s.gamma;
+    form_model(team, w, m, s, layout, sums, theta, true);
+    SW_ROLLED
+    for (int i = team.rank(); i < size; i += team.size()) {
+        const double q = stacked_sum(sums + layout.q(), pairs, layout.rows, theta, i);
+        w.path[i] = q;
+        w.carried[i] = 0;
+        w.coefficients[i] = s.gamma * q;
     }
     team.sync();
-    if (s.action == Action::done || s.pairs == 0) return;
+    if (s.action == Action::done || pairs == 0) return;
 
-    if (o.weights_vary) store_whole_ss(team, m, s, layout, sums);
-    form_k(team, w.k, m, s);
-    form_gram(team, w.gram, m, s, layout, sums);
-    take_stacked(team, w.q, sums + layout.q(), s, layout.rows, 1.0);
-    bool sound = !o.bounded || factor_ldlt(team, w.k, 2 * s.pairs, s.pairs);
-    if (sound && o.bounded) {
-        // The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q).
-        const int size = 2 * s.pairs;
-        SW_ROLLED
-        for (int i = team.rank(); i < size; i += team.size()) {
-            w.work[i] = w.q[i];
-            w.carried[i] = 0;
-        }
-        team.sync();
-        solve_lower(team, w.k, size, w.work);
-        const PathSlope slope = path_slope(s.movable_descent, s.gamma, w.work, w.carried, w.k, size);
-        double t = 0;
-        const bool inside = settles(slope, 0.0, s.first_break, t);
-        team.sync();
-        if (team.rank() == 0) {
-            s.cauchy_time = inside ? t : s.first_break;
-            if (!inside && o.cauchy != Cauchy::none) {
-                ++s.cauchy_walks;
-                s.held_time = s.first_break;
-                s.action = o.cauchy == Cauchy::exact ? Action::walk : Action::regather;
-            }
-        }
-        team.sync();
+    const Factoring model{w.k, w.path}, subspace{w.kg, w.coefficients};
+    BothSound sound{true, true};
+    if (o.bounded) {
+        sound = factor_both(team, model, subspace, size, pairs);
+    } else {
+        sound.second = factor_with(team, subspace, size, pairs);
     }
-    if (sound && s.action == Action::aim) sound = solve_subspace(team, w, m, s, false);
-    if (!sound) {
-        team.sync();
-        if (team.rank() == 0) aim_without_history(s);
-        team.sync();
+    // One member judges while others go the way back; that is in vain if the path bends.
+    if (team.rank() == 0) {
+        if (o.bounded && sound.first) judge_first_segment(s, o, w);
+        if (!sound.first || (s.action == Action::aim && !sound.second)) aim_without_history(s);
     }
+    if (sound.second) solve_upper(team, w.kg, size, w.coefficients);
+    team.sync();
 }
 
 // After the walk: variables with breakpoints up to held_time are carried to their bounds. Scalar.
@@ -259,10 +264,7 @@ SW_HD void decide_walk(State& s, double held_time, double cauchy_time) {
 template <class Team>
 SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, const Scratch& w,
                                   const SumLayout& layout, const double* sums) {
-    form_gram(team, w.gram, m, s, layout, sums);
-    take_stacked(team, w.q, sums + layout.q(), s, layout.rows, 1.0);
-    take_stacked(team, w.carried, sums + layout.carried(), s, layout.rows, 1.0);
-    const bool sound = solve_subspace(team, w, m, s, true);
+    const bool sound = solve_carried(team, w, m, s, layout, sums);
     team.sync();
     if (team.rank() == 0) {
         if (sound) {
@@ -278,7 +280,7 @@ SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, 
 constexpr double least_descent = 0.1;
 
 // After the aim sweep. Scalar.
-SW_HD_CALLED void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
+SW_HD void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
     if (s.confine == Confine::measure) {
         s.truncation = min_of(1.0, scalars.truncation);
         s.confine = Confine::truncate;

@@ -126,7 +126,7 @@ SW_HD void start_search(LineSearch& s, const LineSearchOptions& o, double f0, do
 }
 
 // Takes phi and its slope at s.step. Returns `searching` with a new s.step, `converged`, or why it gave up.
-SW_HD_CALLED SearchInfo advance_search(LineSearch& s, const LineSearchOptions& o, double f, double slope) {
+SW_HD SearchInfo advance_search(LineSearch& s, const LineSearchOptions& o, double f, double slope) {
     ++s.evaluations;
     const double decrease_slope = o.decrease * s.slope0;
     const double f_test = s.f0 + s.step * decrease_slope;

@@ -52,10 +52,9 @@ SW_HD_CALLED void solve_lower(Team& team, const double* a, int size, double* x) 
     }
 }
 
-// x <- (L D Lᵀ)⁻¹ x.
+// x <- L⁻ᵀ D⁻¹ x.
 template <class Team>
-SW_HD_CALLED void solve_ldlt(Team& team, const double* a, int size, double* x) {
-    solve_lower(team, a, size, x);
+SW_HD_CALLED void solve_upper(Team& team, const double* a, int size, double* x) {
     SW_ROLLED
     for (int i = team.rank(); i < size; i += team.size()) x[i] *= a[i * size + i];
     team.sync();
@@ -65,6 +64,37 @@ SW_HD_CALLED void solve_ldlt(Team& team, const double* a, int size, double* x) {
         for (int i = team.rank(); i < k; i += team.size()) x[i] -= a[i * size + k] * x[k];
         team.sync();
     }
+}
+
+// x <- (L D Lᵀ)⁻¹ x.
+template <class Team>
+SW_HD void solve_ldlt(Team& team, const double* a, int size, double* x) {
+    solve_lower(team, a, size, x);
+    solve_upper(team, a, size, x);
+}
+
+// A matrix to factor, and a vector to take through L⁻¹ on the way.
+struct Factoring {
+    double *a, *x;
+};
+
+template <class Team>
+SW_HD_CALLED bool factor_with(Team& team, const Factoring& one, int size, int negative) {
+    if (!factor_ldlt(team, one.a, size, negative)) return false;
+    solve_lower(team, one.a, size, one.x);
+    return true;
+}
+
+// Two at once, for teams to which a second chain of pivots beside the first costs nothing.
+struct BothSound {
+    bool first, second;
+};
+
+template <class Team>
+SW_HD BothSound factor_both(Team& team, const Factoring& first, const Factoring& second, int size,
+                            int negative) {
+    const bool sound = factor_with(team, first, size, negative);
+    return {sound, factor_with(team, second, size, negative)};
 }
 
 SW_END

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell.cli.console import make_table, show
-from stepwell.cli.inputs import LIBRARIES, build_problem, read_device, read_interval, read_parameters
+from stepwell.cli.inputs import LIBRARIES, build_problem, choose_device, read_device, read_interval, read_parameters
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.minimization import minimize
 from stepwell.problems import Problem
@@ -137,6 +137,7 @@ def command(problem: str, **given: Any) -> None:  # fmt: skip
         raise click.UsageError("--bounds and --no-bounds exclude each other")
     settings = _read_settings(given)
     kind = {name: given[name] for name in ("dtype", "array", "device")}
+    kind["device"] = choose_device(kind["device"], kind["array"])
     built = build_problem(problem, {k: given[k] for k in ("n", "nx", "ny")}, given["parameters"], **kind)
     bounds = None if given["no_bounds"] else given["bounds"] if given["bounds"] is not None else built.bounds
     _Run(built, bounds, settings, kind, given).perform()

@@ -18,10 +18,14 @@ from stepwell.targets.cuda_devices import checked, cuda_driver, memory_free, mem
 from stepwell.targets.host import STATE_DTYPE
 from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
-THREADS = 256
 MAX_CAPACITY = 64  # pairs that the kernels are written for
-SPAN = 512  # variables a block takes at a time
-_LONGEST_WALK = 512
+# As in src/cuda/constants.cuh and gang.cuh.
+SPAN = 256  # variables a block takes at a time
+GROUP = 20  # chunks whose sums are added up together
+BLOCK, WARP = 256, 32  # threads of a block; small problems are left to a warp each
+_LONGEST_WALK = {BLOCK: 512, WARP: 128}
+_SMALL = 512  # variables of a problem that a warp takes
+_SMALL_CAPACITY = 10  # and pairs: its decisions must fit its share of shared memory
 _WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
 
 
@@ -42,26 +46,29 @@ class _Engine(ctypes.Structure):
             )
         ]
         + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
-        + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "unused")]
+        + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "sums")]
     )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int) -> tuple[Any, int]:
-    """Return the turn kernel and how many of its blocks a multiprocessor holds."""
+def _kernel(
+    threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int
+) -> tuple[Any, int, int]:
+    """Return the turn kernel, the dynamic shared memory of a block and how many a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
     defines: dict[str, str | int] = {
         "SW_REAL": "float" if single else "double",
         "SW_CAPACITY": capacity,
+        "SW_THREADS": threads,
         "SW_BOUNDED": int(bounded),
         "SW_WEIGHTED": int(weighted),
         "SW_WEIGHTS_VARY": int(vary),
     }
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    shared = _staged_bytes(capacity, single, bounded, weighted)
+    shared = 0 if threads == WARP else _staged_bytes(capacity, single, bounded, weighted)
     allow_shared_memory(kernel, shared, device_id)
-    return kernel, int(kernel.occupancy.max_active_blocks_per_multiprocessor(THREADS, shared))
+    return kernel, shared, int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
 
 
 def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) -> int:
@@ -131,12 +138,16 @@ class CudaTarget:
         vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
         # The bulk of it, before a kernel is compiled in vain.
         self._require_memory(batch * sum(vectors.values()) * word, m)
-        kernel, resident = _kernel(m, word == 4, bounds is not None, weights is not None, weights_vary, device_id)
+        threads = WARP if n <= _SMALL and m <= _SMALL_CAPACITY else BLOCK
+        kernel, shared, resident = _kernel(
+            threads, m, word == 4, bounds is not None, weights is not None, weights_vary, device_id
+        )
         processors = int(self.device.properties.multiprocessor_count)
-        self._plan(processors * resident)
+        self._plan(processors * resident, _LONGEST_WALK[threads])
         gangs = self._gangs
         sums = int(_core.sums_length(self._options)) + 8
-        partial_stride = sums * (self._chunks + 1)
+        groups = -(-self._chunks // GROUP)
+        partial_stride = sums * (self._chunks + groups + 1)
         walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
         doubles = {
             "small": batch * int(_core.small_length(m)),
@@ -146,7 +157,7 @@ class CudaTarget:
             "walk": gangs * walk_words,
             "states": batch * _core.STATE_SIZE // 8,
             "options": 64,
-            "control": 8,
+            "control": 8 + groups,
             "engine": 64,
         }
         sizes = {name: batch * length * word for name, length in vectors.items()}
@@ -180,19 +191,19 @@ class CudaTarget:
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
             partial_stride=partial_stride, walk_stride=walk_words,
-            chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, unused=0,
+            chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, sums=sums,
         )  # fmt: skip
         options = self._options.to_bytes()
         self._upload(at["engine"], bytes(engine))
         self._upload(at["options"], options)
-        self._upload(at["control"], bytes(64))
+        self._upload(at["control"], bytes(sizes["control"]))
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
         self.copy(at["trial"], start, sizes["trial"])
         self._config = core.LaunchConfig(
             grid=self._grid,
-            block=THREADS,
-            shmem_size=_staged_bytes(m, word == 4, bounds is not None, weights is not None),
+            block=threads,
+            shmem_size=shared,
             is_cooperative=not self._blocks_are_gangs,
         )
         self._launch, self._kernel = core.launch, kernel
@@ -202,15 +213,19 @@ class CudaTarget:
         self._f_next = 0
         self._stream.sync()
 
-    def _plan(self, resident_blocks: int) -> None:
+    def _plan(self, resident_blocks: int, longest_walk: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
         # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
         self._chunks = min(resident_blocks, -(-self.n // SPAN))
-        self._blocks_are_gangs = self._chunks == 1 or self.batch * 4 >= resident_blocks
+        # One problem after the other by the grid, or side by side with a block each: decisions and barriers of a turn
+        # take about as long as a block takes for this many chunks.
+        decisions = 16
+        rounds = -(-self.batch // resident_blocks)
+        self._blocks_are_gangs = rounds * (decisions + self._chunks) <= self.batch * (decisions + 1)
         self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks
         self._gangs = self._grid if self._blocks_are_gangs else 1
         walk = 32
-        while walk < min(self.n, _LONGEST_WALK):
+        while walk < min(self.n, longest_walk):
             walk *= 2
         self._walk_length = walk
 

@@ -1,0 +1,27 @@
+// What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_CAPACITY (m),
+// SW_THREADS (of a block), SW_BOUNDED, SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1).
+#pragma once
+
+#include "core/config.hpp"
+
+typedef SW_REAL Real;
+
+SW_BEGIN
+
+constexpr int threads = SW_THREADS;
+constexpr int warps = threads / 32;
+constexpr int capacity = SW_CAPACITY;
+constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
+constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
+
+// Variables are dealt out to the chunks of a problem in spans of so many.
+constexpr int span = 256;
+// Elements handled between two block barriers of the absorb sweep. Up to 16 pairs, the history rows of a tile
+// are staged through shared memory, two tiles deep. A block of one warp has too little of that, and hides
+// latency by the number of its like.
+constexpr bool lone_warp = warps == 1;
+constexpr bool staged = capacity <= 16 && !lone_warp;
+constexpr int tile = lone_warp ? 64 : staged && capacity > 8 ? 128 : 256;
+constexpr int longest_walk = lone_warp ? 128 : 512;  // breakpoints walked at a time, at most
+
+SW_END
