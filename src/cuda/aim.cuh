@@ -1,13 +1,33 @@
 // The aim sweep (second read of the history), the slope sweep and the step sweep on one chunk.
 #pragma once
 
+#include "core/careful_sum.hpp"
 #include "cuda/problem.cuh"
 
 SW_BEGIN
 
-__device__ inline double slope_chunk(const Vectors& v, const Real* gradient, const Chunk& c) {
-    double sum = 0;
-    c.each_element([&](int64_t i) { sum += double(__ldcg(gradient + i)) * double(__ldcg(v.d + i)); });
+// A product without its rounding error, into a sum that keeps its own.
+__device__ inline void add_product(CarefulSum& sum, double a, double b) {
+    const double product = a * b;
+    sum.lost += fma(a, b, -product);
+    sum.add(product);
+}
+
+__device__ inline CarefulSum slope_chunk(const Vectors& v, const Real* gradient, const Chunk& c) {
+    constexpr int at_once = 8;  // loads on their way before the first is used
+    CarefulSum sum;
+#pragma unroll 1
+    for (int place = threadIdx.x; !c.ends<1>(place); place += at_once * threads) {
+        Real g[at_once], d[at_once];
+#pragma unroll
+        for (int k = 0; k < at_once; ++k) {
+            const int64_t i = c.element<1>(place + k * threads);
+            g[k] = i < c.n ? __ldcg(gradient + i) : Real(0);
+            d[k] = i < c.n ? __ldcg(v.d + i) : Real(0);
+        }
+#pragma unroll
+        for (int k = 0; k < at_once; ++k) add_product(sum, g[k], d[k]);
+    }
     return sum;
 }
 
@@ -36,7 +56,7 @@ struct AimInput {
 
 // Where one variable aims: the step, the trial point, and what the decision needs.
 __device__ inline void aim_element(const Vectors& v, const State& state, const AimInput& in, int64_t i,
-                                   double toward_y, double toward_s, AimScalars& sums) {
+                                   double toward_y, double toward_s, CarefulSum& slope, AimScalars& sums) {
     const double x = in.x, g = in.g;
     const double h = weighted ? double(in.weight) : 1.0;
     const double descent = h * g;
@@ -66,7 +86,7 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
     v.d[i] = stored;
     step = double(stored);
     if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
-    sums.slope += g * step;
+    add_product(slope, g, step);
     sums.direction_squared += step * step;
 }
 
@@ -109,7 +129,7 @@ __device__ inline void combine_rows(const Vectors& v, const AimPlan& plan, int r
 }
 
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
-                                 AimScalars& sums) {
+                                 CarefulSum& slope, AimScalars& sums) {
     const int r = state.pairs;
     c.each_element<2>([&](int64_t i) {
         AimInput in[2] = {};
@@ -117,8 +137,8 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
         if (i + 1 < c.n) in[1].load(v, i + 1);
         Two y{0, 0}, s{0, 0};
         combine_rows(v, plan, r, i, y, s);
-        aim_element(v, state, in[0], i, y.a, s.a, sums);
-        if (i + 1 < c.n) aim_element(v, state, in[1], i + 1, y.b, s.b, sums);
+        aim_element(v, state, in[0], i, y.a, s.a, slope, sums);
+        if (i + 1 < c.n) aim_element(v, state, in[1], i + 1, y.b, s.b, slope, sums);
     });
 }
 

@@ -45,15 +45,23 @@ struct Chunk {
     __device__ int64_t tile_before(int64_t at) const {
         return tile == span || at % span == 0 ? at + span - tile - stride : at - tile;
     }
+    // Where the elements of a chunk lie, `wide` of them at each place; beyond the last one, not below n.
+    template <int wide>
+    __device__ int64_t element(int place) const {
+        constexpr int places = span / wide;
+        return begin + int64_t(place / places) * stride + place % places * wide;
+    }
+    // Whether that span and all after it lie beyond the end.
+    template <int wide>
+    __device__ bool ends(int place) const {
+        return begin + int64_t(place / (span / wide)) * stride >= n;
+    }
     // Calls work(i) for every `wide`-th element, thread after thread.
     template <int wide = 1, class Work>
     __device__ void each_element(const Work& work) const {
-        constexpr int places = span / wide;
 #pragma unroll 1
-        for (int place = threadIdx.x;; place += threads) {
-            const int64_t at = begin + int64_t(place / places) * stride;
-            if (at >= n) break;
-            const int64_t i = at + place % places * wide;
+        for (int place = threadIdx.x; !ends<wide>(place); place += threads) {
+            const int64_t i = element<wide>(place);
             if (i < n) work(i);
         }
     }

@@ -275,8 +275,9 @@ private:
         __syncthreads();
         each_chunk([&](int chunk, const Chunk& c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
-            aim_chunk(v, m.state, m.plan, c, mine);
-            sums.put_careful(0, chunk, mine.slope, m.exchange);
+            CarefulSum slope;
+            aim_chunk(v, m.state, m.plan, c, slope, mine);
+            sums.put_careful(0, chunk, slope, m.exchange);
             __syncthreads();
             const double values[3] = {mine.direction_squared, mine.step_limit, mine.truncation};
             sums.put_folded(2, chunk, values, AimKinds{}, m.exchange);

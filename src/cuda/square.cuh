@@ -105,9 +105,9 @@ __device__ inline bool factor_by_warp(const Factoring& one, PivotLines& lines, i
     return sound;
 }
 
-__device__ __noinline__ BothSound factor_both(Square& team, const Factoring& first, const Factoring& second,
-                                              int size, int negative) {
-    if (size > Square::side) return factor_both<Square>(team, first, second, size, negative);
+// A warp for each; `first` may be nothing. Matrices of up to 16 rows.
+__device__ __noinline__ BothSound factor_by_warps(const Factoring& first, const Factoring& second, int size,
+                                                  int negative) {
     static __shared__ PivotLines lines[2];
     static __shared__ BothSound sound;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -119,13 +119,20 @@ __device__ __noinline__ BothSound factor_both(Square& team, const Factoring& fir
         const bool good = factor_by_warp(second, lines[1], size, negative);
         if (lane == 0) sound.second = good;
     }
-    team.sync();
+    __syncthreads();
     return sound;
 }
 
 __device__ inline bool factor_with(Square& team, const Factoring& one, int size, int negative) {
-    if (size > Square::side) return factor_with<Square>(team, one, size, negative);
-    return factor_both(team, Factoring{nullptr, nullptr}, one, size, negative).second;
+    return size > Square::side ? factor_with<Square>(team, one, size, negative)
+                               : factor_by_warps(Factoring{nullptr, nullptr}, one, size, negative).second;
+}
+
+__device__ inline BothSound factor_both(Square& team, const Factoring& first, const Factoring& second,
+                                        int size, int negative) {
+    if (size <= Square::side) return factor_by_warps(first, second, size, negative);
+    const bool sound = factor_with<Square>(team, first, size, negative);
+    return {sound, factor_with<Square>(team, second, size, negative)};
 }
 
 SW_END

@@ -56,9 +56,7 @@ public:
     }
 
     // One careful sum, into the sums `first` and `first + 1` of a chunk.
-    __device__ void put_careful(int first, int chunk, double value, double* exchange) const {
-        CarefulSum mine;
-        mine.sum = value;
+    __device__ void put_careful(int first, int chunk, CarefulSum mine, double* exchange) const {
         fold_lanes(mine, 32);
         __syncthreads();
         if (gang.block.lane() == 0) {
