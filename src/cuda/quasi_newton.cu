@@ -185,7 +185,10 @@ private:
         __syncthreads();
     }
 
+    // (Copies of members, here and below: in registers, not behind `this`.)
     __device__ __noinline__ void slope() {
+        const ChunkSums sums = this->sums;
+        const Vectors v = this->v;
         each_chunk([&](int chunk, const Chunk& c) {
             sums.put_careful(0, chunk, slope_chunk(v, gradient, c), m.exchange);
         });
@@ -202,7 +205,8 @@ private:
         const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options());
         const SumLayout layout = sum_layout(m.options(), rows);
         const int length = layout.length();
-        const Vectors v = this->v;  // in registers, not behind `this`
+        const Vectors v = this->v;
+        const ChunkSums sums = this->sums;
         constexpr bool again = gather == Gather::again;
         if (small_history && !again && gang.decides()) {
             SW_ROLLED
@@ -265,6 +269,7 @@ private:
     __device__ __noinline__ void aim() {
         const int r = m.state.pairs;
         const Vectors v = this->v;
+        const ChunkSums sums = this->sums;
         __syncthreads();
         SW_ROLLED
         for (int a = threadIdx.x; a < r; a += threads) {

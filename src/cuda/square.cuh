@@ -62,6 +62,18 @@ struct PivotLines {
     alignas(16) double row[2][Square::side + 2];  // D Lᵀ, and the element of the vector
 };
 
+// Loads from shared memory that the compiler leaves where they stand.
+__device__ inline double loaded(const double* from) {
+    double value;
+    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(value) : "r"(unsigned(__cvta_generic_to_shared(from))));
+    return value;
+}
+__device__ inline void load_both(const double* from, double& a, double& b) {
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
+                 : "=d"(a), "=d"(b)
+                 : "r"(unsigned(__cvta_generic_to_shared(from))));
+}
+
 __device__ inline bool factor_by_warp(const Factoring& one, PivotLines& lines, int size, int negative) {
     constexpr int side = Square::side, each = side / 2;
     const int i = threadIdx.x % side, first = threadIdx.x % 32 / side * each;
@@ -74,17 +86,18 @@ __device__ inline bool factor_by_warp(const Factoring& one, PivotLines& lines, i
     bool sound = true;
 #pragma unroll 1
     for (int k = 0; k < size; ++k) {
-        volatile double* line = lines.row[k & 1];  // volatile: all reads before the division, not after
+        double* line = lines.row[k & 1];
 #pragma unroll
         for (int e = 0; e < each; ++e) {
             if (first + e == k) line[i] = mine[e];
         }
         if (threadIdx.x % 32 == k) line[side] = part;
         __syncwarp();
-        const double pivot = line[k], across = line[i], known = line[side];
+        // All on their way before the division.
+        const double pivot = loaded(line + k), across = loaded(line + i), known = loaded(line + side);
         double down[each];
 #pragma unroll
-        for (int e = 0; e < each; ++e) down[e] = line[first + e];
+        for (int e = 0; e < each; e += 2) load_both(line + first + e, down[e], down[e + 1]);
         const double inverse = 1 / pivot, l = across * inverse;
 #pragma unroll
         for (int e = 0; e < each; ++e) {

@@ -133,7 +133,7 @@ public:
             const Fold fold = kind(j);
             double total;
             if (gang.barrier) {
-                total = fold_rows(j, chunks, groups, fold);
+                total = fold_rows(place(j, chunks), row, groups, fold);
             } else {
                 total = fold_group(j, 0, fold);
                 SW_ROLLED
@@ -147,7 +147,7 @@ public:
 
 private:
     static constexpr int at_once = 9;  // loads on their way before the first is used
-    const Gang& gang;
+    Gang gang;
     double* memory;
     int chunks, row;
 
@@ -164,21 +164,25 @@ private:
     }
 
     __device__ double fold_group(int j, int group, Fold fold) const {
-        return fold_rows(j, group * group_size, min_of(group_size, chunks - group * group_size), fold);
+        const int first = group * group_size;
+        return fold_rows(place(j, first), row, min_of(group_size, chunks - first), fold);
     }
 
-    // Sum `j` over so many rows, in their order, a group's worth on their way before the first is added.
-    __device__ __noinline__ double fold_rows(int j, int first, int count, Fold fold) const {
-        double total = 0;
+    // Adds up (or the like) one number of each of so many rows, in their order.
+    __device__ static __noinline__ double fold_rows(const double* from, int row, int count, Fold fold) {
+        const double neutral = fold == Fold::least ? double_infinity : 0.0;
+        double total = neutral;
         SW_ROLLED
-        for (int from = 0; from < count; from += group_size) {
+        for (; count > 0; count -= group_size, from += group_size * row) {
             double parts[group_size];
 #pragma unroll
-            for (int k = 0; k < group_size; ++k)
-                parts[k] = from + k < count ? __ldcg(place(j, first + from + k)) : 0.0;
+            for (int k = 0; k < group_size; ++k) parts[k] = k < count ? __ldcg(from + k * row) : neutral;
+            if (fold == Fold::sum) {
 #pragma unroll
-            for (int k = 0; k < group_size; ++k) {
-                if (from + k < count) total = from + k == 0 ? parts[k] : folded(fold, total, parts[k]);
+                for (int k = 0; k < group_size; ++k) total += parts[k];
+            } else {
+#pragma unroll
+                for (int k = 0; k < group_size; ++k) total = folded(fold, total, parts[k]);
             }
         }
         return total;
