@@ -58,6 +58,8 @@ public:
         return __shfl_sync(0xffffffffu, value, lane);
     }
     __device__ void lane_sync() const { __syncwarp(); }
+    __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
+    __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
 
     // The first barrier lets all leave the reduction before.
     __device__ double sum(double value) const {
@@ -147,6 +149,8 @@ public:
         return __shfl_sync(0xffffffffu, value, lane);
     }
     __device__ void lane_sync() const { __syncwarp(); }
+    __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
+    __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
     __device__ double sum(double value) const {
         value = warp::sum(value);
         __syncwarp();

@@ -244,7 +244,7 @@ private:
         block_size = 0;
         team.sync();
         if (squared_residual > best * (1 + 1e-12)) {
-            rebuild(ws.best_order, ws.best_x, best_count);
+            rebuild(ws.best_order, ws.best_x, best_count, factor.update);
             return false;
         }
         this->mask_scores();
@@ -253,7 +253,6 @@ private:
 
     // Gives the Gram factor up for Q and R, on the columns and from the point it has.
     SW_HD void escalate() {
-        factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
         team.few(factor.count, [&](int p) {
@@ -264,16 +263,16 @@ private:
         best = double_infinity;
         from_gram = false;
         team.sync();
-        rebuild(ws.best_order, ws.best_x, best_count);
+        rebuild(ws.best_order, ws.best_x, best_count, cgs2);
     }
 
     // Factors a remembered point anew.
-    SW_HD void rebuild(const int32_t* order, const double* x, int count) {
+    SW_HD void rebuild(const int32_t* order, const double* x, int count, int update) {
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) this->mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
         const int insertions = factor.insertions;
-        factor.count = factor.settled = 0;
+        factor.restart(update);
         for (int p = 0; p < count; ++p) {
             if (this->insert_alone(order[p]) != Entry::entered) continue;
             if (team.rank() == 0) ws.x[factor.count - 1] = x[p];

@@ -83,6 +83,7 @@ struct Look {
         squared_residual = team.sum(part_of_dot(team, r, r, length));
         b_norm = square_root(squared_residual);
         if (task.shared.scale) {
+            matrix.prepare(team);
             if (b_norm > 0) matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
         } else if (!measure()) {
             return false;
@@ -132,7 +133,8 @@ struct Look {
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
     SW_HD void look_from_gram() {
         const int length = static_cast<int>(padded(columns()));
-        const Columns products{task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, length};
+        const Columns products{
+            task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, nullptr, length};
         double *w = ws.w, *c = ws.c;
         team.each(length, [=](int j) { w[j] = c[j]; });
         team.sync();
@@ -184,6 +186,8 @@ private:
         });
         bad = team.max(bad);
         team.sync();
+        if constexpr (Matrix::shifts)
+            matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
         return bad == 0;
     }
 
