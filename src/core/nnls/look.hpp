@@ -10,6 +10,12 @@ namespace nnls {
 
 enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
 
+// A column's score counts only while it is zero and not barred: the gate.
+SW_CALL void set_state(const Setting& task, int j, int state) {
+    task.ws.state[j] = state;
+    task.ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
+}
+
 // The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
 struct Duals {
     double top, slope, size;
@@ -153,11 +159,7 @@ struct Look {
         room = task.options.tolerance * (b_norm + duals.size);
     }
 
-    // A column's score counts only while it is zero and not barred: the gate.
-    SW_HD void mark(int j, int state) const {
-        ws.state[j] = state;
-        ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
-    }
+    SW_HD void mark(int j, int state) const { set_state(task, j, state); }
 
     SW_HD void bar(int j) {
         if (team.rank() == 0) mark(j, ws.state[j] | barred);

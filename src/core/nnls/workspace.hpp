@@ -51,13 +51,17 @@ struct Arena {
 
     template <class T>
     SW_HD T* take(int64_t count) {
-        const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+        return reinterpret_cast<T*>(piece(count * static_cast<int64_t>(sizeof(T))));
+    }
+
+    SW_CALL char* piece(int64_t wanted) {
+        const int64_t bytes = (wanted + 63) / 64 * 64;
         if (used_fast + bytes <= fast_bytes) {
             used_fast += bytes;
-            return reinterpret_cast<T*>(fast + used_fast - bytes);
+            return fast + used_fast - bytes;
         }
         used_slow += bytes;
-        return slow ? reinterpret_cast<T*>(slow + used_slow - bytes) : nullptr;
+        return slow ? slow + used_slow - bytes : nullptr;
     }
 };
 
