@@ -42,8 +42,8 @@ struct __align__(16) BlockRoom {
 };
 static __shared__ BlockRoom block_room;
 
-// Reductions of a block, called rather than inlined: a solve is so much code that fetching it shows. The first
-// barrier lets all leave the reduction before.
+// Reductions of a block, called rather than inlined: a solve is so much code that fetching it shows. The
+// first barrier lets all leave the reduction before.
 namespace block {
 
 template <int warps>

@@ -282,9 +282,9 @@ int main() {
         const RandomSystem system(40, 200, {3e-15, variant == 2 ? 0.3 : 0.0, 2100, gram, 1, 0}, random);
         const Dense<double>* kind = nullptr;
         const Prepared<Dense<double>> prepared(matrix_of(system.job, 0, kind), system.job.options.damping);
-        expect_optimal(violation<Dense<double>>(2, 3, system.job, 20000,
-                                                variant == 0 ? Shared() : prepared.shared),
-                       "many columns", variant);
+        expect_optimal(
+            violation<Dense<double>>(2, 3, system.job, 20000, variant == 0 ? Shared() : prepared.shared),
+            "many columns", variant);
     }
     // Shifts of a pulse: most whole, those at the ends cut; then longer than the rows, so that all are cut.
     std::vector<double> b(50);

@@ -7,8 +7,8 @@ SW_BEGIN
 namespace nnls {
 
 // Columns by position: the p-th is at base + slot[p] * stride, non-zero within [low[slot], high[slot]), and
-// multiplied with factor[slot]. Without slots the p-th is the p-th; without bounds it is `length` long; without
-// factors it is as it is.
+// multiplied with factor[slot]. Without slots the p-th is the p-th; without bounds it is `length` long;
+// without factors it is as it is.
 struct Columns {
     const double* base;
     int64_t stride;
@@ -107,8 +107,7 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
             }
         }
         const int from = max_of(first, columns.first(p)), to = min_of(last, columns.last(p));
-        out[p] =
-            to > from ? columns.factor_of(p) * dot(columns.at(p) + from, v + from, to - from) : 0.0;
+        out[p] = to > from ? columns.factor_of(p) * dot(columns.at(p) + from, v + from, to - from) : 0.0;
         ++p;
     }
 #endif

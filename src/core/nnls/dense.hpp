@@ -211,8 +211,7 @@ struct Dense {
             SW_UNROLL
             for (int u = 0; u < ahead; ++u) entry[u] = i + u * slices < last ? a[u * step] : Scalar(0);
             SW_UNROLL
-            for (int u = 0; u < ahead; ++u)
-                sum[u % 4] += entry[u] * r[min_of(i + u * slices, rows - 1)];
+            for (int u = 0; u < ahead; ++u) sum[u % 4] += entry[u] * r[min_of(i + u * slices, rows - 1)];
         }
         return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }

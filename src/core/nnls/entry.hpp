@@ -38,8 +38,8 @@ struct FactorState {
 
     SW_HD bool keeps_q() const { return update == cgs2 || update == mgs || update == rotations; }
 
-    // Whether the triangle is R^-1: on a device, where no Q goes with R. Q is kept for the sake of columns that
-    // are nearly dependent, which an inverse does not stand.
+    // Whether the triangle is R^-1: on a device, where no Q goes with R. Q is kept for the sake of columns
+    // that are nearly dependent, which an inverse does not stand.
     SW_HD bool inverted() const {
 #if defined(__CUDACC__)
         return update == gram;
@@ -62,8 +62,8 @@ struct FactorState {
         return {ws.q, setting.extent.q_length(), nullptr, nullptr, nullptr, nullptr, columns_length};
     }
 
-    // out[q] = a_j . a_c for the columns c at `number` positions from `first` on, a_j that at `place`. Ends in a
-    // sync.
+    // out[q] = a_j . a_c for the columns c at `number` positions from `first` on, a_j that at `place`. Ends
+    // in a sync.
     SW_HD void products(int place, int first, int number, double* out) const {
         const Shared& shared = setting.shared;
         const int32_t* order = ws.order + first;
@@ -283,8 +283,8 @@ SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const do
     return factor.keeps_q() ? entry.orthogonalise(j, against) : entry.correct(j, against);
 }
 
-// R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2). After it
-// in ws.h are the products with the `others` candidates that follow.
+// R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2). After
+// it in ws.h are the products with the `others` candidates that follow.
 template <class Team>
 SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const double* against, double product,
                                int settled_there, int others) {

@@ -21,8 +21,8 @@ struct Factor : FactorState<Team> {
 
     SW_HD Factor(const Team& team, const Setting& setting) : FactorState<Team>(team, setting) {}
 
-    // What column j, which is already gathered at position `count`, brings; R's new column is in ws.h. `against`
-    // is b or the residual at x: the new column of Q has the same product with both. `product` is
+    // What column j, which is already gathered at position `count`, brings; R's new column is in ws.h.
+    // `against` is b or the residual at x: the new column of Q has the same product with both. `product` is
     // a_j . (b - A x), where x is settled, or a_j . b. Of the `others` candidates at the positions after it,
     // products_with_others() then tells.
     SW_HD Entrance weigh(int j, const double* against, double product, int settled_there, int others) {

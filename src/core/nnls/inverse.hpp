@@ -27,15 +27,14 @@ struct Inverse {
             const int at = piece * lanes + team.lane();
             const bool mine = slice < slices && at >= 0 && at < count;
             double part = 0;
-            if (mine) part = transposed ? part_of_column(s, at, v, slice, slices)
-                                        : part_of_row(s, at, count, v, slice, slices);
+            if (mine)
+                part = transposed ? part_of_column(s, at, v, slice, slices)
+                                  : part_of_row(s, at, count, v, slice, slices);
             if (slices > 1) {
                 scratch[team.rank()] = part;
                 team.sync();
                 if (mine && slice == 0) {
-                    part = 0;
-                    for (int q = 0; q < slices; ++q) part += scratch[team.rank() + q * at_once * lanes];
-                    out[at] = part;
+                    out[at] = sum_of_slices(scratch + team.rank(), at_once * lanes, slices);
                 }
             } else {
                 team.sync();
@@ -93,6 +92,7 @@ private:
                                  bool works, const double* from, double* to, double carry) {
         const double *cosine = s.room->cosine, *sine = s.room->sine;
         const int last = count - 1;
+        SW_ROLLED
         for (int t = position; t < last; t += ahead) {
             double entry[ahead];
             SW_UNROLL
@@ -115,10 +115,22 @@ private:
         }
     }
 
+    SW_HD static double sum_of_slices(const double* parts, int stride, int slices) {
+        double sum[4] = {0, 0, 0, 0};
+        SW_ROLLED
+        for (int q = 0; q < slices; q += 4) {
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) sum[u] += q + u < slices ? parts[(q + u) * stride] : 0.0;
+        }
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+
     // Of (S v)_p, every so many of its terms.
-    SW_HD static double part_of_row(const Packing& s, int p, int count, const double* v, int slice, int slices) {
+    SW_HD static double part_of_row(const Packing& s, int p, int count, const double* v, int slice,
+                                    int slices) {
         double sum[4] = {0, 0, 0, 0};
         const double* row = s.row(p);
+        SW_ROLLED
         for (int c = p + slice; c < count; c += 4 * slices) {
             SW_UNROLL
             for (int u = 0; u < 4; ++u) {
@@ -136,6 +148,7 @@ private:
         const double* entry = s.row(slice) + c;
         // From row t to row t + slices of a packed triangle; so many less the next time.
         int64_t step = static_cast<int64_t>(slices) * (s.capacity - slice) - slices * (slices + 1) / 2;
+        SW_ROLLED
         for (int t = slice; t <= c; t += 4 * slices) {
             SW_UNROLL
             for (int u = 0; u < 4; ++u) {
@@ -151,6 +164,7 @@ private:
 
     SW_HD static double square_up_to(const double* row, int first, int end) {
         double sum[4] = {0, 0, 0, 0};
+        SW_ROLLED
         for (int c = first; c < end; c += 4) {
             SW_UNROLL
             for (int u = 0; u < 4; ++u) {

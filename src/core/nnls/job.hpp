@@ -18,8 +18,12 @@ SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t system, const Dense<Scalar
 
 template <class Scalar>
 SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t system, const Convolution<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin,
-            job.rows, job.columns, nullptr};
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride,
+            job.pulse_length,
+            job.pulse_origin,
+            job.rows,
+            job.columns,
+            nullptr};
 }
 
 template <class Matrix>

@@ -26,8 +26,8 @@ struct Shared {
 // Sizes from which the workspace follows.
 struct Extent {
     int rows, columns, most_columns;
-    int zeros_before, zeros_after;  // of the matrix kind
-    int members;                    // of the team
+    int zeros_before, zeros_after;   // of the matrix kind
+    int members;                     // of the team
     int pulse_length, pulse_origin;  // of a convolution, else 0
     bool damped, has_q, square_q;
     bool gathers;    // each system has columns of its own
@@ -71,15 +71,15 @@ struct Workspace {
     double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;  // columns
     double *x, *z, *h, *g, *best_x;                              // positions
     double* scratch;                                             // a number a member
-    double *pulse, *lags, *factor;  // of a convolution: see convolution.hpp
+    double *pulse, *lags, *factor;                               // of a convolution: see convolution.hpp
     double *panel, *q;                                           // gathered columns; Q
     TriangleRoom triangle;
     int32_t *order, *best_order, *slot;  // positions: column, the best point's, slot in the panel
-    int32_t *low, *high;  // slots (of a convolution: columns): bounds of the column's non-zeros
-    int32_t* state;                      // columns
-    int32_t* block;                      // columns inserted in this step
-    int32_t *crowd, *near;               // columns that may become candidates; which of these are too close
-    int64_t* costs;                      // accesses and flops of updates, then of downdates
+    int32_t *low, *high;    // slots (of a convolution: columns): bounds of the column's non-zeros
+    int32_t* state;         // columns
+    int32_t* block;         // columns inserted in this step
+    int32_t *crowd, *near;  // columns that may become candidates; which of these are too close
+    int64_t* costs;         // accesses and flops of updates, then of downdates
     Envelope envelope;
 
     // What a team needs without fast memory: the most it can ever need of the slow.
@@ -98,9 +98,11 @@ struct Workspace {
         crowd = arena.take<int32_t>(nnls::crowd);
         near = arena.take<int32_t>(most_candidates);
         scratch = triangle.scratch = arena.take<double>(e.members);
-        double** positions[] = {
-            &x, &z, &h, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
+        double** positions[] = {&x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target};
         for (double** vector : positions) *vector = arena.take<double>(cap);
+        // Neither a column that enters nor a correction outlasts a removal.
+        triangle.cosine = h;
+        triangle.sine = g;
         order = arena.take<int32_t>(cap);
         slot = arena.take<int32_t>(cap);
         low = arena.take<int32_t>(e.shifted() ? max_of(cap, n) : cap);
@@ -118,7 +120,6 @@ struct Workspace {
         triangle.carve(arena, e.most_columns);
         b = arena.take<double>(e.row_length());
         c = arena.take<double>(n);
-        g = arena.take<double>(cap);
         v = arena.take<double>(e.q_length());
         best_x = arena.take<double>(cap);
         best_order = arena.take<int32_t>(cap);
@@ -131,7 +132,8 @@ struct Workspace {
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);
         image = arena.take<double>(e.square_q ? e.q_length() : 0);
-        panel = arena.take<double>(e.gathers && !e.shifted() ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
+        panel = arena.take<double>(
+            e.gathers && !e.shifted() ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
         q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
     }
 };
