@@ -103,6 +103,7 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncthreads(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_max(double value) const { return warp::max(value); }
     __device__ double lane_pick(double value, int lane) const {
         return __shfl_sync(0xffffffffu, value, lane);
     }
@@ -161,6 +162,7 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncwarp(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_max(double value) const { return warp::max(value); }
     __device__ double lane_pick(double value, int lane) const {
         return __shfl_sync(0xffffffffu, value, lane);
     }

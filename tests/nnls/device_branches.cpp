@@ -82,15 +82,16 @@ public:
         lane_sync();
         return picked;
     }
-    int lane_most(int value) const {
+    double lane_max(double value) const {
         lane_sync();
         floor_->value[rank_] = value;
         lane_sync();
         double* const first = floor_->value.data() + row() * lanes();
         const double most = *std::max_element(first, first + lanes());
         lane_sync();
-        return static_cast<int>(most);
+        return most;
     }
+    int lane_most(int value) const { return static_cast<int>(lane_max(value)); }
     int lane_least(int value) const { return -lane_most(-value); }
     double sum(double value) const {
         double* slots = floor_->value.data() + size();

@@ -186,13 +186,15 @@ private:
             ++tally.solves;
             if (!solved) factor.solve();
             solved = false;
-            double step = -double_infinity;  // minus the longest feasible step
-            team.few(factor.count, [&](int p) {
+            // Each group finds minus the longest feasible step for itself.
+            double step = -double_infinity;
+            team.lane_each(factor.count, [&](int p) {
                 if (!(ws.z[p] > 0)) step = max_of(step, -longest_step(p));
             });
-            step = team.max(step);
+            step = team.lane_max(step);
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
+            team.sync();
             team.few(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && !(longest_step(p) > alpha);
                 const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
@@ -203,10 +205,10 @@ private:
             fresh = false;
             for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
                 double last = -1;
-                team.few(end, [&](int p) {
+                team.lane_each(end, [&](int p) {
                     if (!(ws.x[p] > 0)) last = max_of(last, static_cast<double>(p));
                 });
-                end = static_cast<int>(team.max(last));
+                end = static_cast<int>(team.lane_max(last));
                 if (end >= 0) this->remove(end);
             }
             if (factor.count == 0) return true;

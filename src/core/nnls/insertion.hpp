@@ -100,8 +100,9 @@ private:
     // Gram factor must give way.
     SW_HD bool try_candidates(int first, int last, int most) {
         const double* against = this->from_gram ? ws.b : ws.r;
-        for (int candidate = first; candidate < last && block_size < most; ++candidate) {
-            if (block_size > 0 && ws.near[candidate - first]) continue;
+        for (int candidate = first; block_size < most; ++candidate) {
+            if (block_size > 0) candidate = next_apart(candidate, first, last);
+            if (candidate >= last) break;
             const int place = factor.count;
             if (candidate != place) exchange(candidate, place);
             const int j = ws.order[place], others = most > 1 ? last - place - 1 : 0;
@@ -120,6 +121,21 @@ private:
             accept(j, column);
         }
         return true;
+    }
+
+    // The next candidate that is not too close to those inserted. Each group looks for itself.
+    SW_HD int next_apart(int candidate, int first, int last) const {
+#if defined(__CUDACC__)
+        for (; candidate < last; candidate += team.lanes()) {
+            const int own = candidate + team.lane();
+            const int next = team.lane_least(own < last && !ws.near[own - first] ? own : last);
+            if (next < last) return next;
+        }
+        return last;
+#else
+        while (candidate < last && ws.near[candidate - first]) ++candidate;
+        return candidate;
+#endif
     }
 
     SW_HD void exchange(int a, int b) const {
@@ -159,8 +175,8 @@ private:
         for (;;) {
             factor.solve();
             double lowest = -double_infinity;
-            team.few(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
-            lowest = team.max(lowest);
+            team.lane_each(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
+            lowest = team.lane_max(lowest);
             if (lowest < 0 || block_size == 1) return dropped;
             take_back();
             --block_size;

@@ -34,13 +34,12 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
     const int32_t* order = ws.order;
     const double* x = ws.x;
     double steepest = 0, size = 0;
-    team.few(count, [&](int p) {
+    team.lane_each(count, [&](int p) {
         const int j = order[p];
         steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
         size += x[p] * norm[j];
     });
-    steepest = team.max(steepest);
-    return {peak.value, steepest, team.sum(size), peak.index};
+    return {peak.value, team.lane_max(steepest), team.lane_sum(size), peak.index};
 }
 
 template <class Team, class Matrix>
