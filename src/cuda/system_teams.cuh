@@ -46,12 +46,18 @@ static __shared__ BlockRoom block_room;
 // first barrier lets all leave the reduction before.
 namespace block {
 
+__device__ inline void tell(double value, int index) {
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0) {
+        block_room.value[threadIdx.x >> 5] = value;
+        block_room.index[threadIdx.x >> 5] = index;
+    }
+    __syncthreads();
+}
+
 template <int warps>
 __device__ __noinline__ double sum(double value) {
-    value = warp::sum(value);
-    __syncthreads();
-    if ((threadIdx.x & 31) == 0) block_room.value[threadIdx.x >> 5] = value;
-    __syncthreads();
+    tell(warp::sum(value), 0);
     double part[4] = {0, 0, 0, 0};
     for (int w = 0; w < warps; ++w) part[w % 4] += block_room.value[w];
     return (part[0] + part[1]) + (part[2] + part[3]);
@@ -60,9 +66,7 @@ __device__ __noinline__ double sum(double value) {
 template <int warps>
 __device__ __noinline__ double max(double value) {
     value = warp::max(value);
-    __syncthreads();
-    if ((threadIdx.x & 31) == 0) block_room.value[threadIdx.x >> 5] = value;
-    __syncthreads();
+    tell(value, 0);
     for (int w = 0; w < warps; ++w) value = block_room.value[w] > value ? block_room.value[w] : value;
     return value;
 }
@@ -75,12 +79,7 @@ struct Largest {
 template <int warps>
 __device__ __noinline__ Largest largest(double value, int index) {
     warp::largest(value, index);
-    __syncthreads();
-    if ((threadIdx.x & 31) == 0) {
-        block_room.value[threadIdx.x >> 5] = value;
-        block_room.index[threadIdx.x >> 5] = index;
-    }
-    __syncthreads();
+    tell(value, index);
     Largest most{block_room.value[0], block_room.index[0]};
     for (int w = 1; w < warps; ++w) {
         const Largest other{block_room.value[w], block_room.index[w]};

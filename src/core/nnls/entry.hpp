@@ -85,30 +85,26 @@ struct FactorState {
         team.sync();
     }
 
-    // out = R^-1 v. Ends in a sync.
-    SW_HD void solve_with_r(const double* v, double* out) const {
-        if (inverted()) return Inverse::multiply<false>(team, triangle, count, v, out);
+    // out = R^-1 v, in place too. Ends in a sync.
+    SW_HD void solve_with_r(const double* v, double* out) const { solve_with<false>(v, out); }
+
+    // out = R^-T v, in place too. Ends in a sync.
+    SW_HD void solve_with_r_transposed(const double* v, double* out) const { solve_with<true>(v, out); }
+
+    template <bool transposed>
+    SW_HD void solve_with(const double* v, double* out) const {
+        if (inverted()) return Inverse::multiply<transposed>(team, triangle, count, v, out);
         if (team.row() == 0) {
-            copy_by_group(v, out);
-            Triangle::solve(team, triangle, count, out);
+            if (v != out) {
+                team.lane_each(count, [&](int p) { out[p] = v[p]; });
+                team.lane_sync();
+            }
+            if (transposed)
+                Triangle::solve_transposed(team, triangle, count, out);
+            else
+                Triangle::solve(team, triangle, count, out);
         }
         team.sync();
-    }
-
-    // out = R^-T v. Ends in a sync.
-    SW_HD void solve_with_r_transposed(const double* v, double* out) const {
-        if (inverted()) return Inverse::multiply<true>(team, triangle, count, v, out);
-        if (team.row() == 0) {
-            copy_by_group(v, out);
-            Triangle::solve_transposed(team, triangle, count, out);
-        }
-        team.sync();
-    }
-
-    SW_HD void copy_by_group(const double* v, double* out) const {
-        if (v == out) return;
-        team.lane_each(count, [&](int p) { out[p] = v[p]; });
-        team.lane_sync();
     }
 
     // A charge on the insertions, kept by the first member.
