@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
         const int64_t first = draw(team, launch.queue) * piece;
         if (first >= job.systems) return;
         for (int64_t system = first; system < min_of(first + piece, job.systems); ++system) {
-            if (team.rank() == 0) task.matrix = matrix_of(job, system, kind);
+            if (team.rank() == 0) task.take(matrix_of(job, system, kind));
             team.sync();
             solve_system<Scalar>(team, job, system, task);
             team.sync();

@@ -36,11 +36,59 @@ __device__ inline void largest(double& value, int& index) {
 }  // namespace warp
 
 // What the warps of a block tell one another.
-struct BlockRoom {
+struct __align__(16) BlockRoom {
     double value[32];
     int index[32];
 };
 static __shared__ BlockRoom block_room;
+
+// Reductions of a block, called rather than inlined: a solve is so much code that fetching it shows. The
+// first barrier lets all leave the reduction before.
+namespace block {
+
+__device__ inline void tell(double value, int index) {
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0) {
+        block_room.value[threadIdx.x >> 5] = value;
+        block_room.index[threadIdx.x >> 5] = index;
+    }
+    __syncthreads();
+}
+
+template <int warps>
+__device__ __noinline__ double sum(double value) {
+    tell(warp::sum(value), 0);
+    double part[4] = {0, 0, 0, 0};
+    for (int w = 0; w < warps; ++w) part[w % 4] += block_room.value[w];
+    return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+template <int warps>
+__device__ __noinline__ double max(double value) {
+    value = warp::max(value);
+    tell(value, 0);
+    for (int w = 0; w < warps; ++w) value = block_room.value[w] > value ? block_room.value[w] : value;
+    return value;
+}
+
+struct Largest {
+    double value;
+    int index;
+};
+
+template <int warps>
+__device__ __noinline__ Largest largest(double value, int index) {
+    warp::largest(value, index);
+    tell(value, index);
+    Largest most{block_room.value[0], block_room.index[0]};
+    for (int w = 1; w < warps; ++w) {
+        const Largest other{block_room.value[w], block_room.index[w]};
+        if (other.value > most.value || (other.value == most.value && other.index < most.index)) most = other;
+    }
+    return most;
+}
+
+}  // namespace block
 
 // Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
 template <int threads>
@@ -54,52 +102,21 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncthreads(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_max(double value) const { return warp::max(value); }
     __device__ double lane_pick(double value, int lane) const {
         return __shfl_sync(0xffffffffu, value, lane);
     }
     __device__ void lane_sync() const { __syncwarp(); }
-
-    // The first barrier lets all leave the reduction before.
-    __device__ double sum(double value) const {
-        value = warp::sum(value);
-        __syncthreads();
-        if (lane() == 0) block_room.value[row()] = value;
-        __syncthreads();
-        double total = 0;
-        for (int w = 0; w < rows(); ++w) total += block_room.value[w];
-        return total;
-    }
-
-    __device__ double max(double value) const {
-        value = warp::max(value);
-        __syncthreads();
-        if (lane() == 0) block_room.value[row()] = value;
-        __syncthreads();
-        for (int w = 0; w < rows(); ++w) value = block_room.value[w] > value ? block_room.value[w] : value;
-        return value;
-    }
+    __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
+    __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
+    __device__ double sum(double value) const { return block::sum<threads / 32>(value); }
+    __device__ double max(double value) const { return block::max<threads / 32>(value); }
 
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     __device__ int64_t argmax(double& value, int64_t index) const {
-        int where = static_cast<int>(index);
-        warp::largest(value, where);
-        __syncthreads();
-        if (lane() == 0) {
-            block_room.value[row()] = value;
-            block_room.index[row()] = where;
-        }
-        __syncthreads();
-        value = block_room.value[0];
-        where = block_room.index[0];
-        for (int w = 1; w < rows(); ++w) {
-            const double other = block_room.value[w];
-            const int there = block_room.index[w];
-            if (other > value || (other == value && there < where)) {
-                value = other;
-                where = there;
-            }
-        }
-        return where;
+        const block::Largest most = block::largest<threads / 32>(value, static_cast<int>(index));
+        value = most.value;
+        return most.index;
     }
 
     // How many members before this one say yes; `all`: how many do.
@@ -128,6 +145,7 @@ public:
     }
     template <class Body>
     __device__ void lane_each(int count, Body body) const {
+#pragma unroll 1
         for (int i = lane(); i < count; i += 32) body(i);
     }
 };
@@ -143,10 +161,13 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncwarp(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
+    __device__ double lane_max(double value) const { return warp::max(value); }
     __device__ double lane_pick(double value, int lane) const {
         return __shfl_sync(0xffffffffu, value, lane);
     }
     __device__ void lane_sync() const { __syncwarp(); }
+    __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
+    __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
     __device__ double sum(double value) const {
         value = warp::sum(value);
         __syncwarp();

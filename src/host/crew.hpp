@@ -92,6 +92,7 @@ public:
     int lane() const { return 0; }
     int lanes() const { return 1; }
     double lane_sum(double value) const { return value; }
+    double lane_max(double value) const { return value; }
     double lane_pick(double value, int /*lane*/) const { return value; }
     void lane_sync() const {}
 

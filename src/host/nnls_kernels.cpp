@@ -50,7 +50,7 @@ struct OwnTask {
 template <class Matrix>
 class SharedMatrix {
 public:
-    SharedMatrix(const HostJob& host, const Matrix& matrix)
+    SharedMatrix(const HostJob& host, Matrix matrix)
         : job(host.job),
           stride_(padded(job.rows)),
           numbers_(3 * padded(job.columns) + stride_ * job.columns + padded(job.rows)),
@@ -66,6 +66,8 @@ public:
         const Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
         const Room<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
                                    padded(matrix.zeros_after()));
+        const Room<double> copy(matrix.pulse_length() + 2);
+        matrix.keep_copy_in(copy.get());
         double* squares = scratch.get();
         double* sums = squares + padded(n);
         double* r = sums + padded(n) + padded(matrix.zeros_before());
@@ -152,7 +154,7 @@ void solve_batch(const HostJob& host) {
     if (job.systems < host.threads && work >= large_system) {
         OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
         for (int64_t system = 0; system < job.systems; ++system) {
-            own.task.matrix = matrix_of(job, system, kind);
+            own.task.take(matrix_of(job, system, kind));
             run_crew(host.threads, [&](const Crew& crew) {
                 const FlushSubnormals flush;
                 solve_system<Scalar>(crew, job, system, own.task);
@@ -182,7 +184,7 @@ void solve_batch(const HostJob& host) {
             return;
         }
         for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
-            own->task.matrix = matrix_of(job, system, kind);
+            own->task.take(matrix_of(job, system, kind));
             solve_system<Scalar>(Lone(), job, system, own->task);
         }
     });
@@ -251,7 +253,11 @@ void try_factor(FactorTrial& trial) {
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         matrix.gather(team, ws.envelope, j, ws.scale[j], column, length);
         matrix.bounds(ws.envelope, j, column, ws.low[slot], ws.high[slot]);
-        trial.rejected += factor.enter(j, ws.b, 0.0, 0, 0) != Entry::entered;
+        const Entrance entrance = factor.weigh(j, ws.b, 0.0, 0, 0);
+        if (entrance.outcome == Entry::entered)
+            factor.accept(entrance);
+        else
+            ++trial.rejected;
     }
     trial.count = factor.count;
     trial.orthogonality = trial.backward_error = 0;

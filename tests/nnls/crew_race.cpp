@@ -4,52 +4,34 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <random>
 #include <vector>
 
-#include "core/nnls/job.hpp"
 #include "host/crew.hpp"
-
-using namespace stepwell;
-using namespace stepwell::nnls;
-
-struct Answer {
-    std::vector<double> x, dual;
-    std::vector<uint8_t> active;
-    double residual = 0, violation = 0;
-    int32_t counts[6] = {};
-    int64_t costs[4] = {};
-};
+#include "one_system.hpp"
 
 template <class Matrix>
-Answer solve(int members, Job job) {
-    const int n = job.columns;
-    Answer answer{std::vector<double>(n), std::vector<double>(n), std::vector<uint8_t>(n)};
-    job.systems = 1;
-    job.x = answer.x.data();
-    job.dual = answer.dual.data();
-    job.active = answer.active.data();
-    job.residual = &answer.residual;
-    job.violation = &answer.violation;
-    int32_t** fields[] = {&job.status, &job.insertions, &job.removals,
-                          &job.solves, &job.passes,     &job.escalated};
-    for (int k = 0; k < 6; ++k) *fields[k] = answer.counts + k;
-    job.costs = answer.costs;
-    const Matrix* kind = nullptr;
-    const Matrix matrix = matrix_of(job, 0, kind);
-    const Extent extent = extent_of(job, matrix, members, true);
-    std::vector<char> bytes(static_cast<size_t>(Workspace::bytes(extent)) + 64);
-    Task<Matrix> task;
-    task.arrange(job.options, extent, Shared(),
-                 Arena{nullptr, 0,
-                       reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64)});
-    task.matrix = matrix;
-    if (members == 1)
-        solve_system<double>(Lone(), job, 0, task);
-    else
-        run_crew(members, [&](const Crew& crew) { solve_system<double>(crew, job, 0, task); });
-    return answer;
+struct Solved : OneSystem<Matrix> {
+    Solved(const Job& job, int members) : OneSystem<Matrix>(job, members) {
+        if (members == 1)
+            this->solve(Lone());
+        else
+            run_crew(members, [&](const Crew& crew) { this->solve(crew); });
+    }
+};
+
+// Whether a crew's answer is that of a lone thread.
+template <class Matrix>
+bool agree(const Job& job, int members) {
+    const Solved<Matrix> alone(job, 1), together(job, members);
+    const double* b = static_cast<const double*>(job.b);
+    double scale = 1e-300;
+    for (int i = 0; i < job.rows; ++i) scale += b[i] * b[i];
+    const double error = std::fabs(alone.residual - together.residual) / std::sqrt(scale);
+    if (error < 1e-9 && alone.counts[0] != limit && together.counts[0] != limit) return true;
+    std::printf("%d x %d, update %d: residuals %.17g %.17g\n", job.rows, job.columns, job.options.update,
+                alone.residual, together.residual);
+    return false;
 }
 
 int main() {
@@ -62,47 +44,20 @@ int main() {
         for (const int update : updates)
             for (int variant = 0; variant < 4; ++variant) {
                 const int m = shape[0], n = shape[1];
-                std::vector<double> a(static_cast<size_t>(m) * n), b(m), start(n);
-                for (double& value : a) value = uniform(random);
-                for (double& value : b) value = uniform(random) - (variant == 3 ? 0.3 : 0.0);
-                for (double& value : start) value = uniform(random) - 0.5;
+                const double damping = variant == 1 && update != rotations ? 0.3 : 0.0;
+                RandomSystem system(m, n, {3e-15, damping, 10 * n + 100, update, variant != 0, 0}, random);
                 if (variant == 2)  // nearly equal columns
                     for (int i = 0; i < m; ++i)
                         for (int j = 1; j < n; j += 2)
-                            a[i * n + j] = a[i * n + j - 1] + 1e-9 * uniform(random);
-                Job job{};
-                job.rows = m;
-                job.columns = n;
-                job.a = a.data();
-                job.row_stride = n;
-                job.b = b.data();
-                job.b_stride = m;
-                job.options = {3e-15,        variant == 1 && update != rotations ? 0.3 : 0.0,
-                               10 * n + 100, update,
-                               variant != 0, 0};
-                if (variant == 3) job.warm_values = start.data();
-                const Answer alone = solve<Dense<double>>(1, job);
-                const Answer together = solve<Dense<double>>(3, job);
-                double scale = 1e-300;
-                for (double value : b) scale += value * value;
-                const double error = std::fabs(alone.residual - together.residual) / std::sqrt(scale);
-                if (!(error < 1e-9) || alone.counts[0] == limit || together.counts[0] == limit) {
-                    std::printf("%d x %d, update %d, variant %d: residuals %.17g %.17g\n", m, n, update,
-                                variant, alone.residual, together.residual);
-                    ++failures;
+                            system.a[i * n + j] = system.a[i * n + j - 1] + 1e-9 * uniform(random);
+                if (variant == 3) {
+                    for (double& value : system.b) value -= 0.3;
+                    system.job.warm_values = system.start.data();
                 }
+                failures += !agree<Dense<double>>(system.job, 3);
             }
     std::vector<double> pulse = {0.1, 0.6, 1.0, 0.5, 0.2, 0.1}, b(90);
     for (double& value : b) value = uniform(random);
-    Job job{};
-    job.rows = job.columns = 90;
-    job.a = pulse.data();
-    job.pulse_length = 6;
-    job.pulse_origin = 2;
-    job.b = b.data();
-    job.options = {3e-15, 0.0, 1000, gram, 1, 0};
-    const double alone = solve<Convolution<double>>(1, job).residual;
-    const double together = solve<Convolution<double>>(4, job).residual;
-    if (!(std::fabs(alone - together) < 1e-9)) ++failures;
+    failures += !agree<Convolution<double>>(pulse_job(pulse, 2, b), 4);
     return failures ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -186,13 +186,15 @@ private:
             ++tally.solves;
             if (!solved) factor.solve();
             solved = false;
-            double step = -double_infinity;  // minus the longest feasible step
-            team.few(factor.count, [&](int p) {
+            // Each group finds minus the longest feasible step for itself.
+            double step = -double_infinity;
+            team.lane_each(factor.count, [&](int p) {
                 if (!(ws.z[p] > 0)) step = max_of(step, -longest_step(p));
             });
-            step = team.max(step);
+            step = team.lane_max(step);
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
+            team.sync();
             team.few(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && !(longest_step(p) > alpha);
                 const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
@@ -203,10 +205,10 @@ private:
             fresh = false;
             for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
                 double last = -1;
-                team.few(end, [&](int p) {
+                team.lane_each(end, [&](int p) {
                     if (!(ws.x[p] > 0)) last = max_of(last, static_cast<double>(p));
                 });
-                end = static_cast<int>(team.max(last));
+                end = static_cast<int>(team.lane_max(last));
                 if (end >= 0) this->remove(end);
             }
             if (factor.count == 0) return true;
@@ -244,7 +246,7 @@ private:
         block_size = 0;
         team.sync();
         if (squared_residual > best * (1 + 1e-12)) {
-            rebuild(ws.best_order, ws.best_x, best_count);
+            rebuild(ws.best_order, ws.best_x, best_count, factor.update);
             return false;
         }
         this->mask_scores();
@@ -253,7 +255,6 @@ private:
 
     // Gives the Gram factor up for Q and R, on the columns and from the point it has.
     SW_HD void escalate() {
-        factor.update = cgs2;
         tally.escalated = 1;
         block_size = 0;
         team.few(factor.count, [&](int p) {
@@ -264,16 +265,16 @@ private:
         best = double_infinity;
         from_gram = false;
         team.sync();
-        rebuild(ws.best_order, ws.best_x, best_count);
+        rebuild(ws.best_order, ws.best_x, best_count, cgs2);
     }
 
     // Factors a remembered point anew.
-    SW_HD void rebuild(const int32_t* order, const double* x, int count) {
+    SW_HD void rebuild(const int32_t* order, const double* x, int count, int update) {
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) this->mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
         const int insertions = factor.insertions;
-        factor.count = factor.settled = 0;
+        factor.restart(update);
         for (int p = 0; p < count; ++p) {
             if (this->insert_alone(order[p]) != Entry::entered) continue;
             if (team.rank() == 0) ws.x[factor.count - 1] = x[p];

@@ -6,17 +6,20 @@
 SW_BEGIN
 namespace nnls {
 
-// Columns by position: the p-th is at base + slot[p] * stride, non-zero within [low[slot], high[slot]).
-// Without slots the p-th is the p-th; without bounds it is `length` long.
+// Columns by position: the p-th is at base + slot[p] * stride, non-zero within [low[slot], high[slot]), and
+// multiplied with factor[slot]. Without slots the p-th is the p-th; without bounds it is `length` long;
+// without factors it is as it is.
 struct Columns {
     const double* base;
     int64_t stride;
     const int32_t* slot;
     const int32_t* low;
     const int32_t* high;
+    const double* factor;
     int length;
 
     SW_HD int place(int position) const { return slot ? slot[position] : position; }
+    SW_HD double factor_of(int position) const { return factor ? factor[place(position)] : 1.0; }
     SW_HD const double* at(int position) const { return base + place(position) * stride; }
     // Of the four positions from p on, the last for those past it.
     SW_HD void places(int p, int count, int* place) const {
@@ -35,7 +38,8 @@ template <class Team>
 SW_HD void copy_column(const Team& team, const Columns& columns, int p, double* v, int length) {
     const double* column = columns.at(p);
     const int first = columns.first(p), last = columns.last(p);
-    team.each(length, [&](int i) { v[i] = i >= first && i < last ? column[i] : 0.0; });
+    const double factor = columns.factor_of(p);
+    team.each(length, [&](int i) { v[i] = i >= first && i < last ? factor * column[i] : 0.0; });
 }
 
 // out[p] = column_p . v for p < count, v non-zero within [first, last). Ends in a sync.
@@ -43,47 +47,43 @@ template <class Team>
 SW_CALL void dot_columns(const Team& team, const Columns columns, int count, const double* v, int first,
                          int last, double* out) {
 #if defined(__CUDACC__)
-    // A row of lanes takes four columns at a time, so that their loads and their sums overlap.
+    // A row of lanes takes four columns at a time, and four rows of them: so many loads overlap.
     for (int p = 4 * team.row(); p < count; p += 4 * team.rows()) {
-        int place[4], from[4], to[4], longest = 0;
+        int place[4], from[4], to[4], start = last, end = first;
+        const double* column[4];
         double sum[4];
         columns.places(p, count, place);
         SW_UNROLL
         for (int q = 0; q < 4; ++q) {
-            from[q] = first;
-            to[q] = last;
+            from[q] = columns.low ? max_of(first, static_cast<int>(columns.low[place[q]])) : first;
+            to[q] = columns.low ? min_of(last, static_cast<int>(columns.high[place[q]])) : last;
+            column[q] = columns.base + place[q] * columns.stride;
+            start = min_of(start, from[q]);
+            end = max_of(end, to[q]);
             sum[q] = 0;
         }
-        if (columns.low) {
+        SW_ROLLED
+        for (int i = start + team.lane(); i < end; i += 4 * team.lanes()) {
+            double left[4][4], right[4];
             SW_UNROLL
-            for (int q = 0; q < 4; ++q) {
-                from[q] = max_of(first, static_cast<int>(columns.low[place[q]]));
-                to[q] = min_of(last, static_cast<int>(columns.high[place[q]]));
-            }
-        }
-        const double* column[4];
-        SW_UNROLL
-        for (int q = 0; q < 4; ++q) {
-            column[q] = columns.base + place[q] * columns.stride;
-            longest = max_of(longest, to[q] - from[q]);
-        }
-        for (int i = team.lane(); i < longest; i += 2 * team.lanes()) {
-            double left[8], right[8];
-            SW_UNROLL
-            for (int q = 0; q < 8; ++q) {
-                const int at = from[q % 4] + i + q / 4 * team.lanes();
-                const bool inside = at < to[q % 4];
-                left[q] = inside ? column[q % 4][at] : 0.0;
-                right[q] = inside ? v[at] : 0.0;
+            for (int u = 0; u < 4; ++u) {
+                const int at = i + u * team.lanes();
+                right[u] = at < end ? v[at] : 0.0;
+                SW_UNROLL
+                for (int q = 0; q < 4; ++q) left[u][q] = at >= from[q] && at < to[q] ? column[q][at] : 0.0;
             }
             SW_UNROLL
-            for (int q = 0; q < 8; ++q) sum[q % 4] += left[q] * right[q];
+            for (int u = 0; u < 4; ++u) {
+                SW_UNROLL
+                for (int q = 0; q < 4; ++q) sum[q] += left[u][q] * right[u];
+            }
         }
         SW_UNROLL
         for (int q = 0; q < 4; ++q) sum[q] = team.lane_sum(sum[q]);
         SW_UNROLL
         for (int q = 0; q < 4; ++q)
-            if (team.lane() == q % team.lanes() && p + q < count) out[p + q] = sum[q];
+            if (team.lane() == q % team.lanes() && p + q < count)
+                out[p + q] = columns.factor ? columns.factor[place[q]] * sum[q] : sum[q];
     }
 #else
     int begin, end;
@@ -91,7 +91,7 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
     int p = begin;
     while (p < end) {
         // Dense columns go four at a time over the whole length; short ones alone over what overlaps.
-        if (p + 4 <= end) {
+        if (p + 4 <= end && !columns.factor) {
             const double* four[4];
             int least = last - first;
             for (int q = 0; q < 4; ++q) {
@@ -107,7 +107,7 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
             }
         }
         const int from = max_of(first, columns.first(p)), to = min_of(last, columns.last(p));
-        out[p] = to > from ? dot(columns.at(p) + from, v + from, to - from) : 0.0;
+        out[p] = to > from ? columns.factor_of(p) * dot(columns.at(p) + from, v + from, to - from) : 0.0;
         ++p;
     }
 #endif
@@ -119,34 +119,45 @@ template <class Team>
 SW_CALL void subtract_columns(const Team& team, const Columns columns, int count, const double* f, double* v,
                               int length) {
 #if defined(__CUDACC__)
-    team.each(length, [&](int i) {
-        double s[4] = {0, 0, 0, 0};
+    // A member takes two rows at a time and four columns: so many loads overlap.
+    SW_ROLLED
+    for (int i = team.rank(); i < length; i += 2 * team.size()) {
+        const int row[2] = {i, i + team.size()};
+        double s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        SW_UNROLL_BY(2)
         for (int p = 0; p < count; p += 4) {
-            int place[4];
-            bool inside[4];
-            double entry[4];
+            int place[4], from[4], to[4];
+            double weight[4], entry[2][4];
             columns.places(p, count, place);
             SW_UNROLL
-            for (int q = 0; q < 4; ++q) inside[q] = p + q < count;
-            if (columns.low) {
-                SW_UNROLL
-                for (int q = 0; q < 4; ++q)
-                    inside[q] = inside[q] && i >= columns.low[place[q]] && i < columns.high[place[q]];
+            for (int q = 0; q < 4; ++q) {
+                from[q] = columns.low ? columns.low[place[q]] : 0;
+                to[q] = p + q >= count ? 0 : columns.low ? columns.high[place[q]] : length;
+                weight[q] = f[min_of(p + q, count - 1)];
+                if (columns.factor) weight[q] *= columns.factor[place[q]];
             }
             SW_UNROLL
-            for (int q = 0; q < 4; ++q)
-                entry[q] = inside[q] ? columns.base[place[q] * columns.stride + i] : 0.0;
+            for (int q = 0; q < 4; ++q) {
+                const double* column = columns.base + place[q] * columns.stride;
+                SW_UNROLL
+                for (int u = 0; u < 2; ++u)
+                    entry[u][q] = row[u] >= from[q] && row[u] < to[q] ? column[row[u]] : 0.0;
+            }
             SW_UNROLL
-            for (int q = 0; q < 4; ++q) s[q] += f[min_of(p + q, count - 1)] * entry[q];
+            for (int q = 0; q < 4; ++q) {
+                s[0][q] += weight[q] * entry[0][q];
+                s[1][q] += weight[q] * entry[1][q];
+            }
         }
-        v[i] -= (s[0] + s[1]) + (s[2] + s[3]);
-    });
+        v[row[0]] -= (s[0][0] + s[0][1]) + (s[0][2] + s[0][3]);
+        if (row[1] < length) v[row[1]] -= (s[1][0] + s[1][1]) + (s[1][2] + s[1][3]);
+    }
 #else
     int begin, end;
     team.chunk(length, begin, end);
     int p = 0;
     while (p < count) {
-        if (p + 4 <= count) {
+        if (p + 4 <= count && !columns.factor) {
             int least = length;
             for (int q = 0; q < 4; ++q) least = min_of(least, columns.last(p + q) - columns.first(p + q));
             if (2 * least >= length) {
@@ -166,7 +177,7 @@ SW_CALL void subtract_columns(const Team& team, const Columns columns, int count
             }
         }
         const int from = max_of(begin, columns.first(p)), to = min_of(end, columns.last(p));
-        if (to > from) add_scaled(-f[p], columns.at(p) + from, v + from, to - from);
+        if (to > from) add_scaled(-f[p] * columns.factor_of(p), columns.at(p) + from, v + from, to - from);
         ++p;
     }
 #endif

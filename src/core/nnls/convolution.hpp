@@ -1,25 +1,36 @@
 // The banded Toeplitz matrix of a convolution, which is never stored.
 #pragma once
 
-#include "core/nnls/matrix.hpp"
+#include "core/nnls/scaling.hpp"
 
 SW_BEGIN
 namespace nnls {
 
 // A_ij = pulse[i - j + origin]: the pulse's sample `origin` falls on row j of column j.
+//
+// A team works with a copy of the pulse in its own memory, scaled by a power of two, and with what
+// describe() says of the columns: each is a shift of that copy times a factor, and the product of two follows
+// from their distance.
 template <class Scalar>
 struct Convolution {
+    static constexpr bool shifts = true;
+
     const Scalar* pulse;
     int length, origin;
     int rows, columns;
+    double* copy;  // `length` samples, then the scale and its inverse
 
     SW_HD int zeros_before() const { return origin + padding; }
     SW_HD int zeros_after() const { return max_of(0, columns - rows + length - origin) + padding; }
+    SW_HD int pulse_length() const { return length; }
+    SW_HD int pulse_origin() const { return origin; }
+    SW_HD void keep_copy_in(double* memory) { copy = memory; }
 
     template <class Team>
     SW_CALL void measure(const Team& team, const double* r, Envelope envelope, double* squares,
                          double* sums) const {
         trim(team, envelope);
+        prepare(team);
         const int first = envelope.low[0], last = envelope.high[0];
         team.each(columns, [&](int j) {
             double square = 0;
@@ -29,6 +40,41 @@ struct Convolution {
             squares[j] = square;
         });
         multiply(team, r, envelope, sums, nullptr);
+    }
+
+    // Fills the team's copy. Ends in a sync.
+    template <class Team>
+    SW_CALL void prepare(const Team& team) const {
+        const double most = largest_magnitude(team, pulse, length);
+        const double scale = !is_finite(most) ? 1.0 : most >= 1e-290 ? power_below(most) : 0.0;
+        double* samples = copy;
+        const Scalar* given = pulse;
+        team.each(length, [=](int t) { samples[t] = scale * double(given[t]); });
+        if (team.rank() == 0) {
+            samples[length] = scale;
+            samples[length + 1] = scale > 0 ? 1.0 / scale : 0.0;
+        }
+        team.sync();
+    }
+
+    // What each column's shift is multiplied with and where it lies; the products of the pulse with itself,
+    // shifted. Ends in a sync.
+    template <class Team>
+    SW_CALL void describe(const Team& team, Envelope envelope, const double* scale, double* factor,
+                          int32_t* low, int32_t* high, double* lags) const {
+        const double* samples = copy;
+        const int first = envelope.low[0], last = envelope.high[0];
+        team.each(columns, [&](int j) {
+            factor[j] = scale[j] * samples[length + 1];
+            bounds(envelope, j, nullptr, low[j], high[j]);
+        });
+        team.each(min_of(length, columns), [&](int lag) {
+            double sum = 0;
+            SW_UNROLL_BY(8)
+            for (int t = first; t < last - lag; ++t) sum += samples[t] * samples[t + lag];
+            lags[lag] = sum;
+        });
+        team.sync();
     }
 
     // The samples of the pulse that are not zero, into the envelope's first entry. Ends in a sync.
@@ -51,18 +97,18 @@ struct Convolution {
 
     template <class Team>
     SW_CALL void multiply(const Team& team, const double* r, Envelope envelope, double* sums, double*) const {
-        const double* shifted = r - origin;
+        const double *shifted = r - origin, *samples = copy, unscale = samples[length + 1];
         const int first = envelope.low[0], last = envelope.high[0];
 #if defined(__CUDACC__)
         team.each(columns, [&](int j) {
             double s[4] = {0, 0, 0, 0};
-            int t = first;
-            for (; t + 8 <= last; t += 8) {
+            SW_ROLLED
+            for (int t = first; t < last; t += 8) {
                 SW_UNROLL
-                for (int u = 0; u < 8; ++u) s[u % 4] += pulse[t + u] * shifted[j + t + u];
+                for (int u = 0; u < 8; ++u)
+                    if (t + u < last) s[u % 4] += samples[t + u] * shifted[j + t + u];
             }
-            for (; t < last; ++t) s[0] += pulse[t] * shifted[j + t];
-            sums[j] = (s[0] + s[1]) + (s[2] + s[3]);
+            sums[j] = ((s[0] + s[1]) + (s[2] + s[3])) * unscale;
         });
 #else
         int begin, end;
@@ -71,22 +117,22 @@ struct Convolution {
         for (; j + 32 <= end; j += 32) {
             Wide s0{}, s1{}, s2{}, s3{};
             for (int t = first; t < last; ++t) {
-                const double p = pulse[t];
+                const double p = samples[t];
                 const double* at = shifted + j + t;
                 s0 += p * load(at);
                 s1 += p * load(at + 8);
                 s2 += p * load(at + 16);
                 s3 += p * load(at + 24);
             }
-            store(sums + j, s0);
-            store(sums + j + 8, s1);
-            store(sums + j + 16, s2);
-            store(sums + j + 24, s3);
+            store(sums + j, s0 * unscale);
+            store(sums + j + 8, s1 * unscale);
+            store(sums + j + 16, s2 * unscale);
+            store(sums + j + 24, s3 * unscale);
         }
         for (; j < end; ++j) {
             double s = 0;
-            for (int t = first; t < last; ++t) s += pulse[t] * shifted[j + t];
-            sums[j] = s;
+            for (int t = first; t < last; ++t) s += samples[t] * shifted[j + t];
+            sums[j] = s * unscale;
         }
 #endif
         team.sync();

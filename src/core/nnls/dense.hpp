@@ -20,6 +20,8 @@ inline bool all_zero(const Scalar* values) {
 
 template <class Scalar>
 struct Dense {
+    static constexpr bool shifts = false;
+
     const Scalar* values;
     int64_t stride;
     int rows, columns;
@@ -27,6 +29,11 @@ struct Dense {
     // Zeros the product reads before and after the vector it is multiplied with.
     SW_HD int zeros_before() const { return 0; }
     SW_HD int zeros_after() const { return 0; }
+    SW_HD int pulse_length() const { return 0; }
+    SW_HD int pulse_origin() const { return 0; }
+    SW_HD void keep_copy_in(double*) {}
+    template <class Team>
+    SW_HD void prepare(const Team&) const {}
 
     // squares[j] = |a_j|^2, sums[j] = a_j . r, and the envelope. Ends in a sync.
     template <class Team>
@@ -93,10 +100,18 @@ struct Dense {
         // Where there are more members than columns, several share one, each with every so many of its rows.
         const int slices = max_of(1, team.size() / max_of(columns, 1));
         if (slices == 1) {
-            team.each(columns, [&](int j) { sums[j] = slice_of_product(r, envelope, j, 0, 1); });
+            // The lanes of a row go down the same rows, where any of their columns is not zero.
+            for (int base = team.row() * team.lanes(); base < columns; base += team.size()) {
+                const int j = min_of(base + team.lane(), columns - 1);
+                const int first = team.lane_least(envelope.low[j]), last = team.lane_most(envelope.high[j]);
+                const double sum = slice_of_product(r, j, first, last, 1);
+                if (base + team.lane() < columns) sums[j] = sum;
+            }
         } else {
             const int slice = team.rank() / columns, j = team.rank() % columns;
-            if (slice < slices) scratch[team.rank()] = slice_of_product(r, envelope, j, slice, slices);
+            if (slice < slices)
+                scratch[team.rank()] =
+                    slice_of_product(r, j, envelope.low[j] + slice, envelope.high[j], slices);
             team.sync();
             team.each(columns, [&](int column) {
                 double sum = 0;
@@ -127,15 +142,15 @@ struct Dense {
 #if defined(__CUDACC__)
         (void)length;
         const int last = envelope.high[j], step = team.lanes();
-        int i = envelope.low[j] + team.lane();
-        for (; i + 3 * step < last; i += 4 * step) {
-            double a[4];
+        SW_ROLLED
+        for (int i = envelope.low[j] + team.lane(); i < last; i += 8 * step) {
+            double a[8];
             SW_UNROLL
-            for (int u = 0; u < 4; ++u) a[u] = values[(i + u * step) * stride + j];
+            for (int u = 0; u < 8; ++u) a[u] = i + u * step < last ? values[(i + u * step) * stride + j] : 0;
             SW_UNROLL
-            for (int u = 0; u < 4; ++u) out[i + u * step] = scale * a[u];
+            for (int u = 0; u < 8; ++u)
+                if (i + u * step < last) out[i + u * step] = scale * a[u];
         }
-        for (; i < last; i += step) out[i] = scale * values[i * stride + j];
 #else
         int first = 0, last = rows;
         // A lone thread knows the range of all rows: only those that reach column j are read.
@@ -184,27 +199,20 @@ struct Dense {
 #endif
     }
 
-    // Of a_j . r, rows slice, slice + slices, ... of the envelope.
-    SW_HD double slice_of_product(const double* r, Envelope envelope, int j, int slice, int slices) const {
+    // Of a_j . r, every so many rows from `first` on.
+    SW_HD double slice_of_product(const double* r, int j, int first, int last, int slices) const {
         constexpr int ahead = 16;
         double sum[4] = {0, 0, 0, 0};
-        int i = envelope.low[j] + slice;
-        const int last = envelope.high[j];
-        const Scalar* a = values + i * stride + j;
+        const Scalar* a = values + first * stride + j;
         const int64_t step = slices * stride;
-        for (; i + (ahead - 1) * slices < last; i += ahead * slices, a += ahead * step) {
+        SW_ROLLED
+        for (int i = first; i < last; i += ahead * slices, a += ahead * step) {
             Scalar entry[ahead];
             SW_UNROLL
-            for (int u = 0; u < ahead; ++u) entry[u] = a[u * step];
+            for (int u = 0; u < ahead; ++u) entry[u] = i + u * slices < last ? a[u * step] : Scalar(0);
             SW_UNROLL
-            for (int u = 0; u < ahead; ++u) sum[u % 4] += entry[u] * r[i + u * slices];
+            for (int u = 0; u < ahead; ++u) sum[u % 4] += entry[u] * r[min_of(i + u * slices, rows - 1)];
         }
-        for (; i + slices < last; i += 2 * slices, a += 2 * step) {
-            const Scalar e0 = a[0], e1 = a[step];
-            sum[0] += e0 * r[i];
-            sum[1] += e1 * r[i + slices];
-        }
-        if (i < last) sum[2] += a[0] * r[i];
         return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 

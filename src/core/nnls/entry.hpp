@@ -3,6 +3,8 @@
 #pragma once
 
 #include "core/nnls/columns.hpp"
+#include "core/nnls/inverse.hpp"
+#include "core/nnls/triangle.hpp"
 #include "core/nnls/workspace.hpp"
 
 SW_BEGIN
@@ -10,10 +12,10 @@ namespace nnls {
 
 enum class Entry { entered, dependent, escalate };
 
-// What came of a column: R's new diagonal and Q'b's new entry.
+// What came of a column: R's new diagonal, its inverse, and Q'b's new entry.
 struct Entrance {
     Entry outcome;
-    double pivot, target;
+    double pivot, inverse, target;
 };
 
 // The factor as each member of a team knows it; what it points at is the team's.
@@ -31,21 +33,78 @@ struct FactorState {
         : team(team),
           setting(setting),
           ws(setting.ws),
-          triangle(setting.ws.triangle),
+          triangle(Packing(setting.ws.triangle)),
           update(setting.options.update) {}
 
     SW_HD bool keeps_q() const { return update == cgs2 || update == mgs || update == rotations; }
+
+    // Whether the triangle is R^-1: on a device, where no Q goes with R. Q is kept for the sake of columns
+    // that are nearly dependent, which an inverse does not stand.
+    SW_HD bool inverted() const {
+#if defined(__CUDACC__)
+        return update == gram;
+#else
+        return false;
+#endif
+    }
 
     SW_HD Columns positive() const {
         const Shared& shared = setting.shared;
         const int length = setting.extent.row_length();
         if (shared.columns)
-            return {shared.columns, shared.column_stride, ws.order, shared.low, shared.high, length};
-        return {ws.panel, length, ws.slot, ws.low, ws.high, length};
+            return {shared.columns, shared.column_stride, ws.order, shared.low, shared.high, nullptr, length};
+        if (setting.extent.shifted())
+            return {ws.pulse + setting.extent.pulse_origin, -1, ws.order, ws.low, ws.high, ws.factor, length};
+        return {ws.panel, length, ws.slot, ws.low, ws.high, nullptr, length};
     }
 
     SW_HD Columns q(int columns_length) const {
-        return {ws.q, setting.extent.q_length(), nullptr, nullptr, nullptr, columns_length};
+        return {ws.q, setting.extent.q_length(), nullptr, nullptr, nullptr, nullptr, columns_length};
+    }
+
+    // out[q] = a_j . a_c for the columns c at `number` positions from `first` on, a_j that at `place`. Ends
+    // in a sync.
+    SW_HD void products(int place, int first, int number, double* out) const {
+        const Shared& shared = setting.shared;
+        const int32_t* order = ws.order + first;
+        const int j = ws.order[place];
+        if (!shared.gram && !setting.extent.shifted()) {
+            Columns columns = positive();
+            const double* column = columns.at(place);
+            const int from = columns.first(place), to = columns.last(place);
+            columns.slot += first;
+            dot_columns(team, columns, number, column, from, to, out);
+            return;
+        }
+        if (shared.gram) {
+            const double* row = shared.gram + j * shared.gram_stride;
+            team.few(number, [=](int q) { out[q] = row[order[q]]; });
+        } else {
+            team.few(number, [&](int q) { out[q] = setting.product_of_shifts(order[q], j); });
+        }
+        team.sync();
+    }
+
+    // out = R^-1 v, in place too. Ends in a sync.
+    SW_HD void solve_with_r(const double* v, double* out) const { solve_with<false>(v, out); }
+
+    // out = R^-T v, in place too. Ends in a sync.
+    SW_HD void solve_with_r_transposed(const double* v, double* out) const { solve_with<true>(v, out); }
+
+    template <bool transposed>
+    SW_HD void solve_with(const double* v, double* out) const {
+        if (inverted()) return Inverse::multiply<transposed>(team, triangle, count, v, out);
+        if (team.row() == 0) {
+            if (v != out) {
+                team.lane_each(count, [&](int p) { out[p] = v[p]; });
+                team.lane_sync();
+            }
+            if (transposed)
+                Triangle::solve_transposed(team, triangle, count, out);
+            else
+                Triangle::solve(team, triangle, count, out);
+        }
+        team.sync();
     }
 
     // A charge on the insertions, kept by the first member.
@@ -75,28 +134,22 @@ struct CarefulEntry : FactorState<Team> {
         const Columns columns = positive();
         const int length = setting.extent.row_length();
         const int64_t m = setting.extent.rows, k = count;
-        if (team.row() == 0) {
-            team.lane_each(count, [&](int p) { ws.z[p] = ws.h[p]; });
-            team.lane_sync();
-            Triangle::solve(team, triangle, count, ws.z);
-        }
         copy_column(team, columns, count, ws.v, length);
-        team.sync();
+        this->solve_with_r(ws.h, ws.z);
         subtract_columns(team, columns, count, ws.z, ws.v, length);
         dot_columns(team, columns, count, ws.v, 0, length, ws.g);
-        if (team.row() == 0) {
+        if (setting.extent.damped) {
             // Rows of the damping: column p has only its own, below(p), where v holds -below(p) z_p.
-            team.lane_each(count, [&](int p) {
+            team.few(count, [&](int p) {
                 const double d = setting.below(ws.order[p]);
                 ws.g[p] -= d * d * ws.z[p];
             });
-            team.lane_sync();
-            Triangle::solve_transposed(team, triangle, count, ws.g);
-            team.lane_each(count, [&](int p) { ws.h[p] += ws.g[p]; });
-            team.lane_sync();
-            Triangle::solve(team, triangle, count, ws.g);
+            team.sync();
         }
+        this->solve_with_r_transposed(ws.g, ws.g);
+        team.few(count, [&](int p) { ws.h[p] += ws.g[p]; });
         team.sync();
+        this->solve_with_r(ws.g, ws.g);
         subtract_columns(team, columns, count, ws.g, ws.v, length);
         double part = 0;
         team.few(count, [&](int p) {
@@ -112,11 +165,11 @@ struct CarefulEntry : FactorState<Team> {
                 const double d = setting.below(ws.order[p]);
                 product += d * d * (ws.z[p] + ws.g[p]) * ws.x[p];
             });
-        const double pivot = square_root(square), entry = team.sum(product) / pivot;
+        const double pivot = square_root(square), inverse = 1.0 / pivot, entry = team.sum(product) * inverse;
         charge(3 * k + 1, 6 * m * k + 4 * m + 3 * k * k + 3 * k);
-        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0};
-        if (update == gram && pivot < escalate_below * setting.norm_of(j)) return {Entry::escalate, 0, 0};
-        return {Entry::entered, pivot, entry};
+        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0};
+        if (update == gram && pivot < escalate_below * setting.norm_of(j)) return {Entry::escalate, 0, 0, 0};
+        return {Entry::entered, pivot, inverse, entry};
     }
 
     // R's new column and Q's from the column itself.
@@ -132,12 +185,12 @@ struct CarefulEntry : FactorState<Team> {
         else
             classical_gram_schmidt_twice(q_length);
         const double pivot = square_root(team.sum(part_of_dot(team, ws.v, ws.v, q_length)));
-        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0};
+        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0};
         double* fresh = ws.q + static_cast<int64_t>(count) * q_length;
         const double inverse = 1.0 / pivot;
         team.each(q_length, [&](int i) { fresh[i] = ws.v[i] * inverse; });
         team.sync();
-        return {Entry::entered, pivot, product_below(fresh, against)};
+        return {Entry::entered, pivot, inverse, product_below(fresh, against)};
     }
 
     // q . (b - A x), the rows of the damping included.
@@ -206,7 +259,7 @@ struct CarefulEntry : FactorState<Team> {
         double pivot = image[count];
         team.sync();
         charge(2 * turns, 6 * m * turns + 2 * m * m + 8 * turns);
-        if (absolute(pivot) <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0};
+        if (absolute(pivot) <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0};
         double entry = product_below(ws.q + static_cast<int64_t>(count) * length, against);
         if (pivot < 0) {  // only when there was nothing to rotate: the last row
             double* fresh = ws.q + static_cast<int64_t>(count) * length;
@@ -215,7 +268,7 @@ struct CarefulEntry : FactorState<Team> {
             pivot = -pivot;
             entry = -entry;
         }
-        return {Entry::entered, pivot, entry};
+        return {Entry::entered, pivot, 1.0 / pivot, entry};
     }
 };
 
@@ -226,56 +279,42 @@ SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const do
     return factor.keeps_q() ? entry.orthogonalise(j, against) : entry.correct(j, against);
 }
 
-// R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2).
+// R's new column from the normal equations; where the pivot is small, corrected with A (equation 3.2). After
+// it in ws.h are the products with the `others` candidates that follow.
 template <class Team>
 SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const double* against, double product,
                                int settled_there, int others) {
     const Team& team = factor.team;
     const Setting& setting = factor.setting;
     const Workspace& ws = factor.ws;
-    const Columns columns = factor.positive();
-    const Shared& shared = setting.shared;
     const int count = factor.count, wanted = others > 0 ? count + 1 + others : count;
     const double square = setting.norm_of(j) * setting.norm_of(j);
     const int64_t m = setting.extent.rows, k = count;
     double* h = ws.h;
-    if (shared.gram) {
-        const double* products = shared.gram + j * shared.gram_stride;
-        const int32_t* order = ws.order;
-        team.few(wanted, [=](int p) { h[p] = products[order[p]]; });
-        team.sync();
-    } else {
-        dot_columns(team, columns, wanted, columns.at(count), columns.first(count), columns.last(count), h);
-    }
-    if (team.row() == 0) {
-        Triangle::solve_transposed(team, factor.triangle, count, h);
-        // Q'(b - A x) is zero where x is settled and Q'b on the positions after.
-        const double* target = ws.triangle.target;
+    factor.products(count, 0, wanted, h);
+    factor.solve_with_r_transposed(h, h);
+    // Q'(b - A x) is zero where x is settled and Q'b on the positions after. Each group sums for itself.
+    const double* target = ws.triangle.target;
 #if defined(__CUDACC__)
-        double inside = 0, along = 0;
-        team.lane_each(count, [&](int p) {
-            inside += h[p] * h[p];
-            if (p >= settled_there) along += h[p] * target[p];
-        });
-        inside = team.lane_sum(inside);
-        along = team.lane_sum(along);
+    double inside = 0, along = 0;
+    team.lane_each(count, [&](int p) {
+        inside += h[p] * h[p];
+        if (p >= settled_there) along += h[p] * target[p];
+    });
+    inside = team.lane_sum(inside);
+    along = team.lane_sum(along);
 #else
-        const double inside = dot(h, h, count);
-        const double along = dot(h + settled_there, target + settled_there, count - settled_there);
+    (void)team;
+    const double inside = dot(h, h, count);
+    const double along = dot(h + settled_there, target + settled_there, count - settled_there);
 #endif
-        if (team.lane() == 0) {
-            ws.note[0] = inside;
-            ws.note[1] = along;
-        }
-    }
-    team.sync();
-    const bool formed = !shared.gram;  // the products were not at hand
+    const bool formed = !setting.shared.gram;  // the products were not at hand
     factor.charge(1 + formed * (k + 1), k * k + 4 * k + formed * 2 * m * k);
-    const double outside = square - ws.note[0];
+    const double outside = square - inside;
     const double small = correct_below * correct_below * square;
     if (factor.update == gram && outside > small) {
-        const double pivot = square_root(outside);
-        return {Entry::entered, pivot, (product - ws.note[1]) / pivot};
+        const double inverse = inverse_root(outside);
+        return {Entry::entered, outside * inverse, inverse, (product - along) * inverse};
     }
     return enter_with_care<Team>(factor, j, against);
 }

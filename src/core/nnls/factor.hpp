@@ -12,7 +12,6 @@ template <class Team>
 struct Factor : FactorState<Team> {
     using FactorState<Team>::count;
     using FactorState<Team>::keeps_q;
-    using FactorState<Team>::positive;
     using FactorState<Team>::setting;
     using FactorState<Team>::team;
     using FactorState<Team>::triangle;
@@ -22,39 +21,42 @@ struct Factor : FactorState<Team> {
 
     SW_HD Factor(const Team& team, const Setting& setting) : FactorState<Team>(team, setting) {}
 
-    // Inserts column j, which is already gathered at position `count`. `against` is b or the residual at x:
-    // the new column of Q has the same product with both. `product` is a_j . (b - A x), where x is settled,
-    // or a_j . b. Of the `others` candidates at the positions after it, products_with_others() then tells.
-    SW_HD Entry enter(int j, const double* against, double product, int settled_there, int others) {
-        if (count >= setting.extent.most_columns) return Entry::dependent;
-        if (triangle.is_full(count)) triangle = Triangle::widened(team, triangle, count);
-        const Entrance column = keeps_q()
-                                    ? enter_with_care<Team>(*this, j, against)
-                                    : enter_plainly<Team>(*this, j, against, product, settled_there, others);
-        if (column.outcome != Entry::entered) return column.outcome;
-        if (team.row() == 0) triangle.append(team, count, ws.h, column.pivot, column.target);
+    // What column j, which is already gathered at position `count`, brings; R's new column is in ws.h.
+    // `against` is b or the residual at x: the new column of Q has the same product with both. `product` is
+    // a_j . (b - A x), where x is settled, or a_j . b. Of the `others` candidates at the positions after it,
+    // products_with_others() then tells.
+    SW_HD Entrance weigh(int j, const double* against, double product, int settled_there, int others) {
+        if (count >= setting.extent.most_columns) return {Entry::dependent, 0, 0, 0};
+        if (triangle.is_full(count)) triangle = Triangle(Packing::widened(team, triangle, count));
+        return keeps_q() ? enter_with_care<Team>(*this, j, against)
+                         : enter_plainly<Team>(*this, j, against, product, settled_there, others);
+    }
+
+    // a_c . a_j of the candidates c at the positions after `count`, a_j the column weighed last.
+    SW_HD const double* products_with_others(int others) {
+        if (!keeps_q()) return ws.h + count + 1;
+        this->products(count, count + 1, others, ws.g);
+        return ws.g;
+    }
+
+    // Inserts the column weighed last. No sync.
+    SW_HD void accept(const Entrance& column) {
+        if (this->inverted())
+            Inverse::append(team, triangle, count, ws.h, column.inverse, column.target);
+        else if (team.row() == 0)
+            triangle.append(team, count, ws.h, column.pivot, column.inverse, column.target);
         if (team.rank() == 0) ws.x[count] = 0;
         ++count;
         ++insertions;
-        team.sync();
-        return Entry::entered;
-    }
-
-    // a_c . a_j of the candidates c at the positions from `count` on, a_j the column inserted last.
-    SW_HD const double* products_with_others(int others) {
-        if (!keeps_q()) return ws.h + count;
-        const Columns columns = positive();
-        Columns candidates = columns;
-        candidates.slot += count;
-        dot_columns(team, candidates, others, columns.at(count - 1), columns.first(count - 1),
-                    columns.last(count - 1), ws.g);
-        return ws.g;
     }
 
     // Removes the column at a position by rotations (Luo & Duraiswami, algorithm 3).
     SW_HD void leave(int position) {
         shift_lists(position);
-        Triangle::remove(team, triangle, count, position);
+        if (this->inverted())
+            Inverse::remove(team, triangle, count, position);
+        else
+            Triangle::remove(team, triangle, count, position);
         team.sync();
         const int turns = count - 1 - position, length = setting.extent.q_length();
         if (keeps_q() && turns > 0)
@@ -72,25 +74,21 @@ struct Factor : FactorState<Team> {
     SW_HD void take_back() { --count; }
 
     // z = R^-1 Q'b, the least-squares solution on the positive columns.
-    SW_HD void solve() {
-        if (team.row() == 0) {
-            team.lane_each(count, [&](int p) { ws.z[p] = ws.triangle.target[p]; });
-            team.lane_sync();
-            Triangle::solve(team, triangle, count, ws.z);
-        }
-        team.sync();
-    }
+    SW_HD void solve() { this->solve_with_r(ws.triangle.target, ws.z); }
 
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.
     SW_HD void refine() {
-        if (team.row() == 0) {
-            Triangle::solve_transposed(team, triangle, count, ws.g);
-            team.lane_sync();
-            team.lane_each(count, [&](int p) { ws.triangle.target[p] += ws.g[p]; });
-            team.lane_sync();
-        }
+        this->solve_with_r_transposed(ws.g, ws.g);
+        team.few(count, [&](int p) { ws.triangle.target[p] += ws.g[p]; });
         team.sync();
         solve();
+    }
+
+    // Starts anew, with another update.
+    SW_HD void restart(int next_update) {
+        this->update = next_update;
+        triangle = Triangle(Packing(ws.triangle));
+        count = this->settled = 0;
     }
 
 private:

@@ -63,7 +63,10 @@ struct Insertion : Look<Team, Matrix> {
         const Columns columns = factor.positive();
         const int first = columns.first(place), length = columns.last(place) - first;
         const double part = part_of_dot(team, columns.at(place) + first, ws.b + first, length);
-        return insert(j, ws.b, team.sum(part), 0, 0);
+        const double product = columns.factor_of(place) * team.sum(part);
+        const Entrance column = factor.weigh(j, ws.b, product, 0, 0);
+        if (column.outcome == Entry::entered) accept(j, column);
+        return column.outcome;
     }
 
     SW_HD void remove(int position) {
@@ -86,7 +89,7 @@ private:
 
     // Brings the column at a position to where the factor expects it. By one group; no sync.
     SW_HD void fetch(int position) const {
-        if (task.shared.columns) return;
+        if (task.shared.columns || task.extent.shifted()) return;
         const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);
@@ -97,27 +100,42 @@ private:
     // Gram factor must give way.
     SW_HD bool try_candidates(int first, int last, int most) {
         const double* against = this->from_gram ? ws.b : ws.r;
-        for (int candidate = first; candidate < last && block_size < most; ++candidate) {
-            if (block_size > 0 && ws.near[candidate - first]) continue;
+        for (int candidate = first; block_size < most; ++candidate) {
+            if (block_size > 0) candidate = next_apart(candidate, first, last);
+            if (candidate >= last) break;
             const int place = factor.count;
             if (candidate != place) exchange(candidate, place);
             const int j = ws.order[place], others = most > 1 ? last - place - 1 : 0;
-            const Entry outcome = insert(j, against, ws.w[j], factor.settled, others);
-            if (outcome == Entry::escalate) return false;
+            const Entrance column = factor.weigh(j, against, ws.w[j], factor.settled, others);
+            if (column.outcome == Entry::escalate) return false;
             // Lawson & Hanson's test: the new unknown has to become positive.
-            const bool rises = outcome == Entry::entered && ws.triangle.target[place] > 0;
-            if (outcome == Entry::entered && !rises) take_back();
-            if (!rises) {
-                if (outcome == Entry::dependent) this->any_dependent = true;
+            if (column.outcome != Entry::entered || !(column.target > 0)) {
+                if (column.outcome == Entry::dependent) this->any_dependent = true;
                 if (block_size == 0) this->bar(j);
+                team.sync();
                 continue;
             }
             if (others > 0) mark_near(j, block_size == 0, others, ws.near + (place + 1 - first));
             if (team.rank() == 0) ws.block[block_size] = j;
             ++block_size;
-            team.sync();
+            accept(j, column);
         }
         return true;
+    }
+
+    // The next candidate that is not too close to those inserted. Each group looks for itself.
+    SW_HD int next_apart(int candidate, int first, int last) const {
+#if defined(__CUDACC__)
+        for (; candidate < last; candidate += team.lanes()) {
+            const int own = candidate + team.lane();
+            const int next = team.lane_least(own < last && !ws.near[own - first] ? own : last);
+            if (next < last) return next;
+        }
+        return last;
+#else
+        while (candidate < last && ws.near[candidate - first]) ++candidate;
+        return candidate;
+#endif
     }
 
     SW_HD void exchange(int a, int b) const {
@@ -132,22 +150,22 @@ private:
         team.sync();
     }
 
-    // Marks the candidates left that are nearly parallel to j, the column inserted last.
+    // Marks the candidates left that are nearly parallel to j, the column weighed last. No sync.
     SW_HD void mark_near(int j, bool first, int others, int32_t* near) {
         const double* products = factor.products_with_others(others);
         const double limit = candidate_cosine * task.norm_of(j);
-        const int base = factor.count;
+        const int32_t* candidates = ws.order + factor.count + 1;
         team.few(others, [&](int q) {
-            const int is_near = absolute(products[q]) > limit * task.norm_of(ws.order[base + q]);
+            const int is_near = absolute(products[q]) > limit * task.norm_of(candidates[q]);
             near[q] = first ? is_near : near[q] | is_near;
         });
     }
 
-    SW_HD Entry insert(int j, const double* against, double product, int settled, int others) {
-        const Entry outcome = factor.enter(j, against, product, settled, others);
-        if (team.rank() == 0 && outcome == Entry::entered) this->mark(j, ws.state[j] | is_positive);
+    // Ends in a sync.
+    SW_HD void accept(int j, const Entrance& column) {
+        factor.accept(column);
+        if (team.rank() == 0) this->mark(j, ws.state[j] | is_positive);
         team.sync();
-        return outcome;
     }
 
     // Deviation maximisation's guard: of the new unknowns all have to become positive, so the latest are
@@ -157,8 +175,8 @@ private:
         for (;;) {
             factor.solve();
             double lowest = -double_infinity;
-            team.few(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
-            lowest = team.max(lowest);
+            team.lane_each(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
+            lowest = team.lane_max(lowest);
             if (lowest < 0 || block_size == 1) return dropped;
             take_back();
             --block_size;

@@ -18,8 +18,12 @@ SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t system, const Dense<Scalar
 
 template <class Scalar>
 SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t system, const Convolution<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.pulse_length, job.pulse_origin,
-            job.rows, job.columns};
+    return {static_cast<const Scalar*>(job.a) + system * job.a_stride,
+            job.pulse_length,
+            job.pulse_origin,
+            job.rows,
+            job.columns,
+            nullptr};
 }
 
 template <class Matrix>
@@ -32,6 +36,8 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.zeros_before = matrix.zeros_before();
     e.zeros_after = matrix.zeros_after();
     e.members = members;
+    e.pulse_length = matrix.pulse_length();
+    e.pulse_origin = matrix.pulse_origin();
     e.square_q = job.options.update == rotations;
     e.has_q = job.options.update != csne;
     e.gathers = gathers;

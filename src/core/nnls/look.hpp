@@ -10,6 +10,12 @@ namespace nnls {
 
 enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
 
+// A column's score counts only while it is zero and not barred: the gate.
+SW_CALL void set_state(const Setting& task, int j, int state) {
+    task.ws.state[j] = state;
+    task.ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
+}
+
 // The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
 struct Duals {
     double top, slope, size;
@@ -28,13 +34,12 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
     const int32_t* order = ws.order;
     const double* x = ws.x;
     double steepest = 0, size = 0;
-    team.few(count, [&](int p) {
+    team.lane_each(count, [&](int p) {
         const int j = order[p];
         steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
         size += x[p] * norm[j];
     });
-    steepest = team.max(steepest);
-    return {peak.value, steepest, team.sum(size), peak.index};
+    return {peak.value, team.lane_max(steepest), team.lane_sum(size), peak.index};
 }
 
 template <class Team, class Matrix>
@@ -83,6 +88,7 @@ struct Look {
         squared_residual = team.sum(part_of_dot(team, r, r, length));
         b_norm = square_root(squared_residual);
         if (task.shared.scale) {
+            matrix.prepare(team);
             if (b_norm > 0) matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
         } else if (!measure()) {
             return false;
@@ -132,7 +138,8 @@ struct Look {
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
     SW_HD void look_from_gram() {
         const int length = static_cast<int>(padded(columns()));
-        const Columns products{task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, length};
+        const Columns products{
+            task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, nullptr, length};
         double *w = ws.w, *c = ws.c;
         team.each(length, [=](int j) { w[j] = c[j]; });
         team.sync();
@@ -151,11 +158,7 @@ struct Look {
         room = task.options.tolerance * (b_norm + duals.size);
     }
 
-    // A column's score counts only while it is zero and not barred: the gate.
-    SW_HD void mark(int j, int state) const {
-        ws.state[j] = state;
-        ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
-    }
+    SW_HD void mark(int j, int state) const { set_state(task, j, state); }
 
     SW_HD void bar(int j) {
         if (team.rank() == 0) mark(j, ws.state[j] | barred);
@@ -184,6 +187,8 @@ private:
         });
         bad = team.max(bad);
         team.sync();
+        if constexpr (Matrix::shifts)
+            matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
         return bad == 0;
     }
 

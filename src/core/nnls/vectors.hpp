@@ -51,6 +51,7 @@ SW_HD double member_dot(const double* a, const double* b, int count) {
 template <class Team, class T>
 SW_HD void shift_left(const Team& team, T* values, int count) {
 #if defined(__CUDACC__)
+    SW_ROLLED
     for (int base = 0; base < count; base += team.lanes()) {
         const int c = base + team.lane();
         const T moved = c < count ? values[c + 1] : T(0);

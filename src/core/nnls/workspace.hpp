@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/nnls/matrix.hpp"
-#include "core/nnls/triangle.hpp"
+#include "core/nnls/packing.hpp"
 #include "core/nnls/types.hpp"
 
 SW_BEGIN
@@ -26,15 +26,19 @@ struct Shared {
 // Sizes from which the workspace follows.
 struct Extent {
     int rows, columns, most_columns;
-    int zeros_before, zeros_after;  // of the matrix kind
-    int members;                    // of the team
-    bool damped, has_q, square_q, gathers;
+    int zeros_before, zeros_after;   // of the matrix kind
+    int members;                     // of the team
+    int pulse_length, pulse_origin;  // of a convolution, else 0
+    bool damped, has_q, square_q;
+    bool gathers;    // each system has columns of its own
     bool by_column;  // the envelope is a device's
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
     SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
     SW_HD int positions() const { return most_columns + most_candidates; }
+    // Columns are shifts of one pulse: they are not stored.
+    SW_HD bool shifted() const { return gathers && pulse_length > 0; }
     SW_HD int q_columns() const { return square_q ? q_length() : most_columns; }
 };
 
@@ -47,13 +51,17 @@ struct Arena {
 
     template <class T>
     SW_HD T* take(int64_t count) {
-        const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+        return reinterpret_cast<T*>(piece(count * static_cast<int64_t>(sizeof(T))));
+    }
+
+    SW_CALL char* piece(int64_t wanted) {
+        const int64_t bytes = (wanted + 63) / 64 * 64;
         if (used_fast + bytes <= fast_bytes) {
             used_fast += bytes;
-            return reinterpret_cast<T*>(fast + used_fast - bytes);
+            return fast + used_fast - bytes;
         }
         used_slow += bytes;
-        return slow ? reinterpret_cast<T*>(slow + used_slow - bytes) : nullptr;
+        return slow ? slow + used_slow - bytes : nullptr;
     }
 };
 
@@ -62,15 +70,16 @@ struct Workspace {
     double *b, *r, *v, *image;                                   // rows (v, image: rows of Q)
     double *w, *c, *score, *scale, *norm, *inverse_norm, *gate;  // columns
     double *x, *z, *h, *g, *best_x;                              // positions
-    double *note, *scratch;                                      // a few scalars; a number a member
+    double* scratch;                                             // a number a member
+    double *pulse, *lags, *factor;                               // of a convolution: see convolution.hpp
     double *panel, *q;                                           // gathered columns; Q
     TriangleRoom triangle;
     int32_t *order, *best_order, *slot;  // positions: column, the best point's, slot in the panel
-    int32_t *low, *high;                 // slots: bounds of the column's non-zeros
-    int32_t* state;                      // columns
-    int32_t* block;                      // columns inserted in this step
-    int32_t *crowd, *near;               // columns that may become candidates; which of these are too close
-    int64_t* costs;                      // accesses and flops of updates, then of downdates
+    int32_t *low, *high;    // slots (of a convolution: columns): bounds of the column's non-zeros
+    int32_t* state;         // columns
+    int32_t* block;         // columns inserted in this step
+    int32_t *crowd, *near;  // columns that may become candidates; which of these are too close
+    int64_t* costs;         // accesses and flops of updates, then of downdates
     Envelope envelope;
 
     // What a team needs without fast memory: the most it can ever need of the slow.
@@ -84,17 +93,20 @@ struct Workspace {
     SW_HD void carve(const Extent& e, Arena& arena) {
         const int64_t cap = padded(e.positions()), n = padded(e.columns);
         // What every step needs comes first.
-        note = arena.take<double>(8);
         costs = arena.take<int64_t>(4);
         block = arena.take<int32_t>(most_in_a_block);
         crowd = arena.take<int32_t>(nnls::crowd);
         near = arena.take<int32_t>(most_candidates);
-        scratch = arena.take<double>(e.members);
-        double** positions[] = {
-            &x, &z, &h, &triangle.inverse_diagonal, &triangle.target, &triangle.cosine, &triangle.sine};
+        scratch = triangle.scratch = arena.take<double>(e.members);
+        double** positions[] = {&x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target};
         for (double** vector : positions) *vector = arena.take<double>(cap);
-        int32_t** lists[] = {&order, &slot, &low, &high};
-        for (int32_t** list : lists) *list = arena.take<int32_t>(cap);
+        // Neither a column that enters nor a correction outlasts a removal.
+        triangle.cosine = h;
+        triangle.sine = g;
+        order = arena.take<int32_t>(cap);
+        slot = arena.take<int32_t>(cap);
+        low = arena.take<int32_t>(e.shifted() ? max_of(cap, n) : cap);
+        high = arena.take<int32_t>(e.shifted() ? max_of(cap, n) : cap);
         const int64_t before = padded(e.zeros_before);
         r = arena.take<double>(before + e.row_length() + e.zeros_after);
         if (r) r += before;
@@ -102,10 +114,12 @@ struct Workspace {
         w = arena.take<double>(n);
         gate = arena.take<double>(n);
         state = arena.take<int32_t>(n);
+        pulse = arena.take<double>(e.pulse_length > 0 ? e.pulse_length + 2 : 0);
+        lags = arena.take<double>(e.shifted() ? min_of(e.pulse_length, e.columns) : 0);
+        factor = arena.take<double>(e.shifted() ? n : 0);
         triangle.carve(arena, e.most_columns);
         b = arena.take<double>(e.row_length());
         c = arena.take<double>(n);
-        g = arena.take<double>(cap);
         v = arena.take<double>(e.q_length());
         best_x = arena.take<double>(cap);
         best_order = arena.take<int32_t>(cap);
@@ -118,7 +132,8 @@ struct Workspace {
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);
         image = arena.take<double>(e.square_q ? e.q_length() : 0);
-        panel = arena.take<double>(e.gathers ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
+        panel = arena.take<double>(
+            e.gathers && !e.shifted() ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
         q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
     }
 };
@@ -145,6 +160,22 @@ struct Setting {
     SW_HD double inverse_norm_of(int j) const {
         return shared.inverse_norm ? shared.inverse_norm[j] : ws.inverse_norm[j];
     }
+    // a_i . a_j of a convolution's columns: where one of them lies whole within the rows, it is the pulse's
+    // product with itself at their distance.
+    SW_HD double product_of_shifts(int i, int j) const {
+        const int lag = i < j ? j - i : i - j;
+        if (lag >= extent.pulse_length) return 0.0;
+        const int whole = envelope.high[0] - envelope.low[0];
+        double product = ws.lags[lag];
+        if (ws.high[i] - ws.low[i] < whole && ws.high[j] - ws.low[j] < whole) {
+            const int from = max_of(ws.low[i], ws.low[j]), to = min_of(ws.high[i], ws.high[j]);
+            product = 0;
+            SW_UNROLL_BY(4)
+            for (int t = from + extent.pulse_origin; t < to + extent.pulse_origin; ++t)
+                product += ws.pulse[t - i] * ws.pulse[t - j];
+        }
+        return product * ws.factor[i] * ws.factor[j];
+    }
     // lambda times the scaled unit vector of column j: its row below A when the system is damped.
     SW_HD double below(int j) const { return options.damping * scale_of(j); }
 };
@@ -152,6 +183,11 @@ struct Setting {
 template <class Matrix>
 struct Task : Setting {
     Matrix matrix;
+
+    SW_HD void take(const Matrix& next) {
+        matrix = next;
+        matrix.keep_copy_in(ws.pulse);
+    }
 };
 
 }  // namespace nnls

@@ -19,8 +19,8 @@ from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, launch_with, 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
 WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
-#: Shared memory a block asks for: two blocks fit on a multiprocessor of 228 KiB.
-BLOCK_SHARED, WARP_SHARED = 109 * 1024, 12 * 1024
+#: Shared memory a block asks for: two blocks then leave a multiprocessor of 256 KiB some 90 KiB of cache.
+BLOCK_SHARED, WARP_SHARED = 78 * 1024, 12 * 1024
 #: Share of the free memory that workspaces may take.
 MEMORY_SHARE = 0.8
 

@@ -73,10 +73,11 @@ class DeviceMemory:
 
     def zeros(self, shape: Any, dtype: str) -> Array:
         """Return an array of zeros."""
-        if self.kind == "jax":
-            return self.empty(shape, dtype)
         array = self.empty(shape, dtype)
-        array[...] = 0
+        if self.kind == "torch":
+            array.zero_()
+        elif self.kind == "cupy":
+            array.fill(0)
         return array
 
     def upload(self, data: bytes) -> Array:
