@@ -40,22 +40,11 @@ __device__ inline Real* stage_memory(int stage) {
     return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
 }
 
-// What is copied once leaves the cache first, see stream_two.
-__device__ inline uint64_t streaming_policy() {
-    uint64_t policy = 0;
-#if __CUDA_ARCH__ >= 800
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-    return policy;
-}
-
 // 16 bytes from global to shared memory, without passing through registers.
-__device__ inline void copy_async(Real* to, const Real* from, uint64_t policy) {
+__device__ inline void copy_async(Real* to, const Real* from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
-                 "l"(policy)
-                 : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
 #else
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
 #endif
@@ -106,7 +95,7 @@ public:
             if (!from[k]) continue;
             const Real* row = from[k] + at;
 #pragma unroll
-            for (int c = 0; c < tile; c += 32 * wide) copy_async(stage + to[k] + c, row + c, policy);
+            for (int c = 0; c < tile; c += 32 * wide) copy_async(stage + to[k] + c, row + c);
         }
     }
     __device__ void part(int64_t at, int count, Real* stage) const {
@@ -114,7 +103,7 @@ public:
         for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
 #pragma unroll
             for (int k = 0; k < each; ++k) {
-                if (from[k]) copy_async(stage + to[k] + c, from[k] + at + c, policy);
+                if (from[k]) copy_async(stage + to[k] + c, from[k] + at + c);
             }
         }
     }
@@ -122,7 +111,6 @@ public:
 private:
     static constexpr int wide = 16 / sizeof(Real);
     static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
-    const uint64_t policy = streaming_policy();
     const Real* from[each];
     int to[each];
 };

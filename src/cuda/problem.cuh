@@ -82,15 +82,14 @@ __device__ inline Two load_two(const float* p) {
     return {double(v.x), double(v.y)};
 }
 
-// The same from global memory, for what a sweep reads once: the first to leave the cache, before the
-// instructions of the decisions, which would have to be fetched anew in every turn.
+// The same from global memory, past the first-level cache: data that a sweep reads once.
 __device__ inline Two stream_two(const double* p) {
-    const double2 v = __ldcs(reinterpret_cast<const double2*>(p));
+    const double2 v = __ldcg(reinterpret_cast<const double2*>(p));
     return {v.x, v.y};
 }
 
 __device__ inline Two stream_two(const float* p) {
-    const float2 v = __ldcs(reinterpret_cast<const float2*>(p));
+    const float2 v = __ldcg(reinterpret_cast<const float2*>(p));
     return {double(v.x), double(v.y)};
 }
 
