@@ -18,8 +18,20 @@ import numpy as np
 Array = Any  # an array of any supported library
 
 
+# Asked in every call of every door, and the same for all arrays of one type.
+_kinds: dict[type, str] = {}
+_namespaces: dict[type, Any] = {}
+
+
 def kind_of(array: Array) -> str:
     """Name the library of an array: ``"numpy"``, ``"torch"``, ``"cupy"`` or ``"jax"``; plain Python is NumPy's."""
+    kind = _kinds.get(type(array))
+    if kind is None:
+        kind = _kinds[type(array)] = _find_kind(array)
+    return kind
+
+
+def _find_kind(array: Array) -> str:
     if isinstance(array, np.ndarray | np.generic):
         return "numpy"
     if array_api_compat.is_torch_array(array):
@@ -33,7 +45,14 @@ def kind_of(array: Array) -> str:
 
 def namespace_of(*arrays: Array) -> Any:
     """Return the array-API namespace that the arrays share (Python numbers and None are ignored)."""
-    return array_api_compat.array_namespace(*(a for a in arrays if hasattr(a, "shape")))
+    given = [a for a in arrays if hasattr(a, "shape")]
+    types = {type(a) for a in given}
+    if len(types) != 1:
+        return array_api_compat.array_namespace(*given)
+    (only,) = types
+    if only not in _namespaces:
+        _namespaces[only] = array_api_compat.array_namespace(given[0])
+    return _namespaces[only]
 
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged

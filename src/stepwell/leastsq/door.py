@@ -237,6 +237,8 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array]:
     if arrays.device_name(matrix) != arrays.device_name(b):
         raise ValueError(f"A and b must be on one device, got {arrays.device_name(matrix)} and {arrays.device_name(b)}")
     xp = arrays.namespace_of(matrix, b)
+    if matrix.dtype == b.dtype == xp.float64:
+        return matrix, b
     for name, array in (("A", matrix), ("b", b)):
         if not xp.isdtype(array.dtype, ("real floating", "integral", "bool")):
             raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
