@@ -29,6 +29,7 @@ struct SharedMemory {
     double scratch[small_history ? shared_scratch : 1];
     double products[small_history ? shared_products : 1];
     double scalars[8];
+    uint32_t kept_state[sizeof(State) / 4];
     State state;
     Engine engine;
     alignas(8) unsigned char option_bytes[sizeof(Options)];  // shared memory takes no default values
@@ -129,7 +130,8 @@ private:
 
     template <class Work>
     __device__ void each_chunk(const Work& work) const {
-        for (int chunk = gang.member; chunk < e.chunks; chunk += gang.members) {
+        if (gang.only_decides()) return;
+        for (int chunk = gang.first_chunk(); chunk < e.chunks; chunk += gang.workers()) {
             work(chunk, Chunk{int64_t(chunk) * span, int64_t(e.chunks) * span, e.n});
         }
     }
@@ -144,19 +146,27 @@ private:
         __syncthreads();
     }
 
-    // Runs a decision on member 0 once all members are here, and shows its outcome to all.
-    template <class Decide>
-    __device__ void decide(const Decide& decision) const {
-        gang.gather();
-        publish(decision);
-    }
-
-    // Runs a decision on member 0, for which the others wait, and shows its outcome to all.
-    template <class Decide>
-    __device__ void publish(const Decide& decision) const {
+    // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
+    // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
+    // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
+    // code is the same, the numbers need only lead it the usual way, and the state is restored.
+    template <class Collect, class Decide>
+    __device__ void decide_after(const Collect& collect, const Decide& decision) const {
+        SW_ROLLED
+        for (int round = gang.only_decides() ? 0 : 1; round < 2; ++round) {
+            const bool real = round > 0;
+            if (real) {
+                collect();
+            } else {
+                copy_state(m.kept_state, reinterpret_cast<const uint32_t*>(&m.state));
+            }
+            if (gang.decides()) {
+                decision(real);
+                __syncthreads();
+            }
+            if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state);
+        }
         if (gang.decides()) {
-            decision();
-            __syncthreads();
             const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
             uint32_t* to = reinterpret_cast<uint32_t*>(e.states + p);
             SW_ROLLED
@@ -165,6 +175,17 @@ private:
         } else {
             load_state();
         }
+        __syncthreads();
+    }
+
+    template <class Decide>
+    __device__ void decide(const Decide& decision) const {
+        decide_after([&] { gang.gather(); }, decision);
+    }
+
+    __device__ static void copy_state(uint32_t* to, const uint32_t* from) {
+        SW_ROLLED
+        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = from[i];
         __syncthreads();
     }
 
@@ -192,10 +213,10 @@ private:
         each_chunk([&](int chunk, const Chunk& c) {
             sums.put_careful(0, chunk, slope_chunk(v, gradient, c), m.exchange);
         });
-        decide([&] {
+        decide([&](bool real) {
             if (threadIdx.x < 32) {
-                const double slope = sums.take_careful(0);
-                if (threadIdx.x == 0) decide_slope(m.state, m.options(), f, slope);
+                const double found = sums.take_careful(0);
+                if (threadIdx.x == 0) decide_slope(m.state, m.options(), f, real ? found : 0.0);
             }
         });
     }
@@ -208,10 +229,6 @@ private:
         const Vectors v = this->v;
         const ChunkSums sums = this->sums;
         constexpr bool again = gather == Gather::again;
-        if (small_history && !again && gang.decides()) {
-            SW_ROLLED
-            for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
-        }
         each_chunk([&](int chunk, const Chunk& c) {
             AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
             absorb_chunk<gather>(v, m.state, layout, gradient, c, m.absorb, m.exchange, mine,
@@ -226,28 +243,52 @@ private:
                                       mine.first_break};
             sums.put_folded(length, chunk, values, AbsorbKinds{0}, m.exchange);
         });
-        const bool fits = length <= int(sizeof(m.sums) / sizeof(double));
+        constexpr bool shares_products = small_history && !again;
+        const bool fits = length + 7 <= int(sizeof(m.sums) / sizeof(double));
         double* totals = fits ? m.sums : spare;
-        sums.gather(again ? length : length + 7, AbsorbKinds{length}, [&](int j, double value) {
-            if (j < length) {
-                totals[j] = value;
-            } else {
-                m.scalars[j - length] = value;
-            }
-        });
-        publish([&] {
-            const AbsorbScalars scalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3],
-                                        m.scalars[5], m.scalars[6], m.scalars[4]};
-            if (small_history) {
-                decide_absorbed(Square{}, again, scalars, layout, totals);
-                SW_ROLLED
-                for (int i = threadIdx.x; i < shared_products; i += threads)
-                    __stcg(products + i, m.products[i]);
-            } else {
-                decide_absorbed(block, again, scalars, layout, totals);
-            }
-            publish_coefficients();
-        });
+        const int count = again ? length : length + 7;
+        decide_after(
+            [&] {
+                if (shares_products && gang.decides()) load_products();
+                sums.gather(count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; });
+            },
+            [&](bool real) {
+                if (!real) {
+                    if (!small_history) return;
+                    if (shares_products) load_products();
+                    // The sums of the turn before, put aside below.
+                    if (fits) {
+                        SW_ROLLED
+                        for (int j = threadIdx.x; j < count; j += threads) totals[j] = __ldcg(spare + j);
+                    }
+                    __syncthreads();
+                }
+                const double* scalars = totals + length;
+                const AbsorbScalars found =
+                    again ? AbsorbScalars{} : AbsorbScalars{scalars[0], scalars[1], scalars[2], scalars[3],
+                                                            scalars[5], scalars[6], scalars[4]};
+                if (small_history) {
+                    decide_absorbed(Square{}, again, found, layout, totals);
+                } else {
+                    decide_absorbed(block, again, found, layout, totals);
+                }
+                if (!real) return;
+                if (small_history) {
+                    SW_ROLLED
+                    for (int i = threadIdx.x; i < shared_products; i += threads)
+                        __stcg(products + i, m.products[i]);
+                }
+                publish_coefficients();
+            });
+        if (gang.only_decides() && fits) {
+            SW_ROLLED
+            for (int j = threadIdx.x; j < count; j += threads) __stcg(spare + j, totals[j]);
+        }
+    }
+
+    __device__ void load_products() const {
+        SW_ROLLED
+        for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
     }
 
     template <class Team>
@@ -287,11 +328,11 @@ private:
             const double values[3] = {mine.direction_squared, mine.step_limit, mine.truncation};
             sums.put_folded(2, chunk, values, AimKinds{}, m.exchange);
         });
-        decide([&] {
+        decide([&](bool real) {
             SW_ROLLED
             for (int k = block.row(); k < 4; k += warps) {
-                const double total = k == 0 ? sums.take_careful(0) : sums.take_one(1 + k, AimKinds{}(k - 1));
-                if (block.lane() == 0) m.scalars[k] = total;
+                const double found = k == 0 ? sums.take_careful(0) : sums.take_one(1 + k, AimKinds{}(k - 1));
+                if (block.lane() == 0) m.scalars[k] = real ? found : k == 0 ? -1.0 : 1.0;
             }
             __syncthreads();
             if (threadIdx.x == 0) {
@@ -303,7 +344,7 @@ private:
 
     __device__ __noinline__ void step() {
         each_chunk([&](int, const Chunk& c) { step_chunk(v, m.state.search.step, c); });
-        decide([&] {
+        decide([&](bool) {
             if (threadIdx.x == 0) m.state.action = Action::evaluate;
         });
     }
@@ -358,7 +399,7 @@ private:
                 });
             }
         }
-        decide([&] {
+        decide([&](bool) {
             if (threadIdx.x == 0) decide_walk(m.state, shared.held_time, shared.cauchy_time);
         });
     }

@@ -216,13 +216,14 @@ class CudaTarget:
     def _plan(self, resident_blocks: int, longest_walk: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
         # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
-        self._chunks = min(resident_blocks, -(-self.n // SPAN))
+        # In a grid one more block decides.
+        self._chunks = max(1, min(resident_blocks - 1, -(-self.n // SPAN)))
         # One problem after the other by the grid, or side by side with a block each: decisions and barriers of a turn
         # take about as long as a block takes for this many chunks.
         decisions = 16
         rounds = -(-self.batch // resident_blocks)
         self._blocks_are_gangs = rounds * (decisions + self._chunks) <= self.batch * (decisions + 1)
-        self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks
+        self._grid = min(self.batch, resident_blocks) if self._blocks_are_gangs else self._chunks + 1
         self._gangs = self._grid if self._blocks_are_gangs else 1
         walk = 32
         while walk < min(self.n, longest_walk):
