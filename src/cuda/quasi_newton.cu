@@ -1,44 +1,11 @@
 // One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one
 // launch. The grid (or, for small problems, each block) goes through the same sweeps and decisions as the
 // host: src/core decides.
-#include "cuda/absorb.cuh"
-#include "cuda/aim.cuh"
+#include "cuda/deciding.cuh"
 #include "cuda/sums.cuh"
 #include "cuda/walk.cuh"
 
 SW_BEGIN
-
-// Up to this capacity decisions are taken on matrices in shared memory; beyond it, in global memory.
-constexpr bool small_history = capacity <= 10;
-constexpr int64_t shared_scratch = 12 * capacity * capacity + 6 * capacity;
-constexpr int64_t shared_products = 3 * capacity * capacity;
-
-struct SharedMemory {
-    union {
-        AbsorbTile absorb;
-        double
-            exchange[64 * (warps > blocks_at_once ? warps : blocks_at_once)];  // when the tile is done with
-        double sums[sizeof(AbsorbTile) / sizeof(double)];
-        struct {
-            uint64_t times[longest_walk];
-            int64_t variables[longest_walk];
-        } walk;
-    };
-    double reduce[33];
-    AimPlan plan;
-    double scratch[small_history ? shared_scratch : 1];
-    double products[small_history ? shared_products : 1];
-    double scalars[8];
-    uint32_t kept_state[sizeof(State) / 4];
-    State state;
-    Engine engine;
-    alignas(8) unsigned char option_bytes[sizeof(Options)];  // shared memory takes no default values
-
-    __device__ Options& options() { return *reinterpret_cast<Options*>(option_bytes); }
-};
-
-// At file scope, so that the compiler knows it for shared memory wherever it is used.
-static __shared__ SharedMemory m;
 
 // The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
 struct AbsorbKinds {
@@ -52,15 +19,14 @@ struct AimKinds {
     __device__ Fold operator()(int j) const { return j == 0 ? Fold::sum : Fold::least; }
 };
 
-class Turn {
+class Turn : Deciding {
 public:
     __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, const Real* gradient,
                     double f)
-        : e(e),
-          gang(gang),
+        : Deciding(gang, e.states + problem),
+          e(e),
           block(gang.block),
           v(vectors_of(e, problem)),
-          p(problem),
           gradient(gradient + problem * e.n),
           f(f),
           sums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
@@ -117,10 +83,8 @@ public:
 
 private:
     const Engine& e;
-    const Gang& gang;
     const Block& block;
     const Vectors v;
-    const int64_t p;
     const Real* gradient;
     const double f;
     const ChunkSums sums;
@@ -134,76 +98,6 @@ private:
         for (int chunk = gang.first_chunk(); chunk < e.chunks; chunk += gang.workers()) {
             work(chunk, Chunk{int64_t(chunk) * span, int64_t(e.chunks) * span, e.n});
         }
-    }
-
-    // Every block keeps a copy of the state; member 0 changes it.
-    __device__ void load_state() const {
-        __syncthreads();
-        const uint32_t* from = reinterpret_cast<const uint32_t*>(e.states + p);
-        uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
-        SW_ROLLED
-        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
-        __syncthreads();
-    }
-
-    // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
-    // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
-    // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
-    // code is the same, the numbers need only lead it the usual way, and the state is restored.
-    template <class Collect, class Decide>
-    __device__ void decide_after(const Collect& collect, const Decide& decision) const {
-        SW_ROLLED
-        for (int round = gang.only_decides() ? 0 : 1; round < 2; ++round) {
-            const bool real = round > 0;
-            if (real) {
-                collect();
-            } else {
-                copy_state(m.kept_state, reinterpret_cast<const uint32_t*>(&m.state));
-            }
-            if (gang.decides()) {
-                decision(real);
-                __syncthreads();
-            }
-            if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state);
-        }
-        if (gang.decides()) {
-            const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
-            uint32_t* to = reinterpret_cast<uint32_t*>(e.states + p);
-            SW_ROLLED
-            for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
-            gang.release();
-        } else {
-            load_state();
-        }
-        __syncthreads();
-    }
-
-    template <class Decide>
-    __device__ void decide(const Decide& decision) const {
-        decide_after([&] { gang.gather(); }, decision);
-    }
-
-    __device__ static void copy_state(uint32_t* to, const uint32_t* from) {
-        SW_ROLLED
-        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = from[i];
-        __syncthreads();
-    }
-
-    // Runs something on member 0 once all members are here.
-    template <class Work>
-    __device__ void together(const Work& work) const {
-        gang.gather();
-        lead(work);
-    }
-
-    // Runs something on member 0, for which the others wait.
-    template <class Work>
-    __device__ void lead(const Work& work) const {
-        if (gang.decides()) {
-            work();
-            gang.release();
-        }
-        __syncthreads();
     }
 
     // (Copies of members, here and below: in registers, not behind `this`.)

@@ -1,0 +1,89 @@
+// Who decides, and how the others learn of it. Member 0 of a gang runs the decisions of src/core on its copy
+// of the state; every block has one.
+#pragma once
+
+#include "cuda/shared_memory.cuh"
+
+SW_BEGIN
+
+class Deciding {
+protected:
+    __device__ Deciding(const Gang& gang, State* state) : gang(gang), global_state(state) {}
+
+    const Gang& gang;
+
+    // Takes over what member 0 decided.
+    __device__ void load_state() const {
+        __syncthreads();
+        const uint32_t* from = reinterpret_cast<const uint32_t*>(global_state);
+        uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
+        SW_ROLLED
+        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
+        __syncthreads();
+    }
+
+    // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
+    // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
+    // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
+    // code is the same, the numbers need only lead it the usual way, and the state is restored.
+    template <class Collect, class Decide>
+    __device__ void decide_after(const Collect& collect, const Decide& decision) const {
+        SW_ROLLED
+        for (int round = gang.only_decides() ? 0 : 1; round < 2; ++round) {
+            const bool real = round > 0;
+            if (real) {
+                collect();
+            } else {
+                copy_state(m.kept_state, reinterpret_cast<const uint32_t*>(&m.state));
+            }
+            if (gang.decides()) {
+                decision(real);
+                __syncthreads();
+            }
+            if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state);
+        }
+        if (gang.decides()) {
+            const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
+            uint32_t* to = reinterpret_cast<uint32_t*>(global_state);
+            SW_ROLLED
+            for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
+            gang.release();
+        } else {
+            load_state();
+        }
+        __syncthreads();
+    }
+
+    template <class Decide>
+    __device__ void decide(const Decide& decision) const {
+        decide_after([&] { gang.gather(); }, decision);
+    }
+
+    __device__ static void copy_state(uint32_t* to, const uint32_t* from) {
+        SW_ROLLED
+        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = from[i];
+        __syncthreads();
+    }
+
+    // Runs something on member 0 once all members are here.
+    template <class Work>
+    __device__ void together(const Work& work) const {
+        gang.gather();
+        lead(work);
+    }
+
+    // Runs something on member 0, for which the others wait.
+    template <class Work>
+    __device__ void lead(const Work& work) const {
+        if (gang.decides()) {
+            work();
+            gang.release();
+        }
+        __syncthreads();
+    }
+
+private:
+    State* global_state;
+};
+
+SW_END

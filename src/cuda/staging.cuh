@@ -1,0 +1,126 @@
+// History rows and vectors on their way through shared memory: two tiles deep, the next one arrives while
+// this one is worked on.
+#pragma once
+
+#include "cuda/problem.cuh"
+
+SW_BEGIN
+
+// Rows of a tile in shared memory lie this far apart: those that a quarter warp reads together start in
+// different banks.
+constexpr int pitch = tile + 8;
+
+// Rows that ride along with the history; the rest of their block of eight are `no_row`, zeros.
+enum Rider { moving_row, s_row, y_row, carried_row, no_row };
+
+// Shared memory of the sweep.
+struct AbsorbTile {
+    alignas(16) double riders[no_row + 1][pitch];  // read by twos, as is the mask
+    double mask[tile];
+    double root[weighted ? tile : 1];
+};
+
+// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next.
+constexpr int stage_rows = 16 * halves;
+// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
+constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+constexpr int weight_row = bounded ? 6 : 4;
+constexpr int stage_length = (stage_rows + input_rows) * pitch;
+extern __shared__ __align__(16) unsigned char dynamic_shared[];
+
+__device__ inline Real* stage_memory(int stage) {
+    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+}
+
+// 16 bytes from global to shared memory, without passing through registers.
+__device__ inline void copy_async(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#endif
+}
+
+// Closes a group of copies; waits until all but the latest group have arrived.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ inline void await_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// One element from global to shared memory.
+__device__ inline void copy_element(Real* to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real))
+                 : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+// Copies the rows of the `older` oldest of r pairs, a warp a row: which rows a warp takes is settled once a
+// chunk. Rows are padded to a multiple of four elements, so that whole 16 bytes may be read past the last.
+class RowCopies {
+public:
+    __device__ RowCopies(const Vectors& v, int r, int older, int head) {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int row = (threadIdx.x >> 5) + k * warps, lane = threadIdx.x & 31;
+            const bool is_s = row >= older;
+            const int age = is_s ? row - older : row;
+            const int64_t slot = slot_of(age, head, r, capacity);
+            from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
+            to[k] = ((is_s ? 8 * halves : 0) + age) * pitch + lane * wide;
+        }
+    }
+
+    __device__ void whole(int64_t at, Real* stage) const {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            if (!from[k]) continue;
+            const Real* row = from[k] + at;
+#pragma unroll
+            for (int c = 0; c < tile; c += 32 * wide) copy_async(stage + to[k] + c, row + c);
+        }
+    }
+    __device__ void part(int64_t at, int count, Real* stage) const {
+#pragma unroll 1
+        for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                if (from[k]) copy_async(stage + to[k] + c, from[k] + at + c);
+            }
+        }
+    }
+
+private:
+    static constexpr int wide = 16 / sizeof(Real);
+    static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
+    const Real* from[each];
+    int to[each];
+};
+
+// Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
+__device__ inline void clear_unused(AbsorbTile& t, int r) {
+    SW_ROLLED
+    for (int i = threadIdx.x; i < tile; i += threads) t.riders[no_row][i] = 0;
+    if constexpr (staged) {
+        const int spare = 8 * halves - r;  // in Y and in S, in both stages
+#pragma unroll 1
+        for (int k = threadIdx.x >> 5; k < 4 * spare; k += warps) {
+            const int row = (k & 1) * 8 * halves + r + (k >> 2);
+            Real* unused = stage_memory((k >> 1) & 1) + row * pitch;
+#pragma unroll 1
+            for (int i = threadIdx.x & 31; i < tile; i += 32) unused[i] = 0;
+        }
+    }
+}
+
+SW_END
