@@ -176,9 +176,14 @@ def as_contiguous(array: Array) -> Array:
 
 
 def empty_block(rows: int, columns: int, template: Array) -> Array:
-    """Return an uninitialised C-ordered block of the template's library, device and dtype (not for JAX)."""
+    """Return a C-ordered block of the template's library, device and dtype, with anything in it."""
     if kind_of(template) == "torch":
         return template.new_empty((rows, columns))
+    if kind_of(template) == "jax":
+        import jax
+
+        with jax.default_device(next(iter(template.devices()))):
+            return jax.numpy.zeros((rows, columns), dtype=template.dtype)
     if kind_of(template) == "cupy":
         import cupy
 
@@ -334,6 +339,21 @@ def with_column(block: Array, j: int, values: Array) -> Array:
         return block.at[:, j].set(values)
     block[:, j] = values
     return block
+
+
+def with_row(block: Array, i: int, values: Array) -> Array:
+    """Return a two-dimensional array with one row replaced; the same array where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[i].set(values)
+    block[i] = values
+    return block
+
+
+def column_dots(left: Array, right: Array) -> Array:
+    """Inner products of equal columns of two blocks: ``sum(left * right, axis=0)``."""
+    if isinstance(left, np.ndarray):
+        return np.einsum("ij,ij->j", left, right)  # one pass, and no BLAS, whose threads would linger
+    return namespace_of(left).sum(left * right, axis=0)
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:

@@ -10,6 +10,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator, lsmr, lsqr
 
 import stepwell
 from stepwell.krylov import Status
+from stepwell.krylov.projected import FEW_STEPS
 
 
 def problem(rows: int, columns: int, count: int, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:
@@ -161,9 +162,12 @@ def test_products_are_counted_as_the_functions_are_called():
     operator = stepwell.operators.from_functions(forward, adjoint, A.shape)
     for method in ITERATIVE:
         calls.update(forward=0, adjoint=0)
-        result = stepwell.tikhonov(operator, B, 0.5, method=method, tol=1e-8)
+        result = stepwell.tikhonov(operator, B, 0.5, method=method, tol=1e-6)
         assert result.products.sum() == pytest.approx(calls["forward"], abs=1e-9)
-        assert calls["adjoint"] == calls["forward"] + 4  # and Aᵀb for each column
+        # And Aᵀb for each column; where a column runs alone, A confirms its last residual instead, unless that was
+        # updated for many steps.
+        recomputed = {"cgls": 0, "prcg": result.iterations > FEW_STEPS, "aprcg": result.iterations > FEW_STEPS}
+        assert calls["adjoint"] == calls["forward"] + np.sum(recomputed.get(method, np.ones(4)))
         assert result.iterations.max() >= 1
 
 

@@ -20,11 +20,11 @@ from stepwell import _core
 from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
-from stepwell.krylov.rounds import Correction, Round
+from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import column_norms
 
 
-class BlockCG:
+class BlockCG(Method):
     """The method ``"block"``.
 
     Parameters

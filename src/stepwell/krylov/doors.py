@@ -20,11 +20,12 @@ from stepwell.krylov.inputs import (
     iteration_limit,
     prepare,
 )
-from stepwell.krylov.projected import DirectionSpace, Projected
+from stepwell.krylov.projected import Projected
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
 from stepwell.krylov.rounds import Account, Method, solve_in_rounds
 from stepwell.krylov.selection import RULES, choose
+from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
 
@@ -214,7 +215,7 @@ def _solve(
         elif method == "direct":
             run = Direct()
         elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
-            space = DirectionSpace(problem.size, bytes_per_number(problem.B), memory)
+            space = DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory)
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)

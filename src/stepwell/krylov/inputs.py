@@ -162,7 +162,7 @@ def _in_common(array: Array, template: Array, dtype: str, argument: str, name: s
     if kind_of(array) != kind_of(template):
         array = in_kind(np.array(host_view(array)), template)
     xp = namespace_of(array)
-    block = xp.astype(array, getattr(xp, dtype))
+    block = xp.astype(array, getattr(xp, dtype), copy=False)
     if argument == "preconditioner" or len(block.shape) == 1:
         return xp.reshape(block, (-1, 1))
     return block

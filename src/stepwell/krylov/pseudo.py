@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepwell.arrays import Array, is_cuda, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, column_dots, is_cuda, namespace_of, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
-from stepwell.krylov.rounds import Correction, Round
-from stepwell.krylov.systems import column_norms
+from stepwell.krylov.rounds import Correction, Method, Round
+from stepwell.krylov.systems import Carried, column_norms
 
 #: Steps between looks at the residuals on a GPU, where each look waits for the device.
 STEPS_PER_LOOK_ON_GPU = 4
 
 
-class PseudoBlock:
+class PseudoBlock(Method):
     """The method ``"pseudo-block"``; given one column at a time it is ``"cgls"``."""
 
     def __init__(self, precondition: Callable[[Array], Array]) -> None:
@@ -33,7 +33,7 @@ class PseudoBlock:
         ledger = Ledger(task)
         x = safe = xp.zeros_like(residual)
         direction = self.precondition(residual)
-        rho = xp.sum(residual * direction, axis=0)
+        rho = column_dots(residual, direction)
         norms: list[Array] = []
         flats: list[Array] = []
         steps = 0
@@ -41,7 +41,10 @@ class PseudoBlock:
             if ledger.any_ended:
                 stay = ledger.release(x)
                 if not stay.size:
-                    return ledger.close()
+                    correction = ledger.close()
+                    if steps and x.shape[1] == task.residual.shape[1]:  # no column has left before
+                        correction.carried = Carried(state[0], residual)
+                    return correction
                 system = system.take(stay)
                 state = tuple(part if part is None else take_columns(part, stay) for part in state)
                 x, direction, rho = (
@@ -59,7 +62,7 @@ class PseudoBlock:
             state = system.advance(state, step, image)
             residual = system.gradient(state)
             z = self.precondition(residual)
-            rho_before, rho = rho, xp.sum(residual * z, axis=0)
+            rho_before, rho = rho, column_dots(residual, z)
             direction = z + rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)) * direction
             steps += 1
             ledger.step(float(x.shape[1]))
