@@ -330,6 +330,9 @@ def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
     """Return ``block + factor * other`` as a new array, in one pass where the library can."""
     if kind_of(block) == "torch" and isinstance(factor, float):
         return block.add(other, alpha=factor)
+    if isinstance(other, np.ndarray):
+        product = factor * other
+        return np.add(block, product, out=product)
     return block + factor * other
 
 
@@ -341,11 +344,14 @@ def with_column(block: Array, j: int, values: Array) -> Array:
     return block
 
 
-def with_row(block: Array, i: int, values: Array) -> Array:
-    """Return a two-dimensional array with one row replaced; the same array where the library can write to it."""
+def with_row(block: Array, i: int, values: Array, factor: float = 1.0) -> Array:
+    """Return a block with one row replaced by ``factor * values``; the same block where the library can write to it."""
     if kind_of(block) == "jax":
-        return block.at[i].set(values)
-    block[i] = values
+        return block.at[i].set(factor * values)
+    if isinstance(block, np.ndarray):
+        np.multiply(values, factor, out=block[i])
+    else:
+        block[i] = factor * values
     return block
 
 

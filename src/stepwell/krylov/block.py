@@ -51,7 +51,8 @@ class BlockCG(Method):
         for columns in np.array_split(np.arange(count), -(-count // self.width)):
             system = task.system.take(columns)
             residual = take_columns(task.residual, columns)
-            part = Round(system, (), residual, task.norms[columns], task.tol, task.max_iter, task.watch)
+            norms, relative = task.norms[columns], task.relative[columns]
+            part = Round(system, (), residual, norms, relative, task.tol, task.max_iter, task.watch)
             parts.append(self._run(part))
         return Correction(
             namespace_of(task.residual).concat([part.x for part in parts], axis=1),

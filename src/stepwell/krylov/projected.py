@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, column_dots, namespace_of, to_host, to_like
+from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
 from stepwell.krylov.inputs import (
     as_preconditioner,
     bytes_per_number,
@@ -261,8 +261,9 @@ class Projected(Method):
         ledger = Ledger(task)
         residual, data = task.residual, task.state[0] if space.data_size else None
         overlaps = None
+        unmoved = False
         if self._projected is not None and self._projected[0] is residual:  # see `start`
-            x = namespace_of(residual).zeros_like(residual)
+            unmoved, x = True, namespace_of(residual).zeros_like(residual)
             coefficients, overlaps = self._projected[1:]
         else:
             x, residual, data, coefficients = self._project(residual, data)
@@ -275,7 +276,7 @@ class Projected(Method):
             known = overlaps if not steps and column is residual else None
             direction, cancelled = space.conjugate(column, known)
             if direction is None:  # what an earlier projection left within the space
-                before = _length(residual)
+                unmoved, before = False, _length(residual)
                 more, residual, data, shares = self._project(residual, data)
                 x, coefficients = x + more, np.add(coefficients, shares).tolist()
                 if _length(residual) <= task.tol * float(task.norms[0]):
@@ -292,21 +293,22 @@ class Projected(Method):
             if not energy > 0:
                 ledger.end_all(Status.NONFINITE if np.isnan(energy) else Status.BREAKDOWN)
                 break
-            direction, product = direction / energy**0.5, product / energy**0.5
-            step = float(to_host(column_dots(direction, residual))[0])
+            unmoved, unit = False, energy**-0.5
+            step = float(to_host(column_dots(direction, residual))[0]) / energy
+            x = plus_multiple(x, step, direction)
+            residual = plus_multiple(residual, -step, product)
             if data is not None and image is not None:
-                image = image / energy**0.5
-                data = data - step * image
-            space.add(direction, product, image)
-            x = x + step * direction
-            residual = residual - step * product
-            coefficients.append(step)
+                data = plus_multiple(data, -step, image)
+            space.add(unit, direction, product, image)
+            coefficients.append(step / unit)
             steps += 1
             ledger.look(steps, to_host(column_norms(residual))[None, :])
         if len(coefficients) == space.count:  # none was dropped on the way
             space.score(np.array(coefficients))
         ledger.release(x)
         correction = ledger.close()
+        if unmoved:
+            correction.x = None
         if data is not None and steps <= FEW_STEPS:
             correction.carried = Carried(data, residual)
         return correction

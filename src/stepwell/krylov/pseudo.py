@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepwell.arrays import Array, column_dots, is_cuda, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, column_dots, is_cuda, namespace_of, plus_multiple, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Method, Round
@@ -58,12 +58,12 @@ class PseudoBlock(Method):
             curvature = system.curvature(direction, image)
             flat = curvature <= 0  # a NaN is not flat: it shows in the residual
             step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
-            x = x + step * direction
+            x = plus_multiple(x, step, direction)
             state = system.advance(state, step, image)
             residual = system.gradient(state)
             z = self.precondition(residual)
             rho_before, rho = rho, column_dots(residual, z)
-            direction = z + rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)) * direction
+            direction = plus_multiple(z, rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)), direction)
             steps += 1
             ledger.step(float(x.shape[1]))
             norms.append(column_norms(residual))

@@ -17,16 +17,19 @@ from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
 from stepwell.krylov.results import Progress, Status
 from stepwell.krylov.systems import Carried, State, System, column_norms
 
+#: Entries up to this size, and down to its inverse, have squares and sums of squares that every dtype holds.
+MODERATE = 1e8
+
 
 @dataclass
 class Correction:
-    """What one run of a method adds to the current point.
+    """What one run of a method adds to the current point (None: nothing).
 
     ``claims`` holds the status that each column ended with, as the method sees it; ``carried`` what it believes of the
     residuals at the corrected point, where it has them for all columns.
     """
 
-    x: Array
+    x: Array | None
     iterations: np.ndarray
     products: np.ndarray
     history: list[list[float]]
@@ -48,7 +51,8 @@ class Start:
 class Round:
     """The task of one run: bring each column of the residual below its threshold.
 
-    ``norms`` are those of the right-hand sides, to which residuals are relative. ``watch`` is told the iteration, the
+    ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
+    relative to them. ``watch`` is told the iteration, the
     number of active columns and the largest relative residual, and answers whether to stop.
     """
 
@@ -56,6 +60,7 @@ class Round:
     state: State
     residual: Array
     norms: np.ndarray
+    relative: np.ndarray
     tol: float
     max_iter: int
     watch: Callable[[int, int, float], bool]
@@ -98,7 +103,7 @@ def solve_in_rounds(
     rhs = system.rhs() if start is None else start.rhs
     xp = namespace_of(rhs)
     norms = to_host(column_norms(rhs))
-    finite = np.isfinite(norms) & np.isfinite(to_host(column_norms(system.data())))
+    finite = np.isfinite(norms) & np.isfinite(system.data_norms())
     count = int(rhs.shape[1])
 
     status = [Status.CONVERGED if ok else Status.NONFINITE for ok in finite]
@@ -136,9 +141,12 @@ def solve_in_rounds(
 
     while columns.size:
         limit = 0 if stopped else max_iter - int(iterations[columns].max())
-        correction = method(Round(work, state, gradient, norms[columns], tol, limit, watch))
-        previous = xp.zeros_like(correction.x) if x is None else x
-        x = correction.x if x is None else x + correction.x
+        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch))
+        previous = x
+        if x is None:
+            x = xp.zeros_like(gradient) if correction.x is None else correction.x
+        elif correction.x is not None:
+            x = x + correction.x
         iterations[columns] += correction.iterations
         products[columns] += correction.products + 1  # one product for the true residual
         for place, column in enumerate(columns):
@@ -147,7 +155,7 @@ def solve_in_rounds(
         true = to_host(column_norms(gradient)) / norms[columns]
         worse = true > before
         if worse.any():  # a round that made things worse is not taken
-            x = xp.where(to_like(worse, x), previous, x)
+            x = xp.where(to_like(worse, x), xp.zeros_like(x) if previous is None else previous, x)
             true = np.where(worse, before, true)
 
         again = np.zeros(columns.size, dtype=bool)
@@ -194,10 +202,15 @@ def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Arra
 
 
 def scale_columns(block: Array) -> tuple[Array, Array]:
-    """Divide every column by its largest entry, so that no square over- or underflows; return those entries too."""
+    """Divide every column by its largest entry, so that no square over- or underflows; return those entries too.
+
+    One column whose largest entry is far from both is left as it is.
+    """
     xp = namespace_of(block)
     if not block.shape[0] or not block.shape[1]:
         return block, xp.ones_like(block[:1, :])
     largest = np.maximum(to_host(xp.max(block, axis=0)), -to_host(xp.min(block, axis=0)))
+    if largest.size == 1 and 1 / MODERATE < largest[0] < MODERATE:
+        return block, xp.ones_like(block[:1, :])
     scale = to_like(np.where((largest > 0) & np.isfinite(largest), largest, 1.0), block)
     return block / scale, scale

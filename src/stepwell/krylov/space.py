@@ -37,12 +37,12 @@ LITTLE, MOST_REMOVALS = 0.5, 3
 NEGLIGIBLE = 5000.0
 
 
-def rows_times(rows: Array, vector: Array) -> Array:
-    """Inner products of all rows with a column: ``rows @ vector``."""
+def rows_times(rows: Array, column: Array) -> Array:
+    """Inner products of all rows with a column: ``rows @ column``."""
     if not isinstance(rows, np.ndarray):
-        return rows @ vector
+        return rows @ column
     out = np.empty(rows.shape[0], dtype=rows.dtype)
-    _core.rows_dots(rows, vector.reshape(-1), out, default_threads())
+    _core.rows_dots(rows, _flat(column, rows), out, default_threads())
     return out[:, None]
 
 
@@ -50,21 +50,25 @@ def plus_rows(column: Array, rows: Array, share: Array, sign: int = 1) -> Array:
     """Return ``column + sign * rows.T @ share``; on the host rows whose share is zero are not read."""
     if not isinstance(rows, np.ndarray):
         return plus_product(column, rows.T, share, sign)
-    out = np.empty_like(column)
-    share = share.reshape(-1)
-    _core.rows_combine(rows, share if sign > 0 else -share, column.reshape(-1), out.reshape(-1), default_threads())
-    return out
+    out = np.empty(rows.shape[1], dtype=rows.dtype)
+    share = _flat(share, rows)
+    _core.rows_combine(rows, share if sign > 0 else -share, _flat(column, rows), out, default_threads())
+    return out[:, None]
 
 
 def plus_rows_and_overlaps(column: Array, rows: Array, share: Array, other: Array) -> tuple[Array, Array | None]:
     """Return ``column + rows.T @ share`` and ``rows @ other``, the latter only where it takes no pass of its own."""
     if not isinstance(rows, np.ndarray):
         return plus_product(column, rows.T, share), None
-    out, overlaps = np.empty_like(column), np.empty(rows.shape[0], dtype=rows.dtype)
+    out, overlaps = np.empty(rows.shape[1], dtype=rows.dtype), np.empty(rows.shape[0], dtype=rows.dtype)
     _core.rows_combine_and_dots(
-        rows, share.reshape(-1), column.reshape(-1), out.reshape(-1), other.reshape(-1), overlaps, default_threads()
+        rows, _flat(share, rows), _flat(column, rows), out, _flat(other, rows), overlaps, default_threads()
     )
-    return out, overlaps[:, None]
+    return out[:, None], overlaps[:, None]
+
+
+def _flat(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(column[:, 0], dtype=rows.dtype)
 
 
 def copied(array: Array) -> Array:
@@ -93,14 +97,14 @@ class Panel:
         images = None if self.images is None else self.images[: self.count]
         return Panel(self.directions[: self.count], self.products[: self.count], images, self.count)
 
-    def add(self, direction: Array, product: Array, image: Array | None) -> None:
-        """Write one more direction, given in columns."""
+    def add(self, unit: float, direction: Array, product: Array, image: Array | None) -> None:
+        """Write one more direction, given in columns that are multiplied by a number."""
         at = self.count
-        self.directions = with_row(self.directions, at, direction[:, 0])
-        self.products = with_row(self.products, at, product[:, 0])
+        self.directions = with_row(self.directions, at, direction[:, 0], unit)
+        self.products = with_row(self.products, at, product[:, 0], unit)
         if self.images is not None:
             assert image is not None
-            self.images = with_row(self.images, at, image[:, 0])
+            self.images = with_row(self.images, at, image[:, 0], unit)
         self.count += 1
 
     def copy(self) -> Panel:
@@ -240,8 +244,8 @@ class DirectionSpace:
                 image = plus_rows(image, panel.images, share, -1)
         return direction, product, image
 
-    def add(self, direction: Array, product: Array, image: Array | None) -> None:
-        """Take in one direction of unit energy."""
+    def add(self, unit: float, direction: Array, product: Array, image: Array | None) -> None:
+        """Take in one direction, multiplied by the number that gives it unit energy."""
         count = self.count
         if count >= self.capacity:
             # Directions without a score yet belong to the solve in progress: the last to go.
@@ -253,9 +257,9 @@ class DirectionSpace:
             images = empty_block(rows, self.data_size, direction) if self.data_size else None
             blocks = (empty_block(rows, self.size, direction), empty_block(rows, self.size, direction))
             self._panels.append(Panel(*blocks, images, 0))
-        self._panels[-1].add(direction, product, image)
+        self._panels[-1].add(unit, direction, product, image)
         if isinstance(direction, np.ndarray):
-            self._least_energy = min(self._least_energy, 1 / float(column_dots(direction, direction)[0]))
+            self._least_energy = min(self._least_energy, 1 / (unit**2 * float(column_dots(direction, direction)[0])))
 
     def score(self, coefficients: np.ndarray) -> None:
         """Weigh each direction by its share in a solution; earlier solutions count half as much each time."""

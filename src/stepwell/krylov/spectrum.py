@@ -84,7 +84,7 @@ class KrylovSpace:
         more = min(steps, self.problem.size) - self._space.count
         if more <= 0 or self.complete:
             return
-        task = Round(self._system, (), self._rhs, self._norm, self._tol, more, lambda *_: False)
+        task = Round(self._system, (), self._rhs, self._norm, np.ones(1), self._tol, more, lambda *_: False)
         self._spectrum = None
         self.complete = self._method(task).claims[0] is not Status.ITERATION_LIMIT
 

@@ -54,6 +54,9 @@ class System(Protocol):
     def data(self) -> Array:
         """What the caller gave as right-hand sides."""
 
+    def data_norms(self) -> np.ndarray:
+        """Euclidean norms of what the caller gave."""
+
     @property
     def data_size(self) -> int:
         """Entries of a column of images A P; 0 where the matrix is not that of a least-squares problem."""
@@ -89,10 +92,22 @@ class System(Protocol):
 
 
 class _Counted:
-    """Books that a system shares with those taken from it."""
+    """Books that a system shares with those taken from it, and its data."""
 
-    def __init__(self, books: dict[str, int] | None) -> None:
+    def __init__(self, B: Array, books: dict[str, int] | None) -> None:
+        self.B = B
         self.books = {"products": 0, "calls": 0} if books is None else books
+        self._data_norms: np.ndarray | None = None
+
+    def data(self) -> Array:
+        """The block B."""
+        return self.B
+
+    def data_norms(self) -> np.ndarray:
+        """Euclidean norms of the columns of B, computed once."""
+        if self._data_norms is None:
+            self._data_norms = to_host(column_norms(self.B))
+        return self._data_norms
 
     def count(self, block: Array) -> None:
         self.books["products"] += int(block.shape[1])
@@ -117,8 +132,8 @@ class TikhonovSystem(_Counted):
     def __init__(
         self, A: Operator, L: Operator | None, lam: np.ndarray, B: Array, books: dict[str, int] | None = None
     ) -> None:
-        super().__init__(books)
-        self.A, self.L, self.lam, self.B = A, L, lam, B
+        super().__init__(B, books)
+        self.A, self.L, self.lam = A, L, lam
         shared = lam.size and bool(np.all(lam == lam[0]))
         self.scale: Array = float(lam[0]) if shared else to_like(lam, B)
 
@@ -131,10 +146,6 @@ class TikhonovSystem(_Counted):
     def rhs(self) -> Array:
         """Right-hand sides AᵀB."""
         return self.A.adjoint(self.B)
-
-    def data(self) -> Array:
-        """The block B."""
-        return self.B
 
     @property
     def data_size(self) -> int:
@@ -161,11 +172,10 @@ class TikhonovSystem(_Counted):
         self.count(x)
         data = self.B - self.A.forward(x)
         if carried is not None:
-            gap, size = to_host(column_norms(data - carried.data)), to_host(column_norms(self.B))
-            if (gap <= AGREEMENT * tol * size).all():
+            gap = to_host(column_norms(data - carried.data))
+            if (gap <= AGREEMENT * tol * self.data_norms()).all():
                 return (data, None), carried.gradient
-        state = (data, -self.scale * self._seminorm(x))
-        return state, self.gradient(state)
+        return self.start_at(x, data)
 
     def start_at(self, x: Array, data: Array) -> tuple[State, Array]:
         """State and gradient at a point of which B − AX is known."""
@@ -183,8 +193,8 @@ class TikhonovSystem(_Counted):
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's image from both blocks."""
-        penalty = -step * image[1] if state[1] is None else state[1] - step * image[1]
-        return state[0] - step * image[0], penalty
+        penalty = -step * image[1] if state[1] is None else plus_multiple(state[1], -step, image[1])
+        return plus_multiple(state[0], -step, image[0]), penalty
 
     def gradient(self, state: State) -> Array:
         """Aᵀ(B − AX) − λ²LᵀLX."""
@@ -203,8 +213,8 @@ class PositiveSystem(_Counted):
     """H X = B with a symmetric positive definite H."""
 
     def __init__(self, H: Operator, B: Array, books: dict[str, int] | None = None) -> None:
-        super().__init__(books)
-        self.H, self.B = H, B
+        super().__init__(B, books)
+        self.H = H
 
     @property
     def size(self) -> int:
@@ -212,10 +222,6 @@ class PositiveSystem(_Counted):
         return int(self.B.shape[0])
 
     def rhs(self) -> Array:
-        """The block B."""
-        return self.B
-
-    def data(self) -> Array:
         """The block B."""
         return self.B
 
@@ -250,7 +256,7 @@ class PositiveSystem(_Counted):
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's product."""
-        return (state[0] - step * image[0],)
+        return (plus_multiple(state[0], -step, image[0]),)
 
     def gradient(self, state: State) -> Array:
         """Return the residual that the state is."""
