@@ -18,10 +18,9 @@ constexpr int vector_bytes = 32;
 #else
 constexpr int vector_bytes = 16;
 #endif
-constexpr std::int64_t piece =
-    1024;  // entries: with a hundred rows a piece of all of them fits a second cache
+constexpr std::int64_t piece = 512;              // entries
+constexpr int group = 8;                         // rows at a time: as many streams as the memory serves best
 constexpr std::int64_t worth_threads = 1 << 16;  // entries of R below which a second thread is not woken
-constexpr int group = 4;  // rows at a time, so that a load of the vector serves them all
 
 template <class Value>
 constexpr int lanes = vector_bytes / int(sizeof(Value));
@@ -46,60 +45,53 @@ Value add_lanes(const Lanes<Value>& sums) {
     return total;
 }
 
-// Inner products of `count` (at most `group`) rows with the vector, over one piece.
-template <int count, class Value>
-void dots_of(const Value* const* row, const Value* v, std::int64_t length, Value* out) {
+// One piece of `count` rows, read once: adds their combination to out, where wanted, and their inner products
+// with v to overlaps, where wanted.
+template <int count, bool combined, bool dotted, class Value>
+void pass(const Value* const* row, std::int64_t length, const Value* c, Value* out, const Value* v,
+          Value* overlaps) {
     constexpr int step = lanes<Value>;
-    Lanes<Value> sums[count][2] = {};
-    std::int64_t i = 0;
-    for (; i + 2 * step <= length; i += 2 * step) {
-        const Lanes<Value> first = at(v + i), second = at(v + i + step);
-        for (int r = 0; r < count; ++r) {
-            sums[r][0] += at(row[r] + i) * first;
-            sums[r][1] += at(row[r] + i + step) * second;
-        }
-    }
-    for (int r = 0; r < count; ++r) {
-        Value total = add_lanes<Value>(sums[r][0] + sums[r][1]);
-        for (std::int64_t k = i; k < length; ++k) total += row[r][k] * v[k];
-        out[r] = total;
-    }
-}
-
-template <int count, class Value>
-void combination_of(const Value* const* row, const Value* c, std::int64_t length, Value* out) {
-    constexpr int step = lanes<Value>;
+    Lanes<Value> sums[count] = {};
     std::int64_t i = 0;
     for (; i + step <= length; i += step) {
-        Lanes<Value> sum = at(out + i);
-        for (int r = 0; r < count; ++r) sum += c[r] * at(row[r] + i);
-        *reinterpret_cast<Lanes<Value>*>(out + i) = sum;
+        Lanes<Value> sum = {}, by = {};
+        if constexpr (combined) sum = at(out + i);
+        if constexpr (dotted) by = at(v + i);
+        for (int r = 0; r < count; ++r) {
+            const Lanes<Value> entries = at(row[r] + i);
+            if constexpr (combined) sum += c[r] * entries;
+            if constexpr (dotted) sums[r] += entries * by;
+        }
+        if constexpr (combined) *reinterpret_cast<Lanes<Value>*>(out + i) = sum;
     }
     for (; i < length; ++i)
-        for (int r = 0; r < count; ++r) out[i] += c[r] * row[r][i];
+        for (int r = 0; r < count; ++r) {
+            if constexpr (combined) out[i] += c[r] * row[r][i];
+            if constexpr (dotted) sums[r][0] += row[r][i] * v[i];
+        }
+    if constexpr (dotted)
+        for (int r = 0; r < count; ++r) overlaps[r] = add_lanes<Value>(sums[r]);
 }
 
-// Calls work(first row, pointers to the piece of up to `group` rows, how many).
-template <class Value, class Work>
-void for_groups(std::int64_t rows, std::int64_t length, const Value* R, std::int64_t begin,
-                const Work& work) {
+// One piece of all rows.
+template <bool combined, bool dotted, class Value>
+void pass_all(std::int64_t rows, std::int64_t length, const Value* R, std::int64_t begin, std::int64_t end,
+              const Value* c, Value* out, const Value* v, Value* overlaps) {
     for (std::int64_t r = 0; r < rows; r += group) {
         const Value* row[group];
         const int count = int(std::min<std::int64_t>(group, rows - r));
         for (int k = 0; k < count; ++k) row[k] = R + (r + k) * length + begin;
-        work(r, row, count);
+        if constexpr (combined && !dotted)
+            if (std::all_of(c + r, c + r + count, [](Value share) { return share == 0; })) continue;
+        Value* to = combined ? out + begin : nullptr;
+        const Value* by = dotted ? v + begin : nullptr;
+        if (count == group) {
+            pass<group, combined, dotted>(row, end - begin, c + r, to, by, overlaps + r);
+            continue;
+        }
+        for (int k = 0; k < count; ++k)
+            pass<1, combined, dotted>(row + k, end - begin, c + r + k, to, by, overlaps + r + k);
     }
-}
-
-template <class Value>
-void dots_of_piece(std::int64_t rows, std::int64_t length, const Value* R, const Value* v, std::int64_t begin,
-                   std::int64_t end, Value* out) {
-    for_groups(rows, length, R, begin, [&](std::int64_t r, const Value* const* row, int count) {
-        if (count == group)
-            dots_of<group>(row, v + begin, end - begin, out + r);
-        else
-            for (int k = 0; k < count; ++k) dots_of<1>(row + k, v + begin, end - begin, out + r + k);
-    });
 }
 
 template <class Work>
@@ -126,7 +118,8 @@ template <class Value>
 void dots(std::int64_t rows, std::int64_t length, const Value* R, const Value* v, Value* out, int threads) {
     std::vector<Value> partial = partial_sums<Value>(rows, length);
     for_pieces(rows, length, threads, [&](int p, std::int64_t begin, std::int64_t end) {
-        dots_of_piece(rows, length, R, v, begin, end, partial.data() + p * rows);
+        pass_all<false, true, Value>(rows, length, R, begin, end, nullptr, nullptr, v,
+                                     partial.data() + p * rows);
     });
     add_pieces(partial, rows, out);
 }
@@ -138,15 +131,10 @@ void combine(std::int64_t rows, std::int64_t length, const Value* R, const Value
     if (v) partial = partial_sums<Value>(rows, length);
     for_pieces(rows, length, threads, [&](int p, std::int64_t begin, std::int64_t end) {
         if (out != base) std::copy(base + begin, base + end, out + begin);
-        for_groups(rows, length, R, begin, [&](std::int64_t r, const Value* const* row, int count) {
-            if (std::all_of(c + r, c + r + count, [](Value share) { return share == 0; })) return;
-            if (count == group)
-                combination_of<group>(row, c + r, end - begin, out + begin);
-            else
-                for (int k = 0; k < count; ++k)
-                    combination_of<1>(row + k, c + r + k, end - begin, out + begin);
-        });
-        if (v) dots_of_piece(rows, length, R, v, begin, end, partial.data() + p * rows);
+        if (v)
+            pass_all<true, true>(rows, length, R, begin, end, c, out, v, partial.data() + p * rows);
+        else
+            pass_all<true, false, Value>(rows, length, R, begin, end, c, out, nullptr, nullptr);
     });
     if (v) add_pieces(partial, rows, overlaps);
 }

@@ -274,7 +274,7 @@ class Projected(Method):
         while not ledger.any_ended:
             column = self.precondition(residual)
             known = overlaps if not steps and column is residual else None
-            direction, cancelled = space.conjugate(column, known)
+            direction, cancelled = space.conjugate(column, known, projected=len(coefficients) > steps)
             if direction is None:  # what an earlier projection left within the space
                 unmoved, before = False, _length(residual)
                 more, residual, data, shares = self._project(residual, data)

@@ -32,9 +32,10 @@ PANEL = 128
 DROPPED = 32
 #: Where a removal leaves less than this of a column's length, it is repeated, so often at the most.
 LITTLE, MOST_REMOVALS = 0.5, 3
-#: What may be left of another direction in a new one, relative to its own energy norm and in machine epsilons: in
-#: float64 1e-12, where conjugacy is held to 1e-10.
-NEGLIGIBLE = 5000.0
+#: What may be left of another direction in a new one, relative to its own energy norm and in machine epsilons (1e-13 in
+#: float64): in the first solve, where errors feed on each other, and after a projection, whose own rounding errors
+#: are larger, and do not. Conjugacy is held to 1e-10 either way.
+NEGLIGIBLE, NEGLIGIBLE_PROJECTED = 500.0, 2e4
 
 
 def rows_times(rows: Array, column: Array) -> Array:
@@ -183,7 +184,9 @@ class DirectionSpace:
         """Panels that together hold all directions, the oldest first."""
         return [panel.filled() for panel in self._panels]
 
-    def conjugate(self, column: Array, overlaps: Array | None = None) -> tuple[Array | None, float]:
+    def conjugate(
+        self, column: Array, overlaps: Array | None = None, *, projected: bool = False
+    ) -> tuple[Array | None, float]:
         """Remove from a column what is not conjugate to the kept directions.
 
         A residual that was projected on a Krylov space is conjugate to all but its last directions (Chan and Wan
@@ -195,6 +198,8 @@ class DirectionSpace:
         column : array
         overlaps : array, optional
             Qᵀ times the column, where it is known.
+        projected : bool
+            Whether the column comes from a projection on directions of earlier solves.
 
         Returns
         -------
@@ -214,7 +219,7 @@ class DirectionSpace:
                     column = plus_rows(column, panel.directions, rows_times(panel.products, column), -1)
             after = float(to_host(column_norms(column))[0])
             return (None if after < epsilon**0.5 * before else column), 0.0
-        bound = NEGLIGIBLE * epsilon
+        bound = (NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE) * epsilon
         for _ in range(MOST_REMOVALS):
             if overlaps is None:
                 overlaps = np.concatenate([rows_times(panel.products, column) for panel in panels])
@@ -230,7 +235,7 @@ class DirectionSpace:
             before, overlaps = after, None
         if after < epsilon**0.5 * first_length:
             return None, 0.0
-        return column, max(float(np.sum(shares * shares)), float(np.sum(left * left)) / (10 * bound) ** 2) ** 0.5
+        return column, max(float(np.sum(shares * shares)), float(np.sum(left * left)) / (5 * bound) ** 2) ** 0.5
 
     def conjugate_again(
         self, direction: Array, product: Array, image: Array | None

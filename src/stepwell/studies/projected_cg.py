@@ -163,7 +163,7 @@ def _compared(table: Table, device: str, tolerances: Sequence[float]) -> list[st
         return ", ".join(f"{tol:g}" for tol in tolerances if holds(tol)) or "none of these"
 
     return [
-        f"{device}: the poster's speed-ups are reached or passed on all four slices in products at tolerance "
+        f"{device}: the poster's speed-ups are reached or passed in products at tolerance "
         f"{listed(lambda tol: reaches_poster(table, device, tol))}; in seconds at "
         f"{listed(lambda tol: reaches_poster(table, device, tol, 'seconds'))}.",
         f"{device}: the images of APrCG are no worse than those of CG (poster: 0 to 0.04 dB better, both 13.7 to "
