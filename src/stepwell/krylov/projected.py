@@ -97,7 +97,7 @@ class ProjectedCG:
         self.augmented = augmented
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None
-        self._operators: tuple[Operator, Operator | None] | None = None
+        self._operators: dict[str, tuple[Operator, Operator | None]] = {}
 
     @property
     def directions(self) -> int:
@@ -147,8 +147,8 @@ class ProjectedCG:
         limit = iteration_limit(max_iter, problem.size)
         system = TikhonovSystem(problem.A, problem.L, np.array([self.lam]), problem.B)
         space = self._space
-        if space is None or space.size != problem.size:
-            number = bytes_per_number(problem.B)
+        number = bytes_per_number(problem.B)
+        if space is None or (space.size, space.number) != (problem.size, number):
             space = self._space = DirectionSpace(problem.size, system.data_size, number, self.memory)
         precondition = as_preconditioner(self.preconditioner, problem)
         method = Projected(space, precondition, self.augmented)
@@ -218,13 +218,13 @@ class ProjectedCG:
         return solver
 
     def _prepared(self, dtype: str) -> tuple[Operator, Operator | None]:
-        """Operators are made once: a sparse matrix is transposed only for the first right-hand side."""
-        if self._operators is None:
-            self._operators = (
+        """Operators are made once: a sparse matrix is transposed only for the first right-hand side of a dtype."""
+        if dtype not in self._operators:
+            self._operators[dtype] = (
                 as_operator(self.A, dtype, columns=1),
                 None if self.L is None else as_operator(self.L, dtype, name="L", columns=1),
             )
-        return self._operators
+        return self._operators[dtype]
 
 
 class Projected(Method):

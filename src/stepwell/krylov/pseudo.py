@@ -66,7 +66,7 @@ class PseudoBlock(Method):
             direction = plus_multiple(z, rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)), direction)
             steps += 1
             ledger.step(float(x.shape[1]))
-            norms.append(column_norms(residual))
+            norms.append(xp.sqrt(rho) if z is residual else column_norms(residual))
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.max_iter:

@@ -50,11 +50,15 @@ STANDSTILL = 1e-3
 
 @dataclass
 class Spectra:
-    """The columns that choose one λ together, and the probes of the trace (none: the trace is exact)."""
+    """The columns that choose one λ together, and the probes of the trace (none: the trace is exact).
+
+    No λ below ``least`` is looked at.
+    """
 
     columns: list[Spectrum]
     probes: list[Spectrum]
     rows: int
+    least: float = 0.0
 
     def residual(self, lam: float) -> float:
         """Sum of ‖b − A x_λ‖² over the columns."""
@@ -83,8 +87,8 @@ class Spectra:
             bounded = column.penalty > 1e-10 * column.penalty.max(initial=0.0)
             ratios = column.signal[bounded] / column.penalty[bounded]
             top = max(top, float(np.sqrt(ratios.max(initial=0.0))))
-        low, high = RANGE
-        return (top or 1.0) * np.geomspace(low, high, GRID)
+        low, high = ((top or 1.0) * end for end in RANGE)
+        return np.geomspace(min(max(low, self.least), 0.1 * high), high, GRID)
 
 
 def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +158,9 @@ class _Grown:
             for space in (*spaces, *self.probes):
                 space.grow_to(steps)
             parts = [space.spectrum().times(weight) for space, weight in zip(spaces, weights)]
-            spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows)
+            # Below the λ of the spaces their solutions lack what they do not hold, and the L-curve bends there.
+            least = self.lam if self.rule == "lcurve" else 0.0
+            spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows, least)
             lam = _pick(spectra, self.rule, level)
             still = 1 / STILL <= lam / before <= STILL and lam > spectra.grid()[0]
             looks = looks + 1 if still else 0

@@ -153,7 +153,7 @@ class DirectionSpace:
     """
 
     def __init__(self, size: int, data_size: int, number: int, memory: int) -> None:
-        self.size, self.data_size = size, data_size
+        self.size, self.data_size, self.number = size, data_size, number
         self.per_direction = (2 * size + data_size) * number
         self.capacity = memory // self.per_direction
         if self.capacity < 2:

@@ -125,8 +125,8 @@ class _Counted:
 class TikhonovSystem(_Counted):
     """(AᵀA + λ²LᵀL) X = AᵀB, with one λ for all columns or one per column.
 
-    It is the normal equation of the stacked operator K = [A; λL]; the state is [B − AX; −λLX], so a warm start shifts
-    both blocks.
+    It is the normal equation of the stacked operator K = [A; λL]; the state is [B − AX; −LX], so a warm start shifts
+    both blocks. λ enters where the two meet, as λ².
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class TikhonovSystem(_Counted):
     def state(
         self, x: Array | None, rhs: Array, carried: Carried | None = None, tol: float = 0.0
     ) -> tuple[State, Array]:
-        """[B − AX; −λLX] and the gradient there; only the first where it confirms what was carried along."""
+        """[B − AX; −LX] and the gradient there; only the first where it confirms what was carried along."""
         if x is None:
             return (self.B, None), rhs
         self.count(x)
@@ -179,17 +179,17 @@ class TikhonovSystem(_Counted):
 
     def start_at(self, x: Array, data: Array) -> tuple[State, Array]:
         """State and gradient at a point of which B − AX is known."""
-        state = (data, -self.scale * self._seminorm(x))
+        state = (data, -self._seminorm(x))
         return state, self.gradient(state)
 
     def image(self, block: Array) -> State:
-        """[AP; λLP]."""
+        """[AP; LP]."""
         self.count(block)
-        return self.A.forward(block), self.scale * self._seminorm(block)
+        return self.A.forward(block), self._seminorm(block)
 
     def curvature(self, block: Array, image: State) -> Array:
         """‖AP‖² + λ²‖LP‖², column by column."""
-        return column_dots(image[0], image[0]) + column_dots(image[1], image[1])
+        return column_dots(image[0], image[0]) + self.scale**2 * column_dots(image[1], image[1])
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's image from both blocks."""
@@ -199,7 +199,7 @@ class TikhonovSystem(_Counted):
     def gradient(self, state: State) -> Array:
         """Aᵀ(B − AX) − λ²LᵀLX."""
         penalty = state[1] if self.L is None else self.L.adjoint(state[1])
-        return plus_multiple(self.A.adjoint(state[0]), self.scale, penalty)
+        return plus_multiple(self.A.adjoint(state[0]), self.scale**2, penalty)
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
