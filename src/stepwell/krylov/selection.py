@@ -44,6 +44,8 @@ PROBES = 4
 #: λ is looked for in this range, relative to the largest generalised singular value that is finite.
 RANGE = (1e-7, 1e1)
 GRID = 241
+#: Least curvature of a corner of the L-curve.
+CORNER = 0.1
 #: Where log-log slopes of both norms are below this, the L-curve stands still.
 STANDSTILL = 1e-3
 
@@ -184,6 +186,11 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> float:
         values = np.array([spectra.gcv(lam) for lam in grid])
     else:
         values = -curvature(spectra, grid)
+        inner = values[1:-1]
+        peaks = np.flatnonzero((inner < values[:-2]) & (inner <= values[2:]) & (inner < -CORNER)) + 1
+        peaks = peaks[np.isfinite(values[peaks - 1])]
+        if peaks.size:  # a curve that bends ever more towards an end of the range has no corner there
+            values = np.where(np.isin(np.arange(grid.size), peaks), values, np.inf)
     best = int(np.argmin(values))
     if rule == "lcurve" or best in (0, grid.size - 1):
         return float(grid[best])
