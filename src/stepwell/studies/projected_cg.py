@@ -291,4 +291,6 @@ def _solver(method: str, slices: _Slices, seeded: ProjectedCG, tol: float) -> Ca
         return from_previous
     solver = seeded.copy()
     solver.augmented = method == "APrCG"
+    # Slices follow the seed slice: its projection is at hand and what it takes in the caches, as with CG.
+    solver.solve(slices.of(slices.seed), tol=tol)
     return lambda b: solver.solve(b, tol=tol)
