@@ -186,8 +186,8 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> float:
         values = np.array([spectra.gcv(lam) for lam in grid])
     else:
         values = -curvature(spectra, grid)
-        inner = values[1:-1]
-        peaks = np.flatnonzero((inner < values[:-2]) & (inner <= values[2:]) & (inner < -CORNER)) + 1
+        middle = values[1:-1]
+        peaks = np.flatnonzero((middle < values[:-2]) & (middle <= values[2:]) & (middle < -CORNER)) + 1
         peaks = peaks[np.isfinite(values[peaks - 1])]
         if peaks.size:  # a curve that bends ever more towards an end of the range has no corner there
             values = np.where(np.isin(np.arange(grid.size), peaks), values, np.inf)
