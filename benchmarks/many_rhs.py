@@ -1,19 +1,20 @@
 """Many right-hand sides on the CPU: block, projected and direct solvers against SciPy's cg, one column at a time.
 
     python benchmarks/many_rhs.py                 # all parts, about five minutes on two quiet cores
-    python benchmarks/many_rhs.py --part phantom  # one of: phantom, scan, growth, direct
+    python benchmarks/many_rhs.py --part phantom  # one of: phantom, scan, slices, growth, direct
     python benchmarks/many_rhs.py --show          # print the tables of the last run again
 
 Ratios are measured side by side in one process, with every thread pool pinned to one thread and with the default; for
 SciPy the better counts. CPU seconds stand beside wall-clock ones, as they bear a busy machine better. SciPy solves
 about eight of the columns, and its time is scaled to all of them. The tables are printed as they stand in
-docs/performance.md, the raw figures go to benchmarks/results/many_rhs.json. The published table of slices is a study:
-`stepwell study projected-cg`.
+docs/performance.md, the raw figures go to benchmarks/results/many_rhs.json. The published table of slices is a study,
+`stepwell study projected-cg`; the part `slices` shows where its seconds go.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -28,6 +29,7 @@ from threadpoolctl import threadpool_limits
 
 import stepwell
 from stepwell.apps import tomography
+from stepwell.krylov.space import rows_times
 from stepwell.operators import as_operator
 
 NAME = "many_rhs"
@@ -129,9 +131,19 @@ def show_against_scipy(figures):
     )  # fmt: skip
 
 
+@contextlib.contextmanager
 def limited(threads):
-    """Limit every thread pool, BLAS and our own, to one thread; or leave them as they are."""
-    return threadpool_limits(1 if threads == "1 thread" else None)
+    """Keep the BLAS to one thread and this process, whose cores our own threads count, to one core; or neither."""
+    if threads != "1 thread":
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def best_of(threads, solve, repeats=3):
@@ -198,6 +210,56 @@ def show_growth(figures):
     )  # fmt: skip
 
 
+def slices(tolerances=(2.5e-3, 2e-3, 1e-3, 1e-4), repeats=25):
+    """CG against APrCG on the four slices after a seed slice, in turns, and what a product and a pass take."""
+    A = tomography.parallel_beam(128, angles=np.arange(0, 180, 2.0), detectors=185)
+    images = tomography.shepp_logan_3d(128).reshape(128, -1).T
+    B = np.ascontiguousarray(tomography.add_noise(A @ images, 0.01).T)
+    operator, lam = as_operator(A), 0.01 * tomography.largest_singular_value(A)
+    seeded = stepwell.ProjectedCG(operator, lam, augmented=True)
+    seeded.solve(B[63], tol=1e-6)
+    panel, x = seeded._space.panels()[0], images[:, 63:64].copy()
+    rows = []
+    for threads in THREADS:
+        with limited(threads):
+            for tol in tolerances:
+                seen = {"product": [], "pass": [], "CG": [], "APrCG": []}
+                for _ in range(repeats):
+                    cold = [stepwell.tikhonov(operator, B[j], lam, method="cgls", tol=tol) for j in range(64, 68)]
+                    solver = seeded.copy()
+                    ours = [solver.solve(B[j], tol=tol) for j in range(64, 68)]
+                    seen["CG"].append([result.seconds for result in cold])
+                    seen["APrCG"].append([result.seconds for result in ours])
+                    start = time.perf_counter()
+                    operator.adjoint(operator.forward(x))
+                    middle = time.perf_counter()
+                    rows_times(panel.directions, x)
+                    seen["product"].append(middle - start)
+                    seen["pass"].append(time.perf_counter() - middle)
+                rows.append({
+                    "threads": threads, "tol": tol, "directions": seeded.directions,
+                    **{name: np.median(values, axis=0).tolist() for name, values in seen.items()},
+                    "products": [[float(result.products[0]) for result in results] for results in (cold, ours)],
+                })  # fmt: skip
+    return rows
+
+
+def show_slices(rows):
+    print(f"\nCG and APrCG, slices 65 to 68, {rows[0]['directions']} directions kept; medians\n")
+
+    def listed(values, text="{:.1f}"):
+        return ", ".join(text.format(value) for value in values)
+
+    table(
+        ["threads", "tolerance", "ms a product", "ms a pass over P", "CG, ms", "APrCG, ms", "CG / APrCG, seconds",
+         "CG / APrCG, products"],
+        [[row["threads"], f"{row['tol']:g}", f"{1e3 * row['product']:.2f}", f"{1e3 * row['pass']:.2f}",
+          listed(1e3 * np.array(row["CG"])), listed(1e3 * np.array(row["APrCG"])),
+          listed(np.array(row["CG"]) / row["APrCG"], "{:.2f}"),
+          listed(np.array(row["products"][0]) / row["products"][1], "{:.2f}")] for row in rows],
+    )  # fmt: skip
+
+
 def direct():
     """A dense Cholesky of the phantom's 16384 unknowns: the yardstick where it fits."""
     A, B, lam = phantom_system()
@@ -213,6 +275,7 @@ def show_direct(figures):
 SHOW = {
     "phantom": show_against_scipy,
     "scan": show_against_scipy,
+    "slices": show_slices,
     "growth": show_growth,
     "direct": show_direct,
 }
@@ -225,7 +288,7 @@ def measure(part, repeats):
     if part == "scan":
         system = scan_system()
         return None if system is None else against_scipy("real scan", *system, ["block", "pseudo-block"], repeats)
-    return {"growth": growth, "direct": direct}[part]()
+    return {"slices": slices, "growth": growth, "direct": direct}[part]()
 
 
 def main():
@@ -234,7 +297,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--show", action="store_true", help="measure nothing; print the tables of the last run")
     options = parser.parse_args()
-    for part in options.part or ["phantom", "scan", "growth"]:
+    for part in options.part or ["phantom", "scan", "slices", "growth"]:
         if not options.show:
             figures = measure(part, options.repeats)
             if figures is None:

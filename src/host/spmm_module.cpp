@@ -1,12 +1,13 @@
-// Bindings of what many right-hand sides need of the host: the sparse product, and independent combinations
-// of columns. Index bounds are the caller's promise: SciPy checks them when a matrix is made.
+// Bindings of what many right-hand sides need of the host: the sparse product, products with kept directions,
+// and independent combinations of columns. Index bounds are the caller's promise: SciPy checks them when a
+// matrix is made.
 #include "host/spmm_module.hpp"
 
 #include <nanobind/ndarray.h>
-#include <omp.h>
 
 #include "host/dispatch.hpp"
 #include "host/gram_factor.hpp"
+#include "host/rows.hpp"
 #include "host/spmm.hpp"
 
 namespace nb = nanobind;
@@ -16,6 +17,10 @@ namespace {
 
 const SparseKernels& kernels() {
     return SW_BEST(sparse_kernels);
+}
+
+const RowsKernels& row_kernels() {
+    return SW_BEST(rows_kernels);
 }
 
 const GramKernels& small_kernels() {
@@ -32,19 +37,69 @@ void define(nb::module_& m, SparseProduct<Value, Index> SparseKernels::* product
     m.def(
         "csr_times_block",
         [product](Line<Index> indptr, Line<Index> indices, Line<Value> data, Block<const Value> x,
-                  Block<Value> y) {
+                  Block<Value> y, int threads) {
             if (indptr.shape(0) != y.shape(0) + 1 || x.shape(1) != y.shape(1) ||
                 indices.shape(0) != data.shape(0))
                 throw nb::value_error("csr_times_block: shapes of the matrix, x and y do not fit together");
-            const int threads = omp_get_max_threads();  // as OMP_NUM_THREADS and threadpoolctl say
             nb::gil_scoped_release release;
             (kernels().*product)
                 .run(std::int64_t(y.shape(0)), std::int64_t(x.shape(0)), std::int64_t(y.shape(1)),
                      indptr.data(), indices.data(), data.data(), x.data(), y.data(), threads);
         },
         nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
-        nb::arg("x").noconvert(), nb::arg("y").noconvert(),
+        nb::arg("x").noconvert(), nb::arg("y").noconvert(), nb::arg("threads"),
         "Write A x to y; A is CSR, x and y are C-ordered blocks.");
+}
+
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class Value>
+void define_rows(nb::module_& m, RowsProduct<Value> RowsKernels::* product) {
+    m.def(
+        "rows_dots",
+        [product](Block<const Value> R, Line<Value> v, Vector<Value> out, int threads) {
+            if (v.shape(0) != R.shape(1) || out.shape(0) != R.shape(0))
+                throw nb::value_error("rows_dots: R (k, n), v (n) and out (k) do not fit together");
+            nb::gil_scoped_release release;
+            (row_kernels().*product)
+                .dots(std::int64_t(R.shape(0)), std::int64_t(R.shape(1)), R.data(), v.data(), out.data(),
+                      threads);
+        },
+        nb::arg("R").noconvert(), nb::arg("v").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
+        "Write R v to out; rows are long and few.");
+    m.def(
+        "rows_combine",
+        [product](Block<const Value> R, Line<Value> c, Line<Value> base, Vector<Value> out, int threads) {
+            if (base.shape(0) != R.shape(1) || out.shape(0) != R.shape(1) || c.shape(0) != R.shape(0))
+                throw nb::value_error(
+                    "rows_combine: R (k, n), c (k), base (n) and out (n) do not fit together");
+            nb::gil_scoped_release release;
+            (row_kernels().*product)
+                .combine(std::int64_t(R.shape(0)), std::int64_t(R.shape(1)), R.data(), c.data(), base.data(),
+                         out.data(), nullptr, nullptr, threads);
+        },
+        nb::arg("R").noconvert(), nb::arg("c").noconvert(), nb::arg("base").noconvert(),
+        nb::arg("out").noconvert(), nb::arg("threads"),
+        "Write base + Rᵀ c to out; rows with c = 0 are not read.");
+    m.def(
+        "rows_combine_and_dots",
+        [product](Block<const Value> R, Line<Value> c, Line<Value> base, Vector<Value> out, Line<Value> v,
+                  Vector<Value> overlaps, int threads) {
+            if (base.shape(0) != R.shape(1) || out.shape(0) != R.shape(1) || c.shape(0) != R.shape(0) ||
+                v.shape(0) != R.shape(1) || overlaps.shape(0) != R.shape(0) || out.data() == v.data())
+                throw nb::value_error(
+                    "rows_combine_and_dots: R (k, n), c (k), base (n), out (n), v (n) and overlaps (k) do "
+                    "not fit "
+                    "together");
+            nb::gil_scoped_release release;
+            (row_kernels().*product)
+                .combine(std::int64_t(R.shape(0)), std::int64_t(R.shape(1)), R.data(), c.data(), base.data(),
+                         out.data(), v.data(), overlaps.data(), threads);
+        },
+        nb::arg("R").noconvert(), nb::arg("c").noconvert(), nb::arg("base").noconvert(),
+        nb::arg("out").noconvert(), nb::arg("v").noconvert(), nb::arg("overlaps").noconvert(),
+        nb::arg("threads"), "Write base + Rᵀ c to out and R v to overlaps, in one pass.");
 }
 
 }  // namespace
@@ -54,6 +109,8 @@ void bind_spmm(nb::module_& m) {
     define<double, std::int64_t>(m, &SparseKernels::d64);
     define<float, std::int32_t>(m, &SparseKernels::f32);
     define<float, std::int64_t>(m, &SparseKernels::f64);
+    define_rows<double>(m, &RowsKernels::d);
+    define_rows<float>(m, &RowsKernels::f);
     m.def(
         "independent_combinations",
         [](Block<const double> gram, double cut, Block<double> mix) {

@@ -195,9 +195,14 @@ def as_contiguous(array: Array) -> Array:
 
 
 def empty_block(rows: int, columns: int, template: Array) -> Array:
-    """Return an uninitialised C-ordered block of the template's library, device and dtype (not for JAX)."""
+    """Return a C-ordered block of the template's library, device and dtype, with anything in it."""
     if kind_of(template) == "torch":
         return template.new_empty((rows, columns))
+    if kind_of(template) == "jax":
+        import jax
+
+        with jax.default_device(next(iter(template.devices()))):
+            return jax.numpy.zeros((rows, columns), dtype=template.dtype)
     if kind_of(template) == "cupy":
         import cupy
 
@@ -344,6 +349,9 @@ def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
     """Return ``block + factor * other`` as a new array, in one pass where the library can."""
     if kind_of(block) == "torch" and isinstance(factor, float):
         return block.add(other, alpha=factor)
+    if isinstance(other, np.ndarray):
+        product = factor * other
+        return np.add(block, product, out=product)
     return block + factor * other
 
 
@@ -353,6 +361,24 @@ def with_column(block: Array, j: int, values: Array) -> Array:
         return block.at[:, j].set(values)
     block[:, j] = values
     return block
+
+
+def with_row(block: Array, i: int, values: Array, factor: float = 1.0) -> Array:
+    """Return a block with one row replaced by ``factor * values``; the same block where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[i].set(factor * values)
+    if isinstance(block, np.ndarray):
+        np.multiply(values, factor, out=block[i])
+    else:
+        block[i] = factor * values
+    return block
+
+
+def column_dots(left: Array, right: Array) -> Array:
+    """Inner products of equal columns of two blocks: ``sum(left * right, axis=0)``."""
+    if isinstance(left, np.ndarray):
+        return np.einsum("ij,ij->j", left, right)  # one pass, and no BLAS, whose threads would linger
+    return namespace_of(left).sum(left * right, axis=0)
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:

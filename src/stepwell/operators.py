@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
+from stepwell.settings import default_threads
 from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
@@ -332,7 +333,8 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 
         def apply(block: np.ndarray) -> np.ndarray:
             out = np.empty((csr.shape[0], block.shape[1]), dtype=value)
-            _core.csr_times_block(indptr, indices, csr.data, np.ascontiguousarray(block, dtype=value), out)
+            x = np.ascontiguousarray(block, dtype=value)
+            _core.csr_times_block(indptr, indices, csr.data, x, out, default_threads())
             return out
 
         return apply

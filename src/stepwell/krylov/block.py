@@ -20,11 +20,11 @@ from stepwell import _core
 from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
-from stepwell.krylov.rounds import Correction, Round
+from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import column_norms
 
 
-class BlockCG:
+class BlockCG(Method):
     """The method ``"block"``.
 
     Parameters
@@ -51,7 +51,8 @@ class BlockCG:
         for columns in np.array_split(np.arange(count), -(-count // self.width)):
             system = task.system.take(columns)
             residual = take_columns(task.residual, columns)
-            part = Round(system, (), residual, task.norms[columns], task.tol, task.max_iter, task.watch)
+            norms, relative = task.norms[columns], task.relative[columns]
+            part = Round(system, (), residual, norms, relative, task.tol, task.max_iter, task.watch)
             parts.append(self._run(part))
         return Correction(
             namespace_of(task.residual).concat([part.x for part in parts], axis=1),

@@ -10,12 +10,12 @@ from stepwell.arrays import Array, factor_positive, namespace_of, to_host
 from stepwell.krylov.inputs import bytes_per_number
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
-from stepwell.krylov.rounds import Correction, Round
+from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem, column_norms
 from stepwell.operators import Operator
 
 
-class Direct:
+class Direct(Method):
     """The method ``"direct"``: factor once, solve for all columns; later rounds are iterative refinement.
 
     With fewer equations than unknowns and L = I the factored matrix is the small one,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,12 @@ from stepwell.krylov.inputs import (
     iteration_limit,
     prepare,
 )
-from stepwell.krylov.projected import DirectionSpace, Projected
+from stepwell.krylov.projected import Projected
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
 from stepwell.krylov.rounds import Account, Method, solve_in_rounds
 from stepwell.krylov.selection import RULES, choose
+from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
 
@@ -187,6 +188,25 @@ class _Options:
             raise ValueError(f"width: got {self.width}; a block has at least 1 column")
 
 
+class _Watch:
+    """Tells the caller of runs on some of the columns as of one run on all of them; a true answer stops all."""
+
+    def __init__(self, callback: Callable[[Progress], object], columns: int) -> None:
+        self.callback, self.columns, self.waiting = callback, columns, columns
+        self.begun = self.stopped = False
+
+    def begin(self, columns: int) -> None:
+        """Take note that so many more columns are at work."""
+        self.waiting -= columns
+
+    def __call__(self, told: Progress) -> bool:
+        """Pass the news on, except that a later run begins."""
+        if not self.stopped and (told.iteration or not self.begun):
+            news = replace(told, active=told.active + self.waiting, columns=self.columns)
+            self.begun, self.stopped = True, bool(self.callback(news))
+        return self.stopped
+
+
 def _solve(
     problem: Problem,
     system: System,
@@ -204,8 +224,11 @@ def _solve(
         memory = PROJECTED_MEMORY if method != "block" else BLOCK_MEMORY_ON_GPU if on_gpu else BLOCK_MEMORY
     needed = _memory_needed(method, problem, lams, memory, options.width)
     groups = _groups(method, problem.columns, lams)
+    watch = None if options.callback is None else _Watch(options.callback, problem.columns)
     accounts: list[Account] = []
     for columns, same_matrix in groups:
+        if watch is not None:
+            watch.begin(columns.size)
         whole = columns.size == problem.columns
         if method in ("cgls", "pseudo-block"):
             run: Method = PseudoBlock(precondition)
@@ -214,11 +237,11 @@ def _solve(
         elif method == "direct":
             run = Direct()
         elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
-            space = DirectionSpace(problem.size, bytes_per_number(problem.B), memory)
+            space = DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory)
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
-        accounts.append(solve_in_rounds(part, run, first, options.tol, options.max_iter, options.callback, needed))
+        accounts.append(solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed))
     account = _join(accounts, [columns for columns, _ in groups], problem)
     account.products += spent
     return problem.result(

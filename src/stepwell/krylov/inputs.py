@@ -18,7 +18,8 @@ from stepwell.operators import Operator, as_operator
 class Problem:
     """Operators and right-hand sides in one library, on one device, in one dtype.
 
-    ``B`` and ``x0`` are blocks whose columns were divided by ``scale``; ``given`` is what the caller gave as B.
+    ``B`` and ``x0`` are blocks whose columns were divided by ``scale`` (all ones unless ``scaled``); ``given`` is what
+    the caller gave as B.
     """
 
     A: Operator
@@ -26,6 +27,7 @@ class Problem:
     B: Array
     x0: Array | None
     scale: Array
+    scaled: bool
     given: Array
     size: int
 
@@ -36,7 +38,7 @@ class Problem:
 
     def result(self, account: Account, **facts: Any) -> LinearResult:
         """Bring the solutions back to the caller's scale, library, dtype and shape."""
-        x = account.x * self.scale
+        x = account.x * self.scale if self.scaled else account.x
         if len(self.given.shape) == 1:
             x = x[:, 0]
         if kind_of(x) != kind_of(self.given):
@@ -93,7 +95,7 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
         start = _in_common(start, template, dtype, "x0", name) / scale
         if not bool(namespace_of(start).all(namespace_of(start).isfinite(start))):
             raise ValueError("x0: has entries that are not finite")
-    return Problem(operator, penalty, scaled, start, scale, given, size)
+    return Problem(operator, penalty, scaled, start, scale, scaled is not block, given, size)
 
 
 def working_dtype(A: Any, B: Any) -> str:
@@ -162,7 +164,7 @@ def _in_common(array: Array, template: Array, dtype: str, argument: str, name: s
     if kind_of(array) != kind_of(template):
         array = in_kind(np.array(host_view(array)), template)
     xp = namespace_of(array)
-    block = xp.astype(array, getattr(xp, dtype))
+    block = xp.astype(array, getattr(xp, dtype), copy=False)
     if argument == "preconditioner" or len(block.shape) == 1:
         return xp.reshape(block, (-1, 1))
     return block

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_host
+from stepwell.arrays import Array, namespace_of, take_columns
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Round
-from stepwell.krylov.systems import column_norms
 
 #: Steps without a new smallest residual after which a column counts as stalled: far from rounding errors, where
 #: conjugate gradients may pause for long, and near them.
@@ -31,7 +30,7 @@ class Ledger:
         self._records: list[tuple[np.ndarray, np.ndarray]] = []  # columns at work, their residuals per step
         self._claims: np.ndarray = np.full(count, None, dtype=object)
         self._ended = np.zeros(count, dtype=bool)
-        self._best = to_host(column_norms(task.residual)) / task.norms
+        self._best = task.relative.copy()
         self._near = NEAR_ROUNDING * float(namespace_of(task.residual).finfo(task.residual.dtype).eps)
         self._age = np.zeros(count, dtype=np.int64)
         self._finished: list[Array] = []

@@ -6,12 +6,15 @@ gradients refine it to the tolerance with directions that are conjugate to all t
 
 The projection by matrix products divides by the diagonal of PᵀHP, which is right only while the directions are
 conjugate. Those of plain conjugate gradients are not for long: see :mod:`stepwell.krylov.naive`. Here every new
-direction is made conjugate to all kept ones twice and normalised, so that PᵀHP = I to rounding.
+direction is made conjugate to all kept ones and normalised, so that PᵀHP = I to rounding.
+
+A least-squares system also keeps the images AP. They give the Galerkin coefficients straight from the data, (AP)ᵀb,
+and the data's residual at the projection, b − AP(AP)ᵀb, whose Aᵀ is the residual of the normal equations there: the
+adjoint that others spend on Aᵀb is spent on that, and ‖Aᵀb‖ follows from the kept products.
 """
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 from collections.abc import Callable
@@ -19,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
 from stepwell.krylov.inputs import (
     as_preconditioner,
     bytes_per_number,
@@ -30,12 +33,13 @@ from stepwell.krylov.inputs import (
 )
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearResult, Progress, Status
-from stepwell.krylov.rounds import Correction, Round, solve_in_rounds
-from stepwell.krylov.systems import TikhonovSystem, column_norms
+from stepwell.krylov.rounds import Correction, Method, Round, Start, solve_in_rounds
+from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times
+from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
 
-#: Directions that are gathered one by one before they join the kept ones in one array.
-PANEL = 32
+#: Steps for which a residual that is updated with fresh products is as good as one made of the data's residual.
+FEW_STEPS = 16
 
 
 class ProjectedCG:
@@ -50,8 +54,8 @@ class ProjectedCG:
     L : operator, optional
         Default: the identity.
     memory : int, default 2**28
-        Bytes that kept directions may take: ``2 n`` numbers a direction. When it is full, those that contributed
-        least to the latest solutions are dropped.
+        Bytes that kept directions may take: ``2 n + m`` numbers a direction, for an A of m rows and n columns. When
+        it is full, those that contributed least to the latest solutions are dropped.
     augmented : bool, default False
         Project by matrix products (APrCG) rather than direction by direction (PrCG).
     preconditioner : operator, optional
@@ -93,7 +97,7 @@ class ProjectedCG:
         self.augmented = augmented
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None
-        self._operators: tuple[Operator, Operator | None] | None = None
+        self._operators: dict[str, tuple[Operator, Operator | None]] = {}
 
     @property
     def directions(self) -> int:
@@ -143,8 +147,9 @@ class ProjectedCG:
         limit = iteration_limit(max_iter, problem.size)
         system = TikhonovSystem(problem.A, problem.L, np.array([self.lam]), problem.B)
         space = self._space
-        if space is None or space.size != problem.size:
-            space = self._space = DirectionSpace(problem.size, bytes_per_number(problem.B), self.memory)
+        number = bytes_per_number(problem.B)
+        if space is None or (space.size, space.number) != (problem.size, number):
+            space = self._space = DirectionSpace(problem.size, system.data_size, number, self.memory)
         precondition = as_preconditioner(self.preconditioner, problem)
         method = Projected(space, precondition, self.augmented)
         account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, self.memory)
@@ -172,17 +177,8 @@ class ProjectedCG:
 
         The operators are not written: :meth:`load` is given them again.
         """
-        space = self._space
-        held = space.arrays() if space is not None else (np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
-        np.savez(
-            path,
-            directions=held[0],
-            products=held[1],
-            scores=held[2],
-            lam=self.lam,
-            memory=self.memory,
-            augmented=self.augmented,
-        )
+        held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented}
+        np.savez(path, **held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], A: Any, L: Any = None, *, preconditioner: Any = None) -> ProjectedCG:
@@ -196,181 +192,145 @@ class ProjectedCG:
                 augmented=bool(file["augmented"]),
                 preconditioner=preconditioner,
             )
-            directions, products, scores = file["directions"], file["products"], file["scores"]
-        if not directions.size:
-            return solver
+            if "directions" not in file or not file["directions"].size:
+                return solver
+            directions, products, images, scores = (
+                file[name] for name in ("directions", "products", "images", "scores")
+            )
         operator, penalty = solver._prepared(working_dtype(A, directions))
-        if operator.shape[1] != directions.shape[0]:
-            raise ValueError(f"A: has shape {operator.shape}, the saved directions {directions.shape[0]} unknowns")
+        saved = (images.shape[1], directions.shape[1])
+        if any(known not in (None, wanted) for known, wanted in zip(operator.shape, saved)):
+            raise ValueError(
+                f"A: has shape {operator.shape}, the saved directions have {saved[1]} unknowns and {saved[0]} equations"
+            )
+        operator.shape = saved
         template = directions if operator.home is None else operator.home
-        kept = to_like(directions, template), to_like(products, template)
-        space = solver._space = DirectionSpace(directions.shape[0], bytes_per_number(kept[0]), solver.memory)
-        space.restore(*kept, scores)
-        mix = to_like(np.random.default_rng(0).standard_normal((directions.shape[1], 1)), template)
-        system = TikhonovSystem(operator, penalty, np.array([solver.lam]), kept[0])
-        expected = kept[1] @ mix
-        gap = to_host(column_norms(system.product(kept[0] @ mix) - expected) / column_norms(expected))
+        kept = tuple(to_like(part, template) for part in (directions, products, images))
+        space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), solver.memory)
+        mix = to_like(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
+        system = TikhonovSystem(operator, penalty, np.array([solver.lam]), kept[0].T)
+        expected = kept[1].T @ mix
+        gap = to_host(column_norms(system.product(kept[0].T @ mix) - expected) / column_norms(expected))
         if not gap[0] <= 1e-3:
             raise ValueError("A, L: not the operators for which the directions were saved")
+        space.restore(kept[0], kept[1], kept[2], scores)
+        solver._space = space
         return solver
 
     def _prepared(self, dtype: str) -> tuple[Operator, Operator | None]:
-        """Operators are made once: a sparse matrix is transposed only for the first right-hand side."""
-        if self._operators is None:
-            self._operators = (
+        """Operators are made once: a sparse matrix is transposed only for the first right-hand side of a dtype."""
+        if dtype not in self._operators:
+            self._operators[dtype] = (
                 as_operator(self.A, dtype, columns=1),
                 None if self.L is None else as_operator(self.L, dtype, name="L", columns=1),
             )
-        return self._operators
+        return self._operators[dtype]
 
 
-class DirectionSpace:
-    """Directions P and products Q = HP with PᵀQ = I, within a budget of bytes.
-
-    New directions are gathered singly and join the large arrays in panels. Each direction carries a score, its share
-    in the energy norm of the latest solutions, by which the least useful are dropped.
-    """
-
-    def __init__(self, size: int, number: int, memory: int) -> None:
-        self.size = size
-        self.per_direction = 2 * size * number
-        self.capacity = memory // self.per_direction
-        if self.capacity < 2:
-            raise ValueError(
-                f"memory: got {memory} bytes; two directions of {size} unknowns need {2 * self.per_direction}"
-            )
-        self._panel = min(PANEL, self.capacity // 2)
-        self._kept: tuple[Array, Array] | None = None
-        self._new: list[tuple[Array, Array]] = []
-        self._scores = np.empty(0)
-
-    def copy(self) -> DirectionSpace:
-        """Return a space with the same directions; arrays are shared, as none is ever written to."""
-        other = copy.copy(self)
-        other._new = list(self._new)
-        return other
-
-    @property
-    def count(self) -> int:
-        """Number of directions."""
-        return (0 if self._kept is None else int(self._kept[0].shape[1])) + len(self._new)
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes of the directions and their products."""
-        return self.count * self.per_direction
-
-    def groups(self) -> list[tuple[Array, Array]]:
-        """Pairs (P, Q) that together hold all directions."""
-        return ([] if self._kept is None else [self._kept]) + self._new
-
-    def conjugate(self, vector: Array) -> Array:
-        """Remove from a vector what is not conjugate to the kept directions; twice, as once is not enough."""
-        for _ in range(2):
-            for directions, products in self.groups():
-                vector = vector - directions @ (products.T @ vector)
-        return vector
-
-    def add(self, direction: Array, product: Array) -> None:
-        """Take in one direction of unit energy."""
-        if len(self._new) >= self._panel:
-            self._gather()
-        self._new.append((direction, product))
-
-    def score(self, coefficients: np.ndarray) -> None:
-        """Weigh each direction by its share in a solution; earlier solutions count half as much each time."""
-        total = float(np.sum(coefficients**2))
-        old = np.zeros(coefficients.size)
-        old[: self._scores.size] = self._scores
-        self._scores = 0.5 * old + (coefficients**2 / total if total > 0 else 0.0)
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return copies on the host: directions, products, scores."""
-        self._gather()
-        if self._kept is None:
-            return np.empty((0, 0)), np.empty((0, 0)), np.empty(0)
-        return to_host(self._kept[0]), to_host(self._kept[1]), self._scores.copy()
-
-    def restore(self, directions: Array, products: Array, scores: np.ndarray) -> None:
-        """Take over saved directions."""
-        self._kept, self._scores = (directions, products), scores
-        self._shrink(self.capacity - self._panel)
-
-    def _gather(self) -> None:
-        if not self._new:
-            return
-        groups = self.groups()
-        xp = namespace_of(groups[0][0])
-        self._kept = (xp.concat([p for p, _ in groups], axis=1), xp.concat([q for _, q in groups], axis=1))
-        self._new = []
-        # Directions without a score yet belong to the solve in progress: the last to go.
-        fresh = self._kept[0].shape[1] - self._scores.size
-        self._scores = np.concatenate([self._scores, np.full(max(0, fresh), np.inf)])
-        self._shrink(self.capacity - self._panel)
-
-    def _shrink(self, limit: int) -> None:
-        if self._kept is None or self._scores.size <= limit:
-            return
-        best = np.sort(np.argsort(self._scores, kind="stable")[-limit:])
-        self._kept = (take_columns(self._kept[0], best), take_columns(self._kept[1], best))
-        self._scores = self._scores[best]
-
-
-class Projected:
+class Projected(Method):
     """The methods ``"prcg"`` and ``"aprcg"`` on one column, over a space of kept directions."""
 
     def __init__(self, space: DirectionSpace, precondition: Callable[[Array], Array], augmented: bool) -> None:
         self.space = space
         self.precondition = precondition
         self.augmented = augmented
+        self._projected: tuple[Array, list[float], Array | None] | None = None
+
+    def start(self, system: System) -> Start | None:
+        """Start from the projection of the data, without Aᵀb; None where there is nothing to project on."""
+        panels = self.space.panels()
+        if not (self.augmented and panels and self.space.data_size and isinstance(system, TikhonovSystem)):
+            return None
+        data = system.data()
+        shares = [rows_times(panel.images, data) for panel in panels]
+        x = namespace_of(data).zeros_like(panels[0].directions[:1, :].T)
+        for panel, share in zip(panels, shares):
+            x, data = plus_rows(x, panel.directions, share), plus_rows(data, panel.images, share, -1)
+        state, gradient = system.start_at(x, data)
+        rhs, overlaps = gradient, []
+        for panel, share in zip(panels, shares):  # Aᵀb = r + Hx
+            rhs, overlap = plus_rows_and_overlaps(rhs, panel.products, share, gradient)
+            overlaps += [] if overlap is None else [overlap]
+        coefficients = np.concatenate([to_host(share)[:, 0] for share in shares])
+        self._projected = gradient, coefficients.tolist(), np.concatenate(overlaps) if overlaps else None
+        return Start(x, state, gradient, rhs)
 
     def __call__(self, task: Round) -> Correction:
         """Project on the kept directions, then refine with new ones."""
         space, system = self.space, task.system
         ledger = Ledger(task)
-        x, residual, coefficients = self._project(task.residual)
-        if not ledger.any_ended:
-            now = float(to_host(column_norms(residual))[0]) / float(task.norms[0])
-            if now <= task.tol:
+        residual, data = task.residual, task.state[0] if space.data_size else None
+        overlaps = None
+        unmoved = False
+        if self._projected is not None and self._projected[0] is residual:  # see `start`
+            unmoved, x = True, namespace_of(residual).zeros_like(residual)
+            coefficients, overlaps = self._projected[1:]
+        else:
+            x, residual, data, coefficients = self._project(residual, data)
+            if _length(residual) <= task.tol * float(task.norms[0]):
                 ledger.end_all(Status.CONVERGED)
+        self._projected = None
         steps = 0
         while not ledger.any_ended:
-            direction = space.conjugate(self.precondition(residual))
-            product = system.product(direction)
-            energy = float(to_host(direction.T @ product)[0, 0])
+            column = self.precondition(residual)
+            known = overlaps if not steps and column is residual else None
+            direction, cancelled = space.conjugate(column, known, projected=len(coefficients) > steps)
+            if direction is None:  # what an earlier projection left within the space
+                unmoved, before = False, _length(residual)
+                more, residual, data, shares = self._project(residual, data)
+                x, coefficients = x + more, np.add(coefficients, shares).tolist()
+                if _length(residual) <= task.tol * float(task.norms[0]):
+                    ledger.end_all(Status.CONVERGED)
+                elif not _length(residual) <= 0.5 * before:
+                    ledger.end_all(Status.STAGNATED)
+                continue
+            product, image = system.product_and_image(direction)
+            energy = float(to_host(column_dots(direction, product))[0])
+            if 0 < energy < cancelled**2:
+                direction, product, image = space.conjugate_again(direction, product, image)
+                energy = float(to_host(column_dots(direction, product))[0])
             ledger.step(1.0)
             if not energy > 0:
                 ledger.end_all(Status.NONFINITE if np.isnan(energy) else Status.BREAKDOWN)
                 break
-            direction, product = direction / energy**0.5, product / energy**0.5
-            space.add(direction, product)
-            step = direction.T @ residual
-            x = x + direction * step
-            residual = residual - product * step
-            coefficients.append(float(to_host(step)[0, 0]))
+            unmoved, unit = False, energy**-0.5
+            step = float(to_host(column_dots(direction, residual))[0]) / energy
+            x = plus_multiple(x, step, direction)
+            residual = plus_multiple(residual, -step, product)
+            if data is not None and image is not None:
+                data = plus_multiple(data, -step, image)
+            space.add(unit, direction, product, image)
+            coefficients.append(step / unit)
             steps += 1
             ledger.look(steps, to_host(column_norms(residual))[None, :])
         if len(coefficients) == space.count:  # none was dropped on the way
             space.score(np.array(coefficients))
         ledger.release(x)
-        return ledger.close()
+        correction = ledger.close()
+        if unmoved:
+            correction.x = None
+        if data is not None and steps <= FEW_STEPS:
+            correction.carried = Carried(data, residual)
+        return correction
 
-    def _project(self, residual: Array) -> tuple[Array, Array, list[float]]:
-        """Galerkin solution over the kept directions, what remains of the residual, and the coefficients."""
+    def _project(self, residual: Array, data: Array | None) -> tuple[Array, Array, Array | None, list[float]]:
+        """Galerkin solution over the kept directions, what remains of both residuals, and the coefficients."""
         x = namespace_of(residual).zeros_like(residual)
         coefficients: list[float] = []
-        for directions, products in self.space.groups():
-            if self.augmented:
-                share = directions.T @ residual  # PᵀHP = I
-                x, residual = x + directions @ share, residual - products @ share
+        for panel in self.space.panels():
+            width = panel.count if self.augmented else 1
+            for i in range(0, panel.count, width):
+                directions, products = panel.directions[i : i + width], panel.products[i : i + width]
+                share = rows_times(directions, residual)  # PᵀHP = I
+                x, residual = plus_rows(x, directions, share), plus_rows(residual, products, share, -1)
+                if data is not None and panel.images is not None:
+                    data = plus_rows(data, panel.images[i : i + width], share, -1)
                 coefficients += to_host(share)[:, 0].tolist()
-                continue
-            for i in range(int(directions.shape[1])):
-                direction, product = directions[:, i : i + 1], products[:, i : i + 1]
-                share = direction.T @ residual
-                x, residual = x + direction * share, residual - product * share
-                coefficients.append(float(to_host(share)[0, 0]))
-        return x, residual, coefficients
+        return x, residual, data, coefficients
+
+
+def _length(column: Array) -> float:
+    return float(to_host(column_norms(column))[0])
 
 
 def conjugacy_error(solver: ProjectedCG) -> float:
@@ -378,5 +338,5 @@ def conjugacy_error(solver: ProjectedCG) -> float:
     space = solver._space
     if space is None or not space.count:
         return 0.0
-    directions, products, _ = space.arrays()
-    return float(np.abs(directions.T @ products - np.eye(directions.shape[1])).max())
+    held = space.arrays()
+    return float(np.abs(held["directions"] @ held["products"].T - np.eye(space.count)).max())

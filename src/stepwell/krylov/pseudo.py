@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepwell.arrays import Array, is_cuda, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, column_dots, is_cuda, namespace_of, plus_multiple, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
-from stepwell.krylov.rounds import Correction, Round
-from stepwell.krylov.systems import column_norms
+from stepwell.krylov.rounds import Correction, Method, Round
+from stepwell.krylov.systems import Carried, column_norms
 
 #: Steps between looks at the residuals on a GPU, where each look waits for the device.
 STEPS_PER_LOOK_ON_GPU = 4
 
 
-class PseudoBlock:
+class PseudoBlock(Method):
     """The method ``"pseudo-block"``; given one column at a time it is ``"cgls"``."""
 
     def __init__(self, precondition: Callable[[Array], Array]) -> None:
@@ -33,7 +33,7 @@ class PseudoBlock:
         ledger = Ledger(task)
         x = safe = xp.zeros_like(residual)
         direction = self.precondition(residual)
-        rho = xp.sum(residual * direction, axis=0)
+        rho = column_dots(residual, direction)
         norms: list[Array] = []
         flats: list[Array] = []
         steps = 0
@@ -41,7 +41,10 @@ class PseudoBlock:
             if ledger.any_ended:
                 stay = ledger.release(x)
                 if not stay.size:
-                    return ledger.close()
+                    correction = ledger.close()
+                    if steps and x.shape[1] == task.residual.shape[1]:  # no column has left before
+                        correction.carried = Carried(state[0], residual)
+                    return correction
                 system = system.take(stay)
                 state = tuple(part if part is None else take_columns(part, stay) for part in state)
                 x, direction, rho = (
@@ -55,15 +58,15 @@ class PseudoBlock:
             curvature = system.curvature(direction, image)
             flat = curvature <= 0  # a NaN is not flat: it shows in the residual
             step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
-            x = x + step * direction
+            x = plus_multiple(x, step, direction)
             state = system.advance(state, step, image)
             residual = system.gradient(state)
             z = self.precondition(residual)
-            rho_before, rho = rho, xp.sum(residual * z, axis=0)
-            direction = z + rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)) * direction
+            rho_before, rho = rho, column_dots(residual, z)
+            direction = plus_multiple(z, rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)), direction)
             steps += 1
             ledger.step(float(x.shape[1]))
-            norms.append(column_norms(residual))
+            norms.append(xp.sqrt(rho) if z is residual else column_norms(residual))
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.max_iter:

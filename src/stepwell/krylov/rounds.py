@@ -15,28 +15,44 @@ import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
 from stepwell.krylov.results import Progress, Status
-from stepwell.krylov.systems import State, System, column_norms
+from stepwell.krylov.systems import Carried, State, System, column_norms
+
+#: Entries up to this size, and down to its inverse, have squares and sums of squares that every dtype holds.
+MODERATE = 1e8
 
 
 @dataclass
 class Correction:
-    """What one run of a method adds to the current point.
+    """What one run of a method adds to the current point (None: nothing).
 
-    ``claims`` holds the status that each column ended with, as the method sees it.
+    ``claims`` holds the status that each column ended with, as the method sees it; ``carried`` what it believes of the
+    residuals at the corrected point, where it has them for all columns.
     """
 
-    x: Array
+    x: Array | None
     iterations: np.ndarray
     products: np.ndarray
     history: list[list[float]]
     claims: list[Status]
+    carried: Carried | None = None
+
+
+@dataclass
+class Start:
+    """A point at which a method wants to start, the state and residual there, and the right-hand sides Aᵀb."""
+
+    x: Array
+    state: State
+    gradient: Array
+    rhs: Array
 
 
 @dataclass
 class Round:
     """The task of one run: bring each column of the residual below its threshold.
 
-    ``norms`` are those of the right-hand sides, to which residuals are relative. ``watch`` is told the iteration, the
+    ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
+    relative to them. ``watch`` is told the iteration, the
     number of active columns and the largest relative residual, and answers whether to stop.
     """
 
@@ -44,6 +60,7 @@ class Round:
     state: State
     residual: Array
     norms: np.ndarray
+    relative: np.ndarray
     tol: float
     max_iter: int
     watch: Callable[[int, int, float], bool]
@@ -51,6 +68,10 @@ class Round:
 
 class Method(Protocol):
     """A way to solve the positive definite systems for a block of residuals."""
+
+    def start(self, system: System) -> Start | None:
+        """Return a point better than zero that costs no more than Aᵀb does; None: there is none."""
+        return None
 
     def __call__(self, task: Round) -> Correction:
         """Run once."""
@@ -78,12 +99,11 @@ def solve_in_rounds(
     memory: int = 0,
 ) -> Account:
     """Solve for all columns; columns that are zero or not finite never reach the method."""
-    rhs = system.rhs()
+    start = method.start(system) if x0 is None else None
+    rhs = system.rhs() if start is None else start.rhs
     xp = namespace_of(rhs)
-    data = system.data()
-    finite = to_host(xp.all(xp.isfinite(data), axis=0)) != 0
     norms = to_host(column_norms(rhs))
-    finite &= np.isfinite(norms)
+    finite = np.isfinite(norms) & np.isfinite(system.data_norms())
     count = int(rhs.shape[1])
 
     status = [Status.CONVERGED if ok else Status.NONFINITE for ok in finite]
@@ -106,10 +126,14 @@ def solve_in_rounds(
     rhs = rhs if whole else take_columns(rhs, columns)
     x = None if x0 is None else (x0 if whole else take_columns(x0, columns))
     before = np.ones(columns.size)  # relative residual at zero
-    state, gradient = work.state(x, rhs)
+    if start is None:
+        state, gradient = work.state(x, rhs)
+    else:
+        assert whole or not columns.size  # such methods take one column
+        x, state, gradient = start.x, start.state, start.gradient
     if x is not None:
-        products[columns] += 1
-        before = to_host(column_norms(gradient)) / norms[columns]
+        products[columns] += start is None
+        before = to_host(column_norms(gradient)) / norms[columns] if columns.size else before
 
     def watch(iteration: int, active: int, worst: float) -> bool:
         told = Progress(iteration, active, count, worst, float(system.products), memory)
@@ -117,18 +141,21 @@ def solve_in_rounds(
 
     while columns.size:
         limit = 0 if stopped else max_iter - int(iterations[columns].max())
-        correction = method(Round(work, state, gradient, norms[columns], tol, limit, watch))
-        start = xp.zeros_like(correction.x) if x is None else x
-        x = start + correction.x
+        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch))
+        previous = x
+        if x is None:
+            x = xp.zeros_like(gradient) if correction.x is None else correction.x
+        elif correction.x is not None:
+            x = x + correction.x
         iterations[columns] += correction.iterations
         products[columns] += correction.products + 1  # one product for the true residual
         for place, column in enumerate(columns):
             history[column] += correction.history[place]
-        state, gradient = work.state(x, rhs)
+        state, gradient = work.state(x, rhs, correction.carried, tol)
         true = to_host(column_norms(gradient)) / norms[columns]
         worse = true > before
         if worse.any():  # a round that made things worse is not taken
-            x = xp.where(to_like(worse, x), start, x)
+            x = xp.where(to_like(worse, x), xp.zeros_like(x) if previous is None else previous, x)
             true = np.where(worse, before, true)
 
         again = np.zeros(columns.size, dtype=bool)
@@ -175,10 +202,15 @@ def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Arra
 
 
 def scale_columns(block: Array) -> tuple[Array, Array]:
-    """Divide every column by its largest entry, so that no square over- or underflows; return those entries too."""
+    """Divide every column by its largest entry, so that no square over- or underflows; return those entries too.
+
+    One column whose largest entry is far from both is left as it is.
+    """
     xp = namespace_of(block)
     if not block.shape[0] or not block.shape[1]:
         return block, xp.ones_like(block[:1, :])
-    largest = to_host(xp.max(xp.abs(block), axis=0))
+    largest = np.maximum(to_host(xp.max(block, axis=0)), -to_host(xp.min(block, axis=0)))
+    if largest.size == 1 and 1 / MODERATE < largest[0] < MODERATE:
+        return block, xp.ones_like(block[:1, :])
     scale = to_like(np.where((largest > 0) & np.isfinite(largest), largest, 1.0), block)
     return block / scale, scale

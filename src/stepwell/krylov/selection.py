@@ -44,17 +44,23 @@ PROBES = 4
 #: λ is looked for in this range, relative to the largest generalised singular value that is finite.
 RANGE = (1e-7, 1e1)
 GRID = 241
+#: Least curvature of a corner of the L-curve.
+CORNER = 0.1
 #: Where log-log slopes of both norms are below this, the L-curve stands still.
 STANDSTILL = 1e-3
 
 
 @dataclass
 class Spectra:
-    """The columns that choose one λ together, and the probes of the trace (none: the trace is exact)."""
+    """The columns that choose one λ together, and the probes of the trace (none: the trace is exact).
+
+    No λ below ``least`` is looked at.
+    """
 
     columns: list[Spectrum]
     probes: list[Spectrum]
     rows: int
+    least: float = 0.0
 
     def residual(self, lam: float) -> float:
         """Sum of ‖b − A x_λ‖² over the columns."""
@@ -83,8 +89,8 @@ class Spectra:
             bounded = column.penalty > 1e-10 * column.penalty.max(initial=0.0)
             ratios = column.signal[bounded] / column.penalty[bounded]
             top = max(top, float(np.sqrt(ratios.max(initial=0.0))))
-        low, high = RANGE
-        return (top or 1.0) * np.geomspace(low, high, GRID)
+        low, high = ((top or 1.0) * end for end in RANGE)
+        return np.geomspace(min(max(low, self.least), 0.1 * high), high, GRID)
 
 
 def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +160,9 @@ class _Grown:
             for space in (*spaces, *self.probes):
                 space.grow_to(steps)
             parts = [space.spectrum().times(weight) for space, weight in zip(spaces, weights)]
-            spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows)
+            # Below the λ of the spaces their solutions lack what they do not hold, and the L-curve bends there.
+            least = self.lam if self.rule == "lcurve" else 0.0
+            spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows, least)
             lam = _pick(spectra, self.rule, level)
             still = 1 / STILL <= lam / before <= STILL and lam > spectra.grid()[0]
             looks = looks + 1 if still else 0
@@ -178,6 +186,11 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> float:
         values = np.array([spectra.gcv(lam) for lam in grid])
     else:
         values = -curvature(spectra, grid)
+        middle = values[1:-1]
+        peaks = np.flatnonzero((middle < values[:-2]) & (middle <= values[2:]) & (middle < -CORNER)) + 1
+        peaks = peaks[np.isfinite(values[peaks - 1])]
+        if peaks.size:  # a curve that bends ever more towards an end of the range has no corner there
+            values = np.where(np.isin(np.arange(grid.size), peaks), values, np.inf)
     best = int(np.argmin(values))
     if rule == "lcurve" or best in (0, grid.size - 1):
         return float(grid[best])

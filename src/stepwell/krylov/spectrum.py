@@ -9,9 +9,10 @@ from scipy.linalg import eigh
 
 from stepwell.arrays import Array, namespace_of, to_host
 from stepwell.krylov.inputs import Problem, bytes_per_number
-from stepwell.krylov.projected import PANEL, DirectionSpace, Projected
+from stepwell.krylov.projected import Projected
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Round
+from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import TikhonovSystem, column_norms
 
 
@@ -69,7 +70,8 @@ class KrylovSpace:
         self._tol = float(namespace_of(column).finfo(column.dtype).eps) ** 0.5
         self._data = float(to_host(column_norms(column))[0] ** 2)
         number = bytes_per_number(column)
-        self._space = DirectionSpace(problem.size, number, (most + 2 * PANEL) * 2 * problem.size * number)
+        # Without images: the space is projected on by nobody.
+        self._space = DirectionSpace(problem.size, 0, number, (most + 1) * 2 * problem.size * number)
         self._method = Projected(self._space, lambda residual: residual, augmented=True)
 
     @property
@@ -82,7 +84,7 @@ class KrylovSpace:
         more = min(steps, self.problem.size) - self._space.count
         if more <= 0 or self.complete:
             return
-        task = Round(self._system, (), self._rhs, self._norm, self._tol, more, lambda *_: False)
+        task = Round(self._system, (), self._rhs, self._norm, np.ones(1), self._tol, more, lambda *_: False)
         self._spectrum = None
         self.complete = self._method(task).claims[0] is not Status.ITERATION_LIMIT
 
@@ -93,7 +95,7 @@ class KrylovSpace:
         return self._spectrum
 
     def _diagonal(self) -> Spectrum:
-        basis = namespace_of(self._rhs).concat([directions for directions, _ in self._space.groups()], axis=1)
+        basis = namespace_of(self._rhs).concat([panel.directions for panel in self._space.panels()], axis=0).T
         image = basis if self.problem.L is None else self.problem.L.forward(basis)
         penalty, turn = eigh(to_host(image.T @ image))
         penalty = np.clip(penalty, 0.0, self.lam**-2)

@@ -9,14 +9,28 @@ are the residual, the product and the residual.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of, plus_multiple, take_columns, to_like
+from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, take_columns, to_host, to_like
 from stepwell.operators import Operator
 
 State = tuple[Array, ...]
+
+#: The residual of the data that an iteration carries is taken for the recomputed one where they differ by less than
+#: this part of the tolerance, relative to the data. (The residuals of the normal equations then differ by less than
+#: the tolerance even where ‖Aᵀb‖ is a millionth of ‖A‖‖b‖.)
+AGREEMENT = 1e-6
+
+
+@dataclass
+class Carried:
+    """What an iteration believes of the point it hands back: residual of the data, and of the normal equations."""
+
+    data: Array
+    gradient: Array
 
 
 class System(Protocol):
@@ -40,11 +54,26 @@ class System(Protocol):
     def data(self) -> Array:
         """What the caller gave as right-hand sides."""
 
+    def data_norms(self) -> np.ndarray:
+        """Euclidean norms of what the caller gave."""
+
+    @property
+    def data_size(self) -> int:
+        """Entries of a column of images A P; 0 where the matrix is not that of a least-squares problem."""
+
     def product(self, block: Array) -> Array:
         """Apply the positive definite matrix: one product per column."""
 
-    def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
-        """State at x (None: zero) and its gradient; one product per column unless x is None."""
+    def product_and_image(self, block: Array) -> tuple[Array, Array | None]:
+        """Apply the positive definite matrix, and return A times the block as well where there is such an A."""
+
+    def state(
+        self, x: Array | None, rhs: Array, carried: Carried | None = None, tol: float = 0.0
+    ) -> tuple[State, Array]:
+        """State at x (None: zero) and its gradient; one product per column unless x is None.
+
+        What an iteration carried along is confirmed by A rather than computed again, where it can be.
+        """
 
     def image(self, block: Array) -> State:
         """What the state moves along for a direction; together with ``gradient`` one product per column."""
@@ -63,10 +92,22 @@ class System(Protocol):
 
 
 class _Counted:
-    """Books that a system shares with those taken from it."""
+    """Books that a system shares with those taken from it, and its data."""
 
-    def __init__(self, books: dict[str, int] | None) -> None:
+    def __init__(self, B: Array, books: dict[str, int] | None) -> None:
+        self.B = B
         self.books = {"products": 0, "calls": 0} if books is None else books
+        self._data_norms: np.ndarray | None = None
+
+    def data(self) -> Array:
+        """The block B."""
+        return self.B
+
+    def data_norms(self) -> np.ndarray:
+        """Euclidean norms of the columns of B, computed once."""
+        if self._data_norms is None:
+            self._data_norms = to_host(column_norms(self.B))
+        return self._data_norms
 
     def count(self, block: Array) -> None:
         self.books["products"] += int(block.shape[1])
@@ -84,15 +125,15 @@ class _Counted:
 class TikhonovSystem(_Counted):
     """(AᵀA + λ²LᵀL) X = AᵀB, with one λ for all columns or one per column.
 
-    It is the normal equation of the stacked operator K = [A; λL]; the state is [B − AX; −λLX], so a warm start shifts
-    both blocks.
+    It is the normal equation of the stacked operator K = [A; λL]; the state is [B − AX; −LX], so a warm start shifts
+    both blocks. λ enters where the two meet, as λ².
     """
 
     def __init__(
         self, A: Operator, L: Operator | None, lam: np.ndarray, B: Array, books: dict[str, int] | None = None
     ) -> None:
-        super().__init__(books)
-        self.A, self.L, self.lam, self.B = A, L, lam, B
+        super().__init__(B, books)
+        self.A, self.L, self.lam = A, L, lam
         shared = lam.size and bool(np.all(lam == lam[0]))
         self.scale: Array = float(lam[0]) if shared else to_like(lam, B)
 
@@ -106,43 +147,59 @@ class TikhonovSystem(_Counted):
         """Right-hand sides AᵀB."""
         return self.A.adjoint(self.B)
 
-    def data(self) -> Array:
-        """The block B."""
-        return self.B
+    @property
+    def data_size(self) -> int:
+        """Number of equations."""
+        return int(self.B.shape[0])
 
     def product(self, block: Array) -> Array:
         """Apply AᵀA + λ²LᵀL; every column of the block is taken with the one λ of this system."""
-        self.count(block)
-        image = block if self.L is None else self.L.adjoint(self.L.forward(block))
-        return plus_multiple(self.A.adjoint(self.A.forward(block)), self.scale**2, image)
+        return self.product_and_image(block)[0]
 
-    def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
-        """[B − AX; −λLX] and the gradient there."""
+    def product_and_image(self, block: Array) -> tuple[Array, Array | None]:
+        """Apply AᵀA + λ²LᵀL and return A times the block too."""
+        self.count(block)
+        image = self.A.forward(block)
+        penalty = block if self.L is None else self.L.adjoint(self.L.forward(block))
+        return plus_multiple(self.A.adjoint(image), self.scale**2, penalty), image
+
+    def state(
+        self, x: Array | None, rhs: Array, carried: Carried | None = None, tol: float = 0.0
+    ) -> tuple[State, Array]:
+        """[B − AX; −LX] and the gradient there; only the first where it confirms what was carried along."""
         if x is None:
             return (self.B, None), rhs
         self.count(x)
-        state = (self.B - self.A.forward(x), -self.scale * self._seminorm(x))
+        data = self.B - self.A.forward(x)
+        if carried is not None:
+            gap = to_host(column_norms(data - carried.data))
+            if (gap <= AGREEMENT * tol * self.data_norms()).all():
+                return (data, None), carried.gradient
+        return self.start_at(x, data)
+
+    def start_at(self, x: Array, data: Array) -> tuple[State, Array]:
+        """State and gradient at a point of which B − AX is known."""
+        state = (data, -self._seminorm(x))
         return state, self.gradient(state)
 
     def image(self, block: Array) -> State:
-        """[AP; λLP]."""
+        """[AP; LP]."""
         self.count(block)
-        return self.A.forward(block), self.scale * self._seminorm(block)
+        return self.A.forward(block), self._seminorm(block)
 
     def curvature(self, block: Array, image: State) -> Array:
         """‖AP‖² + λ²‖LP‖², column by column."""
-        xp = namespace_of(block)
-        return xp.sum(image[0] * image[0], axis=0) + xp.sum(image[1] * image[1], axis=0)
+        return column_dots(image[0], image[0]) + self.scale**2 * column_dots(image[1], image[1])
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's image from both blocks."""
-        penalty = -step * image[1] if state[1] is None else state[1] - step * image[1]
-        return state[0] - step * image[0], penalty
+        penalty = -step * image[1] if state[1] is None else plus_multiple(state[1], -step, image[1])
+        return plus_multiple(state[0], -step, image[0]), penalty
 
     def gradient(self, state: State) -> Array:
         """Aᵀ(B − AX) − λ²LᵀLX."""
         penalty = state[1] if self.L is None else self.L.adjoint(state[1])
-        return self.A.adjoint(state[0]) + self.scale * penalty
+        return plus_multiple(self.A.adjoint(state[0]), self.scale**2, penalty)
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
@@ -156,8 +213,8 @@ class PositiveSystem(_Counted):
     """H X = B with a symmetric positive definite H."""
 
     def __init__(self, H: Operator, B: Array, books: dict[str, int] | None = None) -> None:
-        super().__init__(books)
-        self.H, self.B = H, B
+        super().__init__(B, books)
+        self.H = H
 
     @property
     def size(self) -> int:
@@ -168,16 +225,23 @@ class PositiveSystem(_Counted):
         """The block B."""
         return self.B
 
-    def data(self) -> Array:
-        """The block B."""
-        return self.B
+    @property
+    def data_size(self) -> int:
+        """There is no data space."""
+        return 0
 
     def product(self, block: Array) -> Array:
         """Apply H."""
         self.count(block)
         return self.H.forward(block)
 
-    def state(self, x: Array | None, rhs: Array) -> tuple[State, Array]:
+    def product_and_image(self, block: Array) -> tuple[Array, Array | None]:
+        """Apply H; there is no image."""
+        return self.product(block), None
+
+    def state(
+        self, x: Array | None, rhs: Array, carried: Carried | None = None, tol: float = 0.0
+    ) -> tuple[State, Array]:
         """B − HX, twice."""
         residual = rhs if x is None else rhs - self.product(x)
         return (residual,), residual
@@ -188,11 +252,11 @@ class PositiveSystem(_Counted):
 
     def curvature(self, block: Array, image: State) -> Array:
         """PᵀHP, column by column."""
-        return namespace_of(block).sum(block * image[0], axis=0)
+        return column_dots(block, image[0])
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's product."""
-        return (state[0] - step * image[0],)
+        return (plus_multiple(state[0], -step, image[0]),)
 
     def gradient(self, state: State) -> Array:
         """Return the residual that the state is."""
@@ -205,4 +269,6 @@ class PositiveSystem(_Counted):
 
 def column_norms(block: Array) -> Array:
     """Euclidean norm of every column, on the block's device."""
+    if isinstance(block, np.ndarray):
+        return np.sqrt(column_dots(block, block))
     return namespace_of(block).linalg.vector_norm(block, axis=0)
