@@ -29,19 +29,14 @@ struct Chunks {
     int64_t begin(int chunk) const { return chunk * length; }
     int64_t end(int chunk) const { return begin(chunk) + length < n ? begin(chunk) + length : n; }
 
-    // work(chunk, begin, end, thread). Two sweeps in turns, one of them backwards, find in the cache what the
-    // other read last.
+    // work(chunk, begin, end, thread)
     template <class Work>
-    void each(const Work& work, bool backwards = false) const {
+    void each(const Work& work) const {
         if (n < worth_threads || threads == 1) {  // a small problem does not even look at the pool
-            for (int k = 0; k < count; ++k) {
-                const int c = backwards ? count - 1 - k : k;
-                work(c, begin(c), end(c), 0);
-            }
+            for (int c = 0; c < count; ++c) work(c, begin(c), end(c), 0);
             return;
         }
-        Pool::instance().run(
-            count, threads, [&](int c, int thread) { work(c, begin(c), end(c), thread); }, backwards);
+        Pool::instance().run(count, threads, [&](int c, int thread) { work(c, begin(c), end(c), thread); });
     }
 };
 

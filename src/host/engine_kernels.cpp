@@ -40,11 +40,9 @@ struct Problem {
         const int64_t length = layout.length();
         std::vector<double>& sums = workspace(0).sums;
         sums.resize(size_t(length) * chunks.count);
-        chunks.each(
-            [&](int c, int64_t begin, int64_t end, int thread) {
-                sweep.chunk(begin, end, workspace(thread), parts[c], sums.data() + c * length);
-            },
-            true);
+        chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
+            sweep.chunk(begin, end, workspace(thread), parts[c], sums.data() + c * length);
+        });
         AbsorbScalars total;
         total.movable_descent = add([&](int c) { return parts[c].movable_descent; });
         total.gradient_squared = add([&](int c) { return parts[c].gradient_squared; });

@@ -20,18 +20,17 @@ Pool& Pool::instance() {
     return *pool;
 }
 
-void Pool::run_job(int count, int threads, bool from_the_end, Function work, const void* with) {
+void Pool::run_job(int count, int threads, Function work, const void* with) {
     // A pool serves one job at a time; a second caller works alone rather than wait.
     std::unique_lock<std::mutex> turn(busy, std::defer_lock);
     if (threads <= 1 || count <= 1 || !turn.try_lock()) {
-        for (int k = 0; k < count; ++k) work(with, from_the_end ? count - 1 - k : k, 0);
+        for (int piece = 0; piece < count; ++piece) work(with, piece, 0);
         return;
     }
     grow(threads - 1);
     function = work;
     context = with;
     pieces = count;
-    backwards = from_the_end;
     const int shares = std::min(threads, most_stretches);
     stretches.store(shares, std::memory_order_relaxed);
     allowed.store(threads, std::memory_order_relaxed);
@@ -69,9 +68,7 @@ void Pool::take_pieces(uint32_t generation, int thread) {
             const auto left = uint32_t(current);
             if (uint32_t(current >> 32) != generation || left == 0) break;
             if (!word.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel)) continue;
-            const int piece =
-                backwards ? begin_of(share, shares) + int(left) - 1 : begin_of(share + 1, shares) - int(left);
-            function(context, piece, thread);
+            function(context, begin_of(share + 1, shares) - int(left), thread);
             finished.fetch_add(1, std::memory_order_release);
             current = word.load(std::memory_order_acquire);
         }

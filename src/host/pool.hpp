@@ -23,10 +23,10 @@ public:
     static Pool& instance();
 
     // Calls work(piece, thread) for pieces 0 .. count - 1 on at most `threads` threads, the caller's being
-    // thread 0. Backwards, each stretch is gone through from its end.
+    // thread 0.
     template <class Work>
-    void run(int count, int threads, const Work& work, bool backwards = false) {
-        run_job(count, threads, backwards, &call<Work>, &work);
+    void run(int count, int threads, const Work& work) {
+        run_job(count, threads, &call<Work>, &work);
     }
 
 private:
@@ -43,7 +43,6 @@ private:
     Function function = nullptr;
     const void* context = nullptr;
     int pieces = 0;
-    bool backwards = false;
     std::atomic<int> allowed{0}, stretches{1};
     // generation << 32 | pieces left of a stretch: a worker late from a job that is done finds nothing left
     // in this one word, however many pieces the next job has. A cache line each.
@@ -55,7 +54,7 @@ private:
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0};
 
-    void run_job(int count, int threads, bool from_the_end, Function function, const void* context);
+    void run_job(int count, int threads, Function function, const void* context);
     int begin_of(int stretch, int count) const { return int(int64_t(pieces) * stretch / count); }
     void grow(int wanted);
     void take_pieces(uint32_t generation, int thread);
