@@ -154,7 +154,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 }
                 absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, scalars);
                 if (staged && gather == Gather::pair) {
-                    // As stored: without the weights, which rows get when they are read.
+                    // As stored, to rounding: without the weights, which rows get when they are read.
                     const double root = weighted ? t.root[i] : 1.0;
                     const double y = t.riders[y_row][i], s = t.riders[s_row][i];
                     stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? y / root : y);

@@ -76,7 +76,7 @@ public:
         }
     }
 
-    // A careful sum over all chunks, by one warp. Every lane gets the total.
+    // A careful sum over all chunks, by one warp: the first lane's total counts, whose order is fixed.
     __device__ double take_careful(int first) const {
         CarefulSum total;
         SW_ROLLED

@@ -85,12 +85,15 @@ void pass_all(std::int64_t rows, std::int64_t length, const Value* R, std::int64
             if (std::all_of(c + r, c + r + count, [](Value share) { return share == 0; })) continue;
         Value* to = combined ? out + begin : nullptr;
         const Value* by = dotted ? v + begin : nullptr;
+        const Value* shares = combined ? c + r : nullptr;
+        Value* sums = dotted ? overlaps + r : nullptr;
         if (count == group) {
-            pass<group, combined, dotted>(row, end - begin, c + r, to, by, overlaps + r);
+            pass<group, combined, dotted>(row, end - begin, shares, to, by, sums);
             continue;
         }
         for (int k = 0; k < count; ++k)
-            pass<1, combined, dotted>(row + k, end - begin, c + r + k, to, by, overlaps + r + k);
+            pass<1, combined, dotted>(row + k, end - begin, combined ? shares + k : nullptr, to, by,
+                                      dotted ? sums + k : nullptr);
     }
 }
 

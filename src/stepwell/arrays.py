@@ -351,7 +351,9 @@ def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
         return block.add(other, alpha=factor)
     if isinstance(other, np.ndarray):
         product = factor * other
-        return np.add(block, product, out=product)
+        if product.shape == block.shape and product.dtype == block.dtype:
+            return np.add(block, product, out=product)
+        return block + product
     return block + factor * other
 
 
@@ -377,7 +379,8 @@ def with_row(block: Array, i: int, values: Array, factor: float = 1.0) -> Array:
 def column_dots(left: Array, right: Array) -> Array:
     """Inner products of equal columns of two blocks: ``sum(left * right, axis=0)``."""
     if isinstance(left, np.ndarray):
-        return np.einsum("ij,ij->j", left, right)  # one pass, and no BLAS, whose threads would linger
+        # One pass, and no BLAS, whose threads would linger; few sums run side by side, so they are of doubles.
+        return np.einsum("ij,ij->j", left, right, dtype=np.float64).astype(left.dtype, copy=False)
     return namespace_of(left).sum(left * right, axis=0)
 
 

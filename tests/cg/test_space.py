@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stepwell
-from stepwell import _core
+from stepwell import _core, arrays
 from stepwell.krylov import space
 from stepwell.krylov.projected import conjugacy_error
 from stepwell.krylov.systems import Carried, TikhonovSystem
@@ -110,9 +110,15 @@ def test_a_residual_is_confirmed_or_computed_again():
     operator = stepwell.operators.from_functions(lambda v: A @ v, adjoint, A.shape)
     system = TikhonovSystem(operator, None, np.array([0.5]), b)
     true = A.T @ (b - A @ x) - 0.25 * x
-    confirmed = system.state(x, None, Carried(b - A @ x, true), 1e-6)[1]
+    state, confirmed = system.state(x, None, Carried(b - A @ x, true), 1e-6)
     assert confirmed is true
     assert calls["adjoint"] == 0
+    # A state that a further round can start from: after a step its gradient is that of the dense formula.
+    move = np.random.default_rng(2).normal(size=(60, 1))
+    after = system.gradient(system.advance(state, 0.3, (A @ move, move)))
+    calls["adjoint"] = 0
+    there = x + 0.3 * move
+    np.testing.assert_allclose(after, A.T @ (b - A @ there) - 0.25 * there, atol=1e-11)
     wrong = system.state(x, None, Carried((1 + 1e-9) * (b - A @ x), 0 * true), 1e-6)[1]
     assert calls["adjoint"] == 1
     np.testing.assert_allclose(wrong, true, atol=1e-11)
@@ -155,3 +161,37 @@ def test_strided_and_read_only_data_are_taken_as_they_are():
             np.linalg.solve(A.T @ A + 0.25 * np.eye(60), A.T @ B[:, j]),
             atol=1e-8,
         )
+
+
+def test_float32_directions_are_saved_as_they_are(tmp_path):
+    A, B = small()
+    solver = stepwell.ProjectedCG(A.astype(np.float32), 0.5, augmented=True)
+    b = B[:, 0].astype(np.float32)
+    solver.solve(b, tol=1e-4)
+    solver.save(tmp_path / "space.npz")
+    again = stepwell.ProjectedCG.load(tmp_path / "space.npz", A.astype(np.float32))
+    assert again.directions == solver.directions
+    assert again.bytes_held == solver.bytes_held
+    assert again.solve(b, tol=1e-3).products[0] == 1  # projection alone, from what was loaded
+
+
+def test_directions_of_a_solve_that_dropped_some_have_no_weight_for_ever():
+    A, B = small()
+    solver = stepwell.ProjectedCG(A, 0.5, memory=10 * (2 * 60 + 90) * 8, augmented=True)
+    for b in B.T:
+        assert solver.solve(b, tol=1e-10).success
+        assert np.isfinite(solver._space.arrays()["scores"]).all()
+    assert conjugacy_error(solver) < 1e-10
+
+
+def test_sums_of_long_float32_columns_are_of_doubles():
+    values = np.full((3_000_000, 1), 0.1, dtype=np.float32)
+    exact = 3_000_000 * float(np.float32(0.1)) ** 2
+    found = arrays.column_dots(values, values)
+    assert found.dtype == np.float32
+    assert abs(found[0] - exact) <= np.finfo(np.float32).eps * exact
+
+
+def test_a_multiple_of_another_dtype_is_not_rounded_to_it():
+    block, other = np.array([[1 + 1e-12]]), np.ones((1, 1), np.float32)
+    assert arrays.plus_multiple(block, np.float32(0.0), other)[0, 0] == block[0, 0]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import stepwell
+from stepwell.targets import cuda
 from stepwell.targets.nvrtc import compile_kernel
 
 # One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies; a warp.
@@ -29,3 +34,25 @@ def test_kernels_compile(architecture, monkeypatch, tmp_path):
     assert b"stepwell_turn" in code
     assert len(list(tmp_path.iterdir())) == 1
     assert compile_kernel("quasi_newton", VARIANTS[architecture], architecture) == code  # from the cache
+
+
+def test_the_loader_knows_the_constants_of_the_kernels():
+    folder = Path(stepwell.__file__).parent / "_source" / "cuda"
+    constants, gang = ((folder / name).read_text() for name in ("constants.cuh", "gang.cuh"))
+
+    def number(text, pattern):
+        return tuple(int(found) for found in re.search(pattern, text).groups())
+
+    assert number(constants, r"constexpr int span = (\d+);") == (cuda.SPAN,)
+    assert number(gang, r"constexpr int group_size = (\d+);") == (cuda.GROUP,)
+    walks = number(constants, r"longest_walk = lone_warp \? (\d+) : (\d+);")
+    assert walks == (cuda._LONGEST_WALK[cuda.WARP], cuda._LONGEST_WALK[cuda.BLOCK])
+    small, wide, narrow, largest = number(
+        constants, r"tile = lone_warp \? (\d+) : staged && capacity > 8 \? (\d+) : (\d+);"
+    ) + number(constants, r"staged = capacity <= (\d+) &&")
+    # Two stages of 16 history rows and the inputs, each row padded by eight numbers.
+    assert cuda._staged_bytes(8, False, True, False) == 2 * (16 + 6) * (narrow + 8) * 8
+    assert cuda._staged_bytes(9, True, False, True) == 2 * (32 + 5) * (wide + 8) * 4
+    assert cuda._staged_bytes(largest, False, True, False) > 0
+    assert cuda._staged_bytes(largest + 1, False, True, False) == 0
+    assert small <= cuda.SPAN

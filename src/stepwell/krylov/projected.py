@@ -276,9 +276,11 @@ class Projected(Method):
             known = overlaps if not steps and column is residual else None
             direction, cancelled = space.conjugate(column, known, projected=len(coefficients) > steps)
             if direction is None:  # what an earlier projection left within the space
-                unmoved, before = False, _length(residual)
+                unmoved, overlaps, before = False, None, _length(residual)
                 more, residual, data, shares = self._project(residual, data)
-                x, coefficients = x + more, np.add(coefficients, shares).tolist()
+                x = x + more
+                if len(shares) == len(coefficients):  # else some were dropped on the way, and none is scored
+                    coefficients = np.add(coefficients, shares).tolist()
                 if _length(residual) <= task.tol * float(task.norms[0]):
                     ledger.end_all(Status.CONVERGED)
                 elif not _length(residual) <= 0.5 * before:
@@ -303,8 +305,8 @@ class Projected(Method):
             coefficients.append(step / unit)
             steps += 1
             ledger.look(steps, to_host(column_norms(residual))[None, :])
-        if len(coefficients) == space.count:  # none was dropped on the way
-            space.score(np.array(coefficients))
+        whole = len(coefficients) == space.count  # none was dropped on the way
+        space.score(np.array(coefficients) if whole else None)
         ledger.release(x)
         correction = ledger.close()
         if unmoved:
@@ -338,5 +340,5 @@ def conjugacy_error(solver: ProjectedCG) -> float:
     space = solver._space
     if space is None or not space.count:
         return 0.0
-    held = space.arrays()
+    held = {name: part.astype(np.float64) for name, part in space.arrays().items()}
     return float(np.abs(held["directions"] @ held["products"].T - np.eye(space.count)).max())

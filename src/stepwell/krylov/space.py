@@ -1,8 +1,8 @@
 """Kept search directions, with what the matrix makes of them, within a budget of bytes.
 
 Directions lie in rows, each in one piece, in panels that are made once and then filled: taking one in copies nothing
-else. On the host products with them run on the package's own threads: a BLAS leaves its threads waiting in a loop,
-and they take the cores from the sparse product that follows.
+else (but on JAX, whose arrays are never written to). On the host products with them run on the package's own threads:
+a BLAS leaves its threads waiting in a loop, and they take the cores from the sparse product that follows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stepwell.arrays import (
     Array,
     column_dots,
     empty_block,
+    host_copy,
     namespace_of,
     plus_product,
     to_host,
@@ -266,19 +267,26 @@ class DirectionSpace:
         if isinstance(direction, np.ndarray):
             self._least_energy = min(self._least_energy, 1 / (unit**2 * float(column_dots(direction, direction)[0])))
 
-    def score(self, coefficients: np.ndarray) -> None:
-        """Weigh each direction by its share in a solution; earlier solutions count half as much each time."""
+    def score(self, coefficients: np.ndarray | None) -> None:
+        """Weigh each direction by its share in a solution; earlier solutions count half as much each time.
+
+        None, where directions were dropped during the solve: those that it left have no weight.
+        """
+        known = np.where(np.isinf(self._scores), 0.0, self._scores)
+        if coefficients is None:
+            self._scores = known
+            return
         total = float(np.sum(coefficients**2))
         old = np.zeros(coefficients.size)
-        old[: self._scores.size] = self._scores
+        old[: known.size] = known
         self._scores = 0.5 * old + (coefficients**2 / total if total > 0 else 0.0)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies on the host: rows of directions, products and images, and scores."""
+        """Return copies on the host, in their dtype: rows of directions, products and images, and scores."""
         panels = self.panels()
 
         def joined(parts: list[Array], width: int) -> np.ndarray:
-            return np.concatenate([to_host(part) for part in parts]) if parts else np.empty((0, width))
+            return np.concatenate([host_copy(part) for part in parts]) if parts else np.empty((0, width))
 
         images = [panel.images for panel in panels if panel.images is not None]
         return {

@@ -174,7 +174,7 @@ class TikhonovSystem(_Counted):
         if carried is not None:
             gap = to_host(column_norms(data - carried.data))
             if (gap <= AGREEMENT * tol * self.data_norms()).all():
-                return (data, None), carried.gradient
+                return (data, -self._seminorm(x)), carried.gradient
         return self.start_at(x, data)
 
     def start_at(self, x: Array, data: Array) -> tuple[State, Array]:

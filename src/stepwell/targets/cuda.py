@@ -72,7 +72,7 @@ def _kernel(
 
 
 def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) -> int:
-    """Dynamic shared memory: two stages of history rows, as src/cuda/absorb.cuh lays them out."""
+    """Dynamic shared memory: two stages of history rows, as src/cuda/staging.cuh lays them out."""
     if capacity > 16:
         return 0
     tile = 256 if capacity <= 8 else 128
@@ -215,7 +215,7 @@ class CudaTarget:
 
     def _plan(self, resident_blocks: int, longest_walk: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
-        # The cut depends on n and the device only, so that a problem has the same bits alone and in a batch.
+        # The cut does not depend on the batch, so that a problem has the same bits alone and in one.
         # In a grid one more block decides.
         self._chunks = max(1, min(resident_blocks - 1, -(-self.n // SPAN)))
         # One problem after the other by the grid, or side by side with a block each: decisions and barriers of a turn
