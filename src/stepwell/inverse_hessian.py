@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,27 +46,40 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
 
     Parameters
     ----------
-    sk, yk : (k, n) arrays
-        Steps and gradient differences, oldest first.
+    sk, yk : (k, n) arrays, or k arrays (n,)
+        Steps and gradient differences, oldest first. Rows of float64 are not copied.
     h0 : float or (n,) array
         Initial inverse Hessian: a multiple of the identity or a diagonal.
+    n : int
+        Number of variables.
 
     Examples
     --------
     >>> import numpy as np
-    >>> H = InverseHessian(np.array([[1.0, 0.0]]), np.array([[2.0, 1.0]]), 0.4)
+    >>> H = InverseHessian(np.array([[1.0, 0.0]]), np.array([[2.0, 1.0]]), 0.4, 2)
     >>> H @ np.array([2.0, 1.0])
     array([1., 0.])
     """
 
-    def __init__(self, sk: np.ndarray, yk: np.ndarray, h0: float | np.ndarray) -> None:
-        n = sk.shape[1]
+    def __init__(self, sk: Sequence[Any], yk: Sequence[Any], h0: float | np.ndarray, n: int) -> None:
         super().__init__(np.float64, (n, n))
-        self.sk, self.yk, self.h0 = sk.astype(np.float64, copy=False), yk.astype(np.float64, copy=False), h0
-        self.n_corrs = len(sk)
+        self._s = [np.asarray(row, dtype=np.float64) for row in sk]
+        self._y = [np.asarray(row, dtype=np.float64) for row in yk]
+        self.h0 = h0
+        self.n_corrs = len(self._s)
+
+    @property
+    def sk(self) -> np.ndarray:
+        """Steps, (k, n), oldest first."""
+        return np.array(self._s).reshape(self.n_corrs, self.shape[0])
+
+    @property
+    def yk(self) -> np.ndarray:
+        """Gradient differences, (k, n), oldest first."""
+        return np.array(self._y).reshape(self.n_corrs, self.shape[0])
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        result: np.ndarray = two_loop(self.sk, self.yk, self.h0, np.asarray(v, dtype=np.float64).reshape(-1))
+        result: np.ndarray = two_loop(self._s, self._y, self.h0, np.asarray(v, dtype=np.float64).reshape(-1))
         return result
 
     def _adjoint(self) -> InverseHessian:

@@ -281,11 +281,11 @@ def _batch_result(target: HostTarget, template: Array, objective: Objective, tot
     def inverse_hessian(problem: int) -> InverseHessian:
         from stepwell.inverse_hessian import InverseHessian
 
-        s, y = target.pairs(problem)
+        s, y = target.history(problem)
         if target.weights is None:
-            return InverseHessian(s, y, float(states["gamma"][problem]))
+            return InverseHessian(s, y, float(states["gamma"][problem]), int(target.x.shape[1]))
         weights = target.weights if target.weights.ndim == 1 else target.weights[problem]
-        return InverseHessian(s, y, weights.astype(float))
+        return InverseHessian(s, y, weights.astype(float), int(target.x.shape[1]))
 
     return batch_result(
         states,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -234,12 +235,16 @@ class LBFGSB:
         return in_kind(self._target.gradient[0].reshape(self._shape).copy(), self._template)
 
     def inverse_hessian(self) -> InverseHessian:
-        """Return the inverse Hessian approximation as a linear operator."""
+        """Return the inverse Hessian approximation as a linear operator.
+
+        Of a run that has ended it shares the history with the optimizer; of one that goes on it has a copy.
+        """
         from stepwell.inverse_hessian import InverseHessian
 
-        s, y = self._target.pairs(0)
+        s, y = self._target.history(0) if self.done else map(list, self._target.pairs(0))
         weights = self._target.weights
-        return InverseHessian(s, y, float(self._state["gamma"][0]) if weights is None else weights.astype(float).copy())
+        h0 = float(self._state["gamma"][0]) if weights is None else weights.astype(float).copy()
+        return InverseHessian(s, y, h0, math.prod(self._shape))
 
     def result(self) -> Result:
         """Return the outcome so far, as `stepwell.minimize` does."""

@@ -6,6 +6,7 @@ it had never stopped.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle
@@ -157,6 +158,28 @@ def test_hess_inv_satisfies_the_secant_equation_of_the_latest_pair(iterations, b
     dense = r.hess_inv.todense()
     assert dense == pytest.approx(dense.T, abs=1e-12 * np.abs(dense).max())
     assert np.linalg.eigvalsh((dense + dense.T) / 2)[0] > 0
+
+
+def test_hess_inv_shares_the_history_of_an_ended_run_and_copies_that_of_one_that_goes_on():
+    p = problems.get("rosenbrock", n=30)
+    opt = LBFGSB(p.x0, m=3, maxiter=9, gtol=0.0, ftol=0.0)
+    for _ in range(7):
+        opt.tell(*p.fun(opt.x))
+    on_the_way = opt.result().hess_inv
+    before = on_the_way.todense()
+    while not opt.done:
+        opt.tell(*p.fun(opt.x))
+    assert np.array_equal(on_the_way.todense(), before)
+    ended = opt.result().hess_inv
+    assert np.shares_memory(ended._s[0], opt._target.arrays()["s"])
+    s, y = opt._target.pairs(0)
+    assert np.array_equal(ended.sk, s)
+    assert np.array_equal(ended.yk, y)
+    dense = ended.todense()
+    del opt
+    gc.collect()
+    _ = [np.full(30 * 3 * 8, np.nan) for _ in range(100)]  # whatever was freed is written over
+    assert np.array_equal(ended.todense(), dense)
 
 
 def test_scipy_s_hess_inv_where_ours_differs():

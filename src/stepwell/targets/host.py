@@ -104,12 +104,22 @@ class HostTarget:
         g: np.ndarray = self._engine.g
         return g
 
+    def history(self, problem: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the pairs of one problem, rows of S and of Y, oldest first, as views."""
+        s, y = self._engine.s[problem], self._engine.y[problem]
+        slots = self._slots(problem)
+        return [s[slot] for slot in slots], [y[slot] for slot in slots]
+
     def pairs(self, problem: int) -> tuple[np.ndarray, np.ndarray]:
         """Return copies of the history of one problem, S and Y, oldest pair first."""
-        state = self.states[problem]
-        head, count, m = int(state["head"]), int(state["pairs"]), self._engine.s.shape[1]
-        slots = np.arange(head - count, head) % m
+        slots = self._slots(problem)
         return self._engine.s[problem][slots], self._engine.y[problem][slots]
+
+    def _slots(self, problem: int) -> np.ndarray:
+        """Return where the pairs lie in the ring, oldest first."""
+        state = self.states[problem]
+        head, count = int(state["head"]), int(state["pairs"])
+        return np.arange(head - count, head) % int(self._engine.s.shape[1])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that make up the complete state, as views."""
