@@ -5,6 +5,24 @@ from __future__ import annotations
 import pytest
 
 
+def _has_device() -> bool:
+    try:
+        from stepwell.targets.cuda_devices import list_devices
+
+        return bool(list_devices())
+    except (ImportError, RuntimeError):
+        return False
+
+
+@pytest.hookimpl(trylast=True)  # after -m has left out what is not wanted
+def pytest_collection_modifyitems(items):
+    """Tests that need a CUDA device are skipped, and say so, where there is none."""
+    wanting = [item for item in items if item.get_closest_marker("cuda")]
+    if wanting and not _has_device():
+        for item in wanting:
+            item.add_marker(pytest.mark.skip(reason="there is no CUDA device"))
+
+
 @pytest.fixture(scope="session")
 def torch():
     """PyTorch with a GPU."""
