@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core, arrays
+from stepwell.leastsq.batch import COSTS, COUNTS, UPDATE_CODES, Batch
 from stepwell.leastsq.device_memory import DeviceMemory, memory_of_device
-from stepwell.leastsq.door import Batch
-from stepwell.leastsq.host import COSTS, COUNTS, UPDATE_CODES
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
 from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
+from stepwell.leastsq.batch import Batch
 from stepwell.leastsq.convolution import Convolution
 from stepwell.leastsq.result import NNLSResult
 
@@ -18,42 +18,6 @@ Array = arrays.Array
 METHODS = ("auto", "qr", "gram")
 INSERTIONS = ("guarded", "single")
 UPDATES = ("cgs2", "mgs", "rotations", "csne")
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """A checked batch: one matrix or as many as right-hand sides, and how to solve it. Arrays of one library."""
-
-    matrix: Array  # (m, n) or (systems, m, n); pulses (length,) or (systems, length) of a convolution
-    b: Array  # (systems, m)
-    convolution: bool
-    rows: int
-    columns: int
-    origin: int
-    method: str
-    choice: str
-    update: str
-    guarded: bool
-    form_gram: bool
-    damping: float
-    tolerance: float
-    max_iter: int
-    warm_x: Array | None
-    warm_set: Array | None
-    chain: bool
-    threads: int | None
-    lone: bool
-    progress: Callable[[int, int], None] | None
-
-    @property
-    def systems(self) -> int:
-        """Number of right-hand sides."""
-        return int(self.b.shape[0])
-
-    @property
-    def shared(self) -> bool:
-        """Whether one matrix serves all right-hand sides."""
-        return bool(self.matrix.ndim == (1 if self.convolution else 2))
 
 
 def nnls(

@@ -7,15 +7,10 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.leastsq.door import Batch
+from stepwell.leastsq.batch import COSTS, UPDATE_CODES, Batch
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
 from stepwell.settings import default_threads
 
-#: Numbers of enum Update in src/core/nnls/types.hpp.
-UPDATE_CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
-#: The counts of a system, in the order in which the core's job has them.
-COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
-COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 #: A part of a batch that has to be copied (another memory order) takes at most this many bytes.
 COPY_BYTES = 1 << 28
 

@@ -1,0 +1,50 @@
+"""What the door of non-negative least squares hands to its targets, and what the core calls its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from stepwell.arrays import Array
+
+#: Numbers of enum Update in src/core/nnls/types.hpp.
+UPDATE_CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
+#: The counts of a system, in the order in which the core's job has them.
+COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
+COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A checked batch: one matrix or as many as right-hand sides, and how to solve it. Arrays of one library."""
+
+    matrix: Array  # (m, n) or (systems, m, n); pulses (length,) or (systems, length) of a convolution
+    b: Array  # (systems, m)
+    convolution: bool
+    rows: int
+    columns: int
+    origin: int
+    method: str
+    choice: str
+    update: str
+    guarded: bool
+    form_gram: bool
+    damping: float
+    tolerance: float
+    max_iter: int
+    warm_x: Array | None
+    warm_set: Array | None
+    chain: bool
+    threads: int | None
+    lone: bool
+    progress: Callable[[int, int], None] | None
+
+    @property
+    def systems(self) -> int:
+        """Number of right-hand sides."""
+        return int(self.b.shape[0])
+
+    @property
+    def shared(self) -> bool:
+        """Whether one matrix serves all right-hand sides."""
+        return bool(self.matrix.ndim == (1 if self.convolution else 2))
