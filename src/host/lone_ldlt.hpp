@@ -15,10 +15,14 @@ inline bool factor_ldlt(Lone& team, double* a, int size, int negative) {
     if (size > most) return factor_ldlt<Lone>(team, a, size, negative);
     alignas(64) double rows[most * most], scaled[most];
     const int stride = (size + lanes - 1) / lanes * lanes;
-    // Below the diagonal lie zeros or leftovers of whole packs: finite, and never looked at.
-    std::memset(rows, 0, sizeof(double) * stride * size);
-    for (int k = 0; k < size; ++k)
-        std::memcpy(rows + k * stride + k, a + k * size + k, sizeof(double) * (size - k));
+    // Each row from the pack of its diagonal on. What a pack has left of the diagonal or beyond the end is
+    // zeros or leftovers of whole packs: finite, and never looked at.
+    for (int k = 0; k < size; ++k) {
+        double* row = rows + k * stride;
+        store(row + k / lanes * lanes, splat(0));
+        store(row + stride - lanes, splat(0));
+        std::memcpy(row + k, a + k * size + k, sizeof(double) * (size - k));
+    }
     for (int k = 0; k < size; ++k) {
         const double* column = rows + k * stride;
         const double pivot = column[k];
