@@ -37,18 +37,6 @@ struct Block {
     __device__ double least(double value) const {
         return fold(value, double_infinity, [](double a, double b) { return b < a ? b : a; });
     }
-    __device__ double most(double value) const {
-        return fold(value, -double_infinity, [](double a, double b) { return a < b ? b : a; });
-    }
-
-    // The largest value and where it is; the lowest index wins a tie, whatever the team.
-    __device__ int64_t argmax(double& value, int64_t index) const {
-        const double top = most(value);
-        // Indices are exact in double up to 2^53.
-        const double where = least(value == top ? double(index) : double_infinity);
-        value = top;
-        return int64_t(where);
-    }
 };
 
 SW_END

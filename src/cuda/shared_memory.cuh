@@ -8,8 +8,8 @@ SW_BEGIN
 
 // Up to this capacity decisions are taken on matrices in shared memory; beyond it, in global memory.
 constexpr bool small_history = capacity <= 10;
-constexpr int64_t shared_scratch = 12 * capacity * capacity + 6 * capacity;
-constexpr int64_t shared_products = 3 * capacity * capacity;
+constexpr int64_t shared_scratch = scratch_length(capacity);
+constexpr int64_t shared_products = small_matrices_length(capacity);
 
 struct SharedMemory {
     union {

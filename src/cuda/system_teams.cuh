@@ -90,17 +90,11 @@ __device__ __noinline__ Largest largest(double value, int index) {
 
 }  // namespace block
 
-// Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
-template <int threads>
-class SystemBlock {
+// The lanes of a row are those of a warp, in either team.
+class WarpLanes {
 public:
-    __device__ int rank() const { return threadIdx.x; }
-    __device__ int size() const { return threads; }
-    __device__ int row() const { return threadIdx.x >> 5; }
-    __device__ int rows() const { return threads / 32; }
     __device__ int lane() const { return threadIdx.x & 31; }
     __device__ int lanes() const { return 32; }
-    __device__ void sync() const { __syncthreads(); }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
     __device__ double lane_max(double value) const { return warp::max(value); }
     __device__ double lane_pick(double value, int lane) const {
@@ -109,6 +103,17 @@ public:
     __device__ void lane_sync() const { __syncwarp(); }
     __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
     __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
+};
+
+// Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
+template <int threads>
+class SystemBlock : public WarpLanes {
+public:
+    __device__ int rank() const { return threadIdx.x; }
+    __device__ int size() const { return threads; }
+    __device__ int row() const { return threadIdx.x >> 5; }
+    __device__ int rows() const { return threads / 32; }
+    __device__ void sync() const { __syncthreads(); }
     __device__ double sum(double value) const { return block::sum<threads / 32>(value); }
     __device__ double max(double value) const { return block::max<threads / 32>(value); }
 
@@ -151,23 +156,13 @@ public:
 };
 
 // One warp: several share a block, each with a system of its own.
-class SystemWarp {
+class SystemWarp : public WarpLanes {
 public:
     __device__ int rank() const { return threadIdx.x & 31; }
     __device__ int size() const { return 32; }
     __device__ int row() const { return 0; }
     __device__ int rows() const { return 1; }
-    __device__ int lane() const { return rank(); }
-    __device__ int lanes() const { return 32; }
     __device__ void sync() const { __syncwarp(); }
-    __device__ double lane_sum(double value) const { return warp::sum(value); }
-    __device__ double lane_max(double value) const { return warp::max(value); }
-    __device__ double lane_pick(double value, int lane) const {
-        return __shfl_sync(0xffffffffu, value, lane);
-    }
-    __device__ void lane_sync() const { __syncwarp(); }
-    __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
-    __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
     __device__ double sum(double value) const {
         value = warp::sum(value);
         __syncwarp();

@@ -32,7 +32,7 @@ struct SmallMatrices {
     int capacity;
 };
 
-SW_HD int64_t small_matrices_length(int capacity) {
+SW_HD constexpr int64_t small_matrices_length(int capacity) {
     return int64_t(3) * capacity * capacity;
 }
 
@@ -79,7 +79,7 @@ struct Scratch {
     double* coefficients;  // b + z, what the aim sweep applies: [for gamma h y; for s]
 };
 
-SW_HD int64_t scratch_length(int capacity) {
+SW_HD constexpr int64_t scratch_length(int capacity) {
     return 3 * int64_t(4) * capacity * capacity + 3 * int64_t(2) * capacity;
 }
 
