@@ -19,8 +19,9 @@ SW_BEGIN
 #endif
 
 // Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes +
-// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_max(), lane_sync(), and lane_pick(), which
-// hands all of them the value of one (counted modulo their number). each() and lane_each() deal out a loop.
+// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_max(), lane_most(), lane_sync(), and
+// lane_pick(), which hands all of them the value of one (counted modulo their number). each() and lane_each()
+// deal out a loop.
 struct Lone {
     SW_HD int rank() const { return 0; }
     SW_HD int size() const { return 1; }
@@ -36,7 +37,11 @@ struct Lone {
 
     SW_HD double lane_sum(double value) const { return value; }
     SW_HD double lane_max(double value) const { return value; }
-    SW_HD double lane_pick(double value, int /*lane*/) const { return value; }
+    template <class T>
+    SW_HD T lane_pick(T value, int /*lane*/) const {
+        return value;
+    }
+    SW_HD int lane_most(int value) const { return value; }
     SW_HD void lane_sync() const {}
 
     // Calls body(i) for every i in [0, count) that is this member's.

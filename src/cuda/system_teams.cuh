@@ -97,7 +97,8 @@ public:
     __device__ int lanes() const { return 32; }
     __device__ double lane_sum(double value) const { return warp::sum(value); }
     __device__ double lane_max(double value) const { return warp::max(value); }
-    __device__ double lane_pick(double value, int lane) const {
+    template <class T>
+    __device__ T lane_pick(T value, int lane) const {
         return __shfl_sync(0xffffffffu, value, lane);
     }
     __device__ void lane_sync() const { __syncwarp(); }

@@ -93,7 +93,11 @@ public:
     int lanes() const { return 1; }
     double lane_sum(double value) const { return value; }
     double lane_max(double value) const { return value; }
-    double lane_pick(double value, int /*lane*/) const { return value; }
+    template <class T>
+    T lane_pick(T value, int /*lane*/) const {
+        return value;
+    }
+    int lane_most(int value) const { return value; }
     void lane_sync() const {}
 
     template <class Body>

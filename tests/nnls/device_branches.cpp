@@ -74,13 +74,14 @@ public:
         lane_sync();
         return total;
     }
-    double lane_pick(double value, int lane) const {
+    template <class T>
+    T lane_pick(T value, int lane) const {
         lane_sync();
         floor_->value[rank_] = value;
         lane_sync();
         const double picked = floor_->value[row() * lanes() + lane % lanes()];
         lane_sync();
-        return picked;
+        return static_cast<T>(picked);
     }
     double lane_max(double value) const {
         lane_sync();

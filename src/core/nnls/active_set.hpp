@@ -204,11 +204,11 @@ private:
             factor.settled = 0;
             fresh = false;
             for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
-                double last = -1;
+                int last = -1;
                 team.lane_each(end, [&](int p) {
-                    if (!(ws.x[p] > 0)) last = max_of(last, static_cast<double>(p));
+                    if (!(ws.x[p] > 0)) last = max_of(last, p);
                 });
-                end = static_cast<int>(team.lane_max(last));
+                end = team.lane_most(last);
                 if (end >= 0) this->remove(end);
             }
             if (factor.count == 0) return true;

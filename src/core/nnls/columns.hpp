@@ -114,11 +114,47 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
     team.sync();
 }
 
+#if defined(__CUDACC__)
+// v -= sum of f[p] column_p for short columns: as many rows as there are lanes look for those that reach
+// them. No sync.
+template <class Team>
+SW_HD void subtract_short_columns(const Team& team, const Columns& columns, int count, const double* f,
+                                  double* v, int length) {
+    const int lanes = team.lanes(), lane = team.lane();
+    SW_ROLLED
+    for (int start = team.row() * lanes; start < length; start += team.rows() * lanes) {
+        const int i = start + lane;
+        double sum = 0;
+        SW_ROLLED
+        for (int base = 0; base < count; base += lanes) {
+            const int p = base + lane, place = p < count ? columns.place(p) : 0;
+            const int low = p < count ? columns.low[place] : 0, high = p < count ? columns.high[place] : 0;
+            const double weight = p < count ? f[p] * columns.factor[place] : 0.0;
+            const bool reaches = low < min_of(start + lanes, high) && high > start;
+            SW_ROLLED
+            for (int next = team.lane_least(reaches ? lane : lanes); next < lanes;
+                 next = team.lane_least(reaches && lane > next ? lane : lanes)) {
+                const int from = team.lane_pick(low, next), to = team.lane_pick(high, next);
+                const double* column = columns.base + team.lane_pick(place, next) * columns.stride;
+                const double entry = i >= from && i < to ? column[i] : 0.0;
+                sum += team.lane_pick(weight, next) * entry;
+            }
+        }
+        if (i < length) v[i] -= sum;
+    }
+}
+#endif
+
 // v -= sum of f[p] column_p. Ends in a sync.
 template <class Team>
 SW_CALL void subtract_columns(const Team& team, const Columns columns, int count, const double* f, double* v,
                               int length) {
 #if defined(__CUDACC__)
+    if (columns.factor) {
+        subtract_short_columns(team, columns, count, f, v, length);
+        team.sync();
+        return;
+    }
     // A member takes two rows at a time and four columns: so many loads overlap.
     SW_ROLLED
     for (int i = team.rank(); i < length; i += 2 * team.size()) {
@@ -134,7 +170,6 @@ SW_CALL void subtract_columns(const Team& team, const Columns columns, int count
                 from[q] = columns.low ? columns.low[place[q]] : 0;
                 to[q] = p + q >= count ? 0 : columns.low ? columns.high[place[q]] : length;
                 weight[q] = f[min_of(p + q, count - 1)];
-                if (columns.factor) weight[q] *= columns.factor[place[q]];
             }
             SW_UNROLL
             for (int q = 0; q < 4; ++q) {

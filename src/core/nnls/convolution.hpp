@@ -100,16 +100,24 @@ struct Convolution {
         const double *shifted = r - origin, *samples = copy, unscale = samples[length + 1];
         const int first = envelope.low[0], last = envelope.high[0];
 #if defined(__CUDACC__)
-        team.each(columns, [&](int j) {
-            double s[4] = {0, 0, 0, 0};
+        // A member takes two columns at a time: each sample that it reads serves both.
+        SW_ROLLED
+        for (int j = team.rank(); j < columns; j += 2 * team.size()) {
+            const int k = min_of(j + team.size(), columns - 1);
+            double s[2][2] = {{0, 0}, {0, 0}};
             SW_ROLLED
             for (int t = first; t < last; t += 8) {
                 SW_UNROLL
-                for (int u = 0; u < 8; ++u)
-                    if (t + u < last) s[u % 4] += samples[t + u] * shifted[j + t + u];
+                for (int u = 0; u < 8; ++u) {
+                    if (t + u >= last) continue;
+                    const double sample = samples[t + u];
+                    s[0][u % 2] += sample * shifted[j + t + u];
+                    s[1][u % 2] += sample * shifted[k + t + u];
+                }
             }
-            sums[j] = ((s[0] + s[1]) + (s[2] + s[3])) * unscale;
-        });
+            sums[j] = (s[0][0] + s[0][1]) * unscale;
+            if (k == j + team.size()) sums[k] = (s[1][0] + s[1][1]) * unscale;
+        }
 #else
         int begin, end;
         team.chunk(columns, begin, end);

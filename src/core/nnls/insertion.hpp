@@ -139,7 +139,6 @@ private:
     }
 
     SW_HD void exchange(int a, int b) const {
-        team.sync();
         if (team.rank() == 0) {
             const int32_t j = ws.order[a], slot = ws.slot[a];
             ws.order[a] = ws.order[b];
