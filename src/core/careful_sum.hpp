@@ -1,4 +1,4 @@
-// A sum that keeps what rounding loses (Neumaier 1974): the slope of a line search is a difference of large
+// A sum that keeps what rounding loses (Knuth's sum and error, without a comparison): the slope of a line search is a difference of large
 // terms near a minimum, and decides which step is taken.
 #pragma once
 
@@ -10,8 +10,8 @@ struct CarefulSum {
     double sum = 0, lost = 0;
 
     SW_HD void add(double value) {
-        const double total = sum + value;
-        lost += absolute(sum) >= absolute(value) ? (sum - total) + value : (value - total) + sum;
+        const double total = sum + value, added = total - sum;
+        lost += (sum - (total - added)) + (value - added);
         sum = total;
     }
     SW_HD void add(const CarefulSum& other) {

@@ -86,6 +86,15 @@ SW_HD double inverse_root(double value) {
 }
 
 // True for neither NaN nor infinity: x - x is 0 for finite x alone.
+// The place of the lowest bit that is set; of none, any place.
+SW_HD int lowest_bit(unsigned int bits) {
+#if defined(__CUDA_ARCH__)
+    return bits ? __ffs(bits) - 1 : 31;
+#else
+    return bits ? __builtin_ctz(bits) : 0;
+#endif
+}
+
 SW_HD bool is_finite(double value) {
     return value - value == 0.0;
 }

@@ -12,9 +12,9 @@ struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
     template <Gather gather>
-    __device__ void load(const Vectors& v, const Real* gradient, int64_t i) {
-        g = gather == Gather::again ? v.g[i] : gradient[i];
-        x = gather == Gather::again ? v.x[i] : v.trial[i];
+    __device__ void load(const Vectors& v, int64_t i) {
+        g = v.gradient[i];
+        x = v.at[i];
         if (gather == Gather::pair) {
             g_before = v.g[i];
             d = v.d[i];
@@ -28,9 +28,9 @@ struct AbsorbInput {
 
     // The same, staged: copies on their way to shared memory, and what has arrived there.
     template <Gather gather>
-    __device__ static void fetch(const Vectors& v, const Real* gradient, int64_t i, Real* to, int pitch) {
-        copy_element(to, (gather == Gather::again ? v.g : gradient) + i);
-        copy_element(to + pitch, (gather == Gather::again ? v.x : v.trial) + i);
+    __device__ static void fetch(const Vectors& v, int64_t i, Real* to, int pitch) {
+        copy_element(to, v.gradient + i);
+        copy_element(to + pitch, v.at + i);
         if (gather == Gather::pair) {
             copy_element(to + 2 * pitch, v.g + i);
             copy_element(to + 3 * pitch, v.d + i);
@@ -48,11 +48,18 @@ struct AbsorbInput {
     }
 };
 
-// The accepted point of one element; with a new pair, its ring rows.
+// What the sweep adds up besides the products of rows; with a new pair, the slope g·d as well.
+struct AbsorbTotals {
+    AbsorbScalars scalars{0, 0, 0, 0, 0, double_infinity, 0};
+    CarefulSum slope;
+};
+
+// The point of one element; with a new pair, its ring rows.
 template <Gather gather>
 __device__ inline void absorb_element(const Vectors& v, int head, double length, double held_time,
                                       const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
-                                      AbsorbScalars& sums) {
+                                      AbsorbTotals& totals) {
+    AbsorbScalars& sums = totals.scalars;
     const double g = in.g, x = in.x;
     const double h = weighted ? double(in.weight) : 1.0;
     const double root = weighted ? sqrt(h) : 1.0;
@@ -65,10 +72,7 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
         v.y[row] = change;
         s = weighted ? double(step) / root : double(step);
         y = double(change) * root;
-    }
-    if (gather != Gather::again) {
-        v.x[i] = in.x;
-        v.g[i] = in.g;
+        add_product(totals.slope, g, double(in.d));
     }
     double mask = 1, carried = 0;
     if (bounded) {
@@ -108,11 +112,11 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
 // of this one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    const Real* gradient, double held_time, const Chunk& c, AbsorbTile& t,
-                                    int strip, StripSums& sums, AbsorbScalars& scalars) {
+                                    double held_time, const Chunk& c, AbsorbTile& t, int strip,
+                                    StripSums& sums, AbsorbTotals& totals) {
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
-    const double step = state.step;
+    const double step = state.search.step;
     const RowCopies copies(v, r, older, head);
     clear_unused(t, r);
     auto fetch = [&](int64_t at, int stage) {
@@ -122,7 +126,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
             for (int k = 0; k < each; ++k) {
                 const int place = threadIdx.x + k * threads;
                 if (place < tile && at + place < c.n) {
-                    AbsorbInput::fetch<gather>(v, gradient, at + place, inputs + place, pitch);
+                    AbsorbInput::fetch<gather>(v, at + place, inputs + place, pitch);
                 }
             }
             if (at + tile <= c.n) {
@@ -150,9 +154,9 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 if (staged) {
                     input.take(stage_memory(stage) + stage_rows * pitch + i, pitch);
                 } else {
-                    input.template load<gather>(v, gradient, at + i);
+                    input.template load<gather>(v, at + i);
                 }
-                absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, scalars);
+                absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, totals);
                 if (staged && gather == Gather::pair) {
                     // As stored, to rounding: without the weights, which rows get when they are read.
                     const double root = weighted ? t.root[i] : 1.0;
@@ -172,26 +176,25 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     }
 }
 
-// The whole chunk. `partial(j, value)` takes sum j of the chunk.
-template <Gather gather, class Partial>
+// The whole chunk; its sums go to `to`.
+template <Gather gather>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Real* gradient, const Chunk& c, AbsorbTile& t, double* shared,
-                                    AbsorbScalars& scalars, const Partial& partial) {
+                                    const Chunk& c, AbsorbTile& t, double* shared, AbsorbTotals& totals,
+                                    double* to) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double held_time = gather == Gather::again ? state.held_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, gradient, held_time, c, t, strip, sums, scalars);
+            absorb_strip<gather>(v, state, layout, head, held_time, c, t, strip, sums, totals);
         } else {
-            // A later strip goes over the same elements again: the point is taken already, nobody is carried
+            // A later strip goes over the same elements again: the pair is there already, nobody is carried
             // anew.
-            AbsorbScalars unused{};
-            absorb_strip<Gather::again>(v, state, layout, head, gradient, held_time, c, t, strip, sums,
-                                        unused);
+            AbsorbTotals unused;
+            absorb_strip<Gather::again>(v, state, layout, head, held_time, c, t, strip, sums, unused);
         }
         if (r == 0) return;
-        store_strip(layout, strip, sums, shared, partial);
+        store_strip(layout, strip, sums, shared, to);
         if (!layout.gram) return;
     }
 }

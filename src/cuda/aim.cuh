@@ -1,19 +1,11 @@
 // The aim sweep (second read of the history), the slope sweep and the step sweep on one chunk.
 #pragma once
 
-#include "core/careful_sum.hpp"
 #include "cuda/problem.cuh"
 
 SW_BEGIN
 
-// A product without its rounding error, into a sum that keeps its own.
-__device__ inline void add_product(CarefulSum& sum, double a, double b) {
-    const double product = a * b;
-    sum.lost += fma(a, b, -product);
-    sum.add(product);
-}
-
-__device__ inline CarefulSum slope_chunk(const Vectors& v, const Real* gradient, const Chunk& c) {
+__device__ inline CarefulSum slope_chunk(const Vectors& v, const Chunk& c) {
     constexpr int at_once = 8;  // loads on their way before the first is used
     CarefulSum sum;
 #pragma unroll 1
@@ -22,7 +14,7 @@ __device__ inline CarefulSum slope_chunk(const Vectors& v, const Real* gradient,
 #pragma unroll
         for (int k = 0; k < at_once; ++k) {
             const int64_t i = c.element<1>(place + k * threads);
-            g[k] = i < c.n ? __ldcg(gradient + i) : Real(0);
+            g[k] = i < c.n ? __ldcg(v.gradient + i) : Real(0);
             d[k] = i < c.n ? __ldcg(v.d + i) : Real(0);
         }
 #pragma unroll
@@ -44,8 +36,8 @@ struct AimInput {
     Real x, g, lower, upper, weight;
 
     __device__ void load(const Vectors& v, int64_t i) {
-        x = __ldcg(v.x + i);
-        g = __ldcg(v.g + i);
+        x = __ldcg(v.at + i);
+        g = __ldcg(v.gradient + i);
         if (bounded) {
             lower = __ldcg(v.lower + i);
             upper = __ldcg(v.upper + i);
@@ -54,10 +46,15 @@ struct AimInput {
     }
 };
 
-// Where one variable aims: the step, the trial point, and what the decision needs.
+// Where one variable aims: the step, the trial point, and what the decision needs. The point it aims from
+// becomes the accepted one.
 __device__ inline void aim_element(const Vectors& v, const State& state, const AimInput& in, int64_t i,
                                    double toward_y, double toward_s, CarefulSum& slope, AimScalars& sums) {
     const double x = in.x, g = in.g;
+    if (v.at_trial()) {
+        v.x[i] = in.x;
+        v.g[i] = in.g;
+    }
     const double h = weighted ? double(in.weight) : 1.0;
     const double descent = h * g;
     double step = -state.gamma * h * (g + toward_y) - toward_s;

@@ -11,6 +11,8 @@ SW_BEGIN
 constexpr int threads = SW_THREADS;
 constexpr int warps = threads / 32;
 constexpr int capacity = SW_CAPACITY;
+// Of the ring: a new pair is written before its step is accepted.
+constexpr int slots = capacity + 1;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
 constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
 

@@ -6,16 +6,18 @@
 
 SW_BEGIN
 
+// Variables of a problem whose decisions are rehearsed.
+constexpr int64_t rehearsed_from = 100'000;
+
 class Deciding {
 protected:
     __device__ Deciding(const Gang& gang, State* state) : gang(gang), global_state(state) {}
 
-    const Gang& gang;
+    Gang gang;
 
-    // Takes over what member 0 decided.
-    __device__ void load_state() const {
-        __syncthreads();
-        const uint32_t* from = reinterpret_cast<const uint32_t*>(global_state);
+    // Takes over what member 0 decided. After a sync, and ends in one.
+    __device__ static __noinline__ void load_state(const State* state) {
+        const uint32_t* from = reinterpret_cast<const uint32_t*>(state);
         uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
         SW_ROLLED
         for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
@@ -25,11 +27,12 @@ protected:
     // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
     // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
     // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
-    // code is the same, the numbers need only lead it the usual way, and the state is restored.
+    // code is the same, the numbers need only lead it the usual way, and the state is restored. Short sweeps
+    // do not leave the time for it, nor make it worth while.
     template <class Collect, class Decide>
     __device__ void decide_after(const Collect& collect, const Decide& decision) const {
         SW_ROLLED
-        for (int round = gang.only_decides() ? 0 : 1; round < 2; ++round) {
+        for (int round = gang.only_decides() && m.engine.n >= rehearsed_from ? 0 : 1; round < 2; ++round) {
             const bool real = round > 0;
             if (real) {
                 collect();
@@ -42,6 +45,11 @@ protected:
             }
             if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state);
         }
+        share_state();
+    }
+
+    // From member 0 to the others.
+    __device__ __noinline__ void share_state() const {
         if (gang.decides()) {
             const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
             uint32_t* to = reinterpret_cast<uint32_t*>(global_state);
@@ -49,7 +57,7 @@ protected:
             for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
             gang.release();
         } else {
-            load_state();
+            load_state(global_state);
         }
         __syncthreads();
     }
@@ -59,7 +67,7 @@ protected:
         decide_after([&] { gang.gather(); }, decision);
     }
 
-    __device__ static void copy_state(uint32_t* to, const uint32_t* from) {
+    __device__ static __noinline__ void copy_state(uint32_t* to, const uint32_t* from) {
         SW_ROLLED
         for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = from[i];
         __syncthreads();

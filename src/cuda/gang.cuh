@@ -16,6 +16,38 @@ struct Barrier {
     unsigned int in_group[1];  // one for each group of chunks
 };
 
+// What a block wrote before it signals is seen by the block that has noticed the signal (and by those to whom
+// that one signals in turn).
+namespace signal {
+
+__device__ inline unsigned int look(const unsigned int* flag) {
+    unsigned int value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    return value;
+}
+// Once a look has shown what was waited for. (Not with every look: it empties the first-level cache, which
+// the other block on the processor is still working with.)
+__device__ inline void noticed() {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+__device__ inline void set(unsigned int* flag, unsigned int value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+__device__ inline void count(unsigned int* flag) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(flag) : "memory");
+}
+// How many had counted before.
+__device__ inline unsigned int count_up(unsigned int* flag) {
+    unsigned int before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(flag) : "memory");
+    return before;
+}
+
+}  // namespace signal
+
+// The barrier's generation that this block waits to see the end of; its first thread's.
+static __shared__ unsigned int awaited;
+
 struct Gang {
     Block block;
     Barrier* barrier;  // null: one block is the whole gang
@@ -28,15 +60,18 @@ struct Gang {
     // The first chunk of this member; further ones are so many workers away.
     __device__ int first_chunk() const { return barrier ? member - 1 : 0; }
 
+    // Once a launch, before a __syncthreads().
+    __device__ void start() const {
+        if (barrier && threadIdx.x == threads - 1) awaited = signal::look(&barrier->generation);
+    }
+
     // Until every worker has arrived; member 0 alone goes on, the others wait for release().
-    __device__ void gather() const {
+    __device__ __noinline__ void gather() const {
         __syncthreads();
         if (!barrier) return;
         if (threadIdx.x == 0) {
-            __threadfence();
-            const unsigned int generation = *(volatile unsigned int*)&barrier->generation;
-            if (!decides()) atomicAdd(&barrier->arrived, 1u);
-            wait(generation, unsigned(workers()));
+            if (!decides()) signal::count(&barrier->arrived);
+            wait(unsigned(workers()));
         }
         __syncthreads();
     }
@@ -48,25 +83,22 @@ struct Gang {
         if (!barrier) return;
         __shared__ bool last;
         const int group = first_chunk() / group_size, groups = (workers() + group_size - 1) / group_size;
-        unsigned int generation = 0;
-        if (threadIdx.x == 0) {
-            __threadfence();
-            generation = *(volatile unsigned int*)&barrier->generation;
-            const unsigned int all = unsigned(min_of(group_size, workers() - group * group_size));
-            last = !decides() && atomicAdd(&barrier->in_group[group], 1u) == all - 1;
-            __threadfence();
-        }
-        __syncthreads();
-        if (last) {
-            work(group);
-            __syncthreads();
+        if (!decides()) {
             if (threadIdx.x == 0) {
-                barrier->in_group[group] = 0;
-                __threadfence();
-                atomicAdd(&barrier->arrived, 1u);
+                const unsigned int all = unsigned(min_of(group_size, workers() - group * group_size));
+                last = signal::count_up(&barrier->in_group[group]) == all - 1;
+            }
+            __syncthreads();
+            if (last) {
+                work(group);
+                __syncthreads();
+                if (threadIdx.x == 0) {
+                    barrier->in_group[group] = 0;
+                    signal::count(&barrier->arrived);
+                }
             }
         }
-        if (threadIdx.x == 0) wait(generation, unsigned(groups));
+        if (threadIdx.x == 0) wait(unsigned(groups));
         __syncthreads();
     }
 
@@ -75,22 +107,23 @@ struct Gang {
         __syncthreads();
         if (barrier && member == 0 && threadIdx.x == 0) {
             barrier->arrived = 0;
-            __threadfence();
-            atomicAdd(&barrier->generation, 1u);
+            signal::set(&barrier->generation, awaited);
         }
     }
 
 private:
     // Member 0 until `all` have arrived, the others until it lets them go.
-    __device__ void wait(unsigned int generation, unsigned int all) const {
+    __device__ void wait(unsigned int all) const {
+        const unsigned int generation = awaited;
+        awaited = generation + 1;
         if (member == 0) {
-            while (*(volatile unsigned int*)&barrier->arrived != all) {
+            while (signal::look(&barrier->arrived) != all) {
             }
         } else {
-            while (*(volatile unsigned int*)&barrier->generation == generation) {
+            while (signal::look(&barrier->generation) == generation) {
             }
         }
-        __threadfence();
+        signal::noticed();
     }
 };
 

@@ -22,7 +22,7 @@ struct Launch {
     int64_t slow_bytes, fast_bytes;  // of one team
 };
 
-// A team's number, and its turn at the queue: the first member draws, all learn.
+// A team's turn at the queue: the first member draws, all learn.
 #if SW_BY_WARP
 static __device__ int64_t draw(const SystemWarp& team, unsigned long long* queue) {
     unsigned long long ticket = 0;
@@ -56,19 +56,20 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
     Task<Matrix>& task = reinterpret_cast<Task<Matrix>*>(tasks)[in_block];
     const Job& job = launch.job;
     const Matrix* kind = nullptr;
+    const int64_t number = static_cast<int64_t>(blockIdx.x) * teams_in_block + in_block;
     if (team.rank() == 0) {
-        const int64_t number = static_cast<int64_t>(blockIdx.x) * teams_in_block + in_block;
         task.arrange(job.options,
                      extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr),
                      launch.shared,
                      Arena{fast + in_block * launch.fast_bytes, launch.fast_bytes,
                            launch.slow + number * launch.slow_bytes});
     }
-    // Where systems form chains, a team draws a whole chain.
+    // Where systems form chains, a team draws a whole chain. The first of a team is its own; the queue, if
+    // there are more than teams, has the rest.
     const int64_t piece = job.options.chain ? chain_length : 1;
-    for (;;) {
-        const int64_t first = draw(team, launch.queue) * piece;
-        if (first >= job.systems) return;
+    const int64_t teams = static_cast<int64_t>(gridDim.x) * teams_in_block;
+    for (int64_t first = number * piece; first < job.systems;
+         first = launch.queue ? (teams + draw(team, launch.queue)) * piece : job.systems) {
         for (int64_t system = first; system < min_of(first + piece, job.systems); ++system) {
             if (team.rank() == 0) task.take(matrix_of(job, system, kind));
             team.sync();

@@ -1,7 +1,8 @@
 // Memory of the CUDA target, as the kernels see it. targets/cuda.py fills an Engine, field by field in this
-// order.
+// order; the Options follow it.
 #pragma once
 
+#include "core/careful_sum.hpp"
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
 #include "cuda/constants.cuh"
@@ -12,9 +13,8 @@ SW_BEGIN
 
 struct Engine {
     int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
-    const Options* options;
     State* states;
-    double* small;  // (batch, 3 m²)
+    double* small;  // (batch, 3 (m + 1)²)
     Real *x, *g, *d, *trial, *s, *y;
     const Real *lower, *upper, *weights;
     int64_t bound_stride, weight_stride;
@@ -93,14 +93,26 @@ __device__ inline Two stream_two(const float* p) {
     return {double(v.x), double(v.y)};
 }
 
+// A product without its rounding error, into a sum that keeps its own.
+__device__ inline void add_product(CarefulSum& sum, double a, double b) {
+    const double product = a * b;
+    sum.lost += fma(a, b, -product);
+    sum.add(product);
+}
+
 struct Vectors {
     int64_t n, stride;
     Real *x, *g, *d, *trial, *s, *y;
     const Real *lower, *upper, *weights;
+    // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
+    // g) or the aim sweep has made it the accepted one.
+    const Real *at, *gradient;
+
+    __device__ bool at_trial() const { return at == trial; }
 };
 
-__device__ inline Vectors vectors_of(const Engine& e, int64_t p) {
-    const int64_t at = p * e.n, history = p * capacity * e.stride;
+__device__ inline Vectors vectors_of(const Engine& e, int64_t p, const Real* gradient) {
+    const int64_t at = p * e.n, history = p * slots * e.stride;
     return {e.n,
             e.stride,
             e.x + at,
@@ -111,7 +123,9 @@ __device__ inline Vectors vectors_of(const Engine& e, int64_t p) {
             e.y + history,
             e.lower ? e.lower + p * e.bound_stride : nullptr,
             e.upper ? e.upper + p * e.bound_stride : nullptr,
-            e.weights ? e.weights + p * e.weight_stride : nullptr};
+            e.weights ? e.weights + p * e.weight_stride : nullptr,
+            e.trial + at,
+            gradient + at};
 }
 
 SW_END

@@ -8,47 +8,52 @@
 SW_BEGIN
 
 // The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
+constexpr unsigned int absorb_extrema = 1u << 10 | 2u << 12;
 struct AbsorbKinds {
     int first;
     __device__ Fold operator()(int j) const {
         return j == first + 5 ? Fold::most : j == first + 6 ? Fold::least : Fold::sum;
     }
 };
-// Those of the aim sweep beside the slope: one sum, two smallest.
-struct AimKinds {
-    __device__ Fold operator()(int j) const { return j == 0 ? Fold::sum : Fold::least; }
-};
+// Those of the aim sweep, before the slope: one sum, two smallest.
+constexpr unsigned int aim_extrema = 2u << 2 | 2u << 4;
 
+// One object for all threads of a block, in shared memory: it would be in their local memory otherwise, which
+// the sweeps drive from the caches.
 class Turn : Deciding {
 public:
+    using Deciding::load_state;
+
     __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, const Real* gradient,
                     double f)
         : Deciding(gang, e.states + problem),
-          e(e),
-          block(gang.block),
-          v(vectors_of(e, problem)),
-          gradient(gradient + problem * e.n),
+          v(vectors_of(e, problem, gradient)),
           f(f),
           sums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
           coefficients(e.coefficients + slot * 2 * capacity),
           walk_memory(e.walk + slot * e.walk_stride),
-          products(e.small + problem * small_matrices_length(capacity)),
-          matrices(small_matrices(small_history ? m.products : products, capacity)),
+          products(e.small + problem * small_matrices_length(slots)),
+          matrices(small_matrices(small_history ? m.products : products, slots)),
           w(scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
                           capacity)) {}
 
+    // With the state loaded.
     __device__ void run() {
-        load_state();
         if (m.state.action == Action::done) return;
-        slope();
+        if (expects_acceptance(m.state)) {
+            absorb<Gather::pair>(true);
+        } else {
+            slope();
+        }
+        if (!m.state.accepted && m.state.evaluations > 1) stay();
         while (m.state.action != Action::evaluate && m.state.action != Action::done) {
             switch (m.state.action) {
                 case Action::absorb:
                     if (m.state.iterations == 0) {
-                        absorb<Gather::start>();
+                        absorb<Gather::start>(false);
                     } else {
-                        absorb<Gather::pair>();
+                        absorb<Gather::pair>(false);
                     }
                     break;
 #if SW_BOUNDED
@@ -56,7 +61,7 @@ public:
                     walk();
                     break;
                 case Action::regather:
-                    absorb<Gather::again>();
+                    absorb<Gather::again>(false);
                     break;
 #endif
                 case Action::aim:
@@ -69,12 +74,11 @@ public:
         if (m.state.action == Action::done) {
             each_chunk([&](int, const Chunk& c) {
                 c.each_element([&](int64_t i) {
-                    if (m.state.started) {
-                        v.trial[i] = v.x[i];
+                    if (v.at_trial()) {
+                        v.x[i] = v.at[i];
+                        v.g[i] = v.gradient[i];
                     } else {
-                        // Not finite at the start: that point is all there is.
-                        v.x[i] = v.trial[i];
-                        v.g[i] = gradient[i];
+                        v.trial[i] = v.x[i];
                     }
                 });
             });
@@ -82,22 +86,29 @@ public:
     }
 
 private:
-    const Engine& e;
-    const Block& block;
-    const Vectors v;
-    const Real* gradient;
-    const double f;
-    const ChunkSums sums;
+    Vectors v;
+    double f;
+    ChunkSums sums;
     double *spare, *coefficients, *walk_memory, *products;
-    const SmallMatrices matrices;
-    const Scratch w;
+    SmallMatrices matrices;
+    Scratch w;
 
     template <class Work>
     __device__ void each_chunk(const Work& work) const {
         if (gang.only_decides()) return;
-        for (int chunk = gang.first_chunk(); chunk < e.chunks; chunk += gang.workers()) {
-            work(chunk, Chunk{int64_t(chunk) * span, int64_t(e.chunks) * span, e.n});
+        const int chunks = m.engine.chunks;
+        for (int chunk = gang.first_chunk(); chunk < chunks; chunk += gang.workers()) {
+            work(chunk, Chunk{int64_t(chunk) * span, int64_t(chunks) * span, m.engine.n});
         }
+    }
+
+    // The sweeps work at the accepted point: the trial point was refused, or has become it.
+    __device__ void stay() {
+        if (threadIdx.x == 0) {
+            v.at = v.x;
+            v.gradient = v.g;
+        }
+        __syncthreads();
     }
 
     // (Copies of members, here and below: in registers, not behind `this`.)
@@ -105,37 +116,39 @@ private:
         const ChunkSums sums = this->sums;
         const Vectors v = this->v;
         each_chunk([&](int chunk, const Chunk& c) {
-            sums.put_careful(0, chunk, slope_chunk(v, gradient, c), m.exchange);
+            sums.put_folded(0, chunk, Numbers{{}, 0, 0, slope_chunk(v, c)}, m.exchange);
         });
         decide([&](bool real) {
             if (threadIdx.x < 32) {
                 const double found = sums.take_careful(0);
-                if (threadIdx.x == 0) decide_slope(m.state, m.options(), f, real ? found : 0.0);
+                if (threadIdx.x == 0) judge(real ? found : 0.0);
             }
         });
     }
 
+    // One thread's.
+    __device__ __noinline__ void judge(double slope) const { decide_slope(m.state, m.options(), f, slope); }
+
+    // `judging`: the trial point is yet to be accepted. What the sweep leaves then counts only if it is.
     template <Gather gather>
-    __device__ __noinline__ void absorb() {
-        const int rows = gather == Gather::again ? m.state.pairs : rows_to_absorb(m.state, m.options());
+    __device__ __noinline__ void absorb(bool judging) {
+        const int rows = gather == Gather::again   ? m.state.pairs
+                         : gather == Gather::start ? 0
+                                                   : rows_to_absorb(m.state, m.options());
         const SumLayout layout = sum_layout(m.options(), rows);
         const int length = layout.length();
-        const Vectors v = this->v;
-        const ChunkSums sums = this->sums;
         constexpr bool again = gather == Gather::again;
         each_chunk([&](int chunk, const Chunk& c) {
-            AbsorbScalars mine{0, 0, 0, 0, 0, double_infinity, 0};
-            absorb_chunk<gather>(v, m.state, layout, gradient, c, m.absorb, m.exchange, mine,
-                                 [&](int j, double value) { sums.put(j, chunk, value); });
+            AbsorbTotals totals;
+            absorb_chunk<gather>(v, m.state, layout, c, m.absorb, m.exchange, totals, sums.place(0, chunk));
             if (again) return;
-            const double values[7] = {mine.movable_descent,
-                                      mine.gradient_squared,
-                                      mine.projected_squared,
-                                      mine.x_squared,
-                                      mine.held,
-                                      mine.projected_gradient,
-                                      mine.first_break};
-            sums.put_folded(length, chunk, values, AbsorbKinds{0}, m.exchange);
+            const AbsorbScalars& mine = totals.scalars;
+            const Numbers numbers{{mine.movable_descent, mine.gradient_squared, mine.projected_squared,
+                                   mine.x_squared, mine.held, mine.projected_gradient, mine.first_break},
+                                  7,
+                                  absorb_extrema,
+                                  totals.slope};
+            sums.put_folded(length, chunk, numbers, m.exchange);
         });
         constexpr bool shares_products = small_history && !again;
         const bool fits = length + 7 <= int(sizeof(m.sums) / sizeof(double));
@@ -144,7 +157,13 @@ private:
         decide_after(
             [&] {
                 if (shares_products && gang.decides()) load_products();
-                sums.gather(count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; });
+                sums.gather(
+                    count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; },
+                    [&] {
+                        if (!judging || gang.block.row() != warps - 1) return;
+                        const double slope = sums.take_careful(length + 7);
+                        if (gang.block.lane() == 0) m.scalars[0] = slope;
+                    });
             },
             [&](bool real) {
                 if (!real) {
@@ -157,6 +176,11 @@ private:
                     }
                     __syncthreads();
                 }
+                if (judging) {
+                    if (threadIdx.x == 0) judge(real ? m.scalars[0] : 0.0);
+                    __syncthreads();
+                    if (m.state.action != Action::absorb) return;
+                }
                 const double* scalars = totals + length;
                 const AbsorbScalars found =
                     again ? AbsorbScalars{} : AbsorbScalars{scalars[0], scalars[1], scalars[2], scalars[3],
@@ -164,7 +188,7 @@ private:
                 if (small_history) {
                     decide_absorbed(Square{}, again, found, layout, totals);
                 } else {
-                    decide_absorbed(block, again, found, layout, totals);
+                    decide_absorbed(gang.block, again, found, layout, totals);
                 }
                 if (!real) return;
                 if (small_history) {
@@ -208,7 +232,7 @@ private:
         __syncthreads();
         SW_ROLLED
         for (int a = threadIdx.x; a < r; a += threads) {
-            m.plan.offsets[a] = int64_t(slot_of(a, m.state.head, r, capacity)) * v.stride;
+            m.plan.offsets[a] = int64_t(slot_of(a, m.state.head, r, slots)) * v.stride;
             m.plan.y[a] = __ldcg(coefficients + a);
             m.plan.s[a] = __ldcg(coefficients + r + a);
         }
@@ -217,16 +241,16 @@ private:
             AimScalars mine{0, 0, double_infinity, double_infinity};
             CarefulSum slope;
             aim_chunk(v, m.state, m.plan, c, slope, mine);
-            sums.put_careful(0, chunk, slope, m.exchange);
-            __syncthreads();
-            const double values[3] = {mine.direction_squared, mine.step_limit, mine.truncation};
-            sums.put_folded(2, chunk, values, AimKinds{}, m.exchange);
+            const Numbers numbers{
+                {mine.direction_squared, mine.step_limit, mine.truncation}, 3, aim_extrema, slope};
+            sums.put_folded(0, chunk, numbers, m.exchange);
         });
         decide([&](bool real) {
             SW_ROLLED
-            for (int k = block.row(); k < 4; k += warps) {
-                const double found = k == 0 ? sums.take_careful(0) : sums.take_one(1 + k, AimKinds{}(k - 1));
-                if (block.lane() == 0) m.scalars[k] = real ? found : k == 0 ? -1.0 : 1.0;
+            for (int k = gang.block.row(); k < 4; k += warps) {
+                const double found =
+                    k == 0 ? sums.take_careful(3) : sums.take_one(k - 1, k == 1 ? Fold::sum : Fold::least);
+                if (gang.block.lane() == 0) m.scalars[k] = real ? found : k == 0 ? -1.0 : 1.0;
             }
             __syncthreads();
             if (threadIdx.x == 0) {
@@ -234,6 +258,7 @@ private:
                            AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
             }
         });
+        stay();
     }
 
     __device__ __noinline__ void step() {
@@ -246,7 +271,7 @@ private:
 #if SW_BOUNDED
     __device__ __noinline__ void walk() {
         WalkState& shared = *reinterpret_cast<WalkState*>(walk_memory);
-        const WalkLists lists = walk_lists(walk_memory, e.walk_length);
+        const WalkLists lists = walk_lists(walk_memory, m.engine.walk_length);
         const int size = 2 * m.state.pairs;
         double range = 0;  // member 0's
         together([&] {
@@ -271,15 +296,17 @@ private:
         while (!*(volatile int32_t*)&shared.settled) {
             while (*(volatile int32_t*)&shared.selecting) {
                 each_chunk([&](int, const Chunk& c) { count_bins(v, shared, c); });
-                together(
-                    [&] { choose_bins(shared, e.walk_length, reinterpret_cast<uint32_t*>(m.exchange)); });
+                together([&] {
+                    choose_bins(shared, m.engine.walk_length, reinterpret_cast<uint32_t*>(m.exchange));
+                });
             }
             if (*(volatile int32_t*)&shared.tied) {
                 each_chunk([&](int chunk, const Chunk& c) {
-                    sum_ties(v, m.state, shared, block, c,
+                    sum_ties(v, m.state, shared, gang.block, c,
                              [&](int j, double value) { sums.put(j, chunk, value); });
                 });
-                sums.gather(size + 1, AllSums{}, [&](int j, double value) { lists.crossing[j] = value; });
+                sums.gather(
+                    size + 1, AllSums{}, [&](int j, double value) { lists.crossing[j] = value; }, [] {});
                 lead([&] {
                     cross_ties(shared, lists, size);
                     next_range(shared, range);
@@ -288,7 +315,7 @@ private:
                 each_chunk([&](int, const Chunk& c) { list_breaks(v, shared, lists, c); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
-                    cross_breaks(v, m.state, block, w.k, shared, lists, m.walk.times, m.walk.variables);
+                    cross_breaks(v, m.state, gang.block, w.k, shared, lists, m.walk.times, m.walk.variables);
                     next_range(shared, range);
                 });
             }
@@ -300,7 +327,7 @@ private:
 
     // All variables of one breakpoint at once: L⁻¹ is linear, so one solve serves their sum.
     __device__ void cross_ties(WalkState& shared, const WalkLists& lists, int size) const {
-        solve_lower(block, w.k, size, lists.crossing);
+        solve_lower(gang.block, w.k, size, lists.crossing);
         const double time = time_of(shared.high - 1);
         // The minimiser may lie before the ties.
         const PathSlope before = path_slope(shared.moving, m.state.gamma, shared.q, shared.r, w.k, size);
@@ -375,35 +402,36 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
     stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
     copy_words(&m.engine, engine);
+    copy_words(&m.options(), reinterpret_cast<const Options*>(engine + 1));
     __syncthreads();
     const Engine& e = m.engine;
-    copy_words(&m.options(), e.options);
-    __syncthreads();
     const bool blocks = e.gangs_are_blocks;
     const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
                     blocks ? 1 : int(gridDim.x)};
+    gang.start();
+    __shared__ __align__(16) unsigned char turn_memory[sizeof(Turn)];  // takes no constructor
+    Turn& turn = *reinterpret_cast<Turn*>(turn_memory);
     unsigned int running = 0;
     SW_ROLLED
     for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
-        const double value =
-            f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
-        Turn turn(e, gang, p, blocks ? blockIdx.x : 0, gradient, value);
+        if (threadIdx.x == 0) {
+            const double value =
+                f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+            turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, gradient, value);
+        }
+        Turn::load_state(e.states + p);
         turn.run();
         running += m.state.action != Action::done;
         if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
         __syncthreads();
     }
-    // The last block to finish tells the host how many problems still run, and that this turn is over.
-    if (gang.decides() && threadIdx.x == 0) {
-        __threadfence_system();
+    // The host is told how many problems still run: by the block that decided, or by the last to finish.
+    if (!gang.decides() || threadIdx.x != 0) return;
+    if (blocks) {
         atomicAdd(e.counter, running);
-        __threadfence();
-        const unsigned int last = blocks ? gridDim.x - 1 : 0;
-        if (atomicAdd(e.counter + 1, 1u) == last) {
-            const unsigned int total = atomicAdd(e.counter, 0u);
-            e.counter[0] = e.counter[1] = 0;
-            *(volatile unsigned int*)e.running = total;
-            __threadfence_system();
-        }
+        if (signal::count_up(e.counter + 1) != gridDim.x - 1) return;
+        running = atomicExch(e.counter, 0u);
+        e.counter[1] = 0;
     }
+    *(volatile unsigned int*)e.running = running;
 }

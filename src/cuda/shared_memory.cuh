@@ -9,7 +9,7 @@ SW_BEGIN
 // Up to this capacity decisions are taken on matrices in shared memory; beyond it, in global memory.
 constexpr bool small_history = capacity <= 10;
 constexpr int64_t shared_scratch = scratch_length(capacity);
-constexpr int64_t shared_products = small_matrices_length(capacity);
+constexpr int64_t shared_products = small_matrices_length(slots);
 
 struct SharedMemory {
     union {

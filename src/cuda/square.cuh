@@ -55,82 +55,67 @@ __device__ __noinline__ void solve_upper(Square& team, const double* a, int size
     team.sync();
 }
 
-// Factors a matrix of up to 16 rows and takes its vector through L⁻¹, by one warp: each lane keeps half a
-// column in its registers, and one row a pivot goes through `lines`, two of them, so that one barrier a pivot
-// will do.
-struct PivotLines {
-    alignas(16) double row[2][Square::side + 2];  // D Lᵀ, and the element of the vector
-};
-
-// Loads from shared memory that the compiler leaves where they stand.
-__device__ inline double loaded(const double* from) {
-    double value;
-    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(value) : "r"(unsigned(__cvta_generic_to_shared(from))));
-    return value;
-}
-__device__ inline void load_both(const double* from, double& a, double& b) {
-    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
-                 : "=d"(a), "=d"(b)
-                 : "r"(unsigned(__cvta_generic_to_shared(from))));
+// 1 / value to about one unit in the last place, sooner than to the last one.
+__device__ inline double quick_inverse(double value) {
+    double inverse;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(value));
+    inverse = fma(inverse, fma(-value, inverse, 1.0), inverse);
+    return fma(inverse, fma(-value, inverse, 1.0), inverse);
 }
 
-__device__ inline bool factor_by_warp(const Factoring& one, PivotLines& lines, int size, int negative) {
+// Factors a matrix of up to 16 rows and takes its vector through L⁻¹, by one warp. Lane i of either half
+// keeps column i in its registers, the first half its even rows and the second the odd ones, from the pivots'
+// rows down; the lanes that have a pivot's row hand it to the others.
+__device__ inline bool factor_by_warp(const Factoring& one, int size, int negative) {
     constexpr int side = Square::side, each = side / 2;
-    const int i = threadIdx.x % side, first = threadIdx.x % 32 / side * each;
+    const int i = threadIdx.x % side, half = threadIdx.x % 32 / side;
     double mine[each], part = i < size ? one.x[i] : 0.0;
 #pragma unroll
     for (int e = 0; e < each; ++e) {
-        const int j = first + e;
+        const int j = half + 2 * e;
         mine[e] = j <= i && i < size ? one.a[j * size + i] : 0.0;
     }
+    __syncwarp();
     bool sound = true;
 #pragma unroll 1
-    for (int k = 0; k < size; ++k) {
-        double* line = lines.row[k & 1];
+    for (int top = 0; top < size; top += 2) {
 #pragma unroll
-        for (int e = 0; e < each; ++e) {
-            if (first + e == k) line[i] = mine[e];
+        for (int odd = 0; odd < 2; ++odd) {
+            const int k = top + odd;
+            if (k >= size) break;
+            const double own = mine[0];  // in half of the lanes: row k of D Lᵀ
+            auto row = [&](int column) { return __shfl_sync(0xffffffffu, own, odd * side + column); };
+            const double pivot = row(k), across = row(i), known = __shfl_sync(0xffffffffu, part, k);
+            double down[each];
+#pragma unroll
+            for (int e = 0; e < each; ++e) down[e] = row((top + half + 2 * e) % side);
+            const double inverse = quick_inverse(pivot), l = across * inverse;
+            if (half > odd) mine[0] -= l * down[0];
+#pragma unroll
+            for (int e = 1; e < each; ++e) mine[e] -= l * down[e];
+            if (half == odd && i >= k && i < size) one.a[k * size + i] = i == k ? inverse : l;
+            if (i > k) part -= l * known;
+            // Not a reason to stop: what follows a bad pivot is garbage, but harmless.
+            sound &= (k < negative ? pivot < 0 : pivot > 0) & is_finite(pivot) & is_finite(inverse);
         }
-        if (threadIdx.x % 32 == k) line[side] = part;
-        __syncwarp();
-        // All on their way before the division.
-        const double pivot = loaded(line + k), across = loaded(line + i), known = loaded(line + side);
-        double down[each];
 #pragma unroll
-        for (int e = 0; e < each; e += 2) load_both(line + first + e, down[e], down[e + 1]);
-        const double inverse = 1 / pivot, l = across * inverse;
-#pragma unroll
-        for (int e = 0; e < each; ++e) {
-            const int j = first + e;
-            if (j > k) mine[e] -= l * down[e];
-            if (j == k) mine[e] = i == k ? inverse : l;
-        }
-        if (i > k) part -= l * known;
-        // Not a reason to stop: what follows a bad pivot is garbage, but harmless.
-        sound &= (k < negative ? pivot < 0 : pivot > 0) & is_finite(pivot);
-    }
-#pragma unroll
-    for (int e = 0; e < each; ++e) {
-        const int j = first + e;
-        if (j <= i && i < size) one.a[j * size + i] = mine[e];
+        for (int e = 1; e < each; ++e) mine[e - 1] = mine[e];
     }
     if (threadIdx.x % 32 < size) one.x[i] = part;
     return sound;
 }
 
-// A warp for each; `first` may be nothing. Matrices of up to 16 rows.
+// A warp for each, if there are two; `first` may be nothing. Matrices of up to 16 rows.
 __device__ __noinline__ BothSound factor_by_warps(const Factoring& first, const Factoring& second, int size,
                                                   int negative) {
-    static __shared__ PivotLines lines[2];
     static __shared__ BothSound sound;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (warp == 0 && first.a) {
-        const bool good = factor_by_warp(first, lines[0], size, negative);
-        if (lane == 0) sound.first = good;
-    }
-    if (warp == solving_warp) {
-        const bool good = factor_by_warp(second, lines[1], size, negative);
-        if (lane == 0) sound.second = good;
+    const int warp = threadIdx.x / 32;
+    SW_ROLLED
+    for (int turn = 0; turn < 2; ++turn) {
+        const Factoring& one = turn == 0 ? first : second;
+        if (warp != (turn == 0 ? 0 : solving_warp) || !one.a) continue;
+        const bool good = factor_by_warp(one, size, negative);
+        if (threadIdx.x % 32 == 0) (turn == 0 ? sound.first : sound.second) = good;
     }
     __syncthreads();
     return sound;

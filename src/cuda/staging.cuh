@@ -75,7 +75,7 @@ public:
             const int row = (threadIdx.x >> 5) + k * warps, lane = threadIdx.x & 31;
             const bool is_s = row >= older;
             const int age = is_s ? row - older : row;
-            const int64_t slot = slot_of(age, head, r, capacity);
+            const int64_t slot = slot_of(age, head, r, slots);
             from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
             to[k] = ((is_s ? 8 * halves : 0) + age) * pitch + lane * wide;
         }

@@ -81,7 +81,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
 #pragma unroll
         for (int b = 0; b < row_blocks; ++b) {
             const int age = (b % halves) * 8 + (lane >> 2);
-            const int64_t slot = slot_of(age, head, r, capacity);
+            const int64_t slot = slot_of(age, head, r, slots);
             rows[staged ? 0 : b] =
                 age < r ? (b < halves ? v.y : v.s) + slot * v.stride + at + place : nullptr;
         }
@@ -158,10 +158,10 @@ __device__ inline int place_of_sum(const SumLayout& layout, int strip, int index
                                                               : -1;
 }
 
-// Adds the blocks of one group over the warps, in their order. `shared`: (warps, blocks_at_once, 64).
-template <class Partial>
-__device__ __noinline__ void add_blocks(const SumLayout& layout, int strip, int first, int count,
-                                        const double* shared, const Partial& partial) {
+// Adds the blocks of one group over the warps, in their order, to where the sums of the chunk are kept.
+// `shared`: (warps, blocks_at_once, 64).
+__device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int first, int count,
+                                        const double* shared, double* to) {
     __syncthreads();
     SW_ROLLED
     for (int v = threadIdx.x; v < count * 64; v += threads) {
@@ -170,14 +170,13 @@ __device__ __noinline__ void add_blocks(const SumLayout& layout, int strip, int 
         double total = 0;
 #pragma unroll
         for (int warp = 0; warp < warps; ++warp) total += shared[warp * blocks_at_once * 64 + v];
-        partial(place, total);
+        __stcg(to + place, total);
     }
     __syncthreads();
 }
 
-template <class Partial>
 __device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums,
-                                   double* exchange, const Partial& partial) {
+                                   double* exchange, double* to) {
     double* shared = staged ? reinterpret_cast<double*>(dynamic_shared) : exchange;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     __syncthreads();
@@ -188,7 +187,7 @@ __device__ inline void store_strip(const SumLayout& layout, int strip, const Str
         ++index;
         if (index % blocks_at_once == 0 || index == strip_blocks) {
             const int count = (index - 1) % blocks_at_once + 1;
-            add_blocks(layout, strip, index - count, count, shared, partial);
+            add_blocks(layout, strip, index - count, count, shared, to);
         }
     };
 #pragma unroll

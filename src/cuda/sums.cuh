@@ -2,7 +2,6 @@
 // a fixed order, whoever adds them and whenever the chunks finish.
 #pragma once
 
-#include "core/careful_sum.hpp"
 #include "cuda/problem.cuh"
 
 SW_BEGIN
@@ -14,6 +13,20 @@ __device__ inline double folded(Fold fold, double a, double b) {
     return fold == Fold::sum ? a + b : fold == Fold::most ? max_of(a, b) : min_of(a, b);
 }
 
+// What each thread has found besides products of rows: numbers to be folded, and a careful sum behind them.
+constexpr int most_numbers = 7;
+struct Numbers {
+    double value[most_numbers];
+    int count;             // of them used
+    unsigned int extrema;  // two bits for each: 1 the largest counts, 2 the smallest
+    CarefulSum careful;
+
+    __device__ Fold kind(int k) const {
+        const unsigned int bits = extrema >> (2 * k) & 3;
+        return bits == 1 ? Fold::most : bits == 2 ? Fold::least : Fold::sum;
+    }
+};
+
 struct AllSums {
     __device__ Fold operator()(int) const { return Fold::sum; }
 };
@@ -23,104 +36,32 @@ public:
     __device__ ChunkSums(const Gang& gang, double* memory, int chunks, int row)
         : gang(gang), memory(memory), chunks(chunks), row(row) {}
 
+    // Where sum j of a chunk is kept.
+    __device__ double* place(int j, int chunk) const { return memory + int64_t(chunk) * row + j; }
     __device__ void put(int j, int chunk, double value) const { __stcg(place(j, chunk), value); }
 
-    // Folds `count` values of every thread over the block, value k into sum first + k of a chunk.
-    // `exchange`: shared memory for count * warps numbers.
-    template <int count, class Kind>
-    __device__ void put_folded(int first, int chunk, const double (&values)[count], const Kind& kind,
-                               double* exchange) const {
-        double mine[count];
-#pragma unroll
-        for (int k = 0; k < count; ++k) mine[k] = values[k];
-        SW_ROLLED
-        for (int offset = 16; offset > 0; offset >>= 1) {
-#pragma unroll
-            for (int k = 0; k < count; ++k)
-                mine[k] = folded(kind(k), mine[k], __shfl_xor_sync(0xffffffffu, mine[k], offset));
-        }
-        __syncthreads();
-        if (gang.block.lane() == 0) {
-#pragma unroll
-            for (int k = 0; k < count; ++k) exchange[k * warps + gang.block.row()] = mine[k];
-        }
-        __syncthreads();
-        if (threadIdx.x < count) {
-            double total = exchange[threadIdx.x * warps];
-#pragma unroll
-            for (int w = 1; w < warps; ++w)
-                total = folded(kind(threadIdx.x), total, exchange[threadIdx.x * warps + w]);
-            put(first + threadIdx.x, chunk, total);
-        }
-        __syncthreads();
-    }
-
-    // One careful sum, into the sums `first` and `first + 1` of a chunk.
-    __device__ void put_careful(int first, int chunk, CarefulSum mine, double* exchange) const {
-        fold_lanes(mine, 32);
-        __syncthreads();
-        if (gang.block.lane() == 0) {
-            exchange[gang.block.row()] = mine.sum;
-            exchange[warps + gang.block.row()] = mine.lost;
-        }
-        __syncthreads();
-        if (threadIdx.x >= 32) return;
-        if (threadIdx.x < warps) {
-            mine.sum = exchange[threadIdx.x];
-            mine.lost = exchange[warps + threadIdx.x];
-        }
-        fold_lanes(mine, warps);
-        if (threadIdx.x == 0) {
-            put(first, chunk, mine.sum);
-            put(first + 1, chunk, mine.lost);
-        }
+    // Folds numbers of every thread over the block, into the sums `first`, ... of a chunk. `exchange`: shared
+    // memory for (most_numbers + 2) * warps numbers.
+    __device__ void put_folded(int first, int chunk, const Numbers& mine, double* exchange) const {
+        const double (&v)[most_numbers] = mine.value;
+        fold_block(place(first, chunk), exchange, mine.count, mine.extrema, mine.careful.sum,
+                   mine.careful.lost, v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
     }
 
     // A careful sum over all chunks, by one warp: the first lane's total counts, whose order is fixed.
     __device__ double take_careful(int first) const {
-        CarefulSum total;
-        SW_ROLLED
-        for (int c = gang.block.lane(); c < chunks; c += 32 * at_once) {
-            double sum[at_once], lost[at_once];
-#pragma unroll
-            for (int k = 0; k < at_once; ++k) {
-                const bool there = c + 32 * k < chunks;
-                sum[k] = there ? __ldcg(place(first, c + 32 * k)) : 0.0;
-                lost[k] = there ? __ldcg(place(first + 1, c + 32 * k)) : 0.0;
-            }
-#pragma unroll
-            for (int k = 0; k < at_once; ++k) {
-                total.add(sum[k]);
-                total.lost += lost[k];
-            }
-        }
-        fold_lanes(total, 32);
-        return total.value();
+        return careful_total(place(first, 0), row, chunks, gang.block.lane());
     }
 
     // Sum `j` over all chunks, by one warp: lanes over chunks in a fixed tree. Every lane gets the total.
     __device__ double take_one(int j, Fold fold) const {
-        const double neutral = fold == Fold::least ? double_infinity : 0.0;
-        double total = neutral;
-        SW_ROLLED
-        for (int c = gang.block.lane(); c < chunks; c += 32 * at_once) {
-            double parts[at_once];
-#pragma unroll
-            for (int k = 0; k < at_once; ++k)
-                parts[k] = c + 32 * k < chunks ? __ldcg(place(j, c + 32 * k)) : neutral;
-#pragma unroll
-            for (int k = 0; k < at_once; ++k) total = folded(fold, total, parts[k]);
-        }
-        SW_ROLLED
-        for (int offset = 16; offset > 0; offset >>= 1)
-            total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
-        return total;
+        return warp_total(place(j, 0), row, chunks, gang.block.lane(), fold);
     }
 
-    // Many sums: waits for all chunks, adds them up by groups, and hands the totals to put(j, total). Member
-    // 0 alone goes on, the others wait for the gang's release.
-    template <class Kind, class Put>
-    __device__ void gather(int count, const Kind& kind, const Put& put) const {
+    // Many sums: waits for all chunks, adds them up by groups, and hands the totals to put(j, total); also()
+    // runs beside that. Member 0 alone goes on, the others wait for the gang's release.
+    template <class Kind, class Put, class Also>
+    __device__ void gather(int count, const Kind& kind, const Put& put, const Also& also) const {
         gang.gather_groups([&](int group) {
             SW_ROLLED
             for (int j = threadIdx.x; j < count; j += threads)
@@ -142,6 +83,7 @@ public:
             }
             put(j, total);
         }
+        also();
         __syncthreads();
     }
 
@@ -151,21 +93,105 @@ private:
     double* memory;
     int chunks, row;
 
-    __device__ double* place(int j, int chunk) const { return memory + int64_t(chunk) * row + j; }
-
-    __device__ static void fold_lanes(CarefulSum& mine, int lanes) {
-        SW_ROLLED
-        for (int offset = lanes / 2; offset > 0; offset >>= 1) {
-            CarefulSum other;
-            other.sum = __shfl_xor_sync(0xffffffffu, mine.sum, offset);
-            other.lost = __shfl_xor_sync(0xffffffffu, mine.lost, offset);
-            mine.add(other);
-        }
+    __device__ static CarefulSum across_lanes(const CarefulSum& mine, int offset) {
+        CarefulSum other;
+        other.sum = __shfl_xor_sync(0xffffffffu, mine.sum, offset);
+        other.lost = __shfl_xor_sync(0xffffffffu, mine.lost, offset);
+        return other;
     }
 
     __device__ double fold_group(int j, int group, Fold fold) const {
         const int first = group * group_size;
         return fold_rows(place(j, first), row, min_of(group_size, chunks - first), fold);
+    }
+
+    // Each of the following is called from several places, rather than fetched for each.
+    // (Numbers one by one: in registers.)
+    static __device__ __noinline__ void fold_block(double* to, double* exchange, int count,
+                                                   unsigned int extrema, double sum, double lost, double v0,
+                                                   double v1, double v2, double v3, double v4, double v5,
+                                                   double v6) {
+        Numbers mine{{v0, v1, v2, v3, v4, v5, v6}, count, extrema, {sum, lost}};
+        SW_ROLLED
+        for (int offset = 16; offset > 0; offset >>= 1) {
+            mine.careful.add(across_lanes(mine.careful, offset));
+#pragma unroll
+            for (int k = 0; k < most_numbers; ++k)
+                mine.value[k] =
+                    folded(mine.kind(k), mine.value[k], __shfl_xor_sync(0xffffffffu, mine.value[k], offset));
+        }
+        __syncthreads();
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        double *sums = exchange + most_numbers * warps, *losses = sums + warps;
+        if (lane == 0) {
+#pragma unroll
+            for (int k = 0; k < most_numbers; ++k) exchange[k * warps + warp] = mine.value[k];
+            sums[warp] = mine.careful.sum;
+            losses[warp] = mine.careful.lost;
+        }
+        __syncthreads();
+        if (threadIdx.x < mine.count) {
+            const Fold fold = mine.kind(threadIdx.x);
+            double total = exchange[threadIdx.x * warps];
+#pragma unroll
+            for (int w = 1; w < warps; ++w) total = folded(fold, total, exchange[threadIdx.x * warps + w]);
+            __stcg(to + threadIdx.x, total);
+        }
+        if (warp == warps - 1) {
+            CarefulSum total;
+            if (lane < warps) {
+                total.sum = sums[lane];
+                total.lost = losses[lane];
+            }
+            SW_ROLLED
+            for (int offset = warps / 2; offset > 0; offset >>= 1) total.add(across_lanes(total, offset));
+            if (lane == 0) {
+                __stcg(to + mine.count, total.sum);
+                __stcg(to + mine.count + 1, total.lost);
+            }
+        }
+        __syncthreads();
+    }
+
+    static __device__ __noinline__ double careful_total(const double* from, int row, int chunks, int lane) {
+        CarefulSum total;
+        SW_ROLLED
+        for (int c = lane; c < chunks; c += 32 * at_once) {
+            double sum[at_once], lost[at_once];
+#pragma unroll
+            for (int k = 0; k < at_once; ++k) {
+                const bool there = c + 32 * k < chunks;
+                sum[k] = there ? __ldcg(from + int64_t(c + 32 * k) * row) : 0.0;
+                lost[k] = there ? __ldcg(from + int64_t(c + 32 * k) * row + 1) : 0.0;
+            }
+#pragma unroll
+            for (int k = 0; k < at_once; ++k) {
+                total.add(sum[k]);
+                total.lost += lost[k];
+            }
+        }
+        SW_ROLLED
+        for (int offset = 16; offset > 0; offset >>= 1) total.add(across_lanes(total, offset));
+        return total.value();
+    }
+
+    static __device__ __noinline__ double warp_total(const double* from, int row, int chunks, int lane,
+                                                     Fold fold) {
+        const double neutral = fold == Fold::least ? double_infinity : 0.0;
+        double total = neutral;
+        SW_ROLLED
+        for (int c = lane; c < chunks; c += 32 * at_once) {
+            double parts[at_once];
+#pragma unroll
+            for (int k = 0; k < at_once; ++k)
+                parts[k] = c + 32 * k < chunks ? __ldcg(from + int64_t(c + 32 * k) * row) : neutral;
+#pragma unroll
+            for (int k = 0; k < at_once; ++k) total = folded(fold, total, parts[k]);
+        }
+        SW_ROLLED
+        for (int offset = 16; offset > 0; offset >>= 1)
+            total = folded(fold, total, __shfl_xor_sync(0xffffffffu, total, offset));
+        return total;
     }
 
     // Adds up (or the like) one number of each of so many rows, in their order.

@@ -102,6 +102,7 @@ public:
         return __shfl_sync(0xffffffffu, value, lane);
     }
     __device__ void lane_sync() const { __syncwarp(); }
+    __device__ unsigned int lane_votes(bool yes) const { return __ballot_sync(0xffffffffu, yes); }
     __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
     __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
 };

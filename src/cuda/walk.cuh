@@ -43,7 +43,7 @@ __device__ inline WalkLists walk_lists(double* memory, int length) {
 }
 
 __device__ inline double descent_of(const Vectors& v, int64_t i) {
-    return weighted ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
+    return weighted ? double(v.weights[i]) * double(v.gradient[i]) : double(v.gradient[i]);
 }
 
 __device__ inline uint64_t bits_of(double time) {
@@ -56,7 +56,7 @@ __device__ inline double time_of(uint64_t bits) {
 
 // Bits of the breakpoint of a variable that may move; plus one, so that a time of zero lies above zero.
 __device__ inline uint64_t break_bits(const Vectors& v, int64_t i) {
-    const double x = v.x[i], g = v.g[i], lower = v.lower[i], upper = v.upper[i];
+    const double x = v.at[i], g = v.gradient[i], lower = v.lower[i], upper = v.upper[i];
     if (is_held(x, g, lower, upper)) return no_break;
     const double t = breakpoint(x, descent_of(v, i), lower, upper);
     return is_finite(t) ? bits_of(max_of(t, 0.0)) + 1 : no_break;
@@ -165,10 +165,10 @@ __device__ __noinline__ void cross_breaks(const Vectors& v, const State& s, cons
     const int count = int(w.listed), pairs = s.pairs, size = 2 * pairs;
     for (int at = threadIdx.x; at < count; at += threads) {
         const int64_t i = variables[at];
-        const double g = v.g[i], descent = descent_of(v, i);
+        const double g = v.gradient[i], descent = descent_of(v, i);
         double* u = lists.crossing + int64_t(at) * size;
         for (int a = 0; a < pairs; ++a) {
-            const int64_t row = int64_t(slot_of(a, s.head, pairs, capacity)) * v.stride + i;
+            const int64_t row = int64_t(slot_of(a, s.head, pairs, slots)) * v.stride + i;
             u[a] = double(v.y[row]) * descent;
             u[pairs + a] = double(v.s[row]) * g / s.gamma;
         }
@@ -253,12 +253,12 @@ __device__ inline void sum_ties(const Vectors& v, const State& s, const WalkStat
         double sum = 0;
         c.each_element([&](int64_t i) {
             if (break_bits(v, i) != w.high) return;
-            const double g = v.g[i], descent = descent_of(v, i);
+            const double g = v.gradient[i], descent = descent_of(v, i);
             if (j == 2 * pairs) {
                 sum += g * descent;
             } else {
                 const int age = j < pairs ? j : j - pairs;
-                const int64_t row = int64_t(slot_of(age, s.head, pairs, capacity)) * v.stride + i;
+                const int64_t row = int64_t(slot_of(age, s.head, pairs, slots)) * v.stride + i;
                 sum += j < pairs ? double(v.y[row]) * descent : double(v.s[row]) * g / s.gamma;
             }
         });

@@ -193,6 +193,7 @@ void bind_quasi_newton(nb::module_& m) {
     nb::class_<Options>(m, "Options")
         .def("__init__", [](Options* o) { new (o) Options{}; })
         .def_rw("capacity", &Options::capacity)
+        .def_rw("slots", &Options::slots)
         .def_prop_rw(
             "cauchy", [](const Options& o) { return int(o.cauchy); },
             [](Options& o, int value) { o.cauchy = Cauchy(value); })
@@ -230,7 +231,7 @@ void bind_quasi_newton(nb::module_& m) {
         },
         nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
 
-    m.def("small_length", [](int capacity) { return small_matrices_length(capacity); });
+    m.def("small_length", [](int slots) { return small_matrices_length(slots); });
     m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
     m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
     m.def("start_state_bytes", [] {

@@ -218,10 +218,10 @@ class DeviceRun:
         from stepwell.inverse_hessian import DeviceInverseHessian
 
         state = self.target.states()[problem]
-        head, count, m = int(state["head"]), int(state["pairs"]), self.settings.m
-        slots = [(head - count + age) % m for age in range(count)]
+        head, count = int(state["head"]), int(state["pairs"])
         n = self.target.n
         s, y = (from_dlpack(self.target.array(name), self.template)[problem] for name in "sy")
+        slots = [(head - count + age) % s.shape[0] for age in range(count)]
         xp = namespace_of(s)
         h0: Any = float(state["gamma"])
         if self.weights is not None:

@@ -17,6 +17,7 @@ from stepwell.optimizer import LBFGSB
 from stepwell.results import Status, batch_result, intermediate_batch, single_result
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.cuda_events import TurnClock
+from stepwell.targets.ring import relaid
 
 if TYPE_CHECKING:
     from stepwell.result_types import BatchResult, Result
@@ -204,8 +205,10 @@ class DeviceLBFGSB(LBFGSB):
         """Return everything needed to resume, as a dict of host arrays and plain values."""
         run, target = self._run, self._run.target
         arrays = {name: target.read(name) for name in ("trial", "x", "g", "d", "states", "small")}
-        # History rows are padded on the device; saved without, so that a run can resume on any target.
+        # History rows are padded on the device and have a slot more; saved without, so that a run can resume on any
+        # target.
         arrays |= {name: np.ascontiguousarray(target.read(name)[..., : target.n]) for name in "sy"}
+        arrays = relaid(arrays, run.settings.m)
         lower, upper = (None, None) if run.bounds is None else map(host_copy, run.bounds[:2])
         weights = None if run.weights is None else host_copy(run.weights)
         return self._saved(run.shape, lower, upper, weights, run.diagonal is not None, arrays)
@@ -226,10 +229,11 @@ def resume_on_device(state: Mapping[str, Any], settings: Settings, like: Array, 
     new._told = 0
     new._began = time.perf_counter()
     target = new._run.target
+    arrays = relaid({name: state[name] for name in ("trial", "x", "g", "d", "small", "states", "s", "y")}, target.slots)
     for name in ("trial", "x", "g", "d", "small", "states"):
-        target.write(name, state[name])
+        target.write(name, arrays[name])
     for name in "sy":
-        padded = np.zeros((1, settings.m, target.row_stride), dtype)
-        padded[..., : target.n] = state[name]
+        padded = np.zeros((1, target.slots, target.row_stride), dtype)
+        padded[..., : target.n] = arrays[name]
         target.write(name, padded)
     return new

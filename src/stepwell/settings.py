@@ -155,7 +155,7 @@ class Settings:
     def engine_options(self, *, bounded: bool, boxed: bool, weighted: bool, weights_vary: bool) -> _core.Options:
         """Translate for the engine."""
         o = _core.Options()
-        o.capacity = int(self.m)
+        o.capacity = o.slots = int(self.m)
         o.cauchy = CAUCHY_POLICIES.index(self.cauchy)
         self.line_search.apply(o.search)
         o.gtol, o.ftol, o.eps, o.target = (

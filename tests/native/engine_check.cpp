@@ -106,7 +106,7 @@ void check_compact() {
         start_state(state);
         state.head = head, state.pairs = pairs, state.gamma = 0.3;
         Options options{};
-        options.capacity = capacity;
+        options.capacity = options.slots = capacity;
         const SumLayout layout = sum_layout(options, pairs);
         std::vector<double> sums(layout.length());
         for (int age = 0; age < pairs; ++age) {
@@ -216,7 +216,7 @@ double chain(const T* x, T* g, int64_t n, double load) {
 template <class T>
 void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, bool bounded, bool weighted) {
     Options options{};
-    options.capacity = m;
+    options.capacity = options.slots = m;
     options.cauchy = policy;
     options.search = preset(false);
     options.gtol = sizeof(T) == 8 ? 1e-6 : 1e-3;

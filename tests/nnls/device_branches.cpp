@@ -93,6 +93,9 @@ public:
         return most;
     }
     int lane_most(int value) const { return static_cast<int>(lane_max(value)); }
+    unsigned lane_votes(bool yes) const {
+        return static_cast<unsigned>(lane_sum(yes ? static_cast<double>(1u << lane()) : 0.0));
+    }
     int lane_least(int value) const { return -lane_most(-value); }
     double sum(double value) const {
         double* slots = floor_->value.data() + size();

@@ -130,14 +130,20 @@ SW_HD void subtract_short_columns(const Team& team, const Columns& columns, int 
             const int p = base + lane, place = p < count ? columns.place(p) : 0;
             const int low = p < count ? columns.low[place] : 0, high = p < count ? columns.high[place] : 0;
             const double weight = p < count ? f[p] * columns.factor[place] : 0.0;
-            const bool reaches = low < min_of(start + lanes, high) && high > start;
+            unsigned int reaching = team.lane_votes(low < min_of(start + lanes, high) && high > start);
             SW_ROLLED
-            for (int next = team.lane_least(reaches ? lane : lanes); next < lanes;
-                 next = team.lane_least(reaches && lane > next ? lane : lanes)) {
-                const int from = team.lane_pick(low, next), to = team.lane_pick(high, next);
-                const double* column = columns.base + team.lane_pick(place, next) * columns.stride;
-                const double entry = i >= from && i < to ? column[i] : 0.0;
-                sum += team.lane_pick(weight, next) * entry;
+            while (reaching) {
+                double part[4];
+                SW_UNROLL
+                for (int q = 0; q < 4; ++q) {
+                    const int there = lowest_bit(reaching);  // of none: any, taken for empty
+                    const int from = team.lane_pick(low, there);
+                    const int to = reaching ? team.lane_pick(high, there) : from;
+                    const double* column = columns.base + team.lane_pick(place, there) * columns.stride;
+                    part[q] = team.lane_pick(weight, there) * (i >= from && i < to ? column[i] : 0.0);
+                    reaching &= reaching - 1;
+                }
+                sum += (part[0] + part[1]) + (part[2] + part[3]);
             }
         }
         if (i < length) v[i] -= sum;

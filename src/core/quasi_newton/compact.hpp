@@ -20,25 +20,25 @@
 SW_BEGIN
 
 // Slot of the pair of a given age, 0 the oldest of `pairs`.
-SW_HD int slot_of(int age, int head, int pairs, int capacity) {
+SW_HD int slot_of(int age, int head, int pairs, int slots) {
     int slot = head - pairs + age;
-    return slot < 0 ? slot + capacity : slot >= capacity ? slot - capacity : slot;
+    return slot < 0 ? slot + slots : slot >= slots ? slot - slots : slot;
 }
 
 // Products of pairs, by slot, kept from one iteration to the next: sy[i, j] = s_i·y_j; ss = s_i·s_j / h and
 // yy = h y_i·y_j are symmetric.
 struct SmallMatrices {
     double *sy, *ss, *yy;
-    int capacity;
+    int slots;
 };
 
-SW_HD constexpr int64_t small_matrices_length(int capacity) {
-    return int64_t(3) * capacity * capacity;
+SW_HD constexpr int64_t small_matrices_length(int slots) {
+    return int64_t(3) * slots * slots;
 }
 
-SW_HD SmallMatrices small_matrices(double* memory, int capacity) {
-    const int64_t block = int64_t(capacity) * capacity;
-    return {memory, memory + block, memory + 2 * block, capacity};
+SW_HD SmallMatrices small_matrices(double* memory, int slots) {
+    const int64_t block = int64_t(slots) * slots;
+    return {memory, memory + block, memory + 2 * block, slots};
 }
 
 // Where the sums of the absorb and regather sweeps lie. `rows` pairs in order of age, the newest last;
@@ -93,7 +93,7 @@ SW_HD Scratch scratch_views(double* memory, int capacity) {
 template <class Team>
 SW_HD void store_new_products(Team& team, const SmallMatrices& m, const State& s, const SumLayout& layout,
                               const double* sums) {
-    const int r = layout.rows, c = m.capacity, newest = slot_of(r - 1, s.head, r, c);
+    const int r = layout.rows, c = m.slots, newest = slot_of(r - 1, s.head, r, c);
     SW_ROLLED
     for (int a = team.rank(); a < r; a += team.size()) {
         const int j = slot_of(a, s.head, r, c);
@@ -109,7 +109,7 @@ SW_HD void store_new_products(Team& team, const SmallMatrices& m, const State& s
 template <class Team>
 SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, const SumLayout& layout,
                           const double* sums) {
-    const int r = s.pairs, c = m.capacity, rows = layout.rows;
+    const int r = s.pairs, c = m.slots, rows = layout.rows;
     SW_ROLLED
     for (int a = team.row(); a < r; a += team.rows()) {
         SW_ROLLED
@@ -129,7 +129,7 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
 template <class Team>
 SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
                              const SumLayout& layout, const double* sums, double theta, bool with_k) {
-    const int r = s.pairs, c = m.capacity, size = 2 * r, rows = layout.rows;
+    const int r = s.pairs, c = m.slots, size = 2 * r, rows = layout.rows;
     const double gamma = s.gamma;
     SW_ROLLED
     for (int a = team.row(); a < size; a += team.rows()) {

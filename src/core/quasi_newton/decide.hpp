@@ -130,6 +130,7 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
     } else {
         search_failed(s, info, finite ? f : double_infinity);
     }
+    s.steady = accept && s.search.evaluations == 1;
     if (s.action == Action::absorb) {
         s.info = info;
         s.step = s.search.step;
@@ -138,6 +139,12 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
         s.accepted = 1;
         ++s.iterations;
     }
+}
+
+// Whether the trial point to be judged next is likely to be accepted: the first of its search, after a search
+// that took its first. A target may then absorb it in the sweep that measures the slope.
+SW_HD bool expects_acceptance(const State& s) {
+    return s.steady && s.pending == Status::running && s.search.evaluations == 0;
 }
 
 SW_HD Status stopping_status(const State& s, const Options& o) {
@@ -154,13 +161,13 @@ SW_HD Status stopping_status(const State& s, const Options& o) {
     return Status::running;
 }
 
-// Number of pairs that the absorb sweep puts into its sums: those kept and, after a step, the new one.
+// Number of pairs that the absorb sweep after a step puts into its sums: those kept and the new one.
 SW_HD int rows_to_absorb(const State& s, const Options& o) {
-    return s.iterations == 0 ? 0 : min_of(s.pairs + 1, int(o.capacity));
+    return min_of(s.pairs + 1, int(o.capacity));
 }
 
-// Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The sweep has already written
-// its rows over the oldest pair of a full ring, which is therefore gone either way.
+// Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The oldest pair of a full
+// history is not in the sums, and therefore gone either way.
 template <class Team>
 SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
                      const double* sums) {
@@ -169,7 +176,7 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
     const bool keep = sy > double_epsilon * yy;
     if (team.rank() == 0) {
         if (keep) {
-            s.head = s.head + 1 == o.capacity ? 0 : s.head + 1;
+            s.head = s.head + 1 == o.slots ? 0 : s.head + 1;
             s.pairs = r;
             if (!o.weighted) s.gamma = sy / yy;
         } else {

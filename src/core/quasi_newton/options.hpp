@@ -29,6 +29,7 @@ struct LineSearchOptions {
 
 struct Options {
     int32_t capacity = 10;  // m: pairs kept
+    int32_t slots = 10;  // of their ring: m, or one more where a pair is written before its step is accepted
     Cauchy cauchy = Cauchy::exact;
     LineSearchOptions search;
     double gtol = 1e-5;                   // projected gradient, maximum norm

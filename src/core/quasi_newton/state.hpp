@@ -76,6 +76,7 @@ struct State {
     int64_t cauchy_walks, truncations, resets, skipped;  // how often the rarer branches were taken
     int32_t head, pairs;                                 // ring: next slot to write, pairs held
     int32_t started, accepted;
+    int32_t steady;  // the last search took its first trial point
     Confine confine;
     SearchInfo info;
     Status status, pending;  // pending: end with this once the current point is absorbed

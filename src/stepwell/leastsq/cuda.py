@@ -20,6 +20,8 @@ WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
 #: Shared memory a block asks for: two blocks then leave a multiprocessor of 256 KiB some 90 KiB of cache.
 BLOCK_SHARED, WARP_SHARED = 78 * 1024, 12 * 1024
+#: Systems of a chain, as in src/core/nnls/job.hpp.
+CHAIN = 64
 #: Share of the free memory that workspaces may take.
 MEMORY_SHARE = 0.8
 
@@ -139,7 +141,7 @@ def plan(
         )
     )
     fast = min(fast, -(-slow // 64) * 64)
-    pieces = -(-batch.systems // 64) if batch.chain else batch.systems
+    pieces = pieces_of(batch)
     in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 4096)) * multiprocessors
     blocks = min(-(-pieces // in_block), in_flight, int(MEMORY_SHARE * free_bytes) // (slow * in_block))
     if blocks < 1:
@@ -148,6 +150,11 @@ def plan(
             f"of which the device has {free_bytes / 2**20:.0f} MiB free"
         )
     return Plan(by_warp, threads, members, blocks, blocks * in_block, fast, slow)
+
+
+def pieces_of(batch: Batch) -> int:
+    """How many teams can be at work at once: a chain of systems needs one."""
+    return -(-batch.systems // CHAIN) if batch.chain else batch.systems
 
 
 def shares(batch: Batch) -> bool:
@@ -193,7 +200,8 @@ def solve(batch: Batch) -> NNLSResult:
             array[...] = 0
         return _wrap(batch, memory, x, dual, active, reals, counts, costs)
     chosen, slow = _workspace(batch, memory)
-    queue = memory.zeros(1, "int64")
+    pieces = pieces_of(batch)
+    queue = memory.zeros(1, "int64") if pieces > chosen.teams else None
     strides = memory.strides(matrix)
     job = Job(
         systems=systems,

@@ -36,7 +36,7 @@ class _Engine(ctypes.Structure):
         [(name, ctypes.c_int64) for name in ("batch", "n", "stride")]
         + [
             (name, ctypes.c_uint64)
-            for name in ("options", "states", "small", "x", "g", "d", "trial", "s", "y", "lower", "upper", "weights")
+            for name in ("states", "small", "x", "g", "d", "trial", "s", "y", "lower", "upper", "weights")
         ]
         + [(name, ctypes.c_int64) for name in ("bound_stride", "weight_stride")]
         + [
@@ -134,8 +134,9 @@ class CudaTarget:
             bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
         )
         m, word = settings.m, self.dtype.itemsize
+        self.slots = self._options.slots = m + 1  # a pair is written before its step is accepted
         stride = -(-n // 4) * 4
-        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": m * stride, "y": m * stride}
+        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": self.slots * stride, "y": self.slots * stride}
         # The bulk of it, before a kernel is compiled in vain.
         self._require_memory(batch * sum(vectors.values()) * word, m)
         threads = WARP if n <= _SMALL and m <= _SMALL_CAPACITY else BLOCK
@@ -145,20 +146,19 @@ class CudaTarget:
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident, _LONGEST_WALK[threads])
         gangs = self._gangs
-        sums = int(_core.sums_length(self._options)) + 8
+        sums = int(_core.sums_length(self._options)) + 9
         groups = -(-self._chunks // GROUP)
         partial_stride = sums * (self._chunks + groups + 1)
         walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
         doubles = {
-            "small": batch * int(_core.small_length(m)),
+            "small": batch * int(_core.small_length(self.slots)),
             "partials": gangs * partial_stride,
             "coefficients": gangs * 2 * m,
             "scratch": gangs * int(_core.scratch_length(m)),
             "walk": gangs * walk_words,
             "states": batch * _core.STATE_SIZE // 8,
-            "options": 64,
             "control": 8 + groups,
-            "engine": 64,
+            "engine": 128,
         }
         sizes = {name: batch * length * word for name, length in vectors.items()}
         sizes |= {name: length * 8 for name, length in doubles.items()}
@@ -183,7 +183,7 @@ class CudaTarget:
         self._running[0] = batch
         self._at, self.row_stride = at, stride
         engine = _Engine(
-            batch=batch, n=n, stride=stride, options=at["options"], states=at["states"], small=at["small"],
+            batch=batch, n=n, stride=stride, states=at["states"], small=at["small"],
             x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
             lower=bounds[0] if bounds else 0, upper=bounds[1] if bounds else 0, weights=weights[0] if weights else 0,
             bound_stride=0 if bounds is None or bounds[2] else n,
@@ -193,9 +193,7 @@ class CudaTarget:
             partial_stride=partial_stride, walk_stride=walk_words,
             chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, sums=sums,
         )  # fmt: skip
-        options = self._options.to_bytes()
-        self._upload(at["engine"], bytes(engine))
-        self._upload(at["options"], options)
+        self._upload(at["engine"], bytes(engine) + self._options.to_bytes())
         self._upload(at["control"], bytes(sizes["control"]))
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
@@ -259,8 +257,7 @@ class CudaTarget:
 
     def array(self, name: str) -> Any:
         """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
-        m = self._options.capacity
-        shape = (self.batch, m, self.row_stride) if name in "sy" else (self.batch, self.n)
+        shape = (self.batch, self.slots, self.row_stride) if name in "sy" else (self.batch, self.n)
         return _core.device_array(self._at[name], shape, self.dtype.itemsize == 4, self.device.device_id, self._memory)
 
     def turn(self, gradient: int, f: int, f_is_single: bool, stream: int | None = None) -> None:
@@ -343,7 +340,7 @@ class CudaTarget:
 
     def _shaped(self, name: str) -> np.ndarray:
         if name == "small":
-            return np.empty((self.batch, int(_core.small_length(self._options.capacity))), dtype=np.float64)
+            return np.empty((self.batch, int(_core.small_length(self.slots))), dtype=np.float64)
         if name in "sy":
-            return np.empty((self.batch, self._options.capacity, self.row_stride), dtype=self.dtype)
+            return np.empty((self.batch, self.slots, self.row_stride), dtype=self.dtype)
         return np.empty((self.batch, self.n), dtype=self.dtype)
