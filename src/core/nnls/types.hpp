@@ -36,8 +36,8 @@ struct Tally {
 // At most so many columns of large dual are looked at in a step, and so many inserted.
 constexpr int most_candidates = 32;
 constexpr int most_in_a_block = 32;
-constexpr double candidate_share = 0.6;
-constexpr double candidate_cosine = 0.9;
+constexpr double candidate_share = 0.4;
+constexpr double candidate_cosine = 0.8;
 
 // A column whose part outside the span of the others is this small (relative) is dependent: 100 ulp, as a
 // vector of rounding errors has about sqrt(m) of them.
