@@ -8,9 +8,9 @@ Solver time is the device's own, between CUDA events around each turn. For n = 1
 takes more than an evaluation in a graph is kept beside it. The floor of an iteration is the traffic of two
 sweeps over the history and of the vectors, at the speed of a device copy measured in the same run:
 
-    (4 m + 18) n words: S and Y are read twice (4 m); slope reads g and d (2); absorb reads the trial point, x, both
-    gradients and the bounds (6) and writes x, g and the new rows of S and Y (4); aim reads x, g and the bounds (4) and
-    writes d and the next trial point (2).
+    (4 m + 14) n words: S and Y are read twice, but for the new pair, which absorb writes (4 m); absorb reads the trial
+    point, both gradients, d and the bounds (6); aim reads the trial point, g and the bounds (4) and writes x, g, d and
+    the next trial point (4). A refused trial point, whose slope is then measured by itself, is not counted.
 
 Needs torch with CUDA; CuPy, JAX and optimistix where they are compared. Raw figures go to
 benchmarks/results/quasi_newton_gpu.json, one table to the screen at the end.
@@ -44,6 +44,7 @@ ENDLESS = dict(gtol=0.0, ftol=0.0, maxfun=10**6)
 #: Iteration, evaluations, f, gradient norm, step: the table of D'Amore, Arcucci, Mele, Scotti and Murli (2013).
 PUBLISHED = [f"{i} {calls} {f:.6e} {g:.6e} {step:.6e}" for i, (calls, f, g, step) in DRIVER.items()]
 
+WORDS = 4 * M + 14  # of traffic for each variable and iteration
 SUMMARY: list[list[Any]] = []  # rows of the closing table: work, milliseconds, of the floor, goal
 
 
@@ -169,7 +170,7 @@ def small_times(problem: Any, graph: bool, first: int, last: int) -> dict[str, A
 def torsion(quick: bool) -> dict[str, Any]:
     bandwidth = copy_bandwidth()
     say(f"copy {bandwidth / 1e12:.2f} TB/s")
-    figures: dict[str, Any] = {"copy bandwidth": bandwidth, "words": 4 * M + 18, "m": M}
+    figures: dict[str, Any] = {"copy bandwidth": bandwidth, "words": WORDS, "m": M}
     problem = torsion_problem(100, 100)
     for graph, goal in ((True, 0.04e-3), (False, 0.12e-3)):
         found = small_times(problem, graph, 40, 120 if quick else 280)
@@ -183,7 +184,7 @@ def torsion(quick: bool) -> dict[str, Any]:
     for nx, ny, dtype in sizes[:3] if quick else sizes:
         n, word = nx * ny, 8 if dtype == "float64" else 4
         found = turn_times(torsion_problem(nx, ny, dtype), 36 if quick or n > 10**7 else 90)
-        found["floor"] = (4 * M + 18) * n * word / bandwidth
+        found["floor"] = WORDS * n * word / bandwidth
         found["fraction"] = found["floor"] / found["median"]
         figures[f"{n:,} {dtype}"] = found
         goal, met = "-", None

@@ -24,10 +24,8 @@ class Turn : Deciding {
 public:
     using Deciding::load_state;
 
-    __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, const Real* gradient,
-                    double f)
+    __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, double f)
         : Deciding(gang, e.states + problem),
-          v(vectors_of(e, problem, gradient)),
           f(f),
           sums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
@@ -72,6 +70,7 @@ public:
             }
         }
         if (m.state.action == Action::done) {
+            const Vectors& v = m.vectors;
             each_chunk([&](int, const Chunk& c) {
                 c.each_element([&](int64_t i) {
                     if (v.at_trial()) {
@@ -86,7 +85,6 @@ public:
     }
 
 private:
-    Vectors v;
     double f;
     ChunkSums sums;
     double *spare, *coefficients, *walk_memory, *products;
@@ -105,16 +103,16 @@ private:
     // The sweeps work at the accepted point: the trial point was refused, or has become it.
     __device__ void stay() {
         if (threadIdx.x == 0) {
-            v.at = v.x;
-            v.gradient = v.g;
+            m.vectors.at = m.vectors.x;
+            m.vectors.gradient = m.vectors.g;
         }
         __syncthreads();
     }
 
-    // (Copies of members, here and below: in registers, not behind `this`.)
+    // (Copies, here and below: in registers. The absorb sweep has none to spare.)
     __device__ __noinline__ void slope() {
         const ChunkSums sums = this->sums;
-        const Vectors v = this->v;
+        const Vectors v = m.vectors;
         each_chunk([&](int chunk, const Chunk& c) {
             sums.put_folded(0, chunk, Numbers{{}, 0, 0, slope_chunk(v, c)}, m.exchange);
         });
@@ -140,7 +138,8 @@ private:
         constexpr bool again = gather == Gather::again;
         each_chunk([&](int chunk, const Chunk& c) {
             AbsorbTotals totals;
-            absorb_chunk<gather>(v, m.state, layout, c, m.absorb, m.exchange, totals, sums.place(0, chunk));
+            absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.exchange, totals,
+                                 sums.place(0, chunk));
             if (again) return;
             const AbsorbScalars& mine = totals.scalars;
             const Numbers numbers{{mine.movable_descent, mine.gradient_squared, mine.projected_squared,
@@ -170,10 +169,8 @@ private:
                     if (!small_history) return;
                     if (shares_products) load_products();
                     // The sums of the turn before, put aside below.
-                    if (fits) {
-                        SW_ROLLED
-                        for (int j = threadIdx.x; j < count; j += threads) totals[j] = __ldcg(spare + j);
-                    }
+                    SW_ROLLED
+                    for (int j = threadIdx.x; j < count; j += threads) totals[j] = __ldcg(spare + j);
                     __syncthreads();
                 }
                 if (judging) {
@@ -198,7 +195,7 @@ private:
                 }
                 publish_coefficients();
             });
-        if (gang.only_decides() && fits) {
+        if (small_history && gang.only_decides()) {
             SW_ROLLED
             for (int j = threadIdx.x; j < count; j += threads) __stcg(spare + j, totals[j]);
         }
@@ -227,7 +224,7 @@ private:
 
     __device__ __noinline__ void aim() {
         const int r = m.state.pairs;
-        const Vectors v = this->v;
+        const Vectors v = m.vectors;
         const ChunkSums sums = this->sums;
         __syncthreads();
         SW_ROLLED
@@ -262,7 +259,7 @@ private:
     }
 
     __device__ __noinline__ void step() {
-        each_chunk([&](int, const Chunk& c) { step_chunk(v, m.state.search.step, c); });
+        each_chunk([&](int, const Chunk& c) { step_chunk(m.vectors, m.state.search.step, c); });
         decide([&](bool) {
             if (threadIdx.x == 0) m.state.action = Action::evaluate;
         });
@@ -295,14 +292,14 @@ private:
         });
         while (!*(volatile int32_t*)&shared.settled) {
             while (*(volatile int32_t*)&shared.selecting) {
-                each_chunk([&](int, const Chunk& c) { count_bins(v, shared, c); });
+                each_chunk([&](int, const Chunk& c) { count_bins(m.vectors, shared, c); });
                 together([&] {
                     choose_bins(shared, m.engine.walk_length, reinterpret_cast<uint32_t*>(m.exchange));
                 });
             }
             if (*(volatile int32_t*)&shared.tied) {
                 each_chunk([&](int chunk, const Chunk& c) {
-                    sum_ties(v, m.state, shared, gang.block, c,
+                    sum_ties(m.vectors, m.state, shared, gang.block, c,
                              [&](int j, double value) { sums.put(j, chunk, value); });
                 });
                 sums.gather(
@@ -312,10 +309,11 @@ private:
                     next_range(shared, range);
                 });
             } else {
-                each_chunk([&](int, const Chunk& c) { list_breaks(v, shared, lists, c); });
+                each_chunk([&](int, const Chunk& c) { list_breaks(m.vectors, shared, lists, c); });
                 together([&] {
                     sort_breaks(lists, int(shared.listed), m.walk.times, m.walk.variables);
-                    cross_breaks(v, m.state, gang.block, w.k, shared, lists, m.walk.times, m.walk.variables);
+                    cross_breaks(m.vectors, m.state, gang.block, w.k, shared, lists, m.walk.times,
+                                 m.walk.variables);
                     next_range(shared, range);
                 });
             }
@@ -417,7 +415,8 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
         if (threadIdx.x == 0) {
             const double value =
                 f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
-            turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, gradient, value);
+            m.vectors = vectors_of(e, p, gradient);
+            turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
         }
         Turn::load_state(e.states + p);
         turn.run();

@@ -29,6 +29,7 @@ struct SharedMemory {
     double scalars[8];
     uint32_t kept_state[sizeof(State) / 4];
     State state;
+    Vectors vectors;
     Engine engine;
     alignas(8) unsigned char option_bytes[sizeof(Options)];  // shared memory takes no default values
 

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from qn_oracles import Quadratic, random_box, run
 
 from stepwell import LBFGSB, Status, minimize, minimize_batch, problems
+from stepwell.targets.ring import relaid
 
 QUIET = settings(
     max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
@@ -415,6 +416,24 @@ def test_resume_is_bitwise_at_every_turn(kind, save):
     assert ended.done
     assert np.array_equal(ended.result().x, opt.result().x)
     assert np.array_equal(ended.result().hess_inv.todense(), opt.result().hess_inv.todense())
+
+
+def test_history_in_a_ring_of_another_length_goes_on_with_the_same_bits():
+    rng = np.random.default_rng(8)
+    fun = Quadratic(14, rng, condition=1e3, quartic=0.5)
+    lower, upper, x0 = random_box(14, rng)
+    opt = LBFGSB(x0, bounds=(lower, upper), m=3, gtol=1e-8)
+    for turn in range(12):
+        state = opt.state_dict()
+        longer = relaid(state, 4)
+        assert longer["s"].shape == (1, 4, 14)
+        one, two = LBFGSB.from_state_dict(state), LBFGSB.from_state_dict(relaid(longer, 3))
+        assert np.array_equal(one.result().hess_inv.todense(), two.result().hess_inv.todense()), turn
+        for _ in range(4):
+            one.tell(*fun(one.x))
+            two.tell(*fun(two.x))
+            assert np.array_equal(one.x, two.x)
+        opt.tell(*fun(opt.x))
 
 
 def test_a_saved_state_is_a_copy():

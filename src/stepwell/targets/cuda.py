@@ -197,6 +197,7 @@ class CudaTarget:
         self._upload(at["control"], bytes(sizes["control"]))
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
+        self._fill_zero(at["partials"], sizes["partials"])  # what the first decisions are rehearsed with
         self.copy(at["trial"], start, sizes["trial"])
         self._config = core.LaunchConfig(
             grid=self._grid,
