@@ -57,7 +57,7 @@ class Tessellation:
         F at each evaluation, on the host.
     seconds : dict
         ``"total"``, ``"evaluation"`` and ``"solver"``. On a device, where both run on without the host, evaluations
-        are timed afterwards at the final sites.
+        are timed afterwards at the final sites and the solver has the rest, unless ``time_parts`` was asked for.
     shape : (int, int)
         Height and width in pixels.
     mode : str
@@ -108,12 +108,13 @@ def centroidal(
     assignment: str = "exact",
     seed: int = 0,
     maxiter: int = 500,
-    maxcor: int = 10,
+    maxcor: int = 8,
     ftol: float = 1e-6,
     gtol: float = 1e-4,
     time_limit: float = float("inf"),
     threads: int | None = None,
     like: Array | None = None,
+    time_parts: bool = False,
     callback: Callable[[Intermediate], Any] | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Tessellation:
@@ -148,6 +149,8 @@ def centroidal(
         CPU threads; by default all. The result does not depend on it.
     like : array, optional
         With a number of sites and a uniform density: an array of the library and device to work on.
+    time_parts : bool
+        On a device: take the times of evaluations and of the solver from the device's own events around them.
     callback : callable, optional
         ``callback(intermediate)`` after each iteration, with fields ``iteration energy normalized_energy sites``;
         StopIteration ends the run. On a device, every iteration then waits for the host.
@@ -185,7 +188,7 @@ def centroidal(
         like=start,
         history=min(_HISTORY_ROOM, 21 * (maxiter + 1)),
     )
-    run = _Run(energy, settings, callback, progress)
+    run = _Run(energy, settings, callback, progress, time_parts)
     template = sites if hasattr(sites, "shape") and np.ndim(sites) and not is_cuda(sites) else start
     return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)), template)
 
@@ -214,8 +217,12 @@ def _apart(points: Array, density: Density, seed: int) -> Array:
 class _Run:
     """One run: the energy, when to stop, whom to tell."""
 
-    def __init__(self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any) -> None:
+    def __init__(
+        self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any, time_parts: bool
+    ) -> None:
         self.energy, self.settings, self.callback, self.progress = energy, settings, callback, progress
+        self.time_parts = time_parts
+        self.parts: dict[str, float] = {}  # seconds of evaluations and solver, where the device tells
         self.began = time.perf_counter()
         self.mode = "CPU"
         density = energy.density
@@ -256,8 +263,11 @@ class _Run:
                 "time_limit": s.time_limit,
                 "threads": s.threads,
                 "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
+                **({"time_objective": True} if self.time_parts and is_cuda(start) else {}),
             },
         )
+        if "turns" in result.get("seconds", {}):
+            self.parts = {"evaluation": result.seconds["objective"], "solver": result.seconds["turns"]}
         self.mode = result.get("mode", self.mode)
         return xp.reshape(result.x, (count, 2)), result.nit, result.nfev, result.reason
 
@@ -325,7 +335,7 @@ class _Run:
             misassigned=found.misassigned or 0.0,
             displacement=float(xp.max(xp.sqrt(xp.sum(moves * moves, axis=1)))),
             history=history,
-            seconds={"total": total, "evaluation": spent, "solver": total - spent},
+            seconds={"total": total, "evaluation": spent, "solver": total - spent} | self.parts,
             shape=energy.shape,
             mode=self.mode,
         )
