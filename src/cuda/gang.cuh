@@ -20,6 +20,7 @@ struct Barrier {
 // that one signals in turn).
 namespace signal {
 
+#if defined(__CUDA_ARCH__)
 __device__ inline unsigned int look(const unsigned int* flag) {
     unsigned int value;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
@@ -42,11 +43,26 @@ __device__ inline unsigned int count_up(unsigned int* flag) {
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(flag) : "memory");
     return before;
 }
+#else  // one block alone, on a CPU
+inline unsigned int look(const unsigned int* flag) {
+    return *flag;
+}
+inline void noticed() {}
+inline void set(unsigned int* flag, unsigned int value) {
+    *flag = value;
+}
+inline void count(unsigned int* flag) {
+    ++*flag;
+}
+inline unsigned int count_up(unsigned int* flag) {
+    return (*flag)++;
+}
+#endif
 
 }  // namespace signal
 
 // The barrier's generation that this block waits to see the end of; its first thread's.
-static __shared__ unsigned int awaited;
+__shared__ unsigned int awaited;
 
 struct Gang {
     Block block;

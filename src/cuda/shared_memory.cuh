@@ -37,6 +37,6 @@ struct SharedMemory {
 };
 
 // At file scope, so that the compiler knows it for shared memory wherever it is used.
-static __shared__ SharedMemory m;
+__shared__ SharedMemory m;
 
 SW_END

@@ -57,10 +57,14 @@ __device__ __noinline__ void solve_upper(Square& team, const double* a, int size
 
 // 1 / value to about one unit in the last place, sooner than to the last one.
 __device__ inline double quick_inverse(double value) {
+#if defined(__CUDA_ARCH__)
     double inverse;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(value));
     inverse = fma(inverse, fma(-value, inverse, 1.0), inverse);
     return fma(inverse, fma(-value, inverse, 1.0), inverse);
+#else
+    return 1 / value;
+#endif
 }
 
 // Factors a matrix of up to 16 rows and takes its vector through L⁻¹, by one warp. Lane i of either half
@@ -108,7 +112,7 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
 // A warp for each, if there are two; `first` may be nothing. Matrices of up to 16 rows.
 __device__ __noinline__ BothSound factor_by_warps(const Factoring& first, const Factoring& second, int size,
                                                   int negative) {
-    static __shared__ BothSound sound;
+    __shared__ BothSound sound;
     const int warp = threadIdx.x / 32;
     SW_ROLLED
     for (int turn = 0; turn < 2; ++turn) {

@@ -26,7 +26,11 @@ constexpr int stage_rows = 16 * halves;
 constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
 constexpr int weight_row = bounded ? 6 : 4;
 constexpr int stage_length = (stage_rows + input_rows) * pitch;
+#if defined(__CUDA_ARCH__)
 extern __shared__ __align__(16) unsigned char dynamic_shared[];
+#else
+__shared__ __align__(16) unsigned char dynamic_shared[2 * stage_length * sizeof(Real)];
+#endif
 
 __device__ inline Real* stage_memory(int stage) {
     return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;

@@ -20,6 +20,7 @@
 #define __global__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))
 
@@ -133,12 +134,22 @@ inline void __syncthreads() {
     emulator::wait(emulator::whole, int(blockDim.x));
 }
 inline void __threadfence() {}
+inline void __syncwarp() {
+    emulator::wait(emulator::warps[threadIdx.x / emulator::lanes], emulator::lanes);
+}
 
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
     const int own = int(threadIdx.x % emulator::lanes);
     T found = value;
     emulator::exchange(value, [&](int lane, T other) { found = lane == (own ^ mask) ? other : found; });
+    return found;
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int from) {
+    T found = value;
+    emulator::exchange(value,
+                       [&](int lane, T other) { found = lane == from % emulator::lanes ? other : found; });
     return found;
 }
 template <class T>
@@ -166,6 +177,32 @@ inline int __reduce_min_sync(unsigned, int value) {
     emulator::exchange(value, [&](int, int other) { found = other < found ? other : found; });
     return found;
 }
+struct double2 {
+    double x, y;
+};
+struct float2 {
+    float x, y;
+};
+struct uint4 {
+    unsigned x, y, z, w;
+};
+inline double2 make_double2(double x, double y) {
+    return {x, y};
+}
+template <class T>
+T __ldcg(const T* from) {
+    return *from;
+}
+template <class T>
+void __stcg(T* to, T value) {
+    *to = value;
+}
+inline long long __double_as_longlong(double value) {
+    return std::bit_cast<long long>(value);
+}
+inline double __longlong_as_double(long long bits) {
+    return std::bit_cast<double>(bits);
+}
 inline int __ffs(int value) {
     return __builtin_ffs(value);
 }
@@ -173,6 +210,12 @@ template <class T>
 T atomicAdd(T* where, T value) {
     const T before = *where;
     *where += value;
+    return before;
+}
+template <class T>
+T atomicExch(T* where, T value) {
+    const T before = *where;
+    *where = value;
     return before;
 }
 template <class T>

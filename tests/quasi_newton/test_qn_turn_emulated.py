@@ -1,0 +1,106 @@
+"""The CUDA turn without a device: src/cuda/quasi_newton.cu runs on an emulated block, beside the host engine."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+from native_programs import ROOT, build
+
+from stepwell import LBFGSB, _core, problems
+from stepwell.settings import Settings
+from stepwell.targets.host import STATE_DTYPE
+
+pytestmark = pytest.mark.native
+WALK = 32  # breakpoints that the emulated device walks at a time
+
+
+def emulated(program, fun, x0, bounds, weights, settings):
+    """Run to the end on the emulated device, the objective here; returns the point and the state."""
+    options = settings.engine_options(
+        bounded=bounds is not None,
+        boxed=bounds is not None and bool(np.isfinite(bounds).all()),
+        weighted=weights is not None,
+        weights_vary=False,
+    )
+    options.slots = settings.m + 1
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as device:
+
+        def send(*parts):
+            for part in parts:
+                device.stdin.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes())
+            device.stdin.flush()
+
+        def receive(dtype, count):
+            dtype = np.dtype(dtype)
+            return np.frombuffer(device.stdout.read(count * dtype.itemsize), dtype)
+
+        sizes = np.array([x0.size, int(_core.sums_length(options)) + 9, WALK], dtype=np.int64)
+        send(
+            sizes, options.to_bytes(), x0, *([] if bounds is None else bounds), *([] if weights is None else [weights])
+        )
+        while receive(np.uint32, 1)[0]:
+            f, g = fun(receive(x0.dtype, x0.size))
+            send(np.float64(f), np.asarray(g, dtype=x0.dtype))
+        return receive(x0.dtype, x0.size), receive(STATE_DTYPE, 1)[0]
+
+
+def case(name, dtype="float64", **sizes):
+    problem = problems.get(name, **sizes)
+    x0 = np.asarray(problem.x0, dtype=dtype).reshape(-1)
+    return problem, x0
+
+
+CASES = {
+    # Threads of the block, pairs, dtype, problem and its sizes, bounds, diagonal, policy.
+    "staged rows": (64, 8, "float64", ("torsion", {"nx": 13, "ny": 13}), "own", False, "exact"),
+    "two blocks of rows, diagonal, walks": (64, 10, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
+    "a warp, refused trial points": (32, 4, "float64", ("rosenbrock", {"n": 14}), None, False, "exact"),
+    "a warp, single precision": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "none"),
+    "rows from the ring, strips": (64, 18, "float64", ("powell", {"n": 40}), (-1.0, 2.5), False, "first-interval"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
+    threads, m, dtype, (kind, sizes), box, weighted, cauchy = CASES[name]
+    problem, x0 = case(kind, dtype, **sizes)
+    bounds = None
+    if box == "own":
+        bounds = tuple(np.asarray(half, dtype=dtype).reshape(-1) for half in problem.bounds)
+    elif box is not None:
+        bounds = tuple(np.full(x0.size, half, dtype=dtype) for half in box)
+    if bounds is not None:
+        x0 = np.clip(x0, *bounds)
+    weights = np.linspace(0.5, 2, x0.size).astype(dtype) if weighted else None
+    gtol = 1e-7 if dtype == "float64" else 1e-3
+    defines = {
+        "SW_REAL": "double" if dtype == "float64" else "float", "SW_CAPACITY": m, "SW_THREADS": threads,
+        "SW_BOUNDED": int(bounds is not None), "SW_WEIGHTED": int(weighted), "SW_WEIGHTS_VARY": 0,
+    }  # fmt: skip
+    program = build(
+        tmp_path,
+        [ROOT / "tests/native/turn_device.cpp"],
+        ["-O1", *(f"-D{key}={value}" for key, value in defines.items())],
+    )
+
+    def fun(x):
+        return problem.fun(x.astype(np.float64))
+
+    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60)
+    x, state = emulated(program, fun, x0, bounds, weights, settings)
+    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=weights)
+    while not host.done:
+        f, g = fun(np.asarray(host.x))
+        host.tell(f, np.asarray(g, dtype=dtype))
+    # The sums are taken in another order: in few iterations that is all that differs.
+    assert int(state["status"]) == host.status.value
+    assert abs(int(state["iterations"]) - host.nit) <= 2
+    expected = fun(np.asarray(host.x))[0]
+    assert abs(float(state["f"]) - expected) <= (1e-8 if dtype == "float64" else 1e-4) * max(1.0, abs(expected))
+    # What the names of the cases say.
+    assert int(state["cauchy_walks"]) > 0 or "walks" not in name
+    assert int(state["evaluations"]) > int(state["iterations"]) + 1 or "refused" not in name
+    if bounds is not None:
+        assert ((x >= bounds[0]) & (x <= bounds[1])).all()
