@@ -182,7 +182,7 @@ private:
                 const AbsorbScalars found =
                     again ? AbsorbScalars{} : AbsorbScalars{scalars[0], scalars[1], scalars[2], scalars[3],
                                                             scalars[5], scalars[6], scalars[4]};
-                if (small_history) {
+                if constexpr (small_history) {
                     decide_absorbed(Square{}, again, found, layout, totals);
                 } else {
                     decide_absorbed(gang.block, again, found, layout, totals);

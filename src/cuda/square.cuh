@@ -67,37 +67,38 @@ __device__ inline double quick_inverse(double value) {
 #endif
 }
 
-// Factors a matrix of up to 16 rows and takes its vector through L⁻¹, by one warp. Lane i of either half
-// keeps column i in its registers, the first half its even rows and the second the odd ones, from the pivots'
-// rows down; the lanes that have a pivot's row hand it to the others.
+// Factors a matrix of up to `side` rows and takes its vector through L⁻¹, by one warp. Its lanes form
+// `sharers` groups; lane i of each keeps column i in its registers, every so many of its rows, from the
+// pivots' rows down. The lanes that have a pivot's row hand it to the others.
+template <int side, int sharers>
 __device__ inline bool factor_by_warp(const Factoring& one, int size, int negative) {
-    constexpr int side = Square::side, each = side / 2;
-    const int i = threadIdx.x % side, half = threadIdx.x % 32 / side;
+    constexpr int columns = 32 / sharers, each = (side + sharers - 1) / sharers;
+    const int i = threadIdx.x % columns, own = threadIdx.x % 32 / columns;
     double mine[each], part = i < size ? one.x[i] : 0.0;
 #pragma unroll
     for (int e = 0; e < each; ++e) {
-        const int j = half + 2 * e;
+        const int j = own + sharers * e;
         mine[e] = j <= i && i < size ? one.a[j * size + i] : 0.0;
     }
     __syncwarp();
     bool sound = true;
 #pragma unroll 1
-    for (int top = 0; top < size; top += 2) {
+    for (int top = 0; top < size; top += sharers) {
 #pragma unroll
-        for (int odd = 0; odd < 2; ++odd) {
-            const int k = top + odd;
+        for (int turn = 0; turn < sharers; ++turn) {
+            const int k = top + turn;
             if (k >= size) break;
-            const double own = mine[0];  // in half of the lanes: row k of D Lᵀ
-            auto row = [&](int column) { return __shfl_sync(0xffffffffu, own, odd * side + column); };
+            const double here = mine[0];  // in one group: row k of D Lᵀ
+            auto row = [&](int column) { return __shfl_sync(0xffffffffu, here, turn * columns + column); };
             const double pivot = row(k), across = row(i), known = __shfl_sync(0xffffffffu, part, k);
             double down[each];
 #pragma unroll
-            for (int e = 0; e < each; ++e) down[e] = row((top + half + 2 * e) % side);
+            for (int e = 0; e < each; ++e) down[e] = row((top + own + sharers * e) % columns);
             const double inverse = quick_inverse(pivot), l = across * inverse;
-            if (half > odd) mine[0] -= l * down[0];
+            if (own > turn) mine[0] -= l * down[0];
 #pragma unroll
             for (int e = 1; e < each; ++e) mine[e] -= l * down[e];
-            if (half == odd && i >= k && i < size) one.a[k * size + i] = i == k ? inverse : l;
+            if (own == turn && i >= k && i < size) one.a[k * size + i] = i == k ? inverse : l;
             if (i > k) part -= l * known;
             // Not a reason to stop: what follows a bad pivot is garbage, but harmless.
             sound &= (k < negative ? pivot < 0 : pivot > 0) & is_finite(pivot) & is_finite(inverse);
@@ -109,7 +110,11 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
     return sound;
 }
 
-// A warp for each, if there are two; `first` may be nothing. Matrices of up to 16 rows.
+// Rows of the small matrices of a history whose decisions a Square takes; where they are at most 16, two
+// lanes share a column.
+constexpr int small_side = 2 * capacity <= 16 ? 16 : 2 * capacity;
+
+// A warp for each, if there are two; `first` may be nothing.
 __device__ __noinline__ BothSound factor_by_warps(const Factoring& first, const Factoring& second, int size,
                                                   int negative) {
     __shared__ BothSound sound;
@@ -118,23 +123,20 @@ __device__ __noinline__ BothSound factor_by_warps(const Factoring& first, const 
     for (int turn = 0; turn < 2; ++turn) {
         const Factoring& one = turn == 0 ? first : second;
         if (warp != (turn == 0 ? 0 : solving_warp) || !one.a) continue;
-        const bool good = factor_by_warp(one, size, negative);
+        const bool good = factor_by_warp<small_side, small_side <= 16 ? 2 : 1>(one, size, negative);
         if (threadIdx.x % 32 == 0) (turn == 0 ? sound.first : sound.second) = good;
     }
     __syncthreads();
     return sound;
 }
 
-__device__ inline bool factor_with(Square& team, const Factoring& one, int size, int negative) {
-    return size > Square::side ? factor_with<Square>(team, one, size, negative)
-                               : factor_by_warps(Factoring{nullptr, nullptr}, one, size, negative).second;
+__device__ inline bool factor_with(Square&, const Factoring& one, int size, int negative) {
+    return factor_by_warps(Factoring{nullptr, nullptr}, one, size, negative).second;
 }
 
-__device__ inline BothSound factor_both(Square& team, const Factoring& first, const Factoring& second,
-                                        int size, int negative) {
-    if (size <= Square::side) return factor_by_warps(first, second, size, negative);
-    const bool sound = factor_with<Square>(team, first, size, negative);
-    return {sound, factor_with<Square>(team, second, size, negative)};
+__device__ inline BothSound factor_both(Square&, const Factoring& first, const Factoring& second, int size,
+                                        int negative) {
+    return factor_by_warps(first, second, size, negative);
 }
 
 SW_END
