@@ -162,7 +162,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                     const double root = weighted ? t.root[i] : 1.0;
                     const double y = t.riders[y_row][i], s = t.riders[s_row][i];
                     stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? y / root : y);
-                    stage_memory(stage)[(8 * halves + r - 1) * pitch + i] = Real(weighted ? s * root : s);
+                    stage_memory(stage)[(capacity + r - 1) * pitch + i] = Real(weighted ? s * root : s);
                 }
             }
         }

@@ -14,7 +14,8 @@ constexpr int capacity = SW_CAPACITY;
 // Of the ring: a new pair is written before its step is accepted.
 constexpr int slots = capacity + 1;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
-constexpr int halves = (capacity + 7) / 8;  // blocks of eight rows for Y, as many for S
+// The history is worked on as one stack of rows, Y by age and then S, in blocks of eight.
+constexpr int row_blocks = (2 * capacity + 7) / 8;
 
 // Variables are dealt out to the chunks of a problem in spans of so many.
 constexpr int span = 256;

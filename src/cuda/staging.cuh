@@ -20,8 +20,17 @@ struct AbsorbTile {
     double root[weighted ? tile : 1];
 };
 
-// History rows of a tile in shared memory: Y by age in the first 8 * halves rows, S in the next.
-constexpr int stage_rows = 16 * halves;
+// History rows of a tile in shared memory, stacked.
+constexpr int stage_rows = 8 * row_blocks;
+
+// Of a row of the stack: whether it is one of S, and its age; that of rows behind the last is beyond any
+// pair's.
+__device__ inline bool is_of_s(int row) {
+    return row >= capacity;
+}
+__device__ inline int age_of(int row) {
+    return row < capacity ? row : row - capacity;
+}
 // Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
 constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
 constexpr int weight_row = bounded ? 6 : 4;
@@ -81,7 +90,7 @@ public:
             const int age = is_s ? row - older : row;
             const int64_t slot = slot_of(age, head, r, slots);
             from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
-            to[k] = ((is_s ? 8 * halves : 0) + age) * pitch + lane * wide;
+            to[k] = ((is_s ? capacity : 0) + age) * pitch + lane * wide;
         }
     }
 
@@ -116,11 +125,11 @@ __device__ inline void clear_unused(AbsorbTile& t, int r) {
     SW_ROLLED
     for (int i = threadIdx.x; i < tile; i += threads) t.riders[no_row][i] = 0;
     if constexpr (staged) {
-        const int spare = 8 * halves - r;  // in Y and in S, in both stages
 #pragma unroll 1
-        for (int k = threadIdx.x >> 5; k < 4 * spare; k += warps) {
-            const int row = (k & 1) * 8 * halves + r + (k >> 2);
-            Real* unused = stage_memory((k >> 1) & 1) + row * pitch;
+        for (int k = threadIdx.x >> 5; k < 2 * stage_rows; k += warps) {
+            const int row = k >> 1;
+            if (age_of(row) < r) continue;
+            Real* unused = stage_memory(k & 1) + row * pitch;
 #pragma unroll 1
             for (int i = threadIdx.x & 31; i < tile; i += 32) unused[i] = 0;
         }

@@ -14,7 +14,6 @@ SW_BEGIN
 
 // Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against
 // all row blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
-constexpr int row_blocks = 2 * halves;
 constexpr bool whole_gram = row_blocks <= 4;
 constexpr int strip_rows = whole_gram ? row_blocks : 1;
 
@@ -80,10 +79,10 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     } else {
 #pragma unroll
         for (int b = 0; b < row_blocks; ++b) {
-            const int age = (b % halves) * 8 + (lane >> 2);
+            const int row = b * 8 + (lane >> 2), age = age_of(row);
             const int64_t slot = slot_of(age, head, r, slots);
             rows[staged ? 0 : b] =
-                age < r ? (b < halves ? v.y : v.s) + slot * v.stride + at + place : nullptr;
+                age < r ? (is_of_s(row) ? v.s : v.y) + slot * v.stride + at + place : nullptr;
         }
     }
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
@@ -110,8 +109,9 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
             const double ra = first ? t.root[column] : 1.0, rb = second ? t.root[column + 1] : 1.0;
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
-                values[b].a = b >= halves ? values[b].a / ra : values[b].a * ra;
-                values[b].b = b >= halves ? values[b].b / rb : values[b].b * rb;
+                const bool is_s = is_of_s(b * 8 + (lane >> 2));
+                values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
+                values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
             }
         }
         Two ride = load_two(riding + offset), mask = load_two(masks + offset);
@@ -131,13 +131,13 @@ constexpr int blocks_at_once = staged || lone_warp ? 5 : 1;
 // Which of the sums of a chunk an element of a block is; -1 if none.
 __device__ inline int place_of_sum(const SumLayout& layout, int strip, int index, int row, int column) {
     const int r = layout.rows;
-    // Stacked index of a row: Y by age, then S by age.
-    auto stacked = [&](int b, int k) { return b < halves ? b * 8 + k : r + (b - halves) * 8 + k; };
-    auto alive = [&](int b, int k) { return (b < halves ? b : b - halves) * 8 + k < r; };
+    // Its place among the sums of a row of a block: Y by age, then S by age, of the pairs there are.
+    auto stacked = [&](int b, int k) { return (is_of_s(b * 8 + k) ? r : 0) + age_of(b * 8 + k); };
+    auto alive = [&](int b, int k) { return age_of(b * 8 + k) < r; };
     if (index < row_blocks) {
         if (strip > 0 || row >= no_row || !alive(index, column)) return -1;
         const int j = stacked(index, column);
-        const bool is_y = index < halves;
+        const bool is_y = !is_of_s(index * 8 + column);
         return row == moving_row ? layout.q() + j
                : row == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
                : row == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
@@ -154,8 +154,7 @@ __device__ inline int place_of_sum(const SumLayout& layout, int strip, int index
     const int a = stacked(left, row), b = stacked(right, column);
     if (b > a) return -1;
     if (!everywhere) return layout.free_gram() + triangle(a, b);
-    return layout.all_ss && left >= halves && right >= halves ? layout.whole_ss() + triangle(a - r, b - r)
-                                                              : -1;
+    return layout.all_ss && a >= r && b >= r ? layout.whole_ss() + triangle(a - r, b - r) : -1;
 }
 
 // Adds the blocks of one group over the warps, in their order, to where the sums of the chunk are kept.

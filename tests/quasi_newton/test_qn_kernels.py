@@ -50,9 +50,9 @@ def test_the_loader_knows_the_constants_of_the_kernels():
     small, wide, narrow, largest = number(
         constants, r"tile = lone_warp \? (\d+) : staged && capacity > 8 \? (\d+) : (\d+);"
     ) + number(constants, r"staged = capacity <= (\d+) &&")
-    # Two stages of 16 history rows and the inputs, each row padded by eight numbers.
+    # Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers.
     assert cuda._staged_bytes(8, False, True, False) == 2 * (16 + 6) * (narrow + 8) * 8
-    assert cuda._staged_bytes(9, True, False, True) == 2 * (32 + 5) * (wide + 8) * 4
+    assert cuda._staged_bytes(9, True, False, True) == 2 * (24 + 5) * (wide + 8) * 4
     assert cuda._staged_bytes(largest, False, True, False) > 0
     assert cuda._staged_bytes(largest + 1, False, True, False) == 0
     assert small <= cuda.SPAN

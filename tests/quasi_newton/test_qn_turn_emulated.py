@@ -16,13 +16,13 @@ pytestmark = pytest.mark.native
 WALK = 32  # breakpoints that the emulated device walks at a time
 
 
-def emulated(program, fun, x0, bounds, weights, settings):
+def emulated(program, fun, x0, bounds, weights, vary, settings):
     """Run to the end on the emulated device, the objective here; returns the point and the state."""
     options = settings.engine_options(
         bounded=bounds is not None,
         boxed=bounds is not None and bool(np.isfinite(bounds).all()),
         weighted=weights is not None,
-        weights_vary=False,
+        weights_vary=vary,
     )
     options.slots = settings.m + 1
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as device:
@@ -58,6 +58,8 @@ CASES = {
     "two blocks of rows, diagonal, walks": (64, 10, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
     "a warp, refused trial points": (32, 4, "float64", ("rosenbrock", {"n": 14}), None, False, "exact"),
     "a warp, single precision": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "none"),
+    "one block of rows": (64, 3, "float64", ("wood", {"n": 24}), None, True, "exact"),
+    "a diagonal that may vary": (64, 5, "float64", ("beale", {"n": 24}), (-2.0, 2.4), True, "exact"),
     "rows from the ring, strips": (64, 18, "float64", ("powell", {"n": 40}), (-1.0, 2.5), False, "first-interval"),
 }
 
@@ -74,10 +76,11 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     if bounds is not None:
         x0 = np.clip(x0, *bounds)
     weights = np.linspace(0.5, 2, x0.size).astype(dtype) if weighted else None
+    vary = "vary" in name
     gtol = 1e-7 if dtype == "float64" else 1e-3
     defines = {
         "SW_REAL": "double" if dtype == "float64" else "float", "SW_CAPACITY": m, "SW_THREADS": threads,
-        "SW_BOUNDED": int(bounds is not None), "SW_WEIGHTED": int(weighted), "SW_WEIGHTS_VARY": 0,
+        "SW_BOUNDED": int(bounds is not None), "SW_WEIGHTED": int(weighted), "SW_WEIGHTS_VARY": int(vary),
     }  # fmt: skip
     program = build(
         tmp_path,
@@ -89,8 +92,9 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
         return problem.fun(x.astype(np.float64))
 
     settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60)
-    x, state = emulated(program, fun, x0, bounds, weights, settings)
-    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=weights)
+    x, state = emulated(program, fun, x0, bounds, weights, vary, settings)
+    h0 = (lambda _: weights) if vary else weights
+    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0)
     while not host.done:
         f, g = fun(np.asarray(host.x))
         host.tell(f, np.asarray(g, dtype=dtype))

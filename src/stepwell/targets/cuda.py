@@ -76,7 +76,7 @@ def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) ->
     if capacity > 16:
         return 0
     tile = 256 if capacity <= 8 else 128
-    rows = 16 * -(-capacity // 8) + 4 + 2 * bounded + weighted  # history, and the vectors of the tile
+    rows = 8 * -(-2 * capacity // 8) + 4 + 2 * bounded + weighted  # history, and the vectors of the tile
     return 2 * rows * (tile + 8) * (4 if single else 8)
 
 
