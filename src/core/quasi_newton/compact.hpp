@@ -123,9 +123,9 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
     team.sync();
 }
 
-// K, G over the free variables, and K - G, in order of age: upper triangles, but G the full square. G comes
-// from the sums, or from the kept products when every variable is free. `rows` of the sums may exceed s.pairs
-// by one, when the newest pair was refused. `with_k`: K has no factors yet that are to be kept.
+// K - G and, `with_k`, K; without, where K has factors that are kept, G over the free variables. In order of
+// age: upper triangles, but G the full square. G comes from the sums, or from the kept products when every
+// variable is free. `rows` of the sums may exceed s.pairs by one, when the newest pair was refused.
 template <class Team>
 SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
                              const SumLayout& layout, const double* sums, double theta, bool with_k) {
@@ -155,9 +155,12 @@ SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& 
                 if (a == b) k = -m.sy[i * c + i];
                 g = gamma * free;
             }
-            w.gram[a * size + b] = w.gram[b * size + a] = g;
             w.kg[a * size + b] = k - g;
-            if (with_k) w.k[a * size + b] = k;
+            if (with_k) {
+                w.k[a * size + b] = k;
+            } else {
+                w.gram[a * size + b] = w.gram[b * size + a] = g;
+            }
         }
     }
 }
