@@ -6,8 +6,11 @@
 
 SW_BEGIN
 
-// Variables of a problem whose decisions are rehearsed.
-constexpr int64_t rehearsed_from = 100'000;
+// Variables of a problem whose decisions are rehearsed; tests rehearse smaller ones.
+#if !defined(SW_REHEARSED_FROM)
+#define SW_REHEARSED_FROM 100000
+#endif
+constexpr int64_t rehearsed_from = SW_REHEARSED_FROM;
 
 class Deciding {
 protected:

@@ -43,19 +43,20 @@ __device__ inline unsigned int count_up(unsigned int* flag) {
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(flag) : "memory");
     return before;
 }
-#else  // one block alone, on a CPU
+#else  // blocks that are processes on a CPU
 inline unsigned int look(const unsigned int* flag) {
-    return *flag;
+    sched_yield();
+    return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 inline void noticed() {}
 inline void set(unsigned int* flag, unsigned int value) {
-    *flag = value;
+    __atomic_store_n(flag, value, __ATOMIC_RELEASE);
 }
 inline void count(unsigned int* flag) {
-    ++*flag;
+    __atomic_fetch_add(flag, 1u, __ATOMIC_ACQ_REL);
 }
 inline unsigned int count_up(unsigned int* flag) {
-    return (*flag)++;
+    return __atomic_fetch_add(flag, 1u, __ATOMIC_ACQ_REL);
 }
 #endif
 

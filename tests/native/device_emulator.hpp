@@ -3,6 +3,7 @@
 // sums are whole numbers, which must then agree with the CPU's bit for bit.
 #pragma once
 
+#include <sched.h>
 #include <ucontext.h>
 
 #include <bit>
@@ -76,12 +77,13 @@ inline void start() {
     swapcontext(&contexts[self]->state, &scheduler);
 }
 
-// Launches a kernel: kernel() is called by every thread of every block.
-inline void launch(unsigned blocks, unsigned threads, std::function<void()> kernel) {
+// Launches some blocks of a grid: kernel() is called by every thread of each.
+inline void launch(unsigned first, unsigned last, unsigned blocks, unsigned threads,
+                   std::function<void()> kernel) {
     body = std::move(kernel);
     gridDim.x = blocks;
     blockDim.x = threads;
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+    for (blockIdx.x = first; blockIdx.x < last; ++blockIdx.x) {
         whole = {};
         warps.assign(threads / lanes, {});
         slots.assign(threads, 0);
@@ -110,6 +112,11 @@ inline void launch(unsigned blocks, unsigned threads, std::function<void()> kern
             }
         }
     }
+}
+
+// Launches a kernel: all its blocks, one after the other.
+inline void launch(unsigned blocks, unsigned threads, std::function<void()> kernel) {
+    launch(0, blocks, blocks, threads, std::move(kernel));
 }
 
 // All lanes of the calling thread's warp show a value; visit(lane, value) sees them in order.
@@ -206,11 +213,10 @@ inline double __longlong_as_double(long long bits) {
 inline int __ffs(int value) {
     return __builtin_ffs(value);
 }
+// The blocks of a grid may be processes.
 template <class T>
 T atomicAdd(T* where, T value) {
-    const T before = *where;
-    *where += value;
-    return before;
+    return __atomic_fetch_add(where, value, __ATOMIC_ACQ_REL);
 }
 template <class T>
 T atomicExch(T* where, T value) {

@@ -1,6 +1,11 @@
-// The turns of src/cuda/quasi_newton.cu on the CPU, by one block, as the package runs small problems. Reads
-// sizes, options, the start and bounds or a diagonal from standard input; then, for as long as the run wants
-// evaluations, writes its point and reads value and gradient; at the end writes point and state.
+// The turns of src/cuda/quasi_newton.cu on the CPU: by one block, as the package runs small problems, or by a
+// grid whose blocks are processes. Reads sizes, options, the start and bounds or a diagonal from standard
+// input; then, for as long as the run wants evaluations, writes its point and reads value and gradient; at
+// the end writes point and state.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "device_emulator.hpp"
 //
 #include "../../src/cuda/quasi_newton.cu"
@@ -19,6 +24,36 @@ void send(const T* values, size_t count) {
     std::fwrite(values, sizeof(T), count, stdout);
 }
 
+// Memory of the device: all processes see it.
+template <class T>
+T* allocate(size_t count) {
+    void* memory =
+        mmap(nullptr, count * sizeof(T) + 64, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::exit(3);
+    return static_cast<T*>(memory);
+}
+
+template <class T>
+T* received(size_t count) {
+    T* values = allocate<T>(count);
+    receive(values, count);
+    return values;
+}
+
+// A cooperative launch: a process for each block.
+template <class Kernel>
+void launch_grid(unsigned blocks, const Kernel& kernel) {
+    std::fflush(stdout);
+    for (unsigned block = 0; block < blocks; ++block)
+        if (fork() == 0) {
+            alarm(100);  // blocks that wait for each other in vain end, and the test with them
+            emulator::launch(block, block + 1, blocks, threads, kernel);
+            _exit(0);
+        }
+    for (int status; wait(&status) > 0;)
+        if (status != 0) std::exit(4);
+}
+
 // An engine is followed by the options, as in device memory.
 struct Arguments {
     Engine engine;
@@ -28,46 +63,52 @@ struct Arguments {
 }  // namespace
 
 int main() {
-    int64_t sizes[3];  // variables, numbers in the sums of a chunk, length of a walk's list
-    receive(sizes, 3);
+    int64_t sizes[4];  // variables, numbers in the sums of a chunk, length of a walk's list, whether a grid
+    receive(sizes, 4);
     const int64_t n = sizes[0], stride = (n + 3) / 4 * 4, chunks = (n + span - 1) / span;
     const int64_t groups = (chunks + group_size - 1) / group_size;
-    Arguments arguments{};
+    Arguments& arguments = *allocate<Arguments>(1);
     receive(arguments.options, sizeof(Options));
-    std::vector<Real> trial(n), x(n), g(n), d(n), s(slots * stride), y(slots * stride), gradient(n);
-    std::vector<Real> lower(bounded ? n : 0), upper(bounded ? n : 0), weights(weighted ? n : 0);
-    receive(trial.data(), n);
-    receive(lower.data(), lower.size());
-    receive(upper.data(), upper.size());
-    receive(weights.data(), weights.size());
-    std::vector<double> small(small_matrices_length(slots)), coefficients(2 * capacity);
-    std::vector<double> scratch(scratch_length(capacity)), partials(sizes[1] * (chunks + groups + 1));
-    const int64_t walk_words = (int64_t(sizeof(WalkState)) + 7) / 8 + sizes[2] * (3 + 4 * capacity);
-    std::vector<double> walk(walk_words);
-    std::vector<unsigned int> counter(2);
-    unsigned int running = 1;
-    State state, report;
-    start_state(state);
     Engine& e = arguments.engine;
-    e.batch = 1, e.n = n, e.stride = stride, e.states = &state, e.small = small.data();
-    e.x = x.data(), e.g = g.data(), e.d = d.data(), e.trial = trial.data(), e.s = s.data(), e.y = y.data();
-    e.lower = bounded ? lower.data() : nullptr, e.upper = bounded ? upper.data() : nullptr;
-    e.weights = weighted ? weights.data() : nullptr;
-    e.partials = partials.data(), e.coefficients = coefficients.data(), e.scratch = scratch.data();
-    e.walk = walk.data(), e.report = &report, e.running = &running, e.counter = counter.data();
-    e.partial_stride = int64_t(partials.size()), e.walk_stride = walk_words;
-    e.chunks = int32_t(chunks), e.gangs_are_blocks = 1, e.walk_length = int32_t(sizes[2]);
-    e.sums = int32_t(sizes[1]);
-    while (running) {
-        double f;
-        send(&running, 1);
-        send(trial.data(), n);
-        std::fflush(stdout);
-        receive(&f, 1);
-        receive(gradient.data(), n);
-        emulator::launch(1, threads, [&] { stepwell_turn(&e, gradient.data(), &f, 0); });
+    e.batch = 1, e.n = n, e.stride = stride;
+    e.trial = received<Real>(n);
+    if (bounded) {
+        e.lower = received<Real>(n);
+        e.upper = received<Real>(n);
     }
-    send(&running, 1);
-    send(x.data(), n);
-    send(&state, 1);
+    if (weighted) e.weights = received<Real>(n);
+    e.x = allocate<Real>(n), e.g = allocate<Real>(n), e.d = allocate<Real>(n);
+    e.s = allocate<Real>(slots * stride), e.y = allocate<Real>(slots * stride);
+    e.small = allocate<double>(small_matrices_length(slots));
+    e.coefficients = allocate<double>(2 * capacity);
+    e.scratch = allocate<double>(scratch_length(capacity));
+    e.partial_stride = sizes[1] * (chunks + groups + 1);
+    e.partials = allocate<double>(e.partial_stride);
+    e.walk_stride = (int64_t(sizeof(WalkState)) + 7) / 8 + sizes[2] * (3 + 4 * capacity);
+    e.walk = allocate<double>(e.walk_stride);
+    e.barrier = reinterpret_cast<Barrier*>(allocate<unsigned int>(2 + groups));
+    e.counter = allocate<unsigned int>(2), e.running = allocate<unsigned int>(1);
+    e.states = allocate<State>(1), e.report = allocate<State>(1);
+    e.chunks = int32_t(chunks), e.gangs_are_blocks = !sizes[3], e.walk_length = int32_t(sizes[2]);
+    e.sums = int32_t(sizes[1]);
+    start_state(*e.states);
+    *e.running = 1;
+    double* f = allocate<double>(1);
+    Real* gradient = allocate<Real>(n);
+    while (*e.running) {
+        send(e.running, 1);
+        send(e.trial, n);
+        std::fflush(stdout);
+        receive(f, 1);
+        receive(gradient, n);
+        const auto turn = [&] { stepwell_turn(&e, gradient, f, 0); };
+        if (e.gangs_are_blocks) {
+            emulator::launch(1, threads, turn);
+        } else {
+            launch_grid(unsigned(chunks + 1), turn);
+        }
+    }
+    send(e.running, 1);
+    send(e.x, n);
+    send(e.states, 1);
 }

@@ -1,4 +1,4 @@
-"""The CUDA turn without a device: src/cuda/quasi_newton.cu runs on an emulated block, beside the host engine."""
+"""The CUDA turn without a device: src/cuda/quasi_newton.cu runs on emulated blocks, beside the host engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.native
 WALK = 32  # breakpoints that the emulated device walks at a time
 
 
-def emulated(program, fun, x0, bounds, weights, vary, settings):
+def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
     """Run to the end on the emulated device, the objective here; returns the point and the state."""
     options = settings.engine_options(
         bounded=bounds is not None,
@@ -36,7 +36,7 @@ def emulated(program, fun, x0, bounds, weights, vary, settings):
             dtype = np.dtype(dtype)
             return np.frombuffer(device.stdout.read(count * dtype.itemsize), dtype)
 
-        sizes = np.array([x0.size, int(_core.sums_length(options)) + 9, WALK], dtype=np.int64)
+        sizes = np.array([x0.size, int(_core.sums_length(options)) + 9, WALK, grid], dtype=np.int64)
         send(
             sizes, options.to_bytes(), x0, *([] if bounds is None else bounds), *([] if weights is None else [weights])
         )
@@ -58,6 +58,7 @@ CASES = {
     "two blocks of rows, diagonal, walks": (64, 10, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
     "a warp, refused trial points": (32, 4, "float64", ("rosenbrock", {"n": 14}), None, False, "exact"),
     "a warp, single precision": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "none"),
+    "a grid, walks": (64, 6, "float64", ("rosenbrock", {"n": 300}), (-1.5, 0.8), True, "exact"),
     "one block of rows": (64, 3, "float64", ("wood", {"n": 24}), None, True, "exact"),
     "a diagonal that may vary": (64, 5, "float64", ("beale", {"n": 24}), (-2.0, 2.4), True, "exact"),
     "rows from the ring, strips": (64, 18, "float64", ("powell", {"n": 40}), (-1.0, 2.5), False, "first-interval"),
@@ -81,6 +82,7 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     defines = {
         "SW_REAL": "double" if dtype == "float64" else "float", "SW_CAPACITY": m, "SW_THREADS": threads,
         "SW_BOUNDED": int(bounds is not None), "SW_WEIGHTED": int(weighted), "SW_WEIGHTS_VARY": int(vary),
+        "SW_REHEARSED_FROM": 0,
     }  # fmt: skip
     program = build(
         tmp_path,
@@ -92,7 +94,7 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
         return problem.fun(x.astype(np.float64))
 
     settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60)
-    x, state = emulated(program, fun, x0, bounds, weights, vary, settings)
+    x, state = emulated(program, fun, x0, bounds, weights, vary, settings, "grid" in name)
     h0 = (lambda _: weights) if vary else weights
     host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0)
     while not host.done:
