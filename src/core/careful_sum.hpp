@@ -1,5 +1,5 @@
-// A sum that keeps what rounding loses (Knuth's sum and error, without a comparison): the slope of a line search is a difference of large
-// terms near a minimum, and decides which step is taken.
+// A sum that keeps what rounding loses (Knuth's sum and error, without a comparison): the slope of a line
+// search is a difference of large terms near a minimum, and decides which step is taken.
 #pragma once
 
 #include "core/config.hpp"
