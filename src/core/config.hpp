@@ -85,16 +85,16 @@ SW_HD double inverse_root(double value) {
 #endif
 }
 
-// True for neither NaN nor infinity: x - x is 0 for finite x alone.
-// The place of the lowest bit that is set; of none, any place.
+// The place of the lowest bit that is set; 0 if none is.
 SW_HD int lowest_bit(unsigned int bits) {
 #if defined(__CUDA_ARCH__)
-    return bits ? __ffs(bits) - 1 : 31;
+    return bits ? __ffs(bits) - 1 : 0;
 #else
     return bits ? __builtin_ctz(bits) : 0;
 #endif
 }
 
+// True for neither NaN nor infinity: x - x is 0 for finite x alone.
 SW_HD bool is_finite(double value) {
     return value - value == 0.0;
 }

@@ -62,7 +62,8 @@ inline unsigned int count_up(unsigned int* flag) {
 
 }  // namespace signal
 
-// The barrier's generation that this block waits to see the end of; its first thread's.
+// The barrier's generation that this block waits to see the end of; after member 0's wait, the next one,
+// which it sets. The first thread's, once the last has read it.
 __shared__ unsigned int awaited;
 
 struct Gang {

@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
     }
     // Where systems form chains, a team draws a whole chain. The first of a team is its own; the queue, if
     // there are more than teams, has the rest.
-    const int64_t piece = job.options.chain ? chain_length : 1;
+    const int64_t piece = job.options.chain ? nnls_chain_length : 1;
     const int64_t teams = static_cast<int64_t>(gridDim.x) * teams_in_block;
     for (int64_t first = number * piece; first < job.systems;
          first = launch.queue ? (teams + draw(team, launch.queue)) * piece : job.systems) {

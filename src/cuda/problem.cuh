@@ -95,7 +95,7 @@ __device__ inline Two stream_two(const float* p) {
 
 // A product without its rounding error, into a sum that keeps its own.
 __device__ inline void add_product(CarefulSum& sum, double a, double b) {
-    const double product = a * b;
+    const double product = __dmul_rn(a, b);  // never part of a fused operation
     sum.lost += fma(a, b, -product);
     sum.add(product);
 }

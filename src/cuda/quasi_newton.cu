@@ -37,12 +37,16 @@ public:
     // With the state loaded.
     __device__ void run() {
         if (m.state.action == Action::done) return;
-        if (expects_acceptance(m.state)) {
-            absorb<Gather::pair>(true);
-        } else {
-            slope();
+        // A state saved between two phases has been judged.
+        if (m.state.action == Action::evaluate) {
+            if (expects_acceptance(m.state)) {
+                absorb<Gather::pair>(true);
+            } else {
+                slope();
+            }
         }
-        if (!m.state.accepted && m.state.evaluations > 1) stay();
+        const bool start = m.state.evaluations == 1;
+        if (!m.state.accepted && !start) stay();
         while (m.state.action != Action::evaluate && m.state.action != Action::done) {
             switch (m.state.action) {
                 case Action::absorb:

@@ -168,8 +168,9 @@ void solve_batch(const HostJob& host) {
     if (share) common = std::make_unique<SharedMatrix<Matrix>>(host, first);
     const Shared shared = common ? common->shared : Shared();
     const Extent extent = extent_of(job, first, 1, !share);
-    const int64_t piece =
-        job.options.chain ? chain_length : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+    const int64_t piece = job.options.chain
+                              ? nnls_chain_length
+                              : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
     const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
     const int threads = std::min(host.threads, pieces);
     std::vector<std::unique_ptr<OwnTask<Matrix>>> tasks(threads);

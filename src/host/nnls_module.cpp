@@ -117,6 +117,7 @@ nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t
 }  // namespace
 
 void bind_nnls(nb::module_& m) {
+    m.attr("NNLS_CHAIN") = nnls_chain_length;
     m.def("nnls_solve", &solve, nb::kw_only(), nb::arg("a"), nb::arg("b"), nb::arg("convolution"),
           nb::arg("rows"), nb::arg("columns"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("damping"),
           nb::arg("most_solves"), nb::arg("update"), nb::arg("guarded"), nb::arg("form_gram"),

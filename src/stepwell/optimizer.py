@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepwell.inverse_hessian import InverseHessian
     from stepwell.result_types import Result
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 
 
 def read_start(x0: Array) -> np.ndarray:

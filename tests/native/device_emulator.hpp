@@ -1,6 +1,6 @@
-// Runs CUDA C++ on the CPU, block after block, without a device: the threads of a block are contexts that run
-// in turn and change places at barriers and warp-wide operations. Slow and exact: for tests of kernels whose
-// sums are whole numbers, which must then agree with the CPU's bit for bit.
+// Runs CUDA C++ on the CPU without a device: the threads of a block are contexts that run in turn and change
+// places at barriers and warp-wide operations. Blocks run one after the other, or as processes of the
+// program.
 #pragma once
 
 #include <sched.h>
@@ -193,6 +193,9 @@ struct float2 {
 struct uint4 {
     unsigned x, y, z, w;
 };
+inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
 inline double2 make_double2(double x, double y) {
     return {x, y};
 }
@@ -220,9 +223,7 @@ T atomicAdd(T* where, T value) {
 }
 template <class T>
 T atomicExch(T* where, T value) {
-    const T before = *where;
-    *where = value;
-    return before;
+    return __atomic_exchange_n(where, value, __ATOMIC_ACQ_REL);
 }
 template <class T>
 T atomicMin(T* where, T value) {

@@ -95,7 +95,9 @@ int main() {
     *e.running = 1;
     double* f = allocate<double>(1);
     Real* gradient = allocate<Real>(n);
+    int64_t hoped = 0, refused = 0;  // points absorbed while they were judged; those of them refused
     while (*e.running) {
+        const bool hopes = expects_acceptance(*e.states);
         send(e.running, 1);
         send(e.trial, n);
         std::fflush(stdout);
@@ -107,8 +109,12 @@ int main() {
         } else {
             launch_grid(unsigned(chunks + 1), turn);
         }
+        hoped += hopes;
+        refused += hopes && !e.states->accepted;
     }
     send(e.running, 1);
     send(e.x, n);
     send(e.states, 1);
+    send(&hoped, 1);
+    send(&refused, 1);
 }

@@ -7,6 +7,7 @@ it had never stopped.
 from __future__ import annotations
 
 import gc
+import hashlib
 import io
 import os
 import pickle
@@ -23,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qn_oracles import Quadratic, random_box, run
 
-from stepwell import LBFGSB, Status, minimize, minimize_batch, problems
+from stepwell import LBFGSB, Status, _core, minimize, minimize_batch, optimizer, problems
 from stepwell.targets.ring import relaid
 
 QUIET = settings(
@@ -416,6 +417,25 @@ def test_resume_is_bitwise_at_every_turn(kind, save):
     assert ended.done
     assert np.array_equal(ended.result().x, opt.result().x)
     assert np.array_equal(ended.result().hess_inv.todense(), opt.result().hess_inv.todense())
+
+
+def test_a_saved_state_has_the_version_of_its_layout():
+    layout = repr((_core.STATE_SIZE, sorted(_core.STATE_FIELDS.items())))
+    known = {2: "6e541be36f3113bf"}  # a new layout of State needs a new version
+    assert known[optimizer._STATE_VERSION] == hashlib.sha256(layout.encode()).hexdigest()[:16]
+
+
+def test_the_pair_of_a_point_taken_before_its_search_was_over_is_the_step_made():
+    # The first trial point decreases f, but its slope is still steep: the search wants to go on from there.
+    opt = LBFGSB(np.zeros(1), target=-0.9)
+    while not opt.done:
+        x = float(opt.x[0])
+        opt.tell(-x + 0.01 * x * x, np.array([-1 + 0.02 * x]))
+    result = opt.result()
+    assert opt.status is Status.TARGET
+    assert result.nfev == 2
+    change = 0.02 * result.x[0]
+    assert np.isclose(result.hess_inv @ np.array([change]), result.x[0], rtol=1e-12)
 
 
 def test_history_in_a_ring_of_another_length_goes_on_with_the_same_bits():

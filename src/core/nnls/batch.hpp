@@ -16,6 +16,9 @@ struct NnlsOptions {
     int32_t chain;        // 1: start from the set of the system before
 };
 
+// A chain is broken every so often, so that what a system starts from does not depend on who solves it.
+constexpr int64_t nnls_chain_length = 64;
+
 struct NnlsJob {
     int64_t systems;
     int32_t rows, columns;

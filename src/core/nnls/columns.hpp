@@ -140,7 +140,8 @@ SW_HD void subtract_short_columns(const Team& team, const Columns& columns, int 
                     const int from = team.lane_pick(low, there);
                     const int to = reaching ? team.lane_pick(high, there) : from;
                     const double* column = columns.base + team.lane_pick(place, there) * columns.stride;
-                    part[q] = team.lane_pick(weight, there) * (i >= from && i < to ? column[i] : 0.0);
+                    const double f_there = team.lane_pick(weight, there);
+                    part[q] = i >= from && i < to ? f_there * column[i] : 0.0;
                     reaching &= reaching - 1;
                 }
                 sum += (part[0] + part[1]) + (part[2] + part[3]);

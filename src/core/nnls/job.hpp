@@ -8,9 +8,6 @@
 SW_BEGIN
 namespace nnls {
 
-// A chain is broken every so often, so that what a system starts from does not depend on who solves it.
-constexpr int64_t chain_length = 64;
-
 template <class Scalar>
 SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t system, const Dense<Scalar>*) {
     return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride, job.rows, job.columns};
@@ -57,7 +54,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
     WarmStart<Scalar> warm;
     if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
-    if (job.options.chain && system % chain_length != 0) warm.marks = job.active + (system - 1) * n;
+    if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
     solver.run(static_cast<const Scalar*>(job.b) + system * job.b_stride, warm);
     double residual;
     solver.answer(static_cast<Scalar*>(job.x) + system * n, static_cast<Scalar*>(job.dual) + system * n,

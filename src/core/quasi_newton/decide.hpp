@@ -101,6 +101,7 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
         s.action = Action::absorb;
         return;
     }
+    const double tried = s.search.step;  // the search moves on to its next, even from a point that is taken
     const bool ending = s.pending != Status::running;  // back at the best step of a search that was given up
     const bool spent = s.evaluations >= o.max_evaluations;
     SearchInfo info = ending   ? s.info
@@ -133,7 +134,7 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
     s.steady = accept && s.search.evaluations == 1;
     if (s.action == Action::absorb) {
         s.info = info;
-        s.step = s.search.step;
+        s.step = s.search.step = tried;
         s.f_before = s.f;
         s.f = f;
         s.accepted = 1;

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from stepwell import _core
 from stepwell.arrays import Array
 
+#: Systems of a chain of warm starts.
+CHAIN = int(_core.NNLS_CHAIN)
 #: Numbers of enum Update in src/core/nnls/types.hpp.
 UPDATE_CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
 #: The counts of a system, in the order in which the core's job has them.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.leastsq.batch import COSTS, COUNTS, UPDATE_CODES, Batch
+from stepwell.leastsq.batch import CHAIN, COSTS, COUNTS, UPDATE_CODES, Batch
 from stepwell.leastsq.device_memory import DeviceMemory, memory_of_device
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
 from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
@@ -20,8 +20,6 @@ WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
 #: Shared memory a block asks for: two blocks then leave a multiprocessor of 256 KiB some 90 KiB of cache.
 BLOCK_SHARED, WARP_SHARED = 78 * 1024, 12 * 1024
-#: Systems of a chain, as in src/core/nnls/job.hpp.
-CHAIN = 64
 #: Share of the free memory that workspaces may take.
 MEMORY_SHARE = 0.8
 
@@ -200,8 +198,7 @@ def solve(batch: Batch) -> NNLSResult:
             array[...] = 0
         return _wrap(batch, memory, x, dual, active, reals, counts, costs)
     chosen, slow = _workspace(batch, memory)
-    pieces = pieces_of(batch)
-    queue = memory.zeros(1, "int64") if pieces > chosen.teams else None
+    queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
     strides = memory.strides(matrix)
     job = Job(
         systems=systems,

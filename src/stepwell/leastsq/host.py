@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.leastsq.batch import COSTS, UPDATE_CODES, Batch
+from stepwell.leastsq.batch import CHAIN, COSTS, UPDATE_CODES, Batch
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
 from stepwell.settings import default_threads
 
@@ -92,7 +92,7 @@ def _parts(batch: Batch, matrix: np.ndarray) -> list[tuple[int, int]]:
         size = max(1, COPY_BYTES // max(matrix[0].nbytes, 1))
     if batch.progress:
         size = min(size, max(64, -(-systems // 100)))
-    size = max(64, size // 64 * 64) if batch.chain else size  # a chain does not end where a part does
+    size = max(CHAIN, size // CHAIN * CHAIN) if batch.chain else size  # a chain does not end where a part does
     return [(start, min(start + size, systems)) for start in range(0, systems, size or 1)]
 
 
