@@ -5,8 +5,6 @@
 
 SW_BEGIN
 
-enum class Gather { start, pair, again };
-
 // What the sweep reads of one element.
 struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;

@@ -10,7 +10,7 @@ constexpr unsigned int absorb_extrema = 1u << 10 | 2u << 12;
 struct AbsorbKinds {
     int first;
     __device__ Fold operator()(int j) const {
-        return j == first + 5 ? Fold::most : j == first + 6 ? Fold::least : Fold::sum;
+        return j < first ? Fold::sum : kind_among(absorb_extrema, j - first);
     }
 };
 // Those of the aim sweep, before the slope: one sum, two smallest.
@@ -121,9 +121,7 @@ private:
     // `judging`: the trial point is yet to be accepted. What the sweep leaves then counts only if it is.
     template <Gather gather>
     __device__ __noinline__ void absorb(bool judging) {
-        const int rows = gather == Gather::again   ? m.state.pairs
-                         : gather == Gather::start ? 0
-                                                   : rows_to_absorb(m.state, m.options());
+        const int rows = rows_to_gather(gather, m.state, m.options());
         const SumLayout layout = sum_layout(m.options(), rows);
         const int length = layout.length();
         constexpr bool again = gather == Gather::again;

@@ -13,18 +13,21 @@ __device__ inline double folded(Fold fold, double a, double b) {
     return fold == Fold::sum ? a + b : fold == Fold::most ? max_of(a, b) : min_of(a, b);
 }
 
+// Of number k, from two bits for each: 1 the largest counts, 2 the smallest.
+__device__ inline Fold kind_among(unsigned int extrema, int k) {
+    const unsigned int bits = extrema >> (2 * k) & 3;
+    return bits == 1 ? Fold::most : bits == 2 ? Fold::least : Fold::sum;
+}
+
 // What each thread has found besides products of rows: numbers to be folded, and a careful sum behind them.
 constexpr int most_numbers = 7;
 struct Numbers {
     double value[most_numbers];
     int count;             // of them used
-    unsigned int extrema;  // two bits for each: 1 the largest counts, 2 the smallest
+    unsigned int extrema;  // see kind_among
     CarefulSum careful;
 
-    __device__ Fold kind(int k) const {
-        const unsigned int bits = extrema >> (2 * k) & 3;
-        return bits == 1 ? Fold::most : bits == 2 ? Fold::least : Fold::sum;
-    }
+    __device__ Fold kind(int k) const { return kind_among(extrema, k); }
 };
 
 struct AllSums {

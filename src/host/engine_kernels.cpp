@@ -33,9 +33,7 @@ struct Problem {
     }
 
     void absorb(Gather gather, const T* gradient) {
-        const int rows = gather == Gather::again   ? state.pairs
-                         : gather == Gather::start ? 0
-                                                   : rows_to_absorb(state, options);
+        const int rows = rows_to_gather(gather, state, options);
         const SumLayout layout = sum_layout(options, rows);
         const Absorb<T> sweep(v, state, options, layout, gather, gradient);
         AbsorbScalars parts[Chunks::most];

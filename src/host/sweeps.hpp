@@ -99,8 +99,6 @@ void step_chunk(const Vectors<T>& v, double step, int64_t begin, int64_t end) {
     }
 }
 
-enum class Gather { start, pair, again };  // no pair yet; a new pair; sums again with carried variables
-
 // First read of the history: forms the new pair, finds the free variables, and sums everything the decisions
 // need.
 template <class T>

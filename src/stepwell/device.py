@@ -37,6 +37,7 @@ from stepwell.results import Status
 from stepwell.settings import Settings
 from stepwell.targets.cuda import CudaTarget
 from stepwell.targets.cuda_events import TurnClock
+from stepwell.targets.host import pair_slots
 
 if TYPE_CHECKING:
     from stepwell.inverse_hessian import DeviceInverseHessian
@@ -218,10 +219,9 @@ class DeviceRun:
         from stepwell.inverse_hessian import DeviceInverseHessian
 
         state = self.target.states()[problem]
-        head, count = int(state["head"]), int(state["pairs"])
         n = self.target.n
         s, y = (from_dlpack(self.target.array(name), self.template)[problem] for name in "sy")
-        slots = [(head - count + age) % s.shape[0] for age in range(count)]
+        slots = pair_slots(state, int(s.shape[0])).tolist()
         xp = namespace_of(s)
         h0: Any = float(state["gamma"])
         if self.weights is not None:

@@ -229,7 +229,7 @@ def resume_on_device(state: Mapping[str, Any], settings: Settings, like: Array, 
     new._told = 0
     new._began = time.perf_counter()
     target = new._run.target
-    arrays = relaid({name: state[name] for name in ("trial", "x", "g", "d", "small", "states", "s", "y")}, target.slots)
+    arrays = relaid(state, target.slots)
     for name in ("trial", "x", "g", "d", "small", "states"):
         target.write(name, arrays[name])
     for name in "sy":

@@ -7,22 +7,13 @@
 #include <unistd.h>
 
 #include "device_emulator.hpp"
+#include "pipes.hpp"
 //
 #include "../../src/cuda/quasi_newton.cu"
 
 using namespace stepwell;
 
 namespace {
-
-template <class T>
-void receive(T* values, size_t count) {
-    if (std::fread(values, sizeof(T), count, stdin) != count) std::exit(2);
-}
-
-template <class T>
-void send(const T* values, size_t count) {
-    std::fwrite(values, sizeof(T), count, stdout);
-}
 
 // Memory of the device: all processes see it.
 template <class T>

@@ -2,20 +2,11 @@
 // and weights from standard input; writes owners, flooded owners, and energy and gradient of both.
 #define SW_THREADS 64
 #include "device_emulator.hpp"
+#include "pipes.hpp"
 //
 #include "../../src/cuda/voronoi.cu"
 
 namespace {
-
-template <class T>
-void receive(T* values, size_t count) {
-    if (std::fread(values, sizeof(T), count, stdin) != count) std::exit(2);
-}
-
-template <class T>
-void send(const T* values, size_t count) {
-    std::fwrite(values, sizeof(T), count, stdout);
-}
 
 template <class T>
 int64_t address(std::vector<T>& values) {

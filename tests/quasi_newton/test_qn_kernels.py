@@ -38,13 +38,14 @@ def test_kernels_compile(architecture, monkeypatch, tmp_path):
 
 def test_the_loader_knows_the_constants_of_the_kernels():
     folder = Path(stepwell.__file__).parent / "_source" / "cuda"
-    constants, gang = ((folder / name).read_text() for name in ("constants.cuh", "gang.cuh"))
+    constants, gang, sums = ((folder / name).read_text() for name in ("constants.cuh", "gang.cuh", "sums.cuh"))
 
     def number(text, pattern):
         return tuple(int(found) for found in re.search(pattern, text).groups())
 
     assert number(constants, r"constexpr int span = (\d+);") == (cuda.SPAN,)
     assert number(gang, r"constexpr int group_size = (\d+);") == (cuda.GROUP,)
+    assert number(sums, r"constexpr int most_numbers = (\d+);") == (cuda.NUMBERS - 2,)
     walks = number(constants, r"longest_walk = lone_warp \? (\d+) : (\d+);")
     assert walks == (cuda._LONGEST_WALK[cuda.WARP], cuda._LONGEST_WALK[cuda.BLOCK])
     small, wide, narrow, largest = number(

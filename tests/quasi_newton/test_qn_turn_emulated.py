@@ -10,6 +10,7 @@ from native_programs import ROOT, build
 
 from stepwell import LBFGSB, _core, problems
 from stepwell.settings import Settings
+from stepwell.targets.cuda import NUMBERS
 from stepwell.targets.host import STATE_DTYPE
 
 pytestmark = pytest.mark.native
@@ -37,7 +38,7 @@ def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
             dtype = np.dtype(dtype)
             return np.frombuffer(device.stdout.read(count * dtype.itemsize), dtype)
 
-        sizes = np.array([x0.size, int(_core.sums_length(options)) + 9, WALK, grid], dtype=np.int64)
+        sizes = np.array([x0.size, int(_core.sums_length(options)) + NUMBERS, WALK, grid], dtype=np.int64)
         send(
             sizes, options.to_bytes(), x0, *([] if bounds is None else bounds), *([] if weights is None else [weights])
         )
@@ -45,12 +46,6 @@ def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
             f, g = fun(receive(x0.dtype, x0.size))
             send(np.float64(f), np.asarray(g, dtype=x0.dtype))
         return receive(x0.dtype, x0.size), receive(STATE_DTYPE, 1)[0], receive(np.int64, 2)
-
-
-def case(name, dtype="float64", **sizes):
-    problem = problems.get(name, **sizes)
-    x0 = np.asarray(problem.x0, dtype=dtype).reshape(-1)
-    return problem, x0
 
 
 CASES = {
@@ -69,7 +64,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     threads, m, dtype, (kind, sizes), box, weighted, cauchy = CASES[name]
-    problem, x0 = case(kind, dtype, **sizes)
+    problem = problems.get(kind, **sizes)
+    x0 = np.asarray(problem.x0, dtype=dtype).reshape(-1)
     bounds = None
     if box == "own":
         bounds = tuple(np.asarray(half, dtype=dtype).reshape(-1) for half in problem.bounds)

@@ -162,9 +162,14 @@ SW_HD Status stopping_status(const State& s, const Options& o) {
     return Status::running;
 }
 
-// Number of pairs that the absorb sweep after a step puts into its sums: those kept and the new one.
-SW_HD int rows_to_absorb(const State& s, const Options& o) {
-    return min_of(s.pairs + 1, int(o.capacity));
+// What the first read of the history is for: no pair yet; a new pair; sums again with carried variables.
+enum class Gather { start, pair, again };
+
+// Number of pairs that it puts into its sums: after a step, those kept and the new one.
+SW_HD int rows_to_gather(Gather gather, const State& s, const Options& o) {
+    return gather == Gather::start   ? 0
+           : gather == Gather::again ? int(s.pairs)
+                                     : min_of(s.pairs + 1, int(o.capacity));
 }
 
 // Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The oldest pair of a full

@@ -19,9 +19,10 @@ from stepwell.targets.host import STATE_DTYPE
 from stepwell.targets.nvrtc import allow_shared_memory, cuda_core, load_kernel
 
 MAX_CAPACITY = 64  # pairs that the kernels are written for
-# As in src/cuda/constants.cuh and gang.cuh.
+# As in src/cuda/constants.cuh, gang.cuh and sums.cuh.
 SPAN = 256  # variables a block takes at a time
 GROUP = 20  # chunks whose sums are added up together
+NUMBERS = 9  # of a chunk besides products of rows: most_numbers of sums.cuh, and a careful sum's two
 BLOCK, WARP = 256, 32  # threads of a block; small problems are left to a warp each
 _LONGEST_WALK = {BLOCK: 512, WARP: 128}
 _SMALL = 512  # variables of a problem that a warp takes
@@ -146,7 +147,7 @@ class CudaTarget:
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident, _LONGEST_WALK[threads])
         gangs = self._gangs
-        sums = int(_core.sums_length(self._options)) + 9
+        sums = int(_core.sums_length(self._options)) + NUMBERS
         groups = -(-self._chunks // GROUP)
         partial_stride = sums * (self._chunks + groups + 1)
         walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)

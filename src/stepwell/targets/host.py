@@ -25,6 +25,12 @@ ACCEPTED, ENDED, NEEDS_DIAGONAL = 1, 2, 4
 WHOLE, BEGIN, FINISH = 0, 1, 2
 
 
+def pair_slots(state: Any, slots: int) -> np.ndarray:
+    """Return where the pairs of one problem's state lie in a ring of so many slots, oldest first."""
+    head, count = int(state["head"]), int(state["pairs"])
+    return np.arange(head - count, head) % slots
+
+
 def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = False) -> int:
     """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with bounds.
 
@@ -116,10 +122,7 @@ class HostTarget:
         return self._engine.s[problem][slots], self._engine.y[problem][slots]
 
     def _slots(self, problem: int) -> np.ndarray:
-        """Return where the pairs lie in the ring, oldest first."""
-        state = self.states[problem]
-        head, count = int(state["head"]), int(state["pairs"])
-        return np.arange(head - count, head) % int(self._engine.s.shape[1])
+        return pair_slots(self.states[problem], int(self._engine.s.shape[1]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that make up the complete state, as views."""

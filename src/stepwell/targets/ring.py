@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from stepwell.targets.host import STATE_DTYPE
+from stepwell.targets.host import STATE_DTYPE, pair_slots
 
 
 def relaid(arrays: Mapping[str, np.ndarray], slots: int) -> dict[str, np.ndarray]:
@@ -21,8 +21,8 @@ def relaid(arrays: Mapping[str, np.ndarray], slots: int) -> dict[str, np.ndarray
     products = arrays["small"].reshape(batch, 3, before, before)
     rings = {name: np.zeros((batch, slots, *arrays[name].shape[2:]), arrays[name].dtype) for name in "sy"}
     for problem, record in enumerate(records):
-        head, count = int(record["head"]), int(record["pairs"])
-        order = np.arange(head - count, head) % before
+        order = pair_slots(record, before)
+        count = order.size
         for name, ring in rings.items():
             ring[problem, :count] = arrays[name][problem, order]
         small[problem, :, :count, :count] = products[problem][:, order[:, None], order]

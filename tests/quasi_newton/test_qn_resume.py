@@ -1,0 +1,117 @@
+"""A run that is saved and resumed goes on as if it had never stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+
+import numpy as np
+import pytest
+from qn_oracles import Quadratic, random_box, run
+
+from stepwell import LBFGSB, _core, optimizer
+from stepwell.targets.ring import relaid
+
+
+def through_pickle(state):
+    return pickle.loads(pickle.dumps(state))
+
+
+def through_savez(state):
+    memory = io.BytesIO()
+    np.savez(memory, **state)
+    memory.seek(0)
+    return np.load(memory)
+
+
+@pytest.mark.parametrize("save", [dict, through_pickle, through_savez])
+@pytest.mark.parametrize("kind", ["plain", "bounded", "diagonal", "callable", "float32", "va15"])
+def test_resume_is_bitwise_at_every_turn(kind, save):
+    rng = np.random.default_rng(6)
+    n = 14
+    fun = Quadratic(n, rng, condition=1e3, quartic=0.5, shift=6.0)
+    lower, upper, x0 = random_box(n, rng)
+    h0 = {"diagonal": rng.uniform(0.1, 1, n), "callable": lambda x: 1 / (5 + x * x)}.get(kind)
+    if kind == "float32":
+        x0 = x0.astype(np.float32)
+        lower, upper = lower.astype(np.float32), upper.astype(np.float32)
+        x0 = np.clip(x0, lower, upper)
+    make = dict(
+        bounds=None if kind == "plain" else (lower, upper), m=np.int64(3), h0=h0, gtol=1e-6,
+        line_search="va15" if kind == "va15" else "lbfgsb", threads=2, cauchy="exact", maxiter=25,
+    )  # fmt: skip
+    opt = LBFGSB(x0, **make)
+    states, points = [], []
+    while not opt.done:
+        states.append(opt.state_dict())
+        points.append(np.array(opt.x))
+        opt.tell(*fun(opt.x))
+    final = opt.state_dict()
+    assert len(points) > 12
+    for turn, state in enumerate(states):
+        again = LBFGSB.from_state_dict(save(state), h0=h0 if kind == "callable" else None)
+        assert np.array_equal(again.x, points[turn])
+        if turn % (7 if save is not dict else 1):
+            continue
+        for expected in points[turn:]:
+            assert np.array_equal(again.x, expected)
+            assert again.x.dtype == expected.dtype
+            again.tell(*fun(again.x))
+        assert again.done
+        assert (again.status, again.nit, again.nfev) == (opt.status, opt.nit, opt.nfev)
+        ours = again.state_dict()
+        for name in ("x", "g", "trial", "small", "states"):
+            assert np.array_equal(ours[name], final[name], equal_nan=name != "states")
+    ended = LBFGSB.from_state_dict(save(final), h0=h0 if kind == "callable" else None)
+    assert ended.done
+    assert np.array_equal(ended.result().x, opt.result().x)
+    assert np.array_equal(ended.result().hess_inv.todense(), opt.result().hess_inv.todense())
+
+
+def test_a_saved_state_has_the_version_of_its_layout():
+    layout = repr((_core.STATE_SIZE, sorted(_core.STATE_FIELDS.items())))
+    known = {2: "6e541be36f3113bf"}  # a new layout of State needs a new version
+    assert known[optimizer._STATE_VERSION] == hashlib.sha256(layout.encode()).hexdigest()[:16]
+
+
+def test_history_in_a_ring_of_another_length_goes_on_with_the_same_bits():
+    rng = np.random.default_rng(8)
+    fun = Quadratic(14, rng, condition=1e3, quartic=0.5)
+    lower, upper, x0 = random_box(14, rng)
+    opt = LBFGSB(x0, bounds=(lower, upper), m=3, gtol=1e-8)
+    for turn in range(12):
+        state = opt.state_dict()
+        longer = relaid(state, 4)
+        assert longer["s"].shape == (1, 4, 14)
+        one, two = LBFGSB.from_state_dict(state), LBFGSB.from_state_dict(relaid(longer, 3))
+        assert np.array_equal(one.result().hess_inv.todense(), two.result().hess_inv.todense()), turn
+        for _ in range(4):
+            one.tell(*fun(one.x))
+            two.tell(*fun(two.x))
+            assert np.array_equal(one.x, two.x)
+        opt.tell(*fun(opt.x))
+
+
+def test_a_saved_state_is_a_copy():
+    fun = Quadratic(5, np.random.default_rng(0), quartic=0.5)
+    opt = run(LBFGSB(np.ones(5)), fun, 3)
+    state = opt.state_dict()
+    before = {name: np.array(value) for name, value in state.items()}
+    run(opt, fun)
+    one, two = LBFGSB.from_state_dict(state), LBFGSB.from_state_dict(state)
+    run(one, fun)
+    assert all(np.array_equal(before[name], state[name]) for name in ("x", "trial", "states", "s"))
+    assert np.array_equal(run(two, fun).x, opt.x)
+
+
+def test_states_that_cannot_be_resumed():
+    state = LBFGSB(np.ones(3), h0=lambda x: np.ones(3)).state_dict()
+    with pytest.raises(ValueError, match="h0"):
+        LBFGSB.from_state_dict(state)
+    with pytest.raises(ValueError, match="h0"):
+        LBFGSB.from_state_dict(LBFGSB(np.ones(3)).state_dict(), h0=lambda x: x)
+    with pytest.raises(ValueError, match="version"):
+        LBFGSB.from_state_dict({**LBFGSB(np.ones(3)).state_dict(), "version": 99})
+    with pytest.raises(ValueError, match="version"):
+        LBFGSB.from_state_dict({})
