@@ -6,7 +6,7 @@
 
 SW_BEGIN
 
-// Variables of a problem whose decisions are rehearsed; tests rehearse smaller ones.
+// Variables of a problem whose decisions and second sweep are rehearsed; tests rehearse smaller ones.
 #if !defined(SW_REHEARSED_FROM)
 #define SW_REHEARSED_FROM 100000
 #endif
@@ -14,9 +14,11 @@ constexpr int64_t rehearsed_from = SW_REHEARSED_FROM;
 
 class Deciding {
 protected:
-    __device__ Deciding(const Gang& gang, State* state) : gang(gang), global_state(state) {}
+    __device__ Deciding(const Gang& gang, State* state, double* coefficients)
+        : gang(gang), shared_coefficients(coefficients), global_state(state) {}
 
     Gang gang;
+    double* shared_coefficients;  // in global memory: from member 0 to the others
 
     // Takes over what member 0 decided. After a sync, and ends in one.
     __device__ static __noinline__ void load_state(const State* state) {
@@ -27,26 +29,28 @@ protected:
         __syncthreads();
     }
 
+    // Whether it is worth while: short sweeps do not leave the time for it.
+    __device__ static bool rehearses() { return m.engine.n >= rehearsed_from; }
+
     // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
     // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
     // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
-    // code is the same, the numbers need only lead it the usual way, and the state is restored. Short sweeps
-    // do not leave the time for it, nor make it worth while.
+    // code is the same, the numbers need only lead it the usual way, and the state is restored.
     template <class Collect, class Decide>
     __device__ void decide_after(const Collect& collect, const Decide& decision) const {
         SW_ROLLED
-        for (int round = gang.only_decides() && m.engine.n >= rehearsed_from ? 0 : 1; round < 2; ++round) {
+        for (int round = gang.only_decides() && rehearses() ? 0 : 1; round < 2; ++round) {
             const bool real = round > 0;
             if (real) {
                 collect();
             } else {
-                copy_state(m.kept_state, reinterpret_cast<const uint32_t*>(&m.state));
+                copy_state(m.kept_state(), reinterpret_cast<const uint32_t*>(&m.state));
             }
             if (gang.decides()) {
                 decision(real);
                 __syncthreads();
             }
-            if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state);
+            if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state());
         }
         share_state();
     }
@@ -60,6 +64,10 @@ protected:
             for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
             gang.release();
         } else {
+            // With the state, whether there are new ones or not: in one go.
+            SW_ROLLED
+            for (int j = threadIdx.x; j < 2 * capacity; j += threads)
+                m.received_coefficients()[j] = __ldcg(shared_coefficients + j);
             load_state(global_state);
         }
         __syncthreads();

@@ -83,41 +83,45 @@ struct Gang {
         if (barrier && threadIdx.x == threads - 1) awaited = signal::look(&barrier->generation);
     }
 
-    // Until every worker has arrived; member 0 alone goes on, the others wait for release().
-    __device__ __noinline__ void gather() const {
+    // This worker has done its part.
+    __device__ void arrive() const {
         __syncthreads();
-        if (!barrier) return;
+        if (barrier && !decides() && threadIdx.x == 0) signal::count(&barrier->arrived);
+    }
+
+    // The same by groups: the last worker of a group to arrive does some work for the group, and counts for
+    // it.
+    template <class Work>
+    __device__ void arrive_in_group(const Work& work) const {
+        __syncthreads();
+        if (!barrier || decides()) return;
+        __shared__ bool last;
+        const int group = first_chunk() / group_size;
         if (threadIdx.x == 0) {
-            if (!decides()) signal::count(&barrier->arrived);
-            wait(unsigned(workers()));
+            const unsigned int all = unsigned(min_of(group_size, workers() - group * group_size));
+            last = signal::count_up(&barrier->in_group[group]) == all - 1;
         }
+        __syncthreads();
+        if (!last) return;
+        work(group);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            barrier->in_group[group] = 0;
+            signal::count(&barrier->arrived);
+        }
+    }
+
+    // Member 0 until `all` workers, or groups of them, have arrived; the others until its release().
+    __device__ __noinline__ void await(int all) const {
+        if (!barrier) return;
+        if (threadIdx.x == 0) wait(unsigned(all));
         __syncthreads();
     }
 
-    // The same, with work in between: the last of each group of workers to arrive does it for the group.
-    template <class Work>
-    __device__ void gather_groups(const Work& work) const {
-        __syncthreads();
-        if (!barrier) return;
-        __shared__ bool last;
-        const int group = first_chunk() / group_size, groups = (workers() + group_size - 1) / group_size;
-        if (!decides()) {
-            if (threadIdx.x == 0) {
-                const unsigned int all = unsigned(min_of(group_size, workers() - group * group_size));
-                last = signal::count_up(&barrier->in_group[group]) == all - 1;
-            }
-            __syncthreads();
-            if (last) {
-                work(group);
-                __syncthreads();
-                if (threadIdx.x == 0) {
-                    barrier->in_group[group] = 0;
-                    signal::count(&barrier->arrived);
-                }
-            }
-        }
-        if (threadIdx.x == 0) wait(unsigned(groups));
-        __syncthreads();
+    // Until every worker has arrived; member 0 alone goes on, the others wait for its release().
+    __device__ void gather() const {
+        arrive();
+        await(workers());
     }
 
     // Member 0 lets the others go on.

@@ -22,6 +22,7 @@ struct Engine {
     double* coefficients;  // per gang: 2m
     double* scratch;       // per gang: decisions, where they do not fit shared memory
     double* walk;          // per gang: the Cauchy walk
+    Real* rehearsed;       // (chunks, span): where a rehearsed sweep aims, for nobody
     Barrier* barrier;
     State* report;          // pinned host memory: state of the first problem after each turn
     unsigned int* running;  // pinned host memory: problems still running after the last turn

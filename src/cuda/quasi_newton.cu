@@ -23,14 +23,13 @@ public:
     using Deciding::load_state;
 
     __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, double f)
-        : Walking(gang, e.states + problem,
+        : Walking(gang, e.states + problem, e.coefficients + slot * 2 * capacity,
                   ChunkSums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
                   scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
                                 capacity),
                   e.walk + slot * e.walk_stride),
           f(f),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
-          coefficients(e.coefficients + slot * 2 * capacity),
           products(e.small + problem * small_matrices_length(slots)),
           matrices(small_matrices(small_history ? m.products : products, slots)) {}
 
@@ -88,7 +87,7 @@ public:
 
 private:
     double f;
-    double *spare, *coefficients, *products;
+    double *spare, *products;
     SmallMatrices matrices;
 
     // The sweeps work at the accepted point: the trial point was refused, or has become it.
@@ -105,7 +104,7 @@ private:
         const ChunkSums sums = this->sums;
         const Vectors v = m.vectors;
         each_chunk([&](int chunk, const Chunk& c) {
-            sums.put_folded(0, chunk, Numbers{{}, 0, 0, slope_chunk(v, c)}, m.exchange);
+            sums.put_folded(0, chunk, Numbers{{}, 0, 0, slope_chunk(v, c)}, m.free_memory());
         });
         decide([&](bool real) {
             if (threadIdx.x < 32) {
@@ -120,14 +119,30 @@ private:
 
     // `judging`: the trial point is yet to be accepted. What the sweep leaves then counts only if it is.
     template <Gather gather>
-    __device__ __noinline__ void absorb(bool judging) {
-        const int rows = rows_to_gather(gather, m.state, m.options());
-        const SumLayout layout = sum_layout(m.options(), rows);
+    __device__ void absorb(bool judging) {
+        absorb_sweep<gather>();
+        if (gather == Gather::pair && !gang.decides() && rehearses()) aim_sweep(false);
+        conclude_absorb<gather>(judging);
+    }
+
+    template <Gather gather>
+    __device__ static SumLayout absorb_layout() {
+        return sum_layout(m.options(), rows_to_gather(gather, m.state, m.options()));
+    }
+    // The sums of the sweep, and the numbers behind them.
+    template <Gather gather>
+    __device__ static int absorb_count(const SumLayout& layout) {
+        return layout.length() + (gather == Gather::again ? 0 : 7);
+    }
+
+    template <Gather gather>
+    __device__ __noinline__ void absorb_sweep() {
+        const SumLayout layout = absorb_layout<gather>();
         const int length = layout.length();
         constexpr bool again = gather == Gather::again;
         each_chunk([&](int chunk, const Chunk& c) {
             AbsorbTotals totals;
-            absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.exchange, totals,
+            absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
                                  sums.place(0, chunk));
             if (again) return;
             const AbsorbScalars& mine = totals.scalars;
@@ -136,16 +151,22 @@ private:
                                   7,
                                   absorb_extrema,
                                   totals.slope};
-            sums.put_folded(length, chunk, numbers, m.exchange);
+            sums.put_folded(length, chunk, numbers, m.free_memory());
         });
-        constexpr bool shares_products = small_history && !again;
+        sums.add_up(absorb_count<gather>(layout), AbsorbKinds{length});
+    }
+
+    template <Gather gather>
+    __device__ __noinline__ void conclude_absorb(bool judging) {
+        const SumLayout layout = absorb_layout<gather>();
+        const int length = layout.length(), count = absorb_count<gather>(layout);
+        constexpr bool again = gather == Gather::again, shares_products = small_history && !again;
         const bool fits = length + 7 <= int(sizeof(m.sums) / sizeof(double));
         double* totals = fits ? m.sums : spare;
-        const int count = again ? length : length + 7;
         decide_after(
             [&] {
                 if (shares_products && gang.decides()) load_products();
-                sums.gather(
+                sums.collect(
                     count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; },
                     [&] {
                         if (!judging || gang.block.row() != warps - 1) return;
@@ -182,7 +203,7 @@ private:
                     for (int i = threadIdx.x; i < shared_products; i += threads)
                         __stcg(products + i, m.products[i]);
                 }
-                publish_coefficients();
+                if (gang.barrier) publish_coefficients();
             });
         if (small_history && gang.only_decides()) {
             SW_ROLLED
@@ -208,29 +229,40 @@ private:
     __device__ void publish_coefficients() const {
         SW_ROLLED
         for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
-            __stcg(coefficients + j, w.coefficients[j]);
+            __stcg(shared_coefficients + j, w.coefficients[j]);
     }
 
-    __device__ __noinline__ void aim() {
+    // Not `real`: a rehearsal by members that wait, on their first variables and with the history there is;
+    // it leaves nothing but instructions where they will be needed, see Deciding.
+    __device__ __noinline__ void aim_sweep(bool real) {
         const int r = m.state.pairs;
-        const Vectors v = m.vectors;
+        Vectors v = m.vectors;
+        if (!real) v.trial = v.d = m.engine.rehearsed;
         const ChunkSums sums = this->sums;
+        const double* coefficients = gang.decides() ? w.coefficients : m.received_coefficients();
         __syncthreads();
         SW_ROLLED
         for (int a = threadIdx.x; a < r; a += threads) {
             m.plan.offsets[a] = int64_t(slot_of(a, m.state.head, r, slots)) * v.stride;
-            m.plan.y[a] = __ldcg(coefficients + a);
-            m.plan.s[a] = __ldcg(coefficients + r + a);
+            m.plan.y[a] = coefficients[a];
+            m.plan.s[a] = coefficients[r + a];
         }
         __syncthreads();
-        each_chunk([&](int chunk, const Chunk& c) {
+        each_chunk([&](int chunk, Chunk c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
             CarefulSum slope;
+            if (!real) c.n = min_of(c.n, c.begin + span);
             aim_chunk(v, m.state, m.plan, c, slope, mine);
+            if (!real) return;
             const Numbers numbers{
                 {mine.direction_squared, mine.step_limit, mine.truncation}, 3, aim_extrema, slope};
-            sums.put_folded(0, chunk, numbers, m.exchange);
+            sums.put_folded(0, chunk, numbers, m.free_memory());
         });
+    }
+
+    __device__ __noinline__ void aim() {
+        aim_sweep(true);
+        const ChunkSums sums = this->sums;
         decide([&](bool real) {
             SW_ROLLED
             for (int k = gang.block.row(); k < 4; k += warps) {

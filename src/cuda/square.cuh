@@ -71,7 +71,7 @@ __device__ inline double quick_inverse(double value) {
 // `sharers` groups; lane i of each keeps column i in its registers, every so many of its rows, from the
 // pivots' rows down. The lanes that have a pivot's row hand it to the others.
 template <int side, int sharers>
-__device__ inline bool factor_by_warp(const Factoring& one, int size, int negative) {
+__device__ inline bool factor_by_warp(const Factoring& one, int size, int negative, double& form) {
     constexpr int columns = 32 / sharers, each = (side + sharers - 1) / sharers;
     const int i = threadIdx.x % columns, own = threadIdx.x % 32 / columns;
     double mine[each], part = i < size ? one.x[i] : 0.0;
@@ -82,6 +82,7 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
     }
     __syncwarp();
     bool sound = true;
+    form = 0;
 #pragma unroll 1
     for (int top = 0; top < size; top += sharers) {
 #pragma unroll
@@ -100,6 +101,7 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
             for (int e = 1; e < each; ++e) mine[e] -= l * down[e];
             if (own == turn && i >= k && i < size) one.a[k * size + i] = i == k ? inverse : l;
             if (i > k) part -= l * known;
+            form += known * inverse * known;
             // Not a reason to stop: what follows a bad pivot is garbage, but harmless.
             sound &= (k < negative ? pivot < 0 : pivot > 0) & is_finite(pivot) & is_finite(inverse);
         }
@@ -115,27 +117,35 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
 constexpr int small_side = 2 * capacity <= 16 ? 16 : 2 * capacity;
 
 // A warp for each, if there are two; `first` may be nothing.
-__device__ __noinline__ BothSound factor_by_warps(const Factoring& first, const Factoring& second, int size,
-                                                  int negative) {
-    __shared__ BothSound sound;
+__device__ __noinline__ BothFactored factor_by_warps(const Factoring& first, const Factoring& second,
+                                                     int size, int negative) {
+    __shared__ BothFactored found;
     const int warp = threadIdx.x / 32;
     SW_ROLLED
     for (int turn = 0; turn < 2; ++turn) {
         const Factoring& one = turn == 0 ? first : second;
-        if (warp != (turn == 0 ? 0 : solving_warp) || !one.a) continue;
-        const bool good = factor_by_warp<small_side, small_side <= 16 ? 2 : 1>(one, size, negative);
-        if (threadIdx.x % 32 == 0) (turn == 0 ? sound.first : sound.second) = good;
+        if (warp != (turn == 0 ? 0 : solving_warp)) continue;
+        double form = 0;
+        const bool good =
+            !one.a || factor_by_warp<small_side, small_side <= 16 ? 2 : 1>(one, size, negative, form);
+        if (threadIdx.x % 32 == 0) {
+            (turn == 0 ? found.first : found.second) = good;
+            if (turn == 0) found.form = form;
+        }
     }
     __syncthreads();
-    return sound;
+    return found;
 }
 
 __device__ inline bool factor_with(Square&, const Factoring& one, int size, int negative) {
     return factor_by_warps(Factoring{nullptr, nullptr}, one, size, negative).second;
 }
 
-__device__ inline BothSound factor_both(Square&, const Factoring& first, const Factoring& second, int size,
-                                        int negative) {
+template <class Beside>
+__device__ inline BothFactored factor_both(Square&, const Factoring& first, const Factoring& second, int size,
+                                           int negative, const Beside& beside) {
+    constexpr int idle_warp = warps > 2 ? 1 : 0;
+    if (threadIdx.x == 32 * idle_warp) beside();
     return factor_by_warps(first, second, size, negative);
 }
 

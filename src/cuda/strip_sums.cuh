@@ -174,9 +174,8 @@ __device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int f
     __syncthreads();
 }
 
-__device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums,
-                                   double* exchange, double* to) {
-    double* shared = staged ? reinterpret_cast<double*>(dynamic_shared) : exchange;
+__device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums, double* shared,
+                                   double* to) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     __syncthreads();
     int index = 0;

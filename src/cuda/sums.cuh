@@ -21,6 +21,8 @@ __device__ inline Fold kind_among(unsigned int extrema, int k) {
 
 // What each thread has found besides products of rows: numbers to be folded, and a careful sum behind them.
 constexpr int most_numbers = 7;
+constexpr int fold_pitch = threads + 4;  // the numbers of a block lie so far apart, in different banks
+constexpr int fold_length = (most_numbers + 2) * fold_pitch;
 struct Numbers {
     double value[most_numbers];
     int count;             // of them used
@@ -34,6 +36,12 @@ struct AllSums {
     __device__ Fold operator()(int) const { return Fold::sum; }
 };
 
+// Groups of chunks that member 0 adds up itself; tests leave it fewer.
+#if !defined(SW_GROUPS_FOR_ONE)
+#define SW_GROUPS_FOR_ONE 3
+#endif
+constexpr int groups_for_one = SW_GROUPS_FOR_ONE;
+
 class ChunkSums {
 public:
     __device__ ChunkSums(const Gang& gang, double* memory, int chunks, int row)
@@ -44,7 +52,7 @@ public:
     __device__ void put(int j, int chunk, double value) const { __stcg(place(j, chunk), value); }
 
     // Folds numbers of every thread over the block, into the sums `first`, ... of a chunk. `exchange`: shared
-    // memory for (most_numbers + 2) * warps numbers.
+    // memory for fold_length numbers.
     __device__ void put_folded(int first, int chunk, const Numbers& mine, double* exchange) const {
         const double (&v)[most_numbers] = mine.value;
         fold_block(place(first, chunk), exchange, mine.count, mine.extrema, mine.careful.sum,
@@ -61,22 +69,30 @@ public:
         return warp_total(place(j, 0), row, chunks, gang.block.lane(), fold);
     }
 
-    // Many sums: waits for all chunks, adds them up by groups, and hands the totals to put(j, total); also()
-    // runs beside that. Member 0 alone goes on, the others wait for the gang's release.
-    template <class Kind, class Put, class Also>
-    __device__ void gather(int count, const Kind& kind, const Put& put, const Also& also) const {
-        gang.gather_groups([&](int group) {
+    // Many sums, once a member has put those of its chunks: the last of each group of chunks adds up the
+    // group's. Of few groups member 0 does it itself, sooner than it would hear of their sums.
+    template <class Kind>
+    __device__ void add_up(int count, const Kind& kind) const {
+        if (!by_groups()) return gang.arrive();
+        gang.arrive_in_group([&](int group) {
             SW_ROLLED
             for (int j = threadIdx.x; j < count; j += threads)
                 __stcg(place(j, chunks + group), fold_group(j, group, kind(j)));
         });
-        if (!gang.decides()) return;
+    }
+
+    // Waits for all members; member 0 hands the totals to put(j, total) and runs also() beside that. It alone
+    // goes on, the others wait for the gang's release.
+    template <class Kind, class Put, class Also>
+    __device__ void collect(int count, const Kind& kind, const Put& put, const Also& also) const {
         const int groups = (chunks + group_size - 1) / group_size;
+        gang.await(by_groups() ? groups : gang.workers());
+        if (!gang.decides()) return;
         SW_ROLLED
         for (int j = threadIdx.x; j < count; j += threads) {
             const Fold fold = kind(j);
             double total;
-            if (gang.barrier) {
+            if (by_groups()) {
                 total = fold_rows(place(j, chunks), row, groups, fold);
             } else {
                 total = fold_group(j, 0, fold);
@@ -96,6 +112,8 @@ private:
     double* memory;
     int chunks, row;
 
+    __device__ bool by_groups() const { return gang.barrier && chunks > groups_for_one * group_size; }
+
     __device__ static CarefulSum across_lanes(const CarefulSum& mine, int offset) {
         CarefulSum other;
         other.sum = __shfl_xor_sync(0xffffffffu, mine.sum, offset);
@@ -114,44 +132,47 @@ private:
                                                    unsigned int extrema, double sum, double lost, double v0,
                                                    double v1, double v2, double v3, double v4, double v5,
                                                    double v6) {
-        Numbers mine{{v0, v1, v2, v3, v4, v5, v6}, count, extrema, {sum, lost}};
+        const double values[] = {v0, v1, v2, v3, v4, v5, v6, sum, lost};
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < most_numbers + 2; ++k) exchange[k * fold_pitch + threadIdx.x] = values[k];
+        __syncthreads();
+        // An eighth of the block for each number; the last has the careful sum.
+        constexpr int parts = most_numbers + 1, lanes = threads / parts;
+        const int k = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+        const bool careful = k == most_numbers;
+        const Fold fold = kind_among(extrema, k);
+        const double* from = exchange + k * fold_pitch + lane;
+        double part[parts];
+#pragma unroll
+        for (int i = 0; i < parts; ++i) part[i] = from[i * lanes];
+        CarefulSum total;
+        total.sum = part[0];
+        if (careful) {
+            total.lost = from[fold_pitch];
+#pragma unroll
+            for (int i = 1; i < parts; ++i) total.add(CarefulSum{part[i], from[fold_pitch + i * lanes]});
+        } else if (fold == Fold::sum) {
+#pragma unroll
+            for (int i = 1; i < parts; ++i) total.sum += part[i];
+        } else {
+#pragma unroll
+            for (int i = 1; i < parts; ++i) total.sum = folded(fold, total.sum, part[i]);
+        }
         SW_ROLLED
-        for (int offset = 16; offset > 0; offset >>= 1) {
-            mine.careful.add(across_lanes(mine.careful, offset));
-#pragma unroll
-            for (int k = 0; k < most_numbers; ++k)
-                mine.value[k] =
-                    folded(mine.kind(k), mine.value[k], __shfl_xor_sync(0xffffffffu, mine.value[k], offset));
-        }
-        __syncthreads();
-        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        double *sums = exchange + most_numbers * warps, *losses = sums + warps;
-        if (lane == 0) {
-#pragma unroll
-            for (int k = 0; k < most_numbers; ++k) exchange[k * warps + warp] = mine.value[k];
-            sums[warp] = mine.careful.sum;
-            losses[warp] = mine.careful.lost;
-        }
-        __syncthreads();
-        if (threadIdx.x < mine.count) {
-            const Fold fold = mine.kind(threadIdx.x);
-            double total = exchange[threadIdx.x * warps];
-#pragma unroll
-            for (int w = 1; w < warps; ++w) total = folded(fold, total, exchange[threadIdx.x * warps + w]);
-            __stcg(to + threadIdx.x, total);
-        }
-        if (warp == warps - 1) {
-            CarefulSum total;
-            if (lane < warps) {
-                total.sum = sums[lane];
-                total.lost = losses[lane];
+        for (int offset = lanes / 2; offset > 0; offset >>= 1) {
+            const CarefulSum other = across_lanes(total, offset);
+            if (careful) {
+                total.add(other);
+            } else {
+                total.sum = folded(fold, total.sum, other.sum);
             }
-            SW_ROLLED
-            for (int offset = warps / 2; offset > 0; offset >>= 1) total.add(across_lanes(total, offset));
-            if (lane == 0) {
-                __stcg(to + mine.count, total.sum);
-                __stcg(to + mine.count + 1, total.lost);
-            }
+        }
+        if (lane == 0 && careful) {
+            __stcg(to + count, total.sum);
+            __stcg(to + count + 1, total.lost);
+        } else if (lane == 0 && k < count) {
+            __stcg(to + k, total.sum);
         }
         __syncthreads();
     }

@@ -10,9 +10,9 @@ SW_BEGIN
 // What the phases of a turn share, and the walk among them.
 class Walking : protected Deciding {
 protected:
-    __device__ Walking(const Gang& gang, State* state, const ChunkSums& sums, const Scratch& scratch,
-                       double* memory)
-        : Deciding(gang, state), sums(sums), w(scratch), walk_memory(memory) {}
+    __device__ Walking(const Gang& gang, State* state, double* coefficients, const ChunkSums& sums,
+                       const Scratch& scratch, double* memory)
+        : Deciding(gang, state, coefficients), sums(sums), w(scratch), walk_memory(memory) {}
 
     ChunkSums sums;
     Scratch w;
@@ -63,7 +63,8 @@ protected:
                     sum_ties(m.vectors, m.state, shared, gang.block, c,
                              [&](int j, double value) { sums.put(j, chunk, value); });
                 });
-                sums.gather(
+                sums.add_up(size + 1, AllSums{});
+                sums.collect(
                     size + 1, AllSums{}, [&](int j, double value) { lists.crossing[j] = value; }, [] {});
                 lead([&] {
                     cross_ties(shared, lists, size);

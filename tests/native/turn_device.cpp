@@ -77,6 +77,7 @@ int main() {
     e.partials = allocate<double>(e.partial_stride);
     e.walk_stride = (int64_t(sizeof(WalkState)) + 7) / 8 + sizes[2] * (3 + 4 * capacity);
     e.walk = allocate<double>(e.walk_stride);
+    e.rehearsed = allocate<Real>(chunks * span);
     e.barrier = reinterpret_cast<Barrier*>(allocate<unsigned int>(2 + groups));
     e.counter = allocate<unsigned int>(2), e.running = allocate<unsigned int>(1);
     e.states = allocate<State>(1), e.report = allocate<State>(1);

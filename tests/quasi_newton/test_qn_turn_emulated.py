@@ -79,7 +79,7 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     defines = {
         "SW_REAL": "double" if dtype == "float64" else "float", "SW_CAPACITY": m, "SW_THREADS": threads,
         "SW_BOUNDED": int(bounds is not None), "SW_WEIGHTED": int(weighted), "SW_WEIGHTS_VARY": int(vary),
-        "SW_REHEARSED_FROM": 0,
+        "SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0,
     }  # fmt: skip
     program = build(
         tmp_path,

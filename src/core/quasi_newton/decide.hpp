@@ -214,10 +214,11 @@ SW_HD void judge_point(State& s, const Options& o, const AbsorbScalars& scalars)
     }
 }
 
-// The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q). Beyond it, the path bends.
+// The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q), `form` = qᵀK⁻¹q. Beyond it,
+// the path bends.
 // Scalar.
-SW_HD void judge_first_segment(State& s, const Options& o, const Scratch& w) {
-    const PathSlope slope = path_slope(s.movable_descent, s.gamma, w.path, w.carried, w.k, 2 * s.pairs);
+SW_HD void judge_first_segment(State& s, const Options& o, double form) {
+    const PathSlope slope{-s.movable_descent, s.movable_descent / s.gamma - form};
     double t = 0;
     const bool inside = settles(slope, 0.0, s.first_break, t);
     s.cauchy_time = inside ? t : s.first_break;
@@ -234,8 +235,6 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
                                 const Scratch& w, const AbsorbScalars& scalars, const SumLayout& layout,
                                 const double* sums) {
     if (layout.rows > 0) take_pair(team, s, o, m, layout, sums);
-    if (team.rank() == 0) judge_point(s, o, scalars);
-    // On its way whatever the judgement, which takes one member as long as this takes all.
     if (o.weights_vary) store_whole_ss(team, m, s, layout, sums);
     const int pairs = s.pairs, size = 2 * pairs;
     const double theta = 1 / s.gamma;
@@ -248,21 +247,23 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
         w.coefficients[i] = s.gamma * q;
     }
     team.sync();
-    if (s.action == Action::done || pairs == 0) return;
-
-    const Factoring model{w.k, w.path}, subspace{w.kg, w.coefficients};
-    BothSound sound{true, true};
-    if (o.bounded) {
-        sound = factor_both(team, model, subspace, size, pairs);
-    } else {
-        sound.second = factor_with(team, subspace, size, pairs);
+    // The model is on its way whatever the judgement, which takes one member as long as the others need for
+    // it.
+    const auto judge = [&] { judge_point(s, o, scalars); };
+    if (pairs == 0) {
+        if (team.rank() == 0) judge();
+        team.sync();
+        return;
     }
+    const Factoring model{o.bounded ? w.k : nullptr, w.path}, subspace{w.kg, w.coefficients};
+    const BothFactored found = factor_both(team, model, subspace, size, pairs, judge);
+    if (s.action == Action::done) return;
     // One member judges while others go the way back; that is in vain if the path bends.
     if (team.rank() == 0) {
-        if (o.bounded && sound.first) judge_first_segment(s, o, w);
-        if (!sound.first || (s.action == Action::aim && !sound.second)) aim_without_history(s);
+        if (o.bounded && found.first) judge_first_segment(s, o, found.form);
+        if (!found.first || (s.action == Action::aim && !found.second)) aim_without_history(s);
     }
-    if (sound.second) solve_upper(team, w.kg, size, w.coefficients);
+    if (found.second) solve_upper(team, w.kg, size, w.coefficients);
     team.sync();
 }
 

@@ -85,16 +85,26 @@ SW_HD_CALLED bool factor_with(Team& team, const Factoring& one, int size, int ne
     return true;
 }
 
-// Two at once, for teams to which a second chain of pivots beside the first costs nothing.
-struct BothSound {
+// Two at once, for teams to which a second chain of pivots beside the first costs nothing; the first may have
+// no matrix. Beside them one member runs `beside`.
+struct BothFactored {
     bool first, second;
+    double form;  // xᵀ A⁻¹ x of the first
 };
 
-template <class Team>
-SW_HD BothSound factor_both(Team& team, const Factoring& first, const Factoring& second, int size,
-                            int negative) {
-    const bool sound = factor_with(team, first, size, negative);
-    return {sound, factor_with(team, second, size, negative)};
+template <class Team, class Beside>
+SW_HD BothFactored factor_both(Team& team, const Factoring& first, const Factoring& second, int size,
+                               int negative, const Beside& beside) {
+    if (team.rank() == 0) beside();
+    team.sync();
+    BothFactored found{true, true, 0};
+    if (first.a) found.first = factor_with(team, first, size, negative);
+    if (first.a && found.first) {
+        SW_FOUR_AT_A_TIME
+        for (int i = 0; i < size; ++i) found.form += first.x[i] * first.a[i * size + i] * first.x[i];
+    }
+    found.second = factor_with(team, second, size, negative);
+    return found;
 }
 
 SW_END
