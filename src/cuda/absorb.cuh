@@ -27,17 +27,20 @@ struct AbsorbInput {
     // The same, staged: copies on their way to shared memory, and what has arrived there.
     template <Gather gather>
     __device__ static void fetch(const Vectors& v, int64_t i, Real* to, int pitch) {
-        copy_element(to, v.gradient + i);
-        copy_element(to + pitch, v.at + i);
+        // All addresses first: they are kept in shared memory.
+        const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
+        const Real* const weight = v.weights + i;
+        copy_element(to, from[0]);
+        copy_element(to + pitch, from[1]);
         if (gather == Gather::pair) {
-            copy_element(to + 2 * pitch, v.g + i);
-            copy_element(to + 3 * pitch, v.d + i);
+            copy_element(to + 2 * pitch, from[2]);
+            copy_element(to + 3 * pitch, from[3]);
         }
         if (bounded) {
-            copy_element(to + 4 * pitch, v.lower + i);
-            copy_element(to + 5 * pitch, v.upper + i);
+            copy_element(to + 4 * pitch, from[4]);
+            copy_element(to + 5 * pitch, from[5]);
         }
-        if (weighted) copy_element(to + weight_row * pitch, v.weights + i);
+        if (weighted) copy_element(to + weight_row * pitch, weight);
     }
     __device__ void take(const Real* from, int pitch) {
         g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];

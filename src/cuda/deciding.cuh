@@ -6,7 +6,7 @@
 
 SW_BEGIN
 
-// Variables of a problem whose decisions and second sweep are rehearsed; tests rehearse smaller ones.
+// Variables of a problem whose decisions are rehearsed; tests rehearse smaller ones.
 #if !defined(SW_REHEARSED_FROM)
 #define SW_REHEARSED_FROM 100000
 #endif
@@ -20,26 +20,23 @@ protected:
     Gang gang;
     double* shared_coefficients;  // in global memory: from member 0 to the others
 
-    // Takes over what member 0 decided. After a sync, and ends in one.
+    // Takes over what member 0 decided, now or in an earlier turn. Between two syncs.
     __device__ static __noinline__ void load_state(const State* state) {
         const uint32_t* from = reinterpret_cast<const uint32_t*>(state);
         uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
         SW_ROLLED
         for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
-        __syncthreads();
     }
-
-    // Whether it is worth while: short sweeps do not leave the time for it.
-    __device__ static bool rehearses() { return m.engine.n >= rehearsed_from; }
 
     // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
     // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
     // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
-    // code is the same, the numbers need only lead it the usual way, and the state is restored.
+    // code is the same, the numbers need only lead it the usual way, and the state is restored. Short sweeps
+    // do not leave the time for it, nor make it worth while.
     template <class Collect, class Decide>
     __device__ void decide_after(const Collect& collect, const Decide& decision) const {
         SW_ROLLED
-        for (int round = gang.only_decides() && rehearses() ? 0 : 1; round < 2; ++round) {
+        for (int round = gang.only_decides() && m.engine.n >= rehearsed_from ? 0 : 1; round < 2; ++round) {
             const bool real = round > 0;
             if (real) {
                 collect();
@@ -55,14 +52,18 @@ protected:
         share_state();
     }
 
-    // From member 0 to the others.
+    // From member 0 to the others. A turn that ends with a trial point needs them no more.
     __device__ __noinline__ void share_state() const {
         if (gang.decides()) {
+            const bool over = m.state.action == Action::evaluate;
+            if (over) gang.release(true);
             const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
             uint32_t* to = reinterpret_cast<uint32_t*>(global_state);
             SW_ROLLED
             for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
-            gang.release();
+            if (!over) gang.release();
+        } else if (turn_is_over) {
+            if (threadIdx.x == 0) m.state.action = Action::evaluate;
         } else {
             // With the state, whether there are new ones or not: in one go.
             SW_ROLLED

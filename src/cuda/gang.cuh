@@ -11,8 +11,9 @@ SW_BEGIN
 constexpr int group_size = 20;
 
 // Grid-wide barrier in device memory; the grid is launched cooperatively, so all blocks are resident.
+// `released`: twice how often member 0 has let the others go on, plus one if there is nothing left to do.
 struct Barrier {
-    unsigned int arrived, generation;
+    unsigned int arrived, released;
     unsigned int in_group[1];  // one for each group of chunks
 };
 
@@ -62,9 +63,11 @@ inline unsigned int count_up(unsigned int* flag) {
 
 }  // namespace signal
 
-// The barrier's generation that this block waits to see the end of; after member 0's wait, the next one,
-// which it sets. The first thread's, once the last has read it.
+// The release that this block waits for, as Barrier::released counts them; after member 0's wait, the one
+// that it will give. The first thread's, once the last has read it.
 __shared__ unsigned int awaited;
+// With the last release: the turn is over, for all but member 0.
+__shared__ bool turn_is_over;
 
 struct Gang {
     Block block;
@@ -80,7 +83,7 @@ struct Gang {
 
     // Once a launch, before a __syncthreads().
     __device__ void start() const {
-        if (barrier && threadIdx.x == threads - 1) awaited = signal::look(&barrier->generation);
+        if (barrier && threadIdx.x == threads - 1) awaited = signal::look(&barrier->released) >> 1;
     }
 
     // This worker has done its part.
@@ -124,26 +127,29 @@ struct Gang {
         await(workers());
     }
 
-    // Member 0 lets the others go on.
-    __device__ void release() const {
+    // Member 0 lets the others go on, or end the turn.
+    __device__ void release(bool over = false) const {
         __syncthreads();
         if (barrier && member == 0 && threadIdx.x == 0) {
             barrier->arrived = 0;
-            signal::set(&barrier->generation, awaited);
+            signal::set(&barrier->released, awaited << 1 | unsigned(over));
         }
     }
 
 private:
     // Member 0 until `all` have arrived, the others until it lets them go.
     __device__ void wait(unsigned int all) const {
-        const unsigned int generation = awaited;
-        awaited = generation + 1;
+        const unsigned int before = awaited;
+        awaited = (before + 1) & 0x7fffffffu;
         if (member == 0) {
             while (signal::look(&barrier->arrived) != all) {
             }
         } else {
-            while (signal::look(&barrier->generation) == generation) {
-            }
+            unsigned int released;
+            do {
+                released = signal::look(&barrier->released);
+            } while (released >> 1 == before);
+            turn_is_over = released & 1;
         }
         signal::noticed();
     }

@@ -22,13 +22,12 @@ struct Engine {
     double* coefficients;  // per gang: 2m
     double* scratch;       // per gang: decisions, where they do not fit shared memory
     double* walk;          // per gang: the Cauchy walk
-    Real* rehearsed;       // (chunks, span): where a rehearsed sweep aims, for nobody
     Barrier* barrier;
     State* report;          // pinned host memory: state of the first problem after each turn
     unsigned int* running;  // pinned host memory: problems still running after the last turn
     unsigned int* counter;  // device memory: the count in the making
     int64_t partial_stride, walk_stride;
-    int32_t chunks, gangs_are_blocks, walk_length, sums;  // sums: of a chunk, at most
+    int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
 };
 
 // The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at

@@ -37,23 +37,22 @@ public:
     __device__ void run() {
         if (m.state.action == Action::done) return;
         // A state saved between two phases has been judged.
-        if (m.state.action == Action::evaluate) {
-            if (expects_acceptance(m.state)) {
-                absorb<Gather::pair>(true);
-            } else {
-                slope();
-            }
-        }
-        const bool start = m.state.evaluations == 1;
-        if (!m.state.accepted && !start) stay();
-        while (m.state.action != Action::evaluate && m.state.action != Action::done) {
-            switch (m.state.action) {
+        bool judging = m.state.action == Action::evaluate;
+        const bool absorbing = judging && expects_acceptance(m.state);
+        if (judging && !absorbing) slope();
+        judging = absorbing;
+        if (!judging) stay_if_refused();
+        while (judging || (m.state.action != Action::evaluate && m.state.action != Action::done)) {
+            switch (judging ? Action::absorb : m.state.action) {
                 case Action::absorb:
+                    // (Each sweep is called from one place and becomes part of it.)
                     if (m.state.iterations == 0) {
                         absorb<Gather::start>(false);
                     } else {
-                        absorb<Gather::pair>(false);
+                        absorb<Gather::pair>(judging);
                     }
+                    if (judging) stay_if_refused();
+                    judging = false;
                     break;
 #if SW_BOUNDED
                 case Action::walk:
@@ -90,6 +89,11 @@ private:
     double *spare, *products;
     SmallMatrices matrices;
 
+    __device__ void stay_if_refused() {
+        const bool start = m.state.evaluations == 1;
+        if (!m.state.accepted && !start) stay();
+    }
+
     // The sweeps work at the accepted point: the trial point was refused, or has become it.
     __device__ void stay() {
         if (threadIdx.x == 0) {
@@ -121,7 +125,6 @@ private:
     template <Gather gather>
     __device__ void absorb(bool judging) {
         absorb_sweep<gather>();
-        if (gather == Gather::pair && !gang.decides() && rehearses()) aim_sweep(false);
         conclude_absorb<gather>(judging);
     }
 
@@ -232,12 +235,14 @@ private:
             __stcg(shared_coefficients + j, w.coefficients[j]);
     }
 
-    // Not `real`: a rehearsal by members that wait, on their first variables and with the history there is;
-    // it leaves nothing but instructions where they will be needed, see Deciding.
-    __device__ __noinline__ void aim_sweep(bool real) {
+    __device__ void aim() {
+        aim_sweep();
+        conclude_aim();
+    }
+
+    __device__ void aim_sweep() {
         const int r = m.state.pairs;
-        Vectors v = m.vectors;
-        if (!real) v.trial = v.d = m.engine.rehearsed;
+        const Vectors v = m.vectors;
         const ChunkSums sums = this->sums;
         const double* coefficients = gang.decides() ? w.coefficients : m.received_coefficients();
         __syncthreads();
@@ -248,20 +253,17 @@ private:
             m.plan.s[a] = coefficients[r + a];
         }
         __syncthreads();
-        each_chunk([&](int chunk, Chunk c) {
+        each_chunk([&](int chunk, const Chunk& c) {
             AimScalars mine{0, 0, double_infinity, double_infinity};
             CarefulSum slope;
-            if (!real) c.n = min_of(c.n, c.begin + span);
             aim_chunk(v, m.state, m.plan, c, slope, mine);
-            if (!real) return;
             const Numbers numbers{
                 {mine.direction_squared, mine.step_limit, mine.truncation}, 3, aim_extrema, slope};
             sums.put_folded(0, chunk, numbers, m.free_memory());
         });
     }
 
-    __device__ __noinline__ void aim() {
-        aim_sweep(true);
+    __device__ __noinline__ void conclude_aim() {
         const ChunkSums sums = this->sums;
         decide([&](bool real) {
             SW_ROLLED
@@ -297,34 +299,43 @@ __device__ inline void copy_words(T* to, const T* from) {
 
 SW_END
 
-// f: the objective's values, float or double, one per problem.
+// f: the objective's values, float or double, one per problem. What each block begins with is loaded at once;
+// the places of the states therefore come as an argument as well.
 extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_warp ? 16 : 2)
-    stepwell_turn(const stepwell::Engine* engine, const Real* gradient, const void* f, int f_is_float) {
+    stepwell_turn(const stepwell::Engine* engine, stepwell::State* states, int gangs_are_blocks,
+                  const Real* gradient, const void* f, int f_is_float) {
     using namespace stepwell;
+    const bool blocks = gangs_are_blocks;
+    const auto value_of = [&](int64_t p) {
+        return f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+    };
+    int64_t p = blocks ? blockIdx.x : 0;
+    double value = threadIdx.x == 0 ? value_of(p) : 0.0;
     copy_words(&m.engine, engine);
     copy_words(&m.options(), reinterpret_cast<const Options*>(engine + 1));
+    Turn::load_state(states + p);
     __syncthreads();
     const Engine& e = m.engine;
-    const bool blocks = e.gangs_are_blocks;
     const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
                     blocks ? 1 : int(gridDim.x)};
     gang.start();
     __shared__ __align__(16) unsigned char turn_memory[sizeof(Turn)];  // takes no constructor
     Turn& turn = *reinterpret_cast<Turn*>(turn_memory);
     unsigned int running = 0;
-    SW_ROLLED
-    for (int64_t p = blocks ? blockIdx.x : 0; p < e.batch; p += blocks ? gridDim.x : 1) {
+    while (true) {
         if (threadIdx.x == 0) {
-            const double value =
-                f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
             m.vectors = vectors_of(e, p, gradient);
             turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
         }
-        Turn::load_state(e.states + p);
+        __syncthreads();
         turn.run();
         running += m.state.action != Action::done;
         if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
+        p += blocks ? gridDim.x : 1;
+        if (p >= e.batch) break;
         __syncthreads();
+        if (threadIdx.x == 0) value = value_of(p);
+        Turn::load_state(states + p);
     }
     // The host is told how many problems still run: by the block that decided, or by the last to finish.
     if (!gang.decides() || threadIdx.x != 0) return;

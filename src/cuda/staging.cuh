@@ -36,20 +36,21 @@ constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
 constexpr int weight_row = bounded ? 6 : 4;
 constexpr int stage_length = (stage_rows + input_rows) * pitch;
 #if defined(__CUDA_ARCH__)
-extern __shared__ __align__(16) unsigned char dynamic_shared[];
+extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #else
-__shared__ __align__(16) unsigned char dynamic_shared[2 * stage_length * sizeof(Real)];
+__shared__ __align__(128) unsigned char dynamic_shared[2 * stage_length * sizeof(Real)];
 #endif
 
 __device__ inline Real* stage_memory(int stage) {
     return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
 }
 
-// 16 bytes from global to shared memory, without passing through registers.
+// 16 bytes from global to shared memory, without passing through registers. What closes a group of copies
+// orders them among other accesses.
 __device__ inline void copy_async(Real* to, const Real* from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
 #else
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
 #endif
@@ -71,8 +72,7 @@ __device__ inline void await_copies() {
 __device__ inline void copy_element(Real* to, const Real* from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real))
-                 : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real)));
 #else
     *to = *from;
 #endif

@@ -77,11 +77,11 @@ int main() {
     e.partials = allocate<double>(e.partial_stride);
     e.walk_stride = (int64_t(sizeof(WalkState)) + 7) / 8 + sizes[2] * (3 + 4 * capacity);
     e.walk = allocate<double>(e.walk_stride);
-    e.rehearsed = allocate<Real>(chunks * span);
     e.barrier = reinterpret_cast<Barrier*>(allocate<unsigned int>(2 + groups));
     e.counter = allocate<unsigned int>(2), e.running = allocate<unsigned int>(1);
     e.states = allocate<State>(1), e.report = allocate<State>(1);
-    e.chunks = int32_t(chunks), e.gangs_are_blocks = !sizes[3], e.walk_length = int32_t(sizes[2]);
+    const bool gangs_are_blocks = !sizes[3];
+    e.chunks = int32_t(chunks), e.walk_length = int32_t(sizes[2]);
     e.sums = int32_t(sizes[1]);
     start_state(*e.states);
     *e.running = 1;
@@ -95,8 +95,8 @@ int main() {
         std::fflush(stdout);
         receive(f, 1);
         receive(gradient, n);
-        const auto turn = [&] { stepwell_turn(&e, gradient, f, 0); };
-        if (e.gangs_are_blocks) {
+        const auto turn = [&] { stepwell_turn(&e, e.states, gangs_are_blocks, gradient, f, 0); };
+        if (gangs_are_blocks) {
             emulator::launch(1, threads, turn);
         } else {
             launch_grid(unsigned(chunks + 1), turn);

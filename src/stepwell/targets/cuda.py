@@ -43,11 +43,11 @@ class _Engine(ctypes.Structure):
         + [
             (name, ctypes.c_uint64)
             for name in (
-                "partials", "coefficients", "scratch", "walk", "rehearsed", "barrier", "report", "running", "counter",
+                "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
             )
         ]
         + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
-        + [(name, ctypes.c_int32) for name in ("chunks", "gangs_are_blocks", "walk_length", "sums")]
+        + [(name, ctypes.c_int32) for name in ("chunks", "walk_length", "sums")]
     )  # fmt: skip
 
 
@@ -162,7 +162,6 @@ class CudaTarget:
             "engine": 128,
         }
         sizes = {name: batch * length * word for name, length in vectors.items()}
-        sizes["rehearsed"] = 0 if self._blocks_are_gangs else self._chunks * SPAN * word
         sizes |= {name: length * 8 for name, length in doubles.items()}
         offsets, total = {}, 0
         for name, size in sizes.items():
@@ -191,10 +190,9 @@ class CudaTarget:
             bound_stride=0 if bounds is None or bounds[2] else n,
             weight_stride=0 if weights is None or weights[1] else n,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
-            rehearsed=at["rehearsed"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
             partial_stride=partial_stride, walk_stride=walk_words,
-            chunks=self._chunks, gangs_are_blocks=int(self._blocks_are_gangs), walk_length=self._walk_length, sums=sums,
+            chunks=self._chunks, walk_length=self._walk_length, sums=sums,
         )  # fmt: skip
         self._upload(at["engine"], bytes(engine) + self._options.to_bytes())
         self._upload(at["control"], bytes(sizes["control"]))
@@ -272,6 +270,8 @@ class CudaTarget:
             self._config,
             self._kernel,
             self._at["engine"],
+            self._at["states"],
+            np.int32(self._blocks_are_gangs),
             gradient,
             f,
             np.int32(f_is_single),
