@@ -40,16 +40,21 @@ __device__ __noinline__ void solve_lower(Square& team, const double* a, int size
     team.sync();
 }
 
-// x <- L⁻ᵀ D⁻¹ x for size <= 32.
+// Rows of the small matrices of a history whose decisions a Square takes; where they are at most 16, two
+// lanes share a column.
+constexpr int small_side = 2 * capacity <= 16 ? 16 : 2 * capacity <= 32 ? 2 * capacity : 32;
+
+// x <- L⁻ᵀ D⁻¹ x for size <= small_side.
 __device__ __noinline__ void solve_upper(Square& team, const double* a, int size, double* x) {
     const int lane = threadIdx.x % 32;
     if (threadIdx.x / 32 == solving_warp) {
+        // A lane's row first, all of it: rows lie in the same banks, and the chain below need not wait.
+        double row[small_side];
+#pragma unroll
+        for (int k = 1; k < small_side; ++k) row[k] = lane < k && k < size ? a[lane * size + k] : 0.0;
         double mine = lane < size ? x[lane] * a[lane * size + lane] : 0.0;
-#pragma unroll 4
-        for (int k = size - 1; k > 0; --k) {
-            const double l = lane < k ? a[lane * size + k] : 0.0;
-            mine -= l * __shfl_sync(0xffffffffu, mine, k);
-        }
+#pragma unroll
+        for (int k = small_side - 1; k > 0; --k) mine -= row[k] * __shfl_sync(0xffffffffu, mine, k);
         if (lane < size) x[lane] = mine;
     }
     team.sync();
@@ -111,10 +116,6 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
     if (threadIdx.x % 32 < size) one.x[i] = part;
     return sound;
 }
-
-// Rows of the small matrices of a history whose decisions a Square takes; where they are at most 16, two
-// lanes share a column.
-constexpr int small_side = 2 * capacity <= 16 ? 16 : 2 * capacity;
 
 // A warp for each, if there are two; `first` may be nothing.
 __device__ __noinline__ BothFactored factor_by_warps(const Factoring& first, const Factoring& second,
