@@ -37,22 +37,23 @@ public:
     __device__ void run() {
         if (m.state.action == Action::done) return;
         // A state saved between two phases has been judged.
-        bool judging = m.state.action == Action::evaluate;
-        const bool absorbing = judging && expects_acceptance(m.state);
-        if (judging && !absorbing) slope();
-        judging = absorbing;
-        if (!judging) stay_if_refused();
-        while (judging || (m.state.action != Action::evaluate && m.state.action != Action::done)) {
-            switch (judging ? Action::absorb : m.state.action) {
+        if (m.state.action == Action::evaluate) {
+            if (expects_acceptance(m.state)) {
+                absorb<Gather::pair>(true);
+            } else {
+                slope();
+            }
+        }
+        const bool start = m.state.evaluations == 1;
+        if (!m.state.accepted && !start) stay();
+        while (m.state.action != Action::evaluate && m.state.action != Action::done) {
+            switch (m.state.action) {
                 case Action::absorb:
-                    // (Each sweep is called from one place and becomes part of it.)
                     if (m.state.iterations == 0) {
                         absorb<Gather::start>(false);
                     } else {
-                        absorb<Gather::pair>(judging);
+                        absorb<Gather::pair>(false);
                     }
-                    if (judging) stay_if_refused();
-                    judging = false;
                     break;
 #if SW_BOUNDED
                 case Action::walk:
@@ -88,11 +89,6 @@ private:
     double f;
     double *spare, *products;
     SmallMatrices matrices;
-
-    __device__ void stay_if_refused() {
-        const bool start = m.state.evaluations == 1;
-        if (!m.state.accepted && !start) stay();
-    }
 
     // The sweeps work at the accepted point: the trial point was refused, or has become it.
     __device__ void stay() {
@@ -240,6 +236,7 @@ private:
         conclude_aim();
     }
 
+    // (Part of the kernel: as a function of its own it would have fewer registers for its loads.)
     __device__ void aim_sweep() {
         const int r = m.state.pairs;
         const Vectors v = m.vectors;
