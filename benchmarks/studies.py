@@ -42,7 +42,9 @@ def page() -> None:
     """Put the tables of all kept results under the mark."""
     on_gpu = [name for name in studies.STUDIES if (RESULTS / f"{name}-cuda.json").exists()]
     missing = [name for name in studies.STUDIES if name not in on_gpu and name not in COUNTS_ONLY]
-    parts = [f"Kept from a GPU: {', '.join(on_gpu) or 'none'}" + (f"; not yet: {', '.join(missing)}." if missing else ".")]
+    parts = [
+        f"Kept from a GPU: {', '.join(on_gpu) or 'none'}" + (f"; not yet: {', '.join(missing)}." if missing else ".")
+    ]
     parts.append(f"{' and '.join(f'`{name}`' for name in COUNTS_ONLY)} counts operations, the same on every device.")
     for name, (title, paper) in studies.STUDIES.items():
         found = [path for path in (RESULTS / f"{name}-cuda.json", RESULTS / f"{name}-cpu.json") if path.exists()]

@@ -1,0 +1,1 @@
+"""The parts of quasi_newton_gpu.py."""

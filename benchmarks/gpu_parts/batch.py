@@ -1,0 +1,117 @@
+"""A batch of bounded problems, beside a loop over SciPy and optimistix under vmap."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import Bounds
+from scipy.optimize import minimize as scipy_minimize
+from threadpoolctl import threadpool_limits
+
+import stepwell
+from gpu_parts.tools import M, say, summarise, synchronised
+
+
+def batch(quick: bool) -> dict[str, Any]:
+    """4,096 problems of 256 variables; time per iteration and problem."""
+    count, n = 4096, 256
+    rng = np.random.default_rng(2)
+    centre, w = 2 * rng.normal(size=(count, n)), 10.0 ** rng.uniform(0, 2, size=n)
+    options = dict(maxcor=M, gtol=1e-6, ftol=1e-12)
+
+    def quartic(x: Any, c: Any, weights: Any) -> tuple[Any, Any]:
+        d = x - c
+        square = d * d
+        return (square * (weights / 2 + square / 4)).sum(-1), d * (weights + square)
+
+    centres, weights = torch.tensor(centre, device="cuda"), torch.tensor(w, device="cuda")
+    x0 = torch.zeros_like(centres)
+
+    def solve(**more: Any) -> Any:
+        fun = lambda x: quartic(x, centres, weights)  # noqa: E731
+        return stepwell.minimize_batch(fun, x0, jac=True, bounds=(-1.0, 1.0), options=options | more)
+
+    solve()
+    seconds, result = synchronised(solve, 3 if quick else 7)
+    clock = solve(time_objective=True).seconds
+    error = float((result.x - centres.clamp(-1, 1)).abs().max())
+    steps = int(result.nit.sum())
+    ours = statistics.median(seconds) / steps
+    figures: dict[str, Any] = {
+        "stepwell": {
+            "seconds": seconds,
+            "iterations": steps,
+            "evaluations": int(result.nfev.sum()),
+            "parts": clock,
+            "mode": result.mode,
+            "per iteration and problem": ours,
+            "error": error,
+            "converged": float(result.success.mean()),
+        }
+    }
+    say(
+        f"batch: {1e3 * statistics.median(seconds):.2f} ms for {steps} iterations ({1e9 * ours:.1f} ns each; turns "
+        f"{1e3 * clock['turns']:.2f} ms, objective {1e3 * clock['objective']:.2f} ms), error {error:.1e}"
+    )
+    sample = 8 if quick else 40
+    best = np.inf
+    for blas in (1, None):
+        iterations, start = 0, time.perf_counter()
+        with threadpool_limits(blas):
+            for c in centre[:sample]:
+                iterations += scipy_minimize(
+                    lambda x, c=c: quartic(x, c, w), np.zeros(n), jac=True, method="L-BFGS-B",
+                    bounds=Bounds(np.full(n, -1.0), np.full(n, 1.0)), options=options,
+                ).nit  # fmt: skip
+        best = min(best, (time.perf_counter() - start) / iterations)
+    figures["scipy"] = {"per iteration and problem": best, "ratio": best / ours, "sample": sample}
+    summarise("4,096 bounded problems, n = 256, per iteration and problem", ours)
+    summarise("the same, loop over SciPy", best, f"100x; is {best / ours:.0f}x", met=best / ours >= 100)
+    say(f"SciPy: {1e6 * best:.1f} us per iteration and problem, {best / ours:.0f}x")
+    if not quick:
+        figures["optimistix"] = vmapped(centre, w, ours)
+    return figures
+
+
+def vmapped(centre: np.ndarray, w: np.ndarray, ours: float) -> dict[str, Any] | str:
+    """The same functions without bounds by optimistix's L-BFGS under vmap and jit; a step is one evaluation."""
+    try:
+        import jax
+        import optimistix
+    except ImportError as error:
+        say(f"optimistix is left out: {error}")
+        return f"left out: {error}"
+    if jax.default_backend() == "cpu":
+        say("optimistix is left out: JAX sees no GPU")
+        return "left out: JAX sees no GPU"
+    jax.config.update("jax_enable_x64", True)
+    weights, centres = jax.numpy.asarray(w), jax.numpy.asarray(centre)
+    solver = optimistix.LBFGS(rtol=1e-8, atol=1e-8, history_length=M)
+
+    def fun(x: Any, c: Any) -> Any:
+        square = (x - c) ** 2
+        return (square * (weights / 2 + square / 4)).sum()
+
+    @jax.jit
+    def solve(centres: Any) -> Any:
+        def one(c: Any) -> Any:
+            found = optimistix.minimise(fun, solver, jax.numpy.zeros_like(c), args=c, max_steps=1000, throw=False)
+            return found.value, found.stats["num_steps"]
+
+        return jax.vmap(one)(centres)
+
+    jax.block_until_ready(solve(centres))
+    start = time.perf_counter()
+    x, steps = jax.block_until_ready(solve(centres))
+    seconds = time.perf_counter() - start
+    each = seconds / int(steps.sum())
+    summarise(
+        "the same without bounds, optimistix under vmap", each, f"10x; is {each / ours:.1f}x", met=each >= 10 * ours
+    )
+    say(f"optimistix: {1e9 * each:.1f} ns per step and problem, {each / ours:.1f}x")
+    error = float(abs(x - centres).max())
+    return {"seconds": seconds, "steps": int(steps.sum()), "per step and problem": each, "error": error}
