@@ -34,9 +34,9 @@ void check(bool holds, const char* message) {
 }
 
 void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int32_t origin, double tolerance,
-           double damping, int32_t most_solves, int32_t update, bool guarded, bool form_gram, bool chain,
-           int32_t threads, std::optional<Read> warm_values, std::optional<Marks> warm_marks, Write x,
-           Write dual, Table<uint8_t> active, Table<double> reals, Table<int32_t> counts,
+           double rounding, double damping, int32_t most_solves, int32_t update, bool guarded, bool form_gram,
+           bool chain, int32_t threads, std::optional<Read> warm_values, std::optional<Marks> warm_marks,
+           Write x, Write dual, Table<uint8_t> active, Table<double> reals, Table<int32_t> counts,
            Table<int64_t> costs) {
     HostJob host{};
     NnlsJob& job = host.job;
@@ -63,7 +63,7 @@ void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int3
     }
     job.b = b.data();
     job.b_stride = b.stride(0);
-    job.options = {tolerance, damping, most_solves, update, guarded, chain};
+    job.options = {tolerance, rounding, damping, most_solves, update, guarded, chain};
     host.form_gram = form_gram;
     host.threads = threads;
     const size_t systems = b.shape(0), n = static_cast<size_t>(columns);
@@ -119,12 +119,12 @@ nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t
 void bind_nnls(nb::module_& m) {
     m.attr("NNLS_CHAIN") = nnls_chain_length;
     m.def("nnls_solve", &solve, nb::kw_only(), nb::arg("a"), nb::arg("b"), nb::arg("convolution"),
-          nb::arg("rows"), nb::arg("columns"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("damping"),
-          nb::arg("most_solves"), nb::arg("update"), nb::arg("guarded"), nb::arg("form_gram"),
-          nb::arg("chain"), nb::arg("threads"), nb::arg("warm_values").none(), nb::arg("warm_marks").none(),
-          nb::arg("x").noconvert(), nb::arg("dual").noconvert(), nb::arg("active").noconvert(),
-          nb::arg("reals").noconvert(), nb::arg("counts").noconvert(), nb::arg("costs").noconvert(),
-          "Solve a batch of NNLS systems.");
+          nb::arg("rows"), nb::arg("columns"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("rounding"),
+          nb::arg("damping"), nb::arg("most_solves"), nb::arg("update"), nb::arg("guarded"),
+          nb::arg("form_gram"), nb::arg("chain"), nb::arg("threads"), nb::arg("warm_values").none(),
+          nb::arg("warm_marks").none(), nb::arg("x").noconvert(), nb::arg("dual").noconvert(),
+          nb::arg("active").noconvert(), nb::arg("reals").noconvert(), nb::arg("counts").noconvert(),
+          nb::arg("costs").noconvert(), "Solve a batch of NNLS systems.");
     m.def(
         "nnls_device_workspace_bytes",
         [](int32_t rows, int32_t columns, int32_t pulse_length, int32_t pulse_origin, int32_t update,

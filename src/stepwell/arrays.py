@@ -132,9 +132,16 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
         import jax
 
         # A read-only or unaligned buffer cannot be shared with JAX: it copies those by itself.
-        with jax.default_device(next(iter(template.devices()))):
+        with jax.default_device(next(iter(template.devices()))), jax_double():
             return jax.numpy.asarray(values, dtype=values.dtype)
     return values
+
+
+def jax_double() -> Any:
+    """Return a context in which JAX makes arrays of 64-bit numbers, where it would shrink them by default."""
+    import jax
+
+    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
 
 
 def device_index(array: Array) -> int:

@@ -45,7 +45,8 @@ int main() {
             for (int variant = 0; variant < 4; ++variant) {
                 const int m = shape[0], n = shape[1];
                 const double damping = variant == 1 && update != rotations ? 0.3 : 0.0;
-                RandomSystem system(m, n, {3e-15, damping, 10 * n + 100, update, variant != 0, 0}, random);
+                RandomSystem system(m, n, {0.0, 3e-15, damping, 10 * n + 100, update, variant != 0, 0},
+                                    random);
                 if (variant == 2)  // nearly equal columns
                     for (int i = 0; i < m; ++i)
                         for (int j = 1; j < n; j += 2)

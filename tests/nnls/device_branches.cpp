@@ -264,7 +264,8 @@ int main() {
             for (int variant = 0; variant < 4; ++variant, ++number) {
                 const int m = shape[0], n = shape[1];
                 const double damping = variant == 1 && update != rotations ? 0.3 : 0.0;
-                RandomSystem system(m, n, {3e-15, damping, 10 * n + 100, update, variant != 0, 0}, random);
+                RandomSystem system(m, n, {0.0, 3e-15, damping, 10 * n + 100, update, variant != 0, 0},
+                                    random);
                 if (variant == 2)  // a band, with nearly equal columns
                     for (int i = 0; i < m; ++i)
                         for (int j = 0; j < n; ++j) {
@@ -284,7 +285,7 @@ int main() {
             }
     // More columns above the threshold than there is room for candidates; then one matrix for all.
     for (int variant = 0; variant < 3; ++variant) {
-        const RandomSystem system(40, 200, {3e-15, variant == 2 ? 0.3 : 0.0, 2100, gram, 1, 0}, random);
+        const RandomSystem system(40, 200, {0.0, 3e-15, variant == 2 ? 0.3 : 0.0, 2100, gram, 1, 0}, random);
         const Dense<double>* kind = nullptr;
         const Prepared<Dense<double>> prepared(matrix_of(system.job, 0, kind), system.job.options.damping);
         expect_optimal(

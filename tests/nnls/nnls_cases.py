@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stepwell
+from stepwell.arrays import host_copy
 from stepwell.studies import cases
 from stepwell.studies.cases import decays, gaussians, lidar, uniform  # noqa: F401 (for the tests)
 
@@ -18,6 +19,7 @@ DATA = pathlib.Path(os.environ.get("STEPWELL_DATA", pathlib.Path(__file__).paren
 def violation(A, b, x, damping=0.0):
     """Scaled optimality violation, in float64 NumPy: sign of x, dual on the zeros, dual on the positives."""
     A, b, x = (np.asarray(value, dtype=float) for value in (A, b, x))
+    A, b, x = of_moderate_size(A, b, x) if not damping else (A, b, x)
     if A.shape[1] == 0 or not b.any():
         return float(np.abs(x).max(initial=0.0))
     w = A.T @ (b - A @ x) - damping**2 * x
@@ -32,6 +34,26 @@ def rounding(A, b, x):
     A, b, x = (np.asarray(value, dtype=float) for value in (A, b, x))
     size = np.linalg.norm(b) + (np.linalg.norm(A, axis=0) * x).sum()
     return 1e-13 * np.sqrt(max(*A.shape, 16)) * size / max(np.linalg.norm(b), 1e-300)
+
+
+def of_moderate_size(A, b, x):
+    """The same system with entries of at most one, by powers of two: no square of them over- or underflows."""
+    columns = 2.0 ** np.frexp(np.abs(A).max(axis=0, initial=0.0))[1]
+    length = 2.0 ** float(np.frexp(np.abs(b).max(initial=0.0))[1])
+    return A / columns, b / length, x * (columns / length)
+
+
+def certify_optimum(result, A, b, damping=0.0, tol=None):
+    """Hold x of every system that converged against A and b: any library, any form of batch."""
+    dense = host_copy(A.dense() if isinstance(A, stepwell.Convolution) else A).astype(float)
+    right, x = np.atleast_2d(host_copy(b).astype(float)), np.atleast_2d(host_copy(result.x))
+    status = np.atleast_1d(host_copy(np.asarray(result.status) if right.shape[0] == 1 else result.status))
+    finest = 1 if x.dtype == np.float64 else 2.0**29
+    for s in np.flatnonzero(status == stepwell.NNLSStatus.CONVERGED):
+        matrix = dense[s] if dense.ndim == 3 else dense
+        moderate = of_moderate_size(matrix, right[s], x[s].astype(float)) if not damping else (matrix, right[s], x[s])
+        room = max(finest * rounding(*moderate), 1.001 * (tol or 0.0))
+        assert violation(*moderate, damping) <= room
 
 
 def certified(A, b, **options):

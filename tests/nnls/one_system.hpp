@@ -41,7 +41,7 @@ inline Job pulse_job(const std::vector<double>& pulse, int origin, const std::ve
     job.pulse_length = static_cast<int32_t>(pulse.size());
     job.pulse_origin = origin;
     job.b = b.data();
-    job.options = {3e-15, 0.0, 1000, gram, 1, 0};
+    job.options = {0.0, 3e-15, 0.0, 1000, gram, 1, 0};
     return job;
 }
 

@@ -56,9 +56,59 @@ def test_copies_are_made_in_parts(monkeypatch):
     monkeypatch.setattr(host, "COPY_BYTES", 2 * A[0].nbytes)
     copied = []
     plain = np.ascontiguousarray
-    monkeypatch.setattr(host.np, "ascontiguousarray", lambda a: copied.append(a.nbytes) or plain(a))
+    monkeypatch.setattr(host.np, "ascontiguousarray", lambda a, dtype=None: copied.append(a.nbytes) or plain(a, dtype))
     np.testing.assert_array_equal(stepwell.nnls(A.transpose(0, 2, 1).copy().transpose(0, 2, 1), b).x, expected)
     assert max(copied) <= 2 * A[0].nbytes
+
+
+def test_what_has_another_dtype_or_order_is_converted_in_parts(monkeypatch):
+    from stepwell.leastsq import host
+
+    A, b = uniform(9, 30)
+    A = A.astype(np.float32)
+    expected = stepwell.nnls(A.astype(float), b).x
+    monkeypatch.setattr(host, "COPY_BYTES", 2 * (8 * A[0].size + b[0].nbytes))
+    copied = []
+    plain = np.ascontiguousarray
+    monkeypatch.setattr(
+        host.np, "ascontiguousarray", lambda a, dtype=None: copied.append(np.shape(a)) or plain(a, dtype)
+    )
+    result = stepwell.nnls(A, np.asfortranarray(b))
+    np.testing.assert_array_equal(result.x, expected)
+    assert result.x.dtype == np.float64
+    matrices = [shape[0] for shape in copied if len(shape) == 3]
+    assert sum(matrices) == 9
+    assert max(matrices) <= 2
+
+
+def test_parts_are_small_beside_what_is_free(monkeypatch):
+    from stepwell.leastsq import host
+
+    A, b = uniform(12, 20)
+    parts = []
+    monkeypatch.setattr(host.arrays, "available_bytes", lambda _: 4 * 3 * A[0].nbytes)
+    solve = host._core.nnls_solve
+    monkeypatch.setattr(host._core, "nnls_solve", lambda **given: parts.append(len(given["b"])) or solve(**given))
+    stepwell.nnls(A.transpose(0, 2, 1).copy().transpose(0, 2, 1), b)
+    assert parts == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("method", ["qr", "gram"])
+@pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-8])
+def test_the_tolerance_bounds_the_violation(method, tol):
+    # Nearly opposite columns: x is large beside b, and what counts is the violation all the same.
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(40, 20, 30))
+    A[:, :, 15:] = -A[:, :, :15] + 1e-3 * rng.normal(size=(40, 20, 15))
+    result = stepwell.nnls(A, rng.normal(size=(40, 20)), method=method, tol=tol)
+    assert result.violation[result.status == stepwell.NNLSStatus.CONVERGED].max() <= tol
+    assert (result.status == stepwell.NNLSStatus.CONVERGED).mean() > 0.9
+
+
+def test_an_update_is_the_qr_methods():
+    A, b = uniform(1, 20)
+    result = stepwell.nnls(A[0], b[0], update="mgs")
+    assert (result.method, result.choice) == ("qr", "qr: update='mgs' belongs to it")
 
 
 def test_trouble_of_one_system_is_its_status_and_the_others_are_solved():

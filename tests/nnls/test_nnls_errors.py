@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import stepwell
 
@@ -32,6 +33,8 @@ b = np.ones(3)
         ((A, b), {"threads": 0}, "threads must be at least 1, got 0"),
         ((A, b), {"warm_start": "hot"}, "warm_start must be an x, a boolean set, or \"chain\", got 'hot'"),
         ((A, b), {"warm_start": np.ones(4)}, r"warm_start must have shape \(3,\) or \(1, 3\), got \(4,\)"),
+        ((A, b), {"warm_start": b * np.nan}, "warm_start must not hold NaN"),
+        ((A, b), {"update": "rotations", "damping": 1}, "has no damping"),
         ((A, np.array([1, np.nan, 1])), {}, "b must be finite, got NaN or infinity"),
         ((np.full((3, 3), np.inf), b), {}, "A must be finite, got NaN or infinity"),
         ((np.full((3, 3), np.nan), np.ones((2, 3))), {}, "A must be finite, got NaN or infinity"),
@@ -49,6 +52,11 @@ def test_bad_values(arguments, options, message):
         ((A, b * 1j), {}, "b must hold real numbers, got dtype complex128"),
         ((A, b), {"max_iter": 2.5}, "max_iter must be an integer, got 2.5"),
         ((A, b), {"damping": "much"}, "damping must be a number, got 'much'"),
+        (("A", b), {}, "A must be an array of numbers, got 'A'"),
+        (([[1, 2], [3]], b), {}, "A must be an array of numbers, got"),
+        ((sparse.csr_array(A), b), {}, r"A must be a dense array, got csr_array; allowed: A.toarray\(\)"),
+        ((A, b), {"progress": 5}, "progress must be callable, got 5"),
+        ((A, b), {"warm_start": b * 1j}, "warm_start must hold real numbers or bools, got dtype complex128"),
     ],
 )
 def test_bad_types(arguments, options, message):
@@ -74,13 +82,27 @@ def test_lists_and_integers_are_numbers():
     [
         ((np.ones((1, 2, 3)), 4), {}, r"pulse must have shape \(length,\) or \(systems, length\)"),
         ((np.ones(0), 4), {}, "with length >= 1"),
-        ((b, -1), {}, "n must not be negative, got -1"),
-        ((b, 4), {"m": -2}, "m must not be negative, got -2"),
+        ((b, -1), {}, "n must be at least 0, got -1"),
+        ((b, 4), {"m": -2}, "m must be at least 0, got -2"),
         ((b, 4), {"origin": 3}, "origin must be a sample of the pulse, 0 to 2, got 3"),
     ],
 )
 def test_bad_convolutions(arguments, options, message):
     with pytest.raises(ValueError, match=message):
+        stepwell.Convolution(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((b, 2.5), {}, "n must be an integer, got 2.5"),
+        ((b, 3), {"m": "x"}, "m must be an integer, got 'x'"),
+        ((b, 3), {"origin": 1.5}, "origin must be an integer, got 1.5"),
+        (("abc", 3), {}, "pulse must be an array of numbers, got 'abc'"),
+    ],
+)
+def test_bad_types_of_convolutions(arguments, options, message):
+    with pytest.raises(TypeError, match=message):
         stepwell.Convolution(*arguments, **options)
 
 

@@ -8,7 +8,8 @@
 namespace stepwell {
 
 struct NnlsOptions {
-    double tolerance;     // on w_j / (|a_j| |b|)
+    double tolerance;     // on w_j / (|a_j| |b|), where the caller gave one; else 0
+    double rounding;      // the same of what rounding leaves, relative to |b| + sum |a_j| x_j
     double damping;       // lambda of lambda^2 |x|^2
     int32_t most_solves;  // limit on least-squares solutions
     int32_t update;       // an Update

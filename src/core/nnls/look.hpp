@@ -155,7 +155,7 @@ struct Look {
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        room = task.options.tolerance * (b_norm + duals.size);
+        room = max_of(task.options.tolerance * b_norm, task.options.rounding * (b_norm + duals.size));
     }
 
     SW_HD void mark(int j, int state) const { set_state(task, j, state); }

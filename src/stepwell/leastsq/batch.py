@@ -23,6 +23,7 @@ class Batch:
 
     matrix: Array  # (m, n) or (systems, m, n); pulses (length,) or (systems, length) of a convolution
     b: Array  # (systems, m)
+    single: bool  # solve in float32; arrays of the host may have another dtype still
     convolution: bool
     rows: int
     columns: int
@@ -33,7 +34,8 @@ class Batch:
     guarded: bool
     form_gram: bool
     damping: float
-    tolerance: float
+    tolerance: float  # the caller's, or 0
+    rounding: float
     max_iter: int
     warm_x: Array | None
     warm_set: Array | None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from stepwell import arrays
+from stepwell.leastsq.inputs import as_array, index_of
 
 
 class Convolution:
@@ -41,17 +41,16 @@ class Convolution:
     """
 
     def __init__(self, pulse: arrays.Array, n: int, *, m: int | None = None, origin: int = 0) -> None:
-        if not hasattr(pulse, "shape"):
-            pulse = np.asarray(pulse, dtype=float)
+        pulse = as_array("pulse", pulse)
         if pulse.ndim not in (1, 2) or pulse.shape[-1] == 0:
             raise ValueError(
                 f"pulse must have shape (length,) or (systems, length) with length >= 1, got {tuple(pulse.shape)}"
             )
         self.pulse = pulse
-        self.n = _count("n", n)
-        self.m = self.n if m is None else _count("m", m)
-        self.origin = operator.index(origin)
-        if not 0 <= self.origin < pulse.shape[-1]:
+        self.n = index_of("n", n, 0)
+        self.m = self.n if m is None else index_of("m", m, 0)
+        self.origin = index_of("origin", origin, 0)
+        if not self.origin < pulse.shape[-1]:
             raise ValueError(f"origin must be a sample of the pulse, 0 to {pulse.shape[-1] - 1}, got {self.origin}")
 
     @property
@@ -78,10 +77,3 @@ class Convolution:
 
     def __repr__(self) -> str:
         return f"Convolution(pulse of shape {tuple(self.pulse.shape)}, n={self.n}, m={self.m}, origin={self.origin})"
-
-
-def _count(name: str, value: int) -> int:
-    number = operator.index(value)
-    if number < 0:
-        raise ValueError(f"{name} must not be negative, got {number}")
-    return number

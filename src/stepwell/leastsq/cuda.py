@@ -31,7 +31,7 @@ class Options(ctypes.Structure):
     """The struct NnlsOptions of src/core/nnls/batch.hpp."""
 
     _fields_ = (
-        *((name, ctypes.c_double) for name in ("tolerance", "damping")),
+        *((name, ctypes.c_double) for name in ("tolerance", "rounding", "damping")),
         *((name, ctypes.c_int32) for name in ("most_solves", "update", "guarded", "chain")),
     )
 
@@ -187,16 +187,14 @@ def solve(batch: Batch) -> NNLSResult:
     matrix, b = memory.rows_contiguous(batch.matrix), memory.rows_contiguous(batch.b)
     _refuse_non_finite(batch)
     systems, n = batch.systems, batch.columns
-    single = b.dtype == memory.xp.float32
+    single = batch.single
     real = "float32" if single else "float64"
+    if systems == 0 or batch.rows == 0 or n == 0:
+        return _without_work(batch, memory, b, real)
     x, dual = memory.empty((systems, n), real), memory.empty((systems, n), real)
     active = memory.empty((systems, n), "uint8")
     reals, counts = memory.empty((2, systems), "float64"), memory.empty((6, systems), "int32")
     costs = memory.empty((systems, 4), "int64")
-    if systems == 0 or batch.rows == 0 or n == 0:
-        for array in (x, dual, active, reals, counts, costs):
-            array[...] = 0
-        return _wrap(batch, memory, x, dual, active, reals, counts, costs)
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
     strides = memory.strides(matrix)
@@ -212,7 +210,13 @@ def solve(batch: Batch) -> NNLSResult:
         b=memory.address(b),
         b_stride=memory.strides(b)[0],
         options=Options(
-            batch.tolerance, batch.damping, batch.max_iter, UPDATE_CODES[batch.update], batch.guarded, batch.chain
+            batch.tolerance,
+            batch.rounding,
+            batch.damping,
+            batch.max_iter,
+            UPDATE_CODES[batch.update],
+            batch.guarded,
+            batch.chain,
         ),
         x=memory.address(x),
         dual=memory.address(dual),
@@ -242,6 +246,17 @@ def solve(batch: Batch) -> NNLSResult:
         memory.wait(stream)
         batch.progress(systems, systems)
     return _wrap(batch, memory, x, dual, active, reals, counts, costs)
+
+
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLSResult:
+    """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
+    xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
+    squares = xp.sum(b * b, axis=-1)
+    reals = xp.stack([xp.sqrt(squares), xp.zeros_like(squares)])
+    return _wrap(
+        batch, memory, memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"),
+        reals, memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
+    )  # fmt: skip
 
 
 def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:

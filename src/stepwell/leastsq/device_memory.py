@@ -69,7 +69,8 @@ class DeviceMemory:
 
         # XLA allocates; nobody else holds this array, so writing it behind JAX's back is seen by all later readers.
         device = next(d for d in jax.devices() if d.id == self.device_id)
-        return jax.device_put(np.zeros(shape, dtype), device).block_until_ready()
+        with arrays.jax_double():  # the kernels write what was asked for, whatever JAX's default
+            return jax.device_put(np.zeros(shape, dtype), device).block_until_ready()
 
     def zeros(self, shape: Any, dtype: str) -> Array:
         """Return an array of zeros."""

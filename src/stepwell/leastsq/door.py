@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from stepwell import arrays
 from stepwell.leastsq.batch import Batch
 from stepwell.leastsq.convolution import Convolution
+from stepwell.leastsq.inputs import as_array, index_of, number_of, one_of
 from stepwell.leastsq.result import NNLSResult
 
 Array = arrays.Array
@@ -62,11 +62,13 @@ def nnls(
     max_iter : int, optional
         Limit on least-squares solutions per system; by default 10 n + 100.
     tol : float, optional
-        Bound on the scaled violation; by default 6 max(m, n, 16)^(1/4) ulp, about what rounding leaves.
+        Bound on the scaled violation. By default, and at the least, what rounding leaves: about
+        6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j.
     threads : int, optional
         CPU threads; by default all. Systems are dealt out from a queue; a single large system uses all threads.
     progress : callable, optional
-        Called as ``progress(done, systems)`` after each part of a batch.
+        Called as ``progress(done, systems)`` after each part of a batch; on a GPU, where a batch is one launch, at
+        its end.
 
     Returns
     -------
@@ -116,14 +118,15 @@ def check(
     progress: Callable[[int, int], None] | None,
 ) -> Batch:
     """Turn the arguments of :func:`nnls` into a batch, or say what is wrong with them."""
-    _one_of("method", method, METHODS)
-    _one_of("insertion", insertion, INSERTIONS)
-    _one_of("update", update, UPDATES)
+    one_of("method", method, METHODS)
+    one_of("insertion", insertion, INSERTIONS)
+    one_of("update", update, UPDATES)
     if method == "gram" and update != "cgs2":
         raise ValueError(f'update={update!r} belongs to method="qr"; method="gram" has one update of its own')
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be callable, got {progress!r}")
     convolution = isinstance(A, Convolution)
-    matrix = A.pulse if convolution else A
-    matrix, b = _alike(matrix, b)
+    matrix, b, single = _alike(A.pulse if convolution else A, b)
     shape = tuple(A.shape) if convolution else tuple(matrix.shape)
     if len(shape) not in (2, 3):
         raise ValueError(f"A must have shape (m, n) or (systems, m, n), got {shape}")
@@ -137,23 +140,24 @@ def check(
     lone = b.ndim == 1
     b = b[None] if lone else b
     systems = int(b.shape[0])
-    damping = _number("damping", damping)
+    damping = number_of("damping", damping)
     if not 0 <= damping < np.inf:
         raise ValueError(f"damping must be finite and not negative, got {damping}")
     if update == "rotations" and damping > 0:
         raise ValueError('update="rotations" has no damping; use update="cgs2"')
     size = max(rows, columns, 16)
-    tolerance = 6 * float(np.finfo(float).eps) * size**0.25 if tol is None else _number("tol", tol)
-    if not 0 < tolerance < 1:
+    tolerance = 0.0 if tol is None else number_of("tol", tol)
+    if tol is not None and not 0 < tolerance < 1:
         raise ValueError(f"tol must lie between 0 and 1, got {tolerance}")
-    limit = 10 * columns + 100 if max_iter is None else _index("max_iter", max_iter, 1)
-    threads = None if threads is None else _index("threads", threads, 1)
-    warm_x, warm_set, chain = _warm(warm_start, b, systems, columns)
-    method, choice = _choose(method, len(shape) == 2, systems, rows, columns)
+    limit = 10 * columns + 100 if max_iter is None else index_of("max_iter", max_iter, 1)
+    threads = None if threads is None else index_of("threads", threads, 1)
+    warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns)
+    method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns)
     many = len(shape) == 2 and systems > 1
     return Batch(
         matrix=matrix,
         b=b,
+        single=single,
         convolution=convolution,
         rows=rows,
         columns=columns,
@@ -165,6 +169,7 @@ def check(
         form_gram=method == "gram" and many and systems * GRAM_WORTH >= columns,
         damping=damping,
         tolerance=tolerance,
+        rounding=6 * float(np.finfo(float).eps) * size**0.25,
         max_iter=min(limit, 2**31 - 1),
         warm_x=warm_x,
         warm_set=warm_set,
@@ -181,9 +186,11 @@ GRAM_WORTH = 60
 TINY = 8
 
 
-def _choose(method: str, shared: bool, systems: int, rows: int, columns: int) -> tuple[str, str]:
+def _choose(method: str, update: str, shared: bool, systems: int, rows: int, columns: int) -> tuple[str, str]:
     if method != "auto":
         return method, f"{method}, as asked"
+    if update != "cgs2":
+        return "qr", f"qr: update={update!r} belongs to it"
     if min(rows, columns) < TINY and not (shared and systems > 1):
         return "qr", f"qr: {rows} x {columns} is tiny"
     if shared and systems * GRAM_WORTH >= columns and systems > 1:
@@ -191,10 +198,12 @@ def _choose(method: str, shared: bool, systems: int, rows: int, columns: int) ->
     return "gram", "gram: products of the positive columns alone, dual and residual from A"
 
 
-def _alike(matrix: Any, b: Any) -> tuple[Array, Array]:
-    """Bring both to arrays of one library, device and floating dtype."""
-    matrix = matrix if hasattr(matrix, "shape") else np.asarray(matrix, dtype=float)
-    b = b if hasattr(b, "shape") else np.asarray(b, dtype=float)
+def _alike(matrix: Any, b: Any) -> tuple[Array, Array, bool]:
+    """Bring both to arrays of one library and device, and say whether they are both of single precision.
+
+    Those of a device are brought to one dtype; on the host that is left to each part of the batch.
+    """
+    matrix, b = as_array("A", matrix), as_array("b", b)
     kinds = arrays.kind_of(matrix), arrays.kind_of(b)
     if kinds[0] != kinds[1]:
         raise TypeError(f"A and b must be arrays of one library, got {kinds[0]} and {kinds[1]}")
@@ -202,23 +211,27 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array]:
         raise ValueError(f"A and b must be on one device, got {arrays.device_name(matrix)} and {arrays.device_name(b)}")
     xp = arrays.namespace_of(matrix, b)
     if matrix.dtype == b.dtype == xp.float64:
-        return matrix, b
+        return matrix, b, False
     for name, array in (("A", matrix), ("b", b)):
         if not xp.isdtype(array.dtype, ("real floating", "integral", "bool")):
             raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    single = matrix.dtype == xp.float32 and b.dtype == xp.float32
+    single = bool(matrix.dtype == xp.float32 and b.dtype == xp.float32)
     dtype = xp.float32 if single else xp.float64
-    return xp.astype(matrix, dtype, copy=False), xp.astype(b, dtype, copy=False)
+    if arrays.is_cuda(b) or "bfloat16" in f"{matrix.dtype} {b.dtype}":
+        matrix, b = xp.astype(matrix, dtype, copy=False), xp.astype(b, dtype, copy=False)
+    return matrix, b, single
 
 
-def _warm(warm_start: Any, b: Array, systems: int, columns: int) -> tuple[Array | None, Array | None, bool]:
+def _warm(
+    warm_start: Any, b: Array, single: bool, systems: int, columns: int
+) -> tuple[Array | None, Array | None, bool]:
     if warm_start is None:
         return None, None, False
     if isinstance(warm_start, str):
         if warm_start != "chain":
             raise ValueError(f'warm_start must be an x, a boolean set, or "chain", got {warm_start!r}')
         return None, None, True
-    start = warm_start if hasattr(warm_start, "shape") else np.asarray(warm_start)
+    start = as_array("warm_start", warm_start, dtype=None)
     if arrays.kind_of(start) != arrays.kind_of(b) or arrays.device_name(start) != arrays.device_name(b):
         raise TypeError(
             f"warm_start must be an array like b ({arrays.kind_of(b)} on {arrays.device_name(b)}), "
@@ -230,26 +243,9 @@ def _warm(warm_start: Any, b: Array, systems: int, columns: int) -> tuple[Array 
     xp = arrays.namespace_of(b)
     if xp.isdtype(start.dtype, "bool"):
         return None, start, False
-    return xp.astype(start, b.dtype, copy=False), None, False
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number, got {value!r}") from error
-
-
-def _index(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError as error:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from error
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}")
-    return number
+    if not xp.isdtype(start.dtype, ("real floating", "integral")):
+        raise TypeError(f"warm_start must hold real numbers or bools, got dtype {start.dtype}")
+    start = xp.astype(start, xp.float32 if single else xp.float64, copy=False)
+    if bool(xp.any(xp.isnan(start))):
+        raise ValueError("warm_start must not hold NaN")
+    return start, None, False

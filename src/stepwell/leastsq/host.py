@@ -11,8 +11,9 @@ from stepwell.leastsq.batch import CHAIN, COSTS, UPDATE_CODES, Batch
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
 from stepwell.settings import default_threads
 
-#: A part of a batch that has to be copied (another memory order) takes at most this many bytes.
-COPY_BYTES = 1 << 28
+#: A part of a batch that has to be copied (another memory order or dtype) takes at most this many bytes, and this
+#: share of what is free.
+COPY_BYTES, COPY_SHARE = 1 << 28, 0.25
 
 
 def solve(batch: Batch) -> NNLSResult:
@@ -20,29 +21,31 @@ def solve(batch: Batch) -> NNLSResult:
     matrix, b = arrays.host_view(batch.matrix), arrays.host_view(batch.b)
     _refuse_non_finite(batch, matrix, b)
     systems, n = batch.systems, batch.columns
-    x = np.empty((systems, n), b.dtype)
-    dual = np.empty((systems, n), b.dtype)
+    dtype = np.dtype(np.float32 if batch.single else np.float64)
+    x = np.empty((systems, n), dtype)
+    dual = np.empty((systems, n), dtype)
     active = np.empty((systems, n), np.uint8)
     reals = np.empty((2, systems))
     counts = np.empty((6, systems), np.int32)
     costs = np.empty((systems, 4), np.int64)
     if batch.shared:
-        matrix = np.ascontiguousarray(matrix)
+        matrix = np.ascontiguousarray(matrix, dtype)
     if batch.rows == 0:
         x[...], dual[...], active[...], reals[...], counts[...], costs[...] = 0, 0, 0, 0, 0, 0
         return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
     done = 0
-    for start, stop in _parts(batch, matrix):
+    for start, stop in _parts(batch, matrix, b, dtype):
         part_counts = np.empty((6, stop - start), np.int32)
         part_reals = np.empty((2, stop - start))
         _core.nnls_solve(
-            a=matrix if batch.shared else _rows_contiguous(matrix[start:stop]),
-            b=_rows_contiguous(b[start:stop]),
+            a=matrix if batch.shared else _readable(matrix[start:stop], dtype),
+            b=_readable(b[start:stop], dtype),
             convolution=batch.convolution,
             rows=batch.rows,
             columns=n,
             origin=batch.origin,
             tolerance=batch.tolerance,
+            rounding=batch.rounding,
             damping=batch.damping,
             most_solves=batch.max_iter,
             update=UPDATE_CODES[batch.update],
@@ -75,21 +78,26 @@ def _refuse_non_finite(batch: Batch, matrix: np.ndarray, b: np.ndarray) -> None:
         raise ValueError("b must be finite, got NaN or infinity")
 
 
-def _needs_copy(array: np.ndarray) -> bool:
-    """Whether the core cannot read an array as it is: rows contiguous, all strides positive."""
+def _needs_copy(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether the core cannot read an array as it is: its dtype, rows contiguous, all strides positive."""
     item = array.itemsize
     fine = array.strides[-1] == item and all(s > 0 and s % item == 0 for s in array.strides)
-    return not (fine and array.flags.aligned)
+    return not (fine and array.flags.aligned and array.dtype == dtype)
 
 
-def _rows_contiguous(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array) if _needs_copy(array) else array
+def _readable(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return np.ascontiguousarray(array, dtype) if _needs_copy(array, dtype) else array
 
 
-def _parts(batch: Batch, matrix: np.ndarray) -> list[tuple[int, int]]:
+def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype) -> list[tuple[int, int]]:
+    """Cut a batch so that copies stay small beside what is free, and that there is progress to tell."""
     systems = size = batch.systems
-    if systems and not batch.shared and _needs_copy(matrix):
-        size = max(1, COPY_BYTES // max(matrix[0].nbytes, 1))
+    copied = [array for array in (b,) if systems and _needs_copy(array, dtype)]
+    copied += [matrix] if systems and not batch.shared and _needs_copy(matrix, dtype) else []
+    if copied:
+        free = arrays.available_bytes(b)
+        room = COPY_BYTES if free is None else min(COPY_BYTES, int(COPY_SHARE * free))
+        size = max(1, room // max(1, dtype.itemsize * sum(array[0].size for array in copied)))
     if batch.progress:
         size = min(size, max(64, -(-systems // 100)))
     size = max(CHAIN, size // CHAIN * CHAIN) if batch.chain else size  # a chain does not end where a part does
