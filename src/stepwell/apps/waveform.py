@@ -31,6 +31,8 @@ class Shots:
         The level of each waveform without any return.
     truth : array, shape (shots, samples), optional
         The amplitudes that synthetic shots were made from.
+    start : array, shape (shots,), optional
+        Where the first sample of each waveform lies in the record that it was cut from.
     """
 
     waveforms: np.ndarray
@@ -38,6 +40,7 @@ class Shots:
     origin: int
     background: np.ndarray
     truth: np.ndarray | None = None
+    start: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.waveforms)
@@ -126,13 +129,13 @@ def gedi_shots(
     peaks = pulses.argmax(axis=1)
     origin = int(peaks.max())
     aligned = np.zeros((len(tx), tx.shape[1] + origin - int(peaks.min())))
-    waveforms = np.empty((len(tx), samples))
+    waveforms, starts = np.empty((len(tx), samples)), np.empty(len(tx), dtype=np.int64)
     for shot, peak in enumerate(peaks):
         aligned[shot, origin - peak : origin - peak + tx.shape[1]] = pulses[shot]
         received = np.asarray(rx[shot, : rx_count[shot]], dtype=float)
         start = min(max(int(np.argmax(received)) - samples // 2, 0), len(received) - samples)
-        waveforms[shot] = received[start : start + samples]
-    return Shots(waveforms, aligned, origin, np.asarray(noise_mean, dtype=float))
+        waveforms[shot], starts[shot] = received[start : start + samples], start
+    return Shots(waveforms, aligned, origin, np.asarray(noise_mean, dtype=float), start=starts)
 
 
 def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
@@ -142,16 +145,34 @@ def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
         if {"tx", "rx", "rx_count", "noise_mean"} <= names:
             return gedi_shots(file["tx"], file["rx"], file["rx_count"], file["noise_mean"], samples)
         if {"waveforms", "pulses"} <= names:
-            waveforms = np.asarray(file["waveforms"], dtype=float)
-            pulses = np.asarray(file["pulses"], dtype=float)
-            pulses = np.broadcast_to(pulses, (len(waveforms), pulses.shape[-1]))
-            origin = int(file["origin"]) if "origin" in names else 0
-            background = np.broadcast_to(file["background"], len(waveforms)) if "background" in names else None
-            level = np.zeros(len(waveforms)) if background is None else np.array(background, dtype=float)
-            return Shots(waveforms, pulses, origin, level, file["truth"] if "truth" in names else None)
+            return _given_shots({name: file[name] for name in names})
     raise ValueError(
-        f"{os.fspath(path)} must hold 'waveforms' and 'pulses', or GEDI's 'tx', 'rx', 'rx_count' and 'noise_mean'; "
+        "the file must hold 'waveforms' and 'pulses', or GEDI's 'tx', 'rx', 'rx_count' and 'noise_mean'; "
         f"it holds {', '.join(sorted(names)) or 'nothing'}"
+    )
+
+
+def _given_shots(held: dict[str, np.ndarray]) -> Shots:
+    waveforms, pulses = (np.asarray(held[name], dtype=float) for name in ("waveforms", "pulses"))
+    if waveforms.ndim != 2 or 0 in waveforms.shape:
+        raise ValueError(f"waveforms must have shape (shots, samples), at least one of each, got {waveforms.shape}")
+    count = len(waveforms)
+    if pulses.ndim not in (1, 2) or (pulses.ndim == 2 and len(pulses) not in (1, count)):
+        raise ValueError(f"pulses must have shape (length,) or ({count}, length), one a waveform, got {pulses.shape}")
+    pulses = np.broadcast_to(pulses, (count, pulses.shape[-1]))
+    empty = np.flatnonzero(~pulses.any(axis=1))
+    if empty.size:
+        raise ValueError(f"pulses must not be zero throughout, as that of shot {empty[0]} is")
+    background = np.asarray(held.get("background", 0.0), dtype=float)
+    if background.shape not in ((), (1,), (count,)):
+        raise ValueError(f"background must be a number or have shape ({count},), got {background.shape}")
+    return Shots(
+        waveforms,
+        pulses,
+        int(held.get("origin", 0)),
+        np.array(np.broadcast_to(background, count)),
+        held.get("truth"),
+        held.get("start"),
     )
 
 

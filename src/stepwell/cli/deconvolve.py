@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pathlib
 import time
+import zipfile
+from pickle import UnpicklingError
 
 import click
 import numpy as np
+
+from stepwell.cli.inputs import check_file, check_plot
 
 
 @click.command("deconvolve")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="npz file to write.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="Picture of some shots to write.")
-@click.option("--shots", "which", default="0,1,2,3", show_default=True, help="Shots to plot.")
+@click.option("--shots", "which", help="Shots to plot, such as 0,7; by default the first four.")
+@click.option("--least", default=0.0, show_default=True, help="Smallest amplitude that counts as a return.")
 @click.option("--samples", default=512, show_default=True, help="Window round the peak of GEDI waveforms.")
 @click.option("--damping", default=0.0, show_default=True, help="Weight λ of λ²‖x‖².")
 @click.option("--synthetic", type=click.IntRange(min=1), help="Make so many synthetic shots instead of reading FILE.")
@@ -22,7 +27,8 @@ def command(
     file: pathlib.Path | None,
     output: pathlib.Path | None,
     plot: pathlib.Path | None,
-    which: str,
+    which: str | None,
+    least: float,
     samples: int,
     damping: float,
     synthetic: int | None,
@@ -31,7 +37,8 @@ def command(
     """Recover arrival times and amplitudes from lidar waveforms.
 
     FILE is an npz file with arrays 'waveforms' and 'pulses', or with GEDI L1B's 'tx', 'rx', 'rx_count', 'noise_mean'.
-    The output holds 'amplitudes', 'fit', and one row a return: 'return_shot', 'return_time', 'return_amplitude'.
+    The output holds 'amplitudes', 'fit', and one row a return: 'return_shot', 'return_time', 'return_amplitude'. Times
+    count samples of the waveform; of GEDI's, cut from longer records, 'window_start' says where each begins.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -44,10 +51,15 @@ def command(
         raise click.UsageError("give either FILE or --synthetic COUNT")
     if output is None and plot is None:
         raise click.UsageError("give -o OUT.npz, --plot OUT.png, or both")
+    check_file(output, "-o", ("npz",))
+    check_plot(plot)
     try:
         shots = waveform.load_shots(file, samples) if file else waveform.synthetic_shots(synthetic or 1, seed=seed)
+    except (zipfile.BadZipFile, UnpicklingError) as error:
+        raise click.ClickException(f"{file}: is not an npz file") from error
     except (ValueError, OSError, KeyError) as error:
-        raise click.ClickException(f"{file or 'synthetic shots'}: {error}") from error
+        text = "is not an npz file" if "pickle" in str(error) else str(error)
+        raise click.ClickException(f"{file or 'synthetic shots'}: {text}") from error
     chosen = _shots_to_plot(which, len(shots))
     console = Console(stderr=True)
     start = time.perf_counter()
@@ -62,7 +74,7 @@ def command(
         except ValueError as error:
             raise click.ClickException(str(error)) from error
     seconds = time.perf_counter() - start
-    found = [done.returns(shot) for shot in range(len(shots))]
+    found = [done.returns(shot, least) for shot in range(len(shots))]
     result = done.result
     table = Table("status", "shots", "meaning", title=f"{len(shots)} shots in {seconds:.3g} s")
     for status in NNLSStatus:
@@ -73,7 +85,7 @@ def command(
     click.echo(
         f"returns a shot: {np.mean([len(times) for times, _ in found]):.1f}; "
         f"insertions {np.mean(result.insertions):.1f}, removals {np.mean(result.removals):.1f}; "
-        f"largest violation {np.nanmax(result.violation):.1e}"
+        f"largest violation {np.fmax.reduce(result.violation, initial=0.0):.1e}"
     )
     if output is not None:
         np.savez_compressed(
@@ -85,21 +97,24 @@ def command(
             return_shot=np.repeat(np.arange(len(shots)), [len(times) for times, _ in found]),
             return_time=np.concatenate([times for times, _ in found]),
             return_amplitude=np.concatenate([sizes for _, sizes in found]),
+            window_start=np.zeros(len(shots), dtype=np.int64) if shots.start is None else shots.start,
         )
         click.echo(f"wrote {output}")
     if plot is not None:
-        try:
-            from stepwell.report.waveform import plot_shots
+        from stepwell.report.waveform import plot_shots
 
-            plot_shots(done, plot, chosen)
-        except ImportError as error:
-            raise click.ClickException('--plot needs matplotlib: pip install "stepwell[plot]"') from error
+        plot_shots(done, plot, chosen)
         click.echo(f"wrote {plot}")
 
 
-def _shots_to_plot(text: str, count: int) -> list[int]:
+def _shots_to_plot(text: str | None, count: int) -> list[int]:
+    if text is None:
+        return list(range(min(4, count)))
     try:
         chosen = [int(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
-        raise click.BadParameter(f"--shots must be numbers with commas between, got {text!r}") from error
-    return [shot for shot in chosen if 0 <= shot < count] or [0]
+        raise click.BadParameter(f"must be numbers with commas between, got {text!r}", param_hint="--shots") from error
+    wrong = [shot for shot in chosen if not 0 <= shot < count]
+    if wrong or not chosen:
+        raise click.BadParameter(f"got {text!r}; allowed: numbers from 0 to {count - 1}", param_hint="--shots")
+    return chosen

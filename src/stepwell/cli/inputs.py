@@ -1,14 +1,18 @@
-"""What `stepwell solve` reads from its command line, checked: numbers, bounds, arrays and devices."""
+"""What the commands read from their command lines, checked: numbers, bounds, arrays, devices and files."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from stepwell import problems
+from stepwell.report.convergence import FORMATS
 
 #: The array libraries that can hold the vectors, by the names under which they are installed.
 LIBRARIES = ("numpy", "torch", "cupy", "jax")
@@ -50,6 +54,23 @@ def read_interval(ctx: click.Context, option: click.Parameter, value: str | None
     if not low <= high or low == math.inf or high == -math.inf:
         raise click.BadParameter(f"{value!r} leaves no point; allowed: LOW <= HIGH")
     return low, high
+
+
+def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) -> None:
+    """Refuse a file that could not be written; None and ``-`` are none."""
+    if path is None or path == "-":
+        return
+    if not Path(path).parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(Path(path).parent)!r}", param_hint=flag)
+    if endings and Path(path).suffix[1:].lower() not in endings:
+        raise click.BadParameter(f"{str(path)!r} must end in .{' or .'.join(endings)}", param_hint=flag)
+
+
+def check_plot(path: str | Path | None) -> None:
+    """Refuse a picture that could not be drawn."""
+    check_file(path, "--plot", FORMATS)
+    if path is not None and importlib.util.find_spec("matplotlib") is None:
+        raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'", param_hint="--plot")
 
 
 def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:

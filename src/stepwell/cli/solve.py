@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,11 +14,20 @@ import numpy as np
 from scipy.optimize import OptimizeWarning
 
 from stepwell.cli.console import make_table, show
-from stepwell.cli.inputs import LIBRARIES, build_problem, choose_device, read_device, read_interval, read_parameters
+from stepwell.cli.inputs import (
+    LIBRARIES,
+    build_problem,
+    check_file,
+    check_plot,
+    choose_device,
+    read_device,
+    read_interval,
+    read_parameters,
+)
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.minimization import minimize
 from stepwell.problems import Problem
-from stepwell.report.convergence import FORMATS, plot_convergence
+from stepwell.report.convergence import plot_convergence
 from stepwell.report.history import History
 from stepwell.report.record import run_record
 from stepwell.report.summary import SummaryReport
@@ -145,17 +152,9 @@ def command(problem: str, **given: Any) -> None:  # fmt: skip
 
 def _check_files(given: dict[str, Any]) -> None:
     """Refuse, before any work, a file that could not be written after it."""
-    for option, ending in (("plot", FORMATS), ("solution", ("npy",)), ("json_file", None)):
-        path = given[option]
-        if path is None or path == "-":
-            continue
-        flag = f"--{option.removesuffix('_file')}"
-        if not Path(path).parent.is_dir():
-            raise click.BadParameter(f"there is no folder {str(Path(path).parent)!r}", param_hint=flag)
-        if ending is not None and Path(path).suffix[1:].lower() not in ending:
-            raise click.BadParameter(f"{path!r} must end in .{' or .'.join(ending)}", param_hint=flag)
-    if given["plot"] is not None and importlib.util.find_spec("matplotlib") is None:
-        raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'", param_hint="--plot")
+    check_plot(given["plot"])
+    check_file(given["solution"], "--solution", ("npy",))
+    check_file(given["json_file"], "--json")
 
 
 def _read_settings(given: dict[str, Any]) -> Settings:

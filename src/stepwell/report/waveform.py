@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.waveform import Deconvolution
+from stepwell.leastsq import NNLSStatus
 
 
 def plot_shots(
@@ -35,9 +36,10 @@ def plot_shots(
         raise ValueError("there is no shot to plot")
     figure = Figure(figsize=(10, 2.6 * len(chosen)), layout="constrained")
     rows = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
-    handles: list[Any] = []
+    named: dict[str, Any] = {}
     for axes, shot in zip(rows, chosen):
-        handles = _plot_shot(axes, done, shot)
+        named |= {str(handle.get_label()): handle for handle in _plot_shot(axes, done, shot)}
+    handles = list(named.values())
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
     rows[-1].set_xlabel("time (samples)")
     if path is not None:
@@ -49,7 +51,9 @@ def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> list[Any]:
     """Draw one shot; return what a legend should name."""
     waveform, fit = done.shots.waveforms[shot], done.fit[shot]
     axes.plot(waveform, color="0.65", linewidth=2.5, label="received")
-    axes.plot(fit, color="C0", linewidth=1.2, label="fit")
+    status = NNLSStatus(int(np.asarray(done.result.status)[shot]))
+    if status is NNLSStatus.CONVERGED:
+        axes.plot(fit, color="C0", linewidth=1.2, label="fit")
     axes.set_ylabel("signal")
     axes.margins(x=0.01)
     times, sizes = done.returns(shot)
@@ -64,5 +68,6 @@ def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> list[Any]:
     other.set_ylabel("amplitude")
     residual = float(np.asarray(done.result.residual)[shot])
     handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-    axes.set_title(f"shot {shot}: {len(times)} returns, ‖b − Ax‖ = {residual:.4g}", fontsize=10)
+    found = f"{len(times)} returns, ‖b − Ax‖ = {residual:.4g}"
+    axes.set_title(f"shot {shot}: {found if status is NNLSStatus.CONVERGED else status.message}", fontsize=10)
     return handles
