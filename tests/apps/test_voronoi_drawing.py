@@ -127,6 +127,24 @@ def test_order_of_the_pen():
     assert travel[1] < travel[0] / 3
 
 
+@pytest.mark.parametrize("marks", ["dots", "circles"])
+def test_dots_of_all_sizes_are_in_the_order_of_the_pen(marks):
+    sites, radii = random_sites(200), np.random.default_rng(3).uniform(0.002, 0.01, 200)
+    text = stipples_svg(sites, radii, EXTENT, marks=marks, keep_order=True)
+    number = r"(-?[\d.]+)"
+    found = re.findall(rf"M{number} {number}h0" if marks == "dots" else rf'cx="{number}" cy="{number}"', text)
+    assert np.array(found, float) == pytest.approx(sites * 200, abs=PRECISION)
+
+
+def test_dots_of_one_ink_are_in_the_order_of_the_pen():
+    sites, radii = random_sites(90), np.random.default_rng(3).uniform(0.002, 0.01, 90)
+    ink = np.arange(90) % 3
+    text = stipples_svg(sites, radii, EXTENT, colours=np.eye(3)[ink], keep_order=True)
+    found = np.array(re.findall(r"M([\d.]+) ([\d.]+)h0", text), float)
+    expected = np.concatenate([sites[ink == k] for k in (2, 1, 0)]) * 200  # by the number of the colour
+    assert found == pytest.approx(expected, abs=PRECISION)
+
+
 def test_bad_marks():
     with pytest.raises(ValueError, match="marks: got 'stars'; allowed: dots, circles"):
         stipples_svg([[0.1, 0.1]], 0.1, marks="stars")

@@ -61,8 +61,8 @@ def dots(path):
     for group in root.iter(f"{SVG}g"):
         for stroke in group.findall(f"{SVG}path"):
             points = np.array(re.findall(r"M([\d.]+) ([\d.]+)h0", stroke.get("d")), float)
-            found[(group.get("stroke"), float(stroke.get("stroke-width")))] = points
-    return root, found
+            found.setdefault((group.get("stroke"), float(stroke.get("stroke-width"))), []).append(points)
+    return root, {pen: np.concatenate(parts) for pen, parts in found.items()}
 
 
 def test_a_folder_of_everything(tmp_path):

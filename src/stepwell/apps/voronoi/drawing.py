@@ -128,7 +128,8 @@ def stipples_svg(
     ink, background : str
         Colours as SVG names them; no background if None.
     keep_order : bool, default False
-        Dots of one colour and size follow each other as they are given, otherwise along a Hilbert curve.
+        Dots of one colour follow each other as they are given, whatever their sizes; otherwise those of one colour
+        and size do, along a Hilbert curve, which takes a third of the bytes.
 
     Returns
     -------
@@ -148,7 +149,8 @@ def stipples_svg(
     paint, names = _paints(colours, ink, len(sites))
     order = np.arange(len(sites)) if keep_order else hilbert_order(sites)
     order = order[widths[level[order]] > 0]
-    order = order[np.lexsort((level[order], paint[order]))]  # stable: the order within a group stays
+    # Stable sorts: the order within a group stays.
+    order = order[np.lexsort((paint[order],) if keep_order else (level[order], paint[order]))]
     groups = np.flatnonzero(np.diff(paint[order] * len(widths) + level[order])) + 1
     body, current = [], None
     for group in np.split(order, groups) if len(order) else []:
