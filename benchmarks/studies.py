@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from stepwell import studies
-from stepwell.report.study import escaped, markdown_table, read_study, study_record, write_study
+from stepwell.report.study import escaped, markdown_table, read_study, study_record, where, write_study
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "studies"
@@ -65,20 +65,6 @@ def page() -> None:
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
     print(f"wrote {PAGE}")
-
-
-def where(study: studies.Study) -> str:
-    """Machine, versions, size and settings in one paragraph."""
-    m = study.machine
-    hardware = f"{m['gpu']} (PyTorch {m['torch']}, CUDA {m['cuda']}) and " if "gpu" in m else ""
-    load = m.get("load average at start")
-    busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
-    versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
-    settings = ", ".join(f"{key} {value}" for key, value in study.settings.items())
-    return (
-        f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}. Size "
-        f"{study.size}, {study.seconds:.0f} s. {settings}."
-    )
 
 
 def main() -> None:

@@ -191,7 +191,8 @@ def test_a_hilbert_curve_goes_from_neighbour_to_neighbour(side):
     ("sites", "options", "message"),
     [
         (10, {"method": "newton"}, "method is 'newton'; allowed: 'lbfgsb', 'lloyd'"),
-        (10, {"assignment": "brute"}, "method is 'brute'; allowed: 'exact', 'jump-flooding'"),
+        (10, {"assignment": "brute"}, "assignment is 'brute'; allowed: 'exact', 'jump-flooding'"),
+        (10, {"seed": -1}, "seed is -1; allowed: whole numbers from 0 on"),
         (0, {}, "there are 0 sites for 16 x 16 pixels; allowed: 1 to 256"),
         (257, {}, "there are 257 sites for 16 x 16 pixels; allowed: 1 to 256"),
         (10, {"maxiter": -1}, "maxiter is -1; allowed"),

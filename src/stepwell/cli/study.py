@@ -67,7 +67,7 @@ def command() -> None:
 
 
 def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[str, Any]) -> None:
-    from stepwell.report.study import plotting, write_study
+    from stepwell.report.study import plotting, where, write_study
 
     device = choose_device(device, "torch")
     try:
@@ -79,8 +79,7 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
     console.print(f"{study.title}\nRepeats {study.paper}")
-    hardware = study.machine["cpu"] + (f", {study.machine['gpu']}" if "gpu" in study.machine else "")
-    console.print(f"{hardware}; {study.machine['cores']} cores; {study.seconds:.1f} s\n")
+    console.print(f"{where(study)}\n")
     for table in study.tables:
         if table.detail or not table.rows:
             continue

@@ -77,6 +77,20 @@ def markdown(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def where(study: Study) -> str:
+    """Machine, versions, size and settings in one paragraph."""
+    m = study.machine
+    hardware = f"{m['gpu']} (PyTorch {m['torch']}, CUDA {m['cuda']}) and " if "gpu" in m else ""
+    load = m.get("load average at start")
+    busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
+    versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
+    settings = ", ".join(f"{key} {value}" for key, value in study.settings.items())
+    return (
+        f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}. Size "
+        f"{study.size}, {study.seconds:.0f} s." + (f" {settings}." if settings else "")
+    )
+
+
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
     return [f"{title}:\n\n" + "\n".join(f"- {escaped(line)}" for line in lines)] if lines else []
 

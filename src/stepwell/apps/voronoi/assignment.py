@@ -39,10 +39,10 @@ class Assignment:
     misassigned: float | None = None
 
 
-def check_method(method: Any) -> bool:
+def check_method(method: Any, name: str = "method") -> bool:
     """Return whether the method is jump flooding; raise unless it is a method."""
     if method not in METHODS:
-        raise ValueError(f"method is {method!r}; allowed: {', '.join(map(repr, METHODS))}")
+        raise ValueError(f"{name} is {method!r}; allowed: {', '.join(map(repr, METHODS))}")
     return bool(method == "jump-flooding")
 
 

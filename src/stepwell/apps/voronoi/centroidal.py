@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.assignment import describe, shared_pixels
+from stepwell.apps.voronoi.assignment import check_method, describe, shared_pixels
 from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_one_home
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
 from stepwell.apps.voronoi.starts import draw_sites
@@ -169,6 +169,8 @@ def centroidal(
     (True, True)
     """
     require(method in METHODS, "method", method, ", ".join(map(repr, METHODS)))
+    check_method(assignment, "assignment")
+    require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
     )  # checks them
