@@ -218,3 +218,26 @@ def test_answers_come_back_in_kind(library):
     np.testing.assert_allclose(
         np.asarray(stepwell.nnls(wave, right).x), np.asarray(stepwell.nnls(wave.dense(), right).x), atol=1e-12
     )
+
+
+def test_jax_in_its_default_mode(recwarn):
+    jax = pytest.importorskip("jax")
+    from stepwell.arrays import jax_double
+    from stepwell.leastsq.device_memory import DeviceMemory
+
+    A, b = (value.astype(np.float32) for value in uniform(4, 20))
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)
+    try:
+        right = jax.numpy.asarray(b)
+        result = stepwell.nnls(jax.numpy.asarray(A), right)
+        # What a kernel writes has the size it was asked for.
+        memory = DeviceMemory(right)
+        assert [memory.empty(3, dtype).nbytes for dtype in ("float64", "int64", "float32")] == [24, 24, 12]
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    assert result.x.dtype == np.float32
+    np.testing.assert_allclose(np.asarray(result.x), stepwell.nnls(A, b).x, rtol=1e-5, atol=1e-6)
+    assert not [warning for warning in recwarn if "truncated" in str(warning.message)]
+    with jax_double():
+        assert jax.numpy.zeros(1, "float64").dtype == np.float64

@@ -134,3 +134,11 @@ def test_answers_do_not_depend_on_the_batch(torch):
         np.testing.assert_array_equal(
             on_host(stepwell.nnls(device_A[s : s + 1], device_b[s : s + 1]).x[0]), together[s]
         )
+
+
+@pytest.mark.parametrize(("systems", "rows", "columns"), [(0, 3, 2), (2, 0, 3), (2, 3, 0)])
+def test_nothing_to_do(library, systems, rows, columns):
+    A, b = np.ones((systems, rows, columns)), np.ones((systems, rows))
+    device, host = stepwell.nnls(on_device(library, A), on_device(library, b)), stepwell.nnls(A, b)
+    for name in ("x", "dual", "active", "residual", "violation", "status", "insertions"):
+        np.testing.assert_allclose(on_host(getattr(device, name)), getattr(host, name))
