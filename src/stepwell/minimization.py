@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from stepwell.bounds import read_bounds
 from stepwell.objective import Objective
 from stepwell.optimizer import LBFGSB, project_start, read_diagonal, read_start
 from stepwell.results import Status, batch_result, intermediate_batch, intermediate_result
-from stepwell.settings import LineSearch, Settings
+from stepwell.settings import LineSearch, Settings, is_number, require
 from stepwell.targets.host import BEGIN, FINISH, WHOLE, HostTarget
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ _OPTION_NAMES = {
 
 def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[dict[str, Any], Any, float | None]:
     """Split options into settings, h0 and the finite-difference step; unknown ones warn."""
+    if not (options is None or isinstance(options, Mapping)):
+        raise TypeError(f"options is {options!r}; allowed: None or a dict")
+    if not (tol is None or is_number(tol)):
+        raise TypeError(f"tol is {tol!r}; allowed: None or a number")
     given = dict(options or {})
     unknown = sorted(set(given) - _OPTION_NAMES)
     if unknown:
@@ -55,7 +59,11 @@ def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[di
     if given.get("maxls") is not None:
         search = LineSearch(**{**search.__dict__, "maxls": given["maxls"]})
     settings["line_search"] = search
-    return settings, given.get("h0"), given.get("finite_diff_rel_step")
+    relative = given.get("finite_diff_rel_step")
+    good = relative is None or (is_number(relative) and 0 < float(relative) < np.inf)
+    require(good, "finite_diff_rel_step", relative, "None or a positive number")
+    _device_options(options)  # checks them, wherever the run will be
+    return settings, given.get("h0"), relative
 
 
 def _device_options(options: dict[str, Any] | None) -> dict[str, Any]:
@@ -139,6 +147,7 @@ def minimize(
     (array([2., 2., 2., 2.]), True)
     """
     settings, h0, rel_step = _read_options(options, tol)
+    args = args if isinstance(args, tuple) else (args,)
     form = _callback_form(callback)
     if is_cuda(x0):
         from stepwell.device_doors import minimize_on_device
@@ -149,10 +158,12 @@ def minimize(
     began = time.perf_counter()
     opt = LBFGSB(x0, bounds, h0=h0, **settings)
     objective = Objective(fun, jac, args, opt._template, opt._shape, opt._dtype, opt._target.bounds, rel_step=rel_step)
-    point, advance = opt._point, opt.advance
+    point, advance, most = opt._point, opt.advance, opt.settings.maxfun
     while not opt.done:
         f, g = objective(point)
         advance(f, g)
+        if objective.differenced and objective.nfev >= most and not opt.done:
+            opt.stop(Status.MAX_EVALUATIONS)
         if form is not None and opt.accepted:
             try:
                 _call_back(callback, form, opt._state[0], opt.accepted_point)
@@ -220,6 +231,7 @@ def minimize_batch(
            [-1. ,  0. ]])
     """
     given, h0, rel_step = _read_options(options, tol)
+    args = args if isinstance(args, tuple) else (args,)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {callback!r}; allowed: a callable")
     if is_cuda(x0):
@@ -234,7 +246,7 @@ def minimize_batch(
         raise ValueError(f"x0 has shape {start.shape}; allowed: (B, n), one row per problem")
     template: Array = x0 if hasattr(x0, "shape") else start
     box = read_bounds(bounds, start.shape, start.dtype, batch=True)
-    start = project_start(start, box)
+    start = project_start(start, box, stacklevel=3)
     diagonal = h0 if callable(h0) else None
     weights = None
     if diagonal is not None:

@@ -41,7 +41,7 @@ def read_start(x0: Array) -> np.ndarray:
     return np.array(values, order="C", ndmin=1)
 
 
-def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None, stacklevel: int = 4) -> np.ndarray:
     """Move a starting point into the bounds, and say so where it was outside."""
     if bounds is None:
         return x0
@@ -54,7 +54,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
         warnings.warn(
             f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
             OptimizeWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
     return inside
 
@@ -163,7 +163,11 @@ class LBFGSB:
     def x(self) -> Array:
         """The point to evaluate next; once done, the solution."""
         shaped = self._point.reshape(self._shape)
-        return shaped if self._kind == "numpy" else in_kind(shaped, self._template)
+        if self._kind != "numpy":
+            return in_kind(shaped, self._template)
+        shaped = shaped.view()
+        shaped.flags.writeable = False
+        return shaped
 
     @property
     def status(self) -> Status:

@@ -30,10 +30,30 @@ _PRESETS: dict[str, dict[str, float]] = {
 }  # fmt: skip
 
 
+#: More would take memory for nothing.
+MOST_THREADS = 4096
+
+
 def require(holds: bool, argument: str, value: Any, allowed: str) -> None:
     """Raise ValueError naming the argument, the value and what is allowed, unless it holds."""
     if not holds:
         raise ValueError(f"{argument} is {value!r}; allowed: {allowed}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether something is a real number, as Python, NumPy and the array libraries have them."""
+    if isinstance(value, bool | str | bytes | complex) or getattr(value, "shape", ()) != ():
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def is_whole(value: Any) -> bool:
+    """Whether something is a whole number, be it a float such as 1e4, or infinite."""
+    return is_number(value) and (float(value) == math.inf or float(value).is_integer())
 
 
 def default_threads() -> int:
@@ -77,13 +97,15 @@ class LineSearch:
     def __post_init__(self) -> None:
         require(self.preset in _PRESETS, "line_search", self.preset, "'lbfgsb' or 'va15'")
         c = self.constants()
+        for name in ("ftol", "gtol", "xtol", "stpmin", "stpmax"):
+            require(is_number(c[name]), f"line_search {name}", c[name], "a number")
         require(0 < c["ftol"] < 1, "line_search ftol", c["ftol"], "between 0 and 1")
         require(0 < c["gtol"] < 1, "line_search gtol", c["gtol"], "between 0 and 1")
         require(c["xtol"] >= 0, "line_search xtol", c["xtol"], "zero or more")
         require(0 <= c["stpmin"] < c["stpmax"], "line_search stpmin", c["stpmin"], "zero or more, below stpmax")
         require(math.isfinite(c["stpmax"]), "line_search stpmax", c["stpmax"], "a finite number")
         require(
-            c["maxls"] >= 1 and int(c["maxls"]) == c["maxls"],
+            is_whole(c["maxls"]) and 1 <= c["maxls"] < 2**31,
             "maxls",
             c["maxls"],
             "a whole number, 1 or more",
@@ -96,6 +118,7 @@ class LineSearch:
             return value
         if isinstance(value, str):
             return cls(value)
+        require(isinstance(value, dict), "line_search", value, "'lbfgsb', 'va15', a dict of constants or a LineSearch")
         names = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(value) - set(names))
         require(not unknown, "line_search", unknown, f"keys among {', '.join(names)}")
@@ -106,9 +129,11 @@ class LineSearch:
         given = {k: v for k, v in dataclasses.asdict(self).items() if k != "preset" and v is not None}
         return _PRESETS[self.preset] | given
 
-    def apply(self, target: _core.LineSearchOptions) -> None:
-        """Write the constants into the engine's options."""
+    def apply(self, target: _core.LineSearchOptions, single: bool) -> None:
+        """Write the constants into the engine's options; in single precision an interval is not that narrow."""
         c = self.constants()
+        if single and self.xtol is None:
+            c["xtol"] = max(c["xtol"], float(np.finfo(np.float32).eps))
         target.decrease, target.curvature, target.interval = c["ftol"], c["gtol"], c["xtol"]
         target.step_min, target.step_max, target.max_evaluations = c["stpmin"], c["stpmax"], int(c["maxls"])
         target.extrapolate_low = c["extrapolate_low"]
@@ -143,21 +168,27 @@ class Settings:
         require(whole and 1 <= self.m <= _core.MAX_CAPACITY, "m (maxcor)", self.m, f"1 to {_core.MAX_CAPACITY}")
         for name in ("gtol", "ftol", "eps"):
             value = getattr(self, name)
-            require(value >= 0 and math.isfinite(value), name, value, "zero or a positive number")
-        for name in ("maxiter", "maxfun"):
+            good = is_number(value) and value >= 0 and math.isfinite(value)
+            require(good, name, value, "zero or a positive number")
+        for name, least in (("maxiter", 0), ("maxfun", 1)):
             value = getattr(self, name)
-            require(value >= (0 if name == "maxiter" else 1), name, value, "a positive whole number")
-        require(not math.isnan(self.target), "target", self.target, "a number")
-        require(self.time_limit > 0, "time_limit", self.time_limit, "a positive number of seconds")
+            require(is_whole(value) and value >= least, name, value, f"a whole number, {least} or more")
+        require(is_number(self.target) and not math.isnan(self.target), "target", self.target, "a number")
+        seconds = self.time_limit
+        require(is_number(seconds) and seconds > 0, "time_limit", seconds, "a positive number of seconds")
         require(self.cauchy in CAUCHY_POLICIES, "cauchy", self.cauchy, ", ".join(map(repr, CAUCHY_POLICIES)))
-        require(self.threads is None or self.threads >= 1, "threads", self.threads, "None or 1 and more")
+        count = self.threads
+        fits = count is None or (is_whole(count) and 1 <= count <= MOST_THREADS)
+        require(fits, "threads", count, f"None, or a whole number from 1 to {MOST_THREADS}")
 
-    def engine_options(self, *, bounded: bool, boxed: bool, weighted: bool, weights_vary: bool) -> _core.Options:
-        """Translate for the engine."""
+    def engine_options(
+        self, *, bounded: bool, boxed: bool, weighted: bool, weights_vary: bool, single: bool = False
+    ) -> _core.Options:
+        """Translate for the engine; `single`: vectors are of single precision."""
         o = _core.Options()
         o.capacity = o.slots = int(self.m)
         o.cauchy = CAUCHY_POLICIES.index(self.cauchy)
-        self.line_search.apply(o.search)
+        self.line_search.apply(o.search, single)
         o.gtol, o.ftol, o.eps, o.target = (
             float(self.gtol),
             float(self.ftol),
@@ -176,4 +207,4 @@ class Settings:
 
     def thread_count(self) -> int:
         """Return the number of threads to use: as asked, else all that this process may run on."""
-        return default_threads() if self.threads is None else self.threads
+        return default_threads() if self.threads is None else int(self.threads)

@@ -172,14 +172,19 @@ SW_HD int rows_to_gather(Gather gather, const State& s, const Options& o) {
                                      : min_of(s.pairs + 1, int(o.capacity));
 }
 
-// Takes the new pair into the history, or refuses it: sᵀy must exceed rounding. The oldest pair of a full
-// history is not in the sums, and therefore gone either way.
+// Bounds of sᵀy / yᵀy, the scale of H0, and its inverse: what a double holds with room to spare.
+constexpr double least_scale = 1e-250;
+
+// Takes the new pair into the history, or refuses it: sᵀy must exceed the rounding of its two terms, of which
+// the older is the descent -g·s that the step promised. (Not ε yᵀy, which depends on the units of x.) The
+// oldest pair of a full history is not in the sums, and therefore gone either way.
 template <class Team>
 SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices& m, const SumLayout& layout,
                      const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
-    const bool keep = sy > double_epsilon * yy;
+    const double promised = -s.search.slope0 * s.step;
+    const bool keep = sy > double_epsilon * promised && sy > least_scale * yy && sy < yy / least_scale;
     if (team.rank() == 0) {
         if (keep) {
             s.head = s.head + 1 == o.slots ? 0 : s.head + 1;

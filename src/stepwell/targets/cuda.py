@@ -132,7 +132,11 @@ class CudaTarget:
         self.batch, self.n, self.dtype = batch, n, np.dtype(dtype)
         self.device = open_device(device_id)
         self._options = settings.engine_options(
-            bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
+            bounded=bounds is not None,
+            boxed=boxed,
+            weighted=weights is not None,
+            weights_vary=weights_vary,
+            single=self.dtype.itemsize == 4,
         )
         m, word = settings.m, self.dtype.itemsize
         self.slots = self._options.slots = m + 1  # a pair is written before its step is accepted

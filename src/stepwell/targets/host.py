@@ -73,7 +73,11 @@ class HostTarget:
         batch, n = x0.shape
         boxed = bounds is not None and bool(np.isfinite(bounds[0]).all() and np.isfinite(bounds[1]).all())
         options = settings.engine_options(
-            bounded=bounds is not None, boxed=boxed, weighted=weights is not None, weights_vary=weights_vary
+            bounded=bounds is not None,
+            boxed=boxed,
+            weighted=weights is not None,
+            weights_vary=weights_vary,
+            single=x0.dtype == np.float32,
         )
         make = _core.EngineFloat64 if x0.dtype == np.float64 else _core.EngineFloat32
         self._engine: Any = make(batch, n, options, settings.thread_count())
