@@ -176,6 +176,8 @@ def from_functions(
 
     def by_column(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
         def apply(block: Array) -> Array:
+            if not block.shape[1]:  # what it gives has a length, of no column as of any
+                return function(to_like(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
             return namespace_of(block).stack([function(block[:, j]) for j in range(block.shape[1])], axis=1)
 
         return apply

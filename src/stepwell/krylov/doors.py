@@ -283,9 +283,11 @@ def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tu
     count, size = problem.columns, problem.size
     equations = int(problem.B.shape[0])
     shared = lams is None or not lams.size or bool(np.all(lams == lams[0]))
+    regular = lams is None or bool(np.all(lams > 0))  # without λ the matrix may have no factor
     if (
         problem.A.matrix is not None
         and shared
+        and regular
         and min(size, max(equations, 1)) <= DIRECT_SIZE
         and size <= 4 * DIRECT_SIZE
     ):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from stepwell.arrays import Array, device_name, host_view, in_kind, is_cuda, kind_of, namespace_of
+from stepwell.arrays import Array, device_name, host_view, in_kind, is_cuda, kind_of, namespace_of, to_like
 from stepwell.krylov.results import LinearResult
 from stepwell.krylov.rounds import Account, scale_columns
-from stepwell.operators import Operator, as_operator
+from stepwell.operators import Operator, as_operator, in_library_of
 
 
 @dataclass
@@ -68,8 +69,8 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     dtype = working_dtype(A, given)
     width = 1 if len(given.shape) == 1 else int(given.shape[1])
     operator = as_operator(A, dtype, name=name, columns=width)
-    penalty = None if L is None else as_operator(L, dtype, name="L", columns=width)
     template = given if operator.home is None else operator.home
+    penalty = None if L is None else as_operator(_beside(L, template), dtype, name="L", columns=width)
     block = _in_common(given, template, dtype, "B", name)
     if penalty is not None and penalty.home is not None:
         _require_same_device(penalty.home, template, "L", name)
@@ -80,10 +81,14 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     if square and size is not None and size != block.shape[0]:
         raise ValueError(f"{name}: has shape {operator.shape}; it must be square")
     if size is None:
-        size = int(block.shape[0]) if square else int(operator.adjoint(block[:, :1]).shape[0])
+        first = block[:, :1] if block.shape[1] else to_like(np.zeros((int(block.shape[0]), 1)), block)
+        size = int(block.shape[0]) if square else int(operator.adjoint(first).shape[0])
         operator.shape = (int(block.shape[0]), size)
     if penalty is not None and penalty.shape[1] not in (None, size):
         raise ValueError(f"L: has shape {penalty.shape}, but there are {size} unknowns")
+    if penalty is not None and penalty.shape[1] is None:
+        image = penalty.forward(to_like(np.zeros((size, 1)), block))
+        penalty.shape = (int(image.shape[0]), size)
 
     scaled, scale = scale_columns(block)
     start = None
@@ -156,6 +161,22 @@ def _require_same_device(array: Array, template: Array, argument: str, name: str
             f"{argument}: is {kind_of(array)} on {here}, but {name} works with {kind_of(template)} on {there}; "
             f"move one of them"
         )
+
+
+def _beside(L: Any, template: Array) -> Any:
+    """Return L in the library of the template, where both are on the host; what cannot be brought there is refused."""
+    if is_cuda(template) or isinstance(L, tuple | Operator) or (callable(L) and not hasattr(L, "shape")):
+        return L
+    kind = kind_of(template)
+    if sp.issparse(L):
+        return L if kind == "numpy" else in_library_of(L, template)
+    if kind == "numpy" and kind_of(L) != "numpy":
+        raise TypeError(f"L: is a {kind_of(L)} array, but A and B are NumPy's; allowed: one library")
+    if kind != "numpy" and isinstance(L, np.ndarray):
+        return to_like(L, template)
+    if kind != "numpy" and kind_of(L) != kind:
+        raise TypeError(f"L: is a {type(L).__name__}, but A and B are {kind}'s; allowed: an array of that library")
+    return L
 
 
 def _in_common(array: Array, template: Array, dtype: str, argument: str, name: str) -> Array:

@@ -153,6 +153,10 @@ def solve_in_rounds(
             history[column] += correction.history[place]
         state, gradient = work.state(x, rhs, correction.carried, tol)
         true = to_host(column_norms(gradient)) / norms[columns]
+        if int(correction.iterations.max()) and not any(correction.history):  # in one step, of which nobody was told
+            for place, column in enumerate(columns):
+                history[column].append(float(true[place]))
+            stopped |= watch(int(iterations[columns].max()), int(np.sum(true > tol)), float(true.max()))
         worse = true > before
         if worse.any():  # a round that made things worse is not taken
             x = xp.where(to_like(worse, x), xp.zeros_like(x) if previous is None else previous, x)

@@ -20,7 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
 from stepwell.krylov.inputs import Problem, bytes_per_number
-from stepwell.krylov.spectrum import KrylovSpace, Spectrum
+from stepwell.krylov.spectrum import NOISE, KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
 
 RULES = ("gcv", "discrepancy", "lcurve")
@@ -70,17 +70,17 @@ class Spectra:
         """Sum of ‖L x_λ‖² over the columns."""
         return sum(column.seminorm(lam) for column in self.columns)
 
-    def trace(self, lam: float) -> float:
-        """Trace of A(AᵀA + λ²LᵀL)⁻¹Aᵀ."""
+    def freedom(self, lam: float) -> float:
+        """m less the trace of A(AᵀA + λ²LᵀL)⁻¹Aᵀ: what is left to the noise."""
         if self.probes:
-            return float(np.mean([probe.explained(lam) for probe in self.probes]))
+            return float(np.mean([probe.unexplained(lam) for probe in self.probes]))
         first = self.columns[0]
-        bottom = first.signal + lam**2 * first.penalty
-        return float(np.sum(first.signal / np.where(bottom > 0, bottom, np.inf)))
+        known = first.signal > NOISE * first.signal.max(initial=0.0)
+        return self.rows - first.directions + float(np.sum(first.left(lam)[known]))
 
     def gcv(self, lam: float) -> float:
         """‖b − A x_λ‖² / (m − trace)²."""
-        return self.residual(lam) / max(self.rows - self.trace(lam), 1e-12 * self.rows) ** 2
+        return self.residual(lam) / max(self.freedom(lam), 1e-12 * self.rows) ** 2
 
     def grid(self) -> np.ndarray:
         """Return values of λ, evenly spaced in the logarithm."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Round
 from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import TikhonovSystem, column_norms
+
+#: Squares of singular values below this share of the largest are rounding errors.
+NOISE = 1e-13
 
 
 @dataclass
@@ -37,18 +41,42 @@ class Spectrum:
         bottom = self.signal + lam**2 * self.penalty
         return self.rhs / np.where(bottom > 0, bottom, np.inf)
 
+    # Of b in an orthonormal basis, the part along A's direction i is rhs_i / √signal_i, of which x_λ leaves the share
+    # λ²p / (s + λ²p). Sums of what is left do not cancel, as ‖b‖² less what is explained would for a small λ.
+
+    @functools.cached_property
+    def _along(self) -> np.ndarray:
+        """Squares of the parts of b along the directions of A; of those that are rounding errors, none."""
+        known = self.signal > NOISE * self.signal.max(initial=0.0)
+        return np.where(known, self.rhs**2 / np.where(known, self.signal, 1.0), 0.0)
+
+    def left(self, lam: float) -> np.ndarray:
+        """The share of each part that x_λ leaves."""
+        held = lam**2 * self.penalty
+        bottom = self.signal + held
+        return np.divide(held, bottom, out=np.ones_like(bottom), where=bottom > 0)
+
+    @functools.cached_property
+    def _outside(self) -> float:
+        """The part of b that no x explains, squared."""
+        return max(0.0, self.data - float(np.sum(self._along)))
+
     def residual(self, lam: float) -> float:
         """‖b − A x_λ‖²."""
-        x = self.filtered(lam)
-        return max(0.0, self.data - float(np.sum(x * (2 * self.rhs - self.signal * x))))
+        return self._outside + float(np.sum(self.left(lam) ** 2 * self._along))
+
+    def unexplained(self, lam: float) -> float:
+        """bᵀ(b − A x_λ)."""
+        return self._outside + float(np.sum(self.left(lam) * self._along))
+
+    @property
+    def directions(self) -> int:
+        """How many directions of A are more than rounding errors."""
+        return int(np.count_nonzero(self.signal > NOISE * self.signal.max(initial=0.0)))
 
     def seminorm(self, lam: float) -> float:
         """‖L x_λ‖²."""
         return float(np.sum(self.penalty * self.filtered(lam) ** 2))
-
-    def explained(self, lam: float) -> float:
-        """bᵀA x_λ."""
-        return float(np.sum(self.rhs * self.filtered(lam)))
 
 
 class KrylovSpace:

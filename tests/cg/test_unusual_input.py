@@ -1,0 +1,91 @@
+"""Legal input that is easily forgotten: penalties of other kinds, no columns, no damping, rules near their edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import stepwell
+from stepwell.operators import gradient
+
+ITERATIVE = ["cgls", "pseudo-block", "block", "prcg", "aprcg"]
+random = np.random.default_rng(7)
+A, B = random.normal(size=(30, 20)), random.normal(size=(30, 3))
+D = sp.csr_matrix(gradient((4, 5)))
+
+
+def expected(lam, L):
+    return np.linalg.solve(A.T @ A + lam**2 * (L.T @ L), A.T @ B)
+
+
+@pytest.mark.parametrize("method", [*ITERATIVE, "direct", "auto"])
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_a_penalty_of_the_host_beside_arrays_of_another_library(method, library, form):
+    module = pytest.importorskip(library)
+    make = module.as_tensor if library == "torch" else module.numpy.asarray
+    result = stepwell.tikhonov(make(A), make(B), 0.7, D if form == "sparse" else D.toarray(), method=method, tol=1e-9)
+    np.testing.assert_allclose(np.asarray(result.x), expected(0.7, D.toarray()), atol=1e-6)
+
+
+def test_a_penalty_of_another_library_is_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="L: is a torch array, but A and B are NumPy's"):
+        stepwell.tikhonov(A, B, 0.7, torch.as_tensor(D.toarray()))
+
+
+@pytest.mark.parametrize("method", [*ITERATIVE, "direct"])
+def test_a_penalty_given_by_functions(method):
+    pair = (lambda x: D @ x, lambda y: D.T @ y)
+    result = stepwell.tikhonov(A, B, 0.7, pair, method=method, tol=1e-9)
+    np.testing.assert_allclose(result.x, expected(0.7, D.toarray()), atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["gcv", "lcurve", "discrepancy"])
+def test_rules_with_a_penalty_given_by_functions(rule):
+    options = {"noise": 2.0} if rule == "discrepancy" else {}
+    pair = (lambda x: D @ x, lambda y: D.T @ y)
+    found = stepwell.tikhonov(A, B, rule, pair, **options)
+    np.testing.assert_allclose(found.lam, stepwell.tikhonov(A, B, rule, D, **options).lam, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", [*ITERATIVE, "direct", "auto"])
+def test_no_columns_by_functions(method):
+    pair = (lambda x: A @ x, lambda y: A.T @ y)
+    result = stepwell.tikhonov(pair, B[:, :0], 0.5, method=method)
+    assert result.x.shape == (20, 0)
+
+
+@pytest.mark.parametrize("shape", ["wide", "deficient"])
+def test_auto_without_damping(shape):
+    matrix = random.normal(size=(20, 40))
+    if shape == "deficient":
+        matrix = np.outer(random.normal(size=50), random.normal(size=10)) + 0.0
+    right = random.normal(size=(matrix.shape[0], 3))
+    result = stepwell.tikhonov(matrix, right, 0.0, tol=1e-10)
+    assert all(status.name == "CONVERGED" for status in result.status)
+    np.testing.assert_allclose(result.x, np.linalg.pinv(matrix) @ right, atol=1e-7)
+
+
+def test_a_direct_solution_has_a_history_and_progress():
+    told = []
+    result = stepwell.tikhonov(A, B, 0.5, method="direct", callback=lambda progress: told.append(progress.active))
+    assert [len(history) for history in result.history] == [1, 1, 1]
+    assert told[-1] == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gcv_where_nearly_everything_can_be_explained(seed):
+    noise, n = np.random.default_rng(seed), 40
+    x = np.linspace(0, 1, n)
+    blur = np.exp(-(((x[:, None] - x) / 0.06) ** 2)) / n * 10
+    b = blur @ np.sin(3 * x * np.pi) + 0.02 * noise.normal(size=n)
+    left, singular, _ = np.linalg.svd(blur)
+
+    def score(lam):
+        share = lam**2 / (singular**2 + lam**2)
+        return np.sum((share * (left.T @ b)) ** 2) / np.sum(share) ** 2
+
+    best = min(score(lam) for lam in np.geomspace(1e-7 * singular[0], 10 * singular[0], 4000))
+    assert score(float(stepwell.tikhonov(blur, b, "gcv").lam[0])) <= 1.01 * best
