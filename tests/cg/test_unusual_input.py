@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from click.testing import CliRunner
 
 import stepwell
+from stepwell.cli import main
 from stepwell.operators import gradient
 
 ITERATIVE = ["cgls", "pseudo-block", "block", "prcg", "aprcg"]
@@ -89,3 +91,53 @@ def test_gcv_where_nearly_everything_can_be_explained(seed):
 
     best = min(score(lam) for lam in np.geomspace(1e-7 * singular[0], 10 * singular[0], 4000))
     assert score(float(stepwell.tikhonov(blur, b, "gcv").lam[0])) <= 1.01 * best
+
+
+class Counted:
+    """A pair of functions that count their calls."""
+
+    def __init__(self):
+        self.forwards = 0
+
+    @property
+    def pair(self):
+        def forward(x):
+            self.forwards += 1
+            return A @ x
+
+        return forward, lambda y: A.T @ y
+
+
+@pytest.mark.parametrize("rule", [0.5, "gcv"])
+def test_writing_a_matrix_out_is_counted(rule):
+    counted = Counted()
+    result = stepwell.tikhonov(counted.pair, B, rule, method="direct")
+    assert result.products.sum() == pytest.approx(counted.forwards)
+    assert result.calls >= 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--angles", "0"], "got 0; allowed: finite numbers from 1 on"),
+        (["--lam", "-1"], "got -1.0; allowed: finite numbers from 0 on"),
+        (["--lam", "luck"], "got 'luck'; allowed: a number or one of"),
+        (["--relative-lam", "nan"], "got nan; allowed"),
+        (["--noise", "-1"], "got -1.0; allowed"),
+        (["--tol", "0"], "got 0.0; allowed: positive numbers"),
+        (["-o", "a.file"], "'a.file' is a file; a folder is needed"),
+    ],
+)
+def test_the_command_refuses_before_any_work(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.file").write_text("")
+    outcome = CliRunner().invoke(main, ["reconstruct", "phantom", "--size", "16", *arguments])
+    assert outcome.exit_code == 2
+    assert message in " ".join(outcome.output.split())
+
+
+def test_junk_is_no_scan(tmp_path):
+    (tmp_path / "junk.npz").write_text("not arrays")
+    outcome = CliRunner().invoke(main, ["reconstruct", str(tmp_path / "junk.npz"), "-o", str(tmp_path / "out")])
+    assert outcome.exit_code == 1
+    assert "is not an npz file" in " ".join(outcome.output.split())

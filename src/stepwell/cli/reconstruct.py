@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ def command(
     from stepwell.operators import gradient
 
     console = make_console()
+    _check(output, lam, relative_lam, tol, size, angles, noise)
     try:
         with console.status("projection matrix"):
             task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
@@ -89,8 +91,13 @@ def command(
             watch = _Watch(bar, tol)
             result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
                               callback=watch)  # fmt: skip
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        text = (
+            f"{source}: is not an npz file"
+            if "pickle" in str(error) or isinstance(error, zipfile.BadZipFile)
+            else error
+        )
+        raise click.ClickException(str(text)) from error
     volume = np.ascontiguousarray(np.asarray(result.x).T).reshape(-1, *task.shape)
     output.mkdir(parents=True, exist_ok=True)
     np.save(output / "volume.npy", volume)
@@ -159,17 +166,36 @@ def _summary(result: LinearResult) -> Table:
     return table
 
 
+def _check(output: Path, lam: str | None, relative: float, tol: float, size: int, angles: int, noise: float) -> None:
+    """Refuse, before any work, what could not be done after it."""
+    if output.exists() and not output.is_dir():
+        raise click.BadParameter(f"{str(output)!r} is a file; a folder is needed", param_hint="-o")
+    number = None
+    if lam is not None and lam not in RULES:
+        try:
+            number = float(lam)
+        except ValueError:
+            allowed = f"a number or one of {', '.join(RULES)}"
+            raise click.BadParameter(f"got {lam!r}; allowed: {allowed}", param_hint="--lam") from None
+    for option, value, least in (
+        ("--lam", number, 0.0),
+        ("--relative-lam", relative, 0.0),
+        ("--noise", noise, 0.0),
+        ("--size", size, 2),
+        ("--angles", angles, 1),
+    ):
+        if value is not None and not least <= value < math.inf:
+            raise click.BadParameter(f"got {value}; allowed: finite numbers from {least:g} on", param_hint=option)
+    if not 0 < tol < math.inf:
+        raise click.BadParameter(f"got {tol}; allowed: positive numbers", param_hint="--tol")
+
+
 def _lam(given: str | None, relative: float, A: Any) -> float | str:
     from stepwell.apps.tomography import largest_singular_value
 
     if given is None:
         return relative * largest_singular_value(A)
-    if given in RULES:
-        return given
-    try:
-        return float(given)
-    except ValueError:
-        raise ValueError(f"--lam: got {given!r}; it must be a number or one of {', '.join(RULES)}") from None
+    return given if given in RULES else float(given)
 
 
 def _phantom(size: int, angles: int, noise: float, slices: str | None) -> Task:

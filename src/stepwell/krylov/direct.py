@@ -11,7 +11,7 @@ from stepwell.krylov.inputs import bytes_per_number
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.krylov.systems import PositiveSystem, TikhonovSystem, column_norms
+from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator
 
 
@@ -33,14 +33,18 @@ class Direct(Method):
         if ledger.any_ended and task.max_iter <= 0:
             ledger.release(xp.zeros_like(residual))
             return ledger.close()
+        made = 0
         if self._solve is None:
             self._solve = self._factored(task)
+            made = _written_out(task.system)
+            task.system.book(made)
         x = self._solve(residual)
         failed = ~np.isfinite(to_host(column_norms(x)))
         ledger.end(failed, Status.BREAKDOWN)
         if failed.any():
             x = xp.zeros_like(residual)
         ledger.iterations[:] = 1
+        ledger.products += made / ledger.products.size
         ledger.end_all(Status.CONVERGED)
         ledger.release(x)
         return ledger.close()
@@ -62,6 +66,16 @@ class Direct(Method):
         elif lam:
             gram = gram + lam**2 * system.L.gram(template)
         return factor_positive(gram)
+
+
+def _written_out(system: System) -> int:
+    """Products that it took to write the matrix out."""
+    if isinstance(system, PositiveSystem):
+        return 0 if system.H.matrix is not None else system.size
+    assert isinstance(system, TikhonovSystem)
+    if not uses_dual(system.A, system.L, float(system.lam[0])):
+        return system.A.written_out
+    return 0 if system.A.matrix is not None else system.data_size
 
 
 def uses_dual(A: Operator, L: Operator | None, lam: float) -> bool:

@@ -114,6 +114,7 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
     together = [usable] if joint else [np.array([column]) for column in usable]
     if whole:
         spectra = dict(zip(usable.tolist(), _exact(problem, usable)))
+        products[usable] += problem.A.written_out / usable.size
     else:
         grown = _Grown(problem, rule, len(together[0]))
     for members in together:

@@ -44,6 +44,9 @@ class System(Protocol):
     def calls(self) -> int:
         """Sequential calls in which they were made."""
 
+    def book(self, products: int) -> None:
+        """Count products that were made one by one elsewhere."""
+
     @property
     def size(self) -> int:
         """Number of unknowns per column."""
@@ -108,6 +111,10 @@ class _Counted:
         if self._data_norms is None:
             self._data_norms = to_host(column_norms(self.B))
         return self._data_norms
+
+    def book(self, products: int) -> None:
+        self.books["products"] += products
+        self.books["calls"] += products
 
     def count(self, block: Array) -> None:
         self.books["products"] += int(block.shape[1])
