@@ -141,3 +141,32 @@ def test_junk_is_no_scan(tmp_path):
     outcome = CliRunner().invoke(main, ["reconstruct", str(tmp_path / "junk.npz"), "-o", str(tmp_path / "out")])
     assert outcome.exit_code == 1
     assert "is not an npz file" in " ".join(outcome.output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": "1G"}, "memory: got '1G'; it must be a number of bytes"),
+        ({"memory": float("nan")}, "memory: got nan; it must be"),
+        ({"width": 2.5}, "width: got 2.5; it must be a whole number"),
+        ({"width": "a"}, "width: got 'a'; it must be"),
+        ({"callback": 3}, "callback: got 3; it must be callable"),
+        ({"max_iter": "a"}, "max_iter: got 'a'; it must be an integer"),
+        ({"max_iter": float("nan")}, "max_iter: got nan; it must be an integer"),
+        ({"lam": 1j}, "lam: got 1j; it must be one number"),
+        ({"lam": ["a", "b", "c"]}, "lam: got .* it must be one number or one per column"),
+        ({"lam": np.array([1j, 1, 1])}, "lam: got dtype complex128; it must hold real numbers"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    def never(x):
+        raise AssertionError("applied")
+
+    with pytest.raises((TypeError, ValueError), match=message):
+        stepwell.tikhonov(A, B, **{"lam": 0.5, "preconditioner": never, **options})
+
+
+@pytest.mark.parametrize("options", [{"memory": -1}, {"memory": "1G"}, {"augmented": "no"}])
+def test_a_projected_solver_checks_what_it_is_given(options):
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))):
+        stepwell.ProjectedCG(A, 0.5, **options)

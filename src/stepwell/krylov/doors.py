@@ -16,6 +16,7 @@ from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
     bytes_per_number,
+    check_memory,
     check_tolerance,
     iteration_limit,
     prepare,
@@ -28,6 +29,7 @@ from stepwell.krylov.selection import RULES, choose
 from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
+from stepwell.settings import is_whole
 
 METHODS = ("auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
 
@@ -182,10 +184,12 @@ class _Options:
         check_tolerance(self.tol)
         if self.method not in METHODS:
             raise ValueError(f"method: got {self.method!r}; allowed are {', '.join(METHODS)}")
-        if self.memory is not None and self.memory < 0:
-            raise ValueError(f"memory: got {self.memory}; it must be a number of bytes, at least 0")
-        if self.width < 1:
-            raise ValueError(f"width: got {self.width}; a block has at least 1 column")
+        if self.memory is not None:
+            check_memory(self.memory)
+        if not (is_whole(self.width) and self.width >= 1):
+            raise ValueError(f"width: got {self.width!r}; it must be a whole number, at least 1")
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback: got {self.callback!r}; it must be callable")
 
 
 class _Watch:
@@ -269,7 +273,12 @@ def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> tuple[n
 
 
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:
-    values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
+    if "complex" in str(getattr(value, "dtype", "")):
+        raise TypeError(f"{name}: got dtype {value.dtype}; it must hold real numbers")
+    try:
+        values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: got {value!r}; it must be one number or one per column ({count})") from None
     if values.shape not in ((), (count,)):
         raise ValueError(f"{name}: got shape {values.shape}; it must be one number or one per column ({count})")
     if not np.all(np.isfinite(values) & (values >= 0)):

@@ -13,6 +13,7 @@ from stepwell.arrays import Array, device_name, host_view, in_kind, is_cuda, kin
 from stepwell.krylov.results import LinearResult
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
+from stepwell.settings import is_number, is_whole
 
 
 @dataclass
@@ -140,9 +141,15 @@ def iteration_limit(max_iter: int | None, size: int) -> int:
     """Return the limit, twice the unknowns and at least 100 by default."""
     if max_iter is None:
         return max(100, 2 * size)
-    if int(max_iter) != max_iter or max_iter < 0:
+    if not is_whole(max_iter) or not 0 <= max_iter < np.inf:
         raise ValueError(f"max_iter: got {max_iter!r}; it must be an integer, at least 0")
     return int(max_iter)
+
+
+def check_memory(memory: int) -> None:
+    """Refuse what is no number of bytes."""
+    if not (is_number(memory) and float(memory) >= 0):
+        raise ValueError(f"memory: got {memory!r}; it must be a number of bytes, at least 0")
 
 
 def bytes_per_number(block: Array) -> int:

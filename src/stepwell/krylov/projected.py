@@ -26,6 +26,7 @@ from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_
 from stepwell.krylov.inputs import (
     as_preconditioner,
     bytes_per_number,
+    check_memory,
     check_tolerance,
     iteration_limit,
     prepare,
@@ -92,6 +93,9 @@ class ProjectedCG:
     ) -> None:
         if not (isinstance(lam, int | float | np.number) and np.isfinite(lam) and float(lam) >= 0):
             raise ValueError(f"lam: got {lam!r}; it must be one finite number, at least 0")
+        check_memory(memory)
+        if not isinstance(augmented, bool | np.bool_):
+            raise TypeError(f"augmented: got {augmented!r}; it must be True or False")
         self.A, self.L, self.lam = A, L, float(lam)
         self.memory = int(memory)
         self.augmented = augmented
