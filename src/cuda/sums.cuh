@@ -28,8 +28,6 @@ struct Numbers {
     int count;             // of them used
     unsigned int extrema;  // see kind_among
     CarefulSum careful;
-
-    __device__ Fold kind(int k) const { return kind_among(extrema, k); }
 };
 
 struct AllSums {

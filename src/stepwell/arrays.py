@@ -137,6 +137,15 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
     return values
 
 
+def lent(values: np.ndarray, template: Array) -> Array:
+    """Return host values of the solver's as `in_kind` does, for reading only where the library knows of that."""
+    if kind_of(template) != "numpy":
+        return in_kind(values, template)
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
 def jax_double() -> Any:
     """Return a context in which JAX makes arrays of 64-bit numbers, where it would shrink them by default."""
     import jax

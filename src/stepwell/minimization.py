@@ -29,8 +29,10 @@ _OPTION_NAMES = {
 }  # fmt: skip
 
 
-def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[dict[str, Any], Any, float | None]:
-    """Split options into settings, h0 and the finite-difference step; unknown ones warn."""
+def _read_options(
+    options: dict[str, Any] | None, tol: float | None
+) -> tuple[dict[str, Any], Any, float | None, dict[str, Any]]:
+    """Split options into settings, h0, the finite-difference step and what only a GPU knows; unknown ones warn."""
     if not (options is None or isinstance(options, Mapping)):
         raise TypeError(f"options is {options!r}; allowed: None or a dict")
     if not (tol is None or is_number(tol)):
@@ -62,16 +64,10 @@ def _read_options(options: dict[str, Any] | None, tol: float | None) -> tuple[di
     relative = given.get("finite_diff_rel_step")
     good = relative is None or (is_number(relative) and 0 < float(relative) < np.inf)
     require(good, "finite_diff_rel_step", relative, "None or a positive number")
-    _device_options(options)  # checks them, wherever the run will be
-    return settings, given.get("h0"), relative
-
-
-def _device_options(options: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the options that only a GPU knows."""
-    graph = (options or {}).get("graph", "auto")
-    if graph not in ("auto", True, False):
-        raise ValueError(f"options['graph'] is {graph!r}; allowed: 'auto', True, False")
-    return {"graph": graph, "time_objective": bool((options or {}).get("time_objective"))}
+    graph = given.get("graph", "auto")
+    require(graph in ("auto", True, False), "options['graph']", graph, "'auto', True, False")
+    how = {"graph": graph, "time_objective": bool(given.get("time_objective"))}
+    return settings, given.get("h0"), relative, how
 
 
 def _callback_form(callback: Callable[..., Any] | None) -> str | None:
@@ -146,14 +142,13 @@ def minimize(
     >>> r.x, r.success
     (array([2., 2., 2., 2.]), True)
     """
-    settings, h0, rel_step = _read_options(options, tol)
+    settings, h0, rel_step, how = _read_options(options, tol)
     args = args if isinstance(args, tuple) else (args,)
     form = _callback_form(callback)
     if is_cuda(x0):
         from stepwell.device_doors import minimize_on_device
 
         tell = None if form is None else (lambda state, x: _call_back(callback, form, state, x))
-        how = _device_options(options)
         return minimize_on_device(fun, x0, args, jac, bounds, settings, tell, h0=h0, rel_step=rel_step, **how)
     began = time.perf_counter()
     opt = LBFGSB(x0, bounds, h0=h0, **settings)
@@ -230,14 +225,13 @@ def minimize_batch(
     array([[ 0.5,  1. ],
            [-1. ,  0. ]])
     """
-    given, h0, rel_step = _read_options(options, tol)
+    given, h0, rel_step, how = _read_options(options, tol)
     args = args if isinstance(args, tuple) else (args,)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {callback!r}; allowed: a callable")
     if is_cuda(x0):
         from stepwell.device_doors import minimize_batch_on_device
 
-        how = _device_options(options)
         return minimize_batch_on_device(fun, x0, args, jac, bounds, given, callback, h0=h0, rel_step=rel_step, **how)
     settings = Settings(**given)
     began = time.perf_counter()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_view, in_kind, is_like, kind_of, namespace_of, scalar_of, with_column
+from stepwell.arrays import Array, host_view, is_like, kind_of, lent, namespace_of, scalar_of, with_column
 
 _DIFFERENCES = ("2-point", "3-point")
 
@@ -77,12 +77,7 @@ class Objective:
 
     def kindly(self, x: np.ndarray) -> Array:
         """Return a host point as the caller's kind of array, in the caller's shape."""
-        shaped = x.reshape(self._shape)
-        if self._kind == "numpy":
-            view = shaped.view()
-            view.flags.writeable = False
-            return view
-        return in_kind(shaped, self._template)
+        return lent(x.reshape(self._shape), self._template)
 
     def _choose(self) -> Callable[[np.ndarray], tuple[Any, Any]]:
         fun, jac, kindly = self._fun, self._jac, self.kindly

@@ -74,11 +74,6 @@ class Operator:
         self.adjoint_columns += int(block.shape[1])
         return self._adjoint(block)
 
-    @property
-    def written_out(self) -> int:
-        """Products with AᵀA that it takes to write it out: none of an explicit matrix."""
-        return 0 if self.matrix is not None else int(self.shape[1] or 0)
-
     def gram(self, template: Array) -> Array:
         """Return the dense matrix AᵀA in the template's library, a block of columns at a time."""
         columns = self.shape[1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, kind_of, scalar_of
+from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, lent, scalar_of
 from stepwell.bounds import read_bounds
 from stepwell.results import Status, single_result, status_message
 from stepwell.settings import LineSearch, Settings
@@ -154,7 +154,6 @@ class LBFGSB:
         self._point = self._target.trial[0]
         self._state = self._target.states[0:1]
         self._turn = self._target.turn_one
-        self._kind = kind_of(self._template)
         self.done = bool(self._state["action"][0] == _core.ACTION_DONE)
         self.accepted = False
         self._began = time.perf_counter()
@@ -162,12 +161,7 @@ class LBFGSB:
     @property
     def x(self) -> Array:
         """The point to evaluate next; once done, the solution."""
-        shaped = self._point.reshape(self._shape)
-        if self._kind != "numpy":
-            return in_kind(shaped, self._template)
-        shaped = shaped.view()
-        shaped.flags.writeable = False
-        return shaped
+        return lent(self._point.reshape(self._shape), self._template)
 
     @property
     def status(self) -> Status:

@@ -220,8 +220,7 @@ SW_HD void judge_point(State& s, const Options& o, const AbsorbScalars& scalars)
 }
 
 // The minimiser on the first segment of the path: t* = A / (A/gamma - qᵀK⁻¹q), `form` = qᵀK⁻¹q. Beyond it,
-// the path bends.
-// Scalar.
+// the path bends. Scalar.
 SW_HD void judge_first_segment(State& s, const Options& o, double form) {
     const PathSlope slope{-s.movable_descent, s.movable_descent / s.gamma - form};
     double t = 0;

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pathlib
 import time
 import zipfile
-from pickle import UnpicklingError
 
 import click
 import numpy as np
 
-from stepwell.cli.inputs import check_file, check_plot
+from stepwell.cli.inputs import check_file, check_plot, reading_trouble
 
 
 @click.command("deconvolve")
@@ -55,11 +54,8 @@ def command(
     check_plot(plot)
     try:
         shots = waveform.load_shots(file, samples) if file else waveform.synthetic_shots(synthetic or 1, seed=seed)
-    except (zipfile.BadZipFile, UnpicklingError) as error:
-        raise click.ClickException(f"{file}: is not an npz file") from error
-    except (ValueError, OSError, KeyError) as error:
-        text = "is not an npz file" if "pickle" in str(error) else str(error)
-        raise click.ClickException(f"{file or 'synthetic shots'}: {text}") from error
+    except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+        raise click.ClickException(f"{file or 'synthetic shots'}: {reading_trouble(error)}") from error
     chosen = _shots_to_plot(which, len(shots))
     console = Console(stderr=True)
     start = time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,12 @@ def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) 
         raise click.BadParameter(f"there is no folder {str(Path(path).parent)!r}", param_hint=flag)
     if endings and Path(path).suffix[1:].lower() not in endings:
         raise click.BadParameter(f"{str(path)!r} must end in .{' or .'.join(endings)}", param_hint=flag)
+
+
+def reading_trouble(error: Exception) -> str:
+    """What kept an npz file from being read, in words: NumPy takes what is no archive for pickled objects."""
+    foreign = isinstance(error, zipfile.BadZipFile) or "pickle" in str(error)
+    return "is not an npz file" if foreign else str(error)
 
 
 def check_plot(path: str | Path | None) -> None:

@@ -15,10 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
+from stepwell.cli.inputs import reading_trouble
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.doors import METHODS
-from stepwell.krylov.inputs import check_tolerance
 from stepwell.krylov.selection import RULES
 
 
@@ -86,18 +86,13 @@ def command(
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
         penalty = gradient(task.shape) if smooth else None
         level = noise * np.linalg.norm(task.B, axis=0)
-        check_tolerance(tol)
         with _bar(console) as bar:
             watch = _Watch(bar, tol)
             result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
                               callback=watch)  # fmt: skip
     except (ValueError, OSError, zipfile.BadZipFile) as error:
-        text = (
-            f"{source}: is not an npz file"
-            if "pickle" in str(error) or isinstance(error, zipfile.BadZipFile)
-            else error
-        )
-        raise click.ClickException(str(text)) from error
+        text = reading_trouble(error)
+        raise click.ClickException(text if text == str(error) else f"{source}: {text}") from error
     volume = np.ascontiguousarray(np.asarray(result.x).T).reshape(-1, *task.shape)
     output.mkdir(parents=True, exist_ok=True)
     np.save(output / "volume.npy", volume)

@@ -17,7 +17,7 @@ from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.picture import Picture, read_picture
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import array_library, read_device
+from stepwell.cli.inputs import array_library, check_file, read_device
 from stepwell.cli.products import SUFFIXES, is_folder
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
@@ -139,10 +139,8 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
             allowed = " ".join(SUFFIXES)
             raise click.BadParameter(f"{str(path)!r} has an unknown ending; allowed: {allowed}, or a folder",
                                      param_hint="-o")  # fmt: skip
-        if not path.parent.is_dir():
-            raise click.BadParameter(f"there is no folder {str(path.parent)!r}", param_hint="-o")
-    if json_file not in (None, "-") and not Path(str(json_file)).parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(Path(str(json_file)).parent)!r}", param_hint="--json")
+        check_file(path, "-o")
+    check_file(json_file, "--json")
 
 
 def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str) -> Tessellation:

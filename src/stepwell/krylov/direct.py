@@ -70,12 +70,12 @@ class Direct(Method):
 
 def _written_out(system: System) -> int:
     """Products that it took to write the matrix out."""
-    if isinstance(system, PositiveSystem):
-        return 0 if system.H.matrix is not None else system.size
-    assert isinstance(system, TikhonovSystem)
-    if not uses_dual(system.A, system.L, float(system.lam[0])):
-        return system.A.written_out
-    return 0 if system.A.matrix is not None else system.data_size
+    assert isinstance(system, PositiveSystem | TikhonovSystem)
+    operator = system.H if isinstance(system, PositiveSystem) else system.A
+    if operator.matrix is not None:
+        return 0
+    dual = isinstance(system, TikhonovSystem) and uses_dual(system.A, system.L, float(system.lam[0]))
+    return system.data_size if dual else system.size
 
 
 def uses_dual(A: Operator, L: Operator | None, lam: float) -> bool:

@@ -82,8 +82,7 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     if square and size is not None and size != block.shape[0]:
         raise ValueError(f"{name}: has shape {operator.shape}; it must be square")
     if size is None:
-        first = block[:, :1] if block.shape[1] else to_like(np.zeros((int(block.shape[0]), 1)), block)
-        size = int(block.shape[0]) if square else int(operator.adjoint(first).shape[0])
+        size = int(block.shape[0]) if square else int(operator.adjoint(block[:, :1]).shape[0])
         operator.shape = (int(block.shape[0]), size)
     if penalty is not None and penalty.shape[1] not in (None, size):
         raise ValueError(f"L: has shape {penalty.shape}, but there are {size} unknowns")

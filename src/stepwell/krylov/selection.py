@@ -20,7 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
 from stepwell.krylov.inputs import Problem, bytes_per_number
-from stepwell.krylov.spectrum import NOISE, KrylovSpace, Spectrum
+from stepwell.krylov.spectrum import KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
 
 RULES = ("gcv", "discrepancy", "lcurve")
@@ -75,8 +75,7 @@ class Spectra:
         if self.probes:
             return float(np.mean([probe.unexplained(lam) for probe in self.probes]))
         first = self.columns[0]
-        known = first.signal > NOISE * first.signal.max(initial=0.0)
-        return self.rows - first.directions + float(np.sum(first.left(lam)[known]))
+        return self.rows - int(np.sum(first.known)) + float(np.sum(first.left(lam)[first.known]))
 
     def gcv(self, lam: float) -> float:
         """‖b − A x_λ‖² / (m − trace)²."""
@@ -114,7 +113,8 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
     together = [usable] if joint else [np.array([column]) for column in usable]
     if whole:
         spectra = dict(zip(usable.tolist(), _exact(problem, usable)))
-        products[usable] += problem.A.written_out / usable.size
+        if problem.A.matrix is None:  # AᵀA was written out by products
+            products[usable] += problem.size / usable.size
     else:
         grown = _Grown(problem, rule, len(together[0]))
     for members in together:

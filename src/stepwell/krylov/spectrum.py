@@ -45,10 +45,14 @@ class Spectrum:
     # λ²p / (s + λ²p). Sums of what is left do not cancel, as ‖b‖² less what is explained would for a small λ.
 
     @functools.cached_property
+    def known(self) -> np.ndarray:
+        """Which directions of A are more than rounding errors."""
+        return np.asarray(self.signal > NOISE * self.signal.max(initial=0.0))
+
+    @functools.cached_property
     def _along(self) -> np.ndarray:
         """Squares of the parts of b along the directions of A; of those that are rounding errors, none."""
-        known = self.signal > NOISE * self.signal.max(initial=0.0)
-        return np.where(known, self.rhs**2 / np.where(known, self.signal, 1.0), 0.0)
+        return np.where(self.known, self.rhs**2 / np.where(self.known, self.signal, 1.0), 0.0)
 
     def left(self, lam: float) -> np.ndarray:
         """The share of each part that x_λ leaves."""
@@ -68,11 +72,6 @@ class Spectrum:
     def unexplained(self, lam: float) -> float:
         """bᵀ(b − A x_λ)."""
         return self._outside + float(np.sum(self.left(lam) * self._along))
-
-    @property
-    def directions(self) -> int:
-        """How many directions of A are more than rounding errors."""
-        return int(np.count_nonzero(self.signal > NOISE * self.signal.max(initial=0.0)))
 
     def seminorm(self, lam: float) -> float:
         """‖L x_λ‖²."""

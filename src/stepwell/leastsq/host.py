@@ -92,9 +92,9 @@ def _readable(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype) -> list[tuple[int, int]]:
     """Cut a batch so that copies stay small beside what is free, and that there is progress to tell."""
     systems = size = batch.systems
-    copied = [array for array in (b,) if systems and _needs_copy(array, dtype)]
-    copied += [matrix] if systems and not batch.shared and _needs_copy(matrix, dtype) else []
-    if copied:
+    cut = (b,) if batch.shared else (b, matrix)
+    copied = [array for array in cut if _needs_copy(array, dtype)]
+    if systems and copied:
         free = arrays.available_bytes(b)
         room = COPY_BYTES if free is None else min(COPY_BYTES, int(COPY_SHARE * free))
         size = max(1, room // max(1, dtype.itemsize * sum(array[0].size for array in copied)))
