@@ -1,7 +1,7 @@
 // The aim sweep (second read of the history), the slope sweep and the step sweep on one chunk.
 #pragma once
 
-#include "cuda/problem.cuh"
+#include "cuda/staging.cuh"
 
 SW_BEGIN
 
@@ -31,35 +31,25 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
     });
 }
 
-// What the sweep reads of one element besides the history.
+// What the sweep reads of a lot besides the history.
 struct AimInput {
-    Real x, g, lower, upper, weight;
-
-    __device__ void load(const Vectors& v, int64_t i) {
-        x = __ldcg(v.at + i);
-        g = __ldcg(v.gradient + i);
-        if (bounded) {
-            lower = __ldcg(v.lower + i);
-            upper = __ldcg(v.upper + i);
-        }
-        if (weighted) weight = __ldcg(v.weights + i);
-    }
+    Lot x, g, lower, upper, weight;
 };
 
-// Where one variable aims: the step, the trial point, and what the decision needs. The point it aims from
-// becomes the accepted one.
-__device__ inline void aim_element(const Vectors& v, const State& state, const AimInput& in, int64_t i,
-                                   double toward_y, double toward_s, CarefulSum& slope, AimScalars& sums) {
-    const double x = in.x, g = in.g;
-    if (v.at_trial()) {
-        v.x[i] = in.x;
-        v.g[i] = in.g;
-    }
-    const double h = weighted ? double(in.weight) : 1.0;
+// Where one variable aims, and the step there.
+struct Aim {
+    double goal, step;
+};
+
+// Element k of a lot; adds what the decision needs.
+__device__ inline Aim aim_element(const State& state, const AimInput& in, int k, double toward_y,
+                                  double toward_s, CarefulSum& slope, AimScalars& sums) {
+    const double x = in.x.of[k], g = in.g.of[k];
+    const double h = weighted ? double(in.weight.of[k]) : 1.0;
     const double descent = h * g;
     double step = -state.gamma * h * (g + toward_y) - toward_s;
     double goal = x + step;
-    const double lower = in.lower, upper = in.upper;
+    const double lower = in.lower.of[k], upper = in.upper.of[k];
     if (bounded) {
         const bool held = is_held(x, g, lower, upper);
         const bool goes =
@@ -69,7 +59,7 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
             if (state.confine == Confine::measure) {
                 const double reach = feasible_multiple(cauchy, goal - cauchy, lower, upper);
                 if (!held && !goes) sums.truncation = min_of(sums.truncation, reach);
-                return;
+                return {};
             }
             goal = cauchy + state.truncation * (goal - cauchy);
             step = goal - x;
@@ -78,65 +68,180 @@ __device__ inline void aim_element(const Vectors& v, const State& state, const A
         goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
         step = goes ? goal - x : aimed.step;
     }
-    const Real stored = Real(step);
-    v.trial[i] = Real(goal);
-    v.d[i] = stored;
-    step = double(stored);
+    step = double(Real(step));  // as stored
     if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
     add_product(slope, g, step);
     sums.direction_squared += step * step;
+    return {goal, step};
 }
 
 // How the rows of the history are combined, in shared memory: where they lie in the ring, and the
-// coefficients of y and s, in order of age.
+// coefficients of y and s, in order of age; behind the last pair there is the first again, times zero.
 struct AimPlan {
     int64_t offsets[capacity];
     double y[capacity], s[capacity];
 };
 
-// Σ coefficient · row at two neighbouring elements: y.a, y.b, s.a, s.b. Up to ten pairs are all on their way
-// before the first is used.
-__device__ inline void combine_rows(const Vectors& v, const AimPlan& plan, int r, int64_t i, Two& y, Two& s) {
-    constexpr int group = capacity <= 10 ? capacity : 8;
-    int a = 0;
-#pragma unroll 1
-    for (; a + group <= r; a += group) {
-        Two ys[group], ss[group];
+// Σ coefficient · row at the elements of a lot.
+struct Combined {
+    double y[lot] = {}, s[lot] = {};
+};
+__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const Lot& row) {
 #pragma unroll
-        for (int k = 0; k < group; ++k) {
-            ys[k] = stream_two(v.y + plan.offsets[a + k] + i);
-            ss[k] = stream_two(v.s + plan.offsets[a + k] + i);
-        }
-#pragma unroll
-        for (int k = 0; k < group; ++k) {
-            y.a += plan.y[a + k] * ys[k].a;
-            y.b += plan.y[a + k] * ys[k].b;
-            s.a += plan.s[a + k] * ss[k].a;
-            s.b += plan.s[a + k] * ss[k].b;
-        }
-    }
-#pragma unroll 1
-    for (; a < r; ++a) {
-        const Two ya = stream_two(v.y + plan.offsets[a] + i), sa = stream_two(v.s + plan.offsets[a] + i);
-        y.a += plan.y[a] * ya.a;
-        y.b += plan.y[a] * ya.b;
-        s.a += plan.s[a] * sa.a;
-        s.b += plan.s[a] * sa.b;
-    }
+    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(row.of[k]);
 }
 
+// Lots straight from global memory: up to ten pairs are all on their way before the first is used.
+class DirectLots {
+public:
+    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r) : v(v), plan(plan), r(r) {}
+
+    __device__ void begin(int64_t) const {}
+    __device__ void take(int64_t i, int64_t, int count, AimInput& in, Combined& toward) const {
+        in.x = v.some(v.at + i, count);
+        in.g = v.some(v.gradient + i, count);
+        if (bounded) in.lower = v.some(v.lower + i, count), in.upper = v.some(v.upper + i, count);
+        if (weighted) in.weight = v.some(v.weights + i, count);
+        constexpr int group = capacity <= 10 ? capacity : 8;
+        int a = 0;
+#pragma unroll 1
+        for (; a + group <= r; a += group) {
+            Lot y[group], s[group];
+#pragma unroll
+            for (int k = 0; k < group; ++k) {
+                y[k] = stream_lot(v.y + plan.offsets[a + k] + i);
+                s[k] = stream_lot(v.s + plan.offsets[a + k] + i);
+            }
+#pragma unroll
+            for (int k = 0; k < group; ++k) {
+                add_multiple(toward.y, plan.y[a + k], y[k]);
+                add_multiple(toward.s, plan.s[a + k], s[k]);
+            }
+        }
+#pragma unroll 1
+        for (; a < r; ++a) {
+            const Lot y = stream_lot(v.y + plan.offsets[a] + i), s = stream_lot(v.s + plan.offsets[a] + i);
+            add_multiple(toward.y, plan.y[a], y);
+            add_multiple(toward.s, plan.s[a], s);
+        }
+    }
+
+private:
+    const Vectors& v;
+    const AimPlan& plan;
+    const int r;
+};
+
+// Lots on their way through shared memory: those of Y and those of S take turns, so that one half of the next
+// lot is fetched while the other half of this one is worked on. A thread fetches what it uses itself, and
+// waits for nobody.
+class StagedLots {
+public:
+    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r)
+        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<Lot*>(dynamic_shared) + threadIdx.x) {
+#pragma unroll
+        for (int a = 0; a < capacity; ++a) rows[a] = v.y + plan.offsets[a];
+    }
+
+    // Before the first lot.
+    __device__ void begin(int64_t i) const {
+        fetch_y(i);
+        fetch_others(i);
+    }
+    // Takes the lot at i; the one at `following` is begun.
+    __device__ void take(int64_t, int64_t following, int, AimInput& in, Combined& toward) const {
+        await_copies();
+        add_rows(toward.y, plan.y, 0);
+        fetch_y(following);
+        await_copies();
+        add_rows(toward.s, plan.s, capacity);
+        const Lot* from = mine + 2 * capacity * threads;
+        in.x = from[0], in.g = from[threads];
+        if (bounded) in.lower = from[2 * threads], in.upper = from[3 * threads];
+        if (weighted) in.weight = from[(aim_inputs - 1) * threads];
+        fetch_others(following);
+    }
+
+private:
+    const Vectors& v;
+    const AimPlan& plan;
+    const bool any;
+    Lot* const mine;             // the next one of this thread is a block's further
+    const Real* rows[capacity];  // of Y
+
+    __device__ void fetch_rows(int64_t i, int first) const {
+#pragma unroll
+        for (int a = 0; a < capacity; ++a) copy_async<lot_bytes>(place(first + a), rows[a] + i);
+    }
+    __device__ void fetch_y(int64_t i) const {
+        if (any && i < v.n) fetch_rows(i, 0);
+        commit_copies();
+    }
+    __device__ void fetch_others(int64_t i) const {
+        if (i < v.n) {
+            if (any) fetch_rows(i + (v.s - v.y), capacity);
+            if (v.in_lots && i + lot <= v.n) {
+                each_input([&](int k, const Real* from) { copy_async<lot_bytes>(place(k), from + i); });
+            } else {
+                each_input([&](int k, const Real* from) {
+#pragma unroll 1
+                    for (int e = 0; e < lot && i + e < v.n; ++e) copy_element(place(k) + e, from + i + e);
+                });
+            }
+        }
+        commit_copies();
+    }
+    template <class Work>
+    __device__ void each_input(const Work& work) const {
+        constexpr int first = 2 * capacity;
+        work(first, v.at);
+        work(first + 1, v.gradient);
+        if (bounded) work(first + 2, v.lower), work(first + 3, v.upper);
+        if (weighted) work(first + aim_inputs - 1, v.weights);
+    }
+    __device__ void add_rows(double (&sum)[lot], const double* coefficients, int first) const {
+        if (!any) return;
+#pragma unroll
+        for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
+    }
+    __device__ Real* place(int row) const { return mine[row * threads].of; }
+};
+
+using Lots = Choice<staged, StagedLots, DirectLots>::type;
+
+// The point that the sweep aims from becomes the accepted one.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
                                  CarefulSum& slope, AimScalars& sums) {
-    const int r = state.pairs;
-    c.each_element<2>([&](int64_t i) {
-        AimInput in[2] = {};
-        in[0].load(v, i);
-        if (i + 1 < c.n) in[1].load(v, i + 1);
-        Two y{0, 0}, s{0, 0};
-        combine_rows(v, plan, r, i, y, s);
-        aim_element(v, state, in[0], i, y.a, s.a, slope, sums);
-        if (i + 1 < c.n) aim_element(v, state, in[1], i + 1, y.b, s.b, slope, sums);
-    });
+    const Lots lots(v, plan, state.pairs);
+    int place = threadIdx.x;
+    int64_t i = c.element<lot>(place), following;
+    lots.begin(i);
+#pragma unroll 1
+    for (; !c.ends<lot>(place); i = following) {
+        place += threads;
+        following = c.element<lot>(place);
+        if (i >= c.n) continue;
+        const int count = int(min_of(int64_t(lot), c.n - i));
+        AimInput in = {};
+        Combined toward;
+        lots.take(i, following, count, in, toward);
+        if (v.at_trial()) {
+            v.put(v.x + i, in.x, count);
+            v.put(v.g + i, in.g, count);
+        }
+        Lot goal, step;
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            if (k < count) {
+                const Aim aim = aim_element(state, in, k, toward.y[k], toward.s[k], slope, sums);
+                goal.of[k] = Real(aim.goal);
+                step.of[k] = Real(aim.step);
+            }
+        }
+        if (state.confine == Confine::measure) continue;
+        v.put(v.trial + i, goal, count);
+        v.put(v.d + i, step, count);
+    }
 }
 
 SW_END

@@ -1,5 +1,6 @@
 // What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_CAPACITY (m),
-// SW_THREADS (of a block), SW_BOUNDED, SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1).
+// SW_THREADS (of a block), SW_BOUNDED, SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1), and SW_STAGED_BYTES (the
+// dynamic shared memory of a block).
 #pragma once
 
 #include "core/config.hpp"
@@ -7,6 +8,16 @@
 typedef SW_REAL Real;
 
 SW_BEGIN
+
+// A or B. (The standard library's is not at hand.)
+template <bool first, class A, class B>
+struct Choice {
+    using type = A;
+};
+template <class A, class B>
+struct Choice<false, A, B> {
+    using type = B;
+};
 
 constexpr int threads = SW_THREADS;
 constexpr int warps = threads / 32;

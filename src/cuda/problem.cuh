@@ -82,15 +82,20 @@ __device__ inline Two load_two(const float* p) {
     return {double(v.x), double(v.y)};
 }
 
-// The same from global memory, past the first-level cache: data that a sweep reads once.
-__device__ inline Two stream_two(const double* p) {
-    const double2 v = __ldcg(reinterpret_cast<const double2*>(p));
-    return {v.x, v.y};
-}
+// Neighbouring elements that a thread takes at once: as many as one load can, unless they are staged with so
+// many rows that shared memory holds only half of them.
+constexpr int lot_bytes = staged && capacity > 8 ? 8 : 16;
+constexpr int lot = lot_bytes / int(sizeof(Real));
+struct alignas(lot_bytes) Lot {
+    Real of[lot];
+};
+using LotWords = Choice<lot_bytes == 16, uint4, uint2>::type;
 
-__device__ inline Two stream_two(const float* p) {
-    const float2 v = __ldcg(reinterpret_cast<const float2*>(p));
-    return {double(v.x), double(v.y)};
+// From global memory, past the first-level cache: data that a sweep reads once.
+__device__ inline Lot stream_lot(const Real* p) {
+    Lot found;
+    *reinterpret_cast<LotWords*>(&found) = __ldcg(reinterpret_cast<const LotWords*>(p));
+    return found;
 }
 
 // A product without its rounding error, into a sum that keeps its own.
@@ -107,25 +112,54 @@ struct Vectors {
     // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
     // g) or the aim sweep has made it the accepted one.
     const Real *at, *gradient;
+    bool in_lots;  // all of these begin where a lot may; history rows always do
 
     __device__ bool at_trial() const { return at == trial; }
+
+    // The first `count` elements of a lot.
+    __device__ Lot some(const Real* from, int count) const {
+        if (in_lots && count == lot) return stream_lot(from);
+        Lot found = {};
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            if (k < count) found.of[k] = __ldcg(from + k);
+        }
+        return found;
+    }
+    __device__ void put(Real* to, const Lot& values, int count) const {
+        if (in_lots && count == lot) {
+            *reinterpret_cast<LotWords*>(to) = *reinterpret_cast<const LotWords*>(&values);
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            if (k < count) to[k] = values.of[k];
+        }
+    }
 };
 
 __device__ inline Vectors vectors_of(const Engine& e, int64_t p, const Real* gradient) {
     const int64_t at = p * e.n, history = p * slots * e.stride;
-    return {e.n,
-            e.stride,
-            e.x + at,
-            e.g + at,
-            e.d + at,
-            e.trial + at,
-            e.s + history,
-            e.y + history,
-            e.lower ? e.lower + p * e.bound_stride : nullptr,
-            e.upper ? e.upper + p * e.bound_stride : nullptr,
-            e.weights ? e.weights + p * e.weight_stride : nullptr,
-            e.trial + at,
-            gradient + at};
+    const auto begins_lot = [](const Real* from) {
+        return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
+    };
+    Vectors v{e.n,
+              e.stride,
+              e.x + at,
+              e.g + at,
+              e.d + at,
+              e.trial + at,
+              e.s + history,
+              e.y + history,
+              e.lower ? e.lower + p * e.bound_stride : nullptr,
+              e.upper ? e.upper + p * e.bound_stride : nullptr,
+              e.weights ? e.weights + p * e.weight_stride : nullptr,
+              e.trial + at,
+              gradient + at,
+              false};
+    v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
+                begins_lot(v.gradient) && begins_lot(v.lower) && begins_lot(v.upper) && begins_lot(v.weights);
+    return v;
 }
 
 SW_END

@@ -35,25 +35,38 @@ __device__ inline int age_of(int row) {
 constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
 constexpr int weight_row = bounded ? 6 : 4;
 constexpr int stage_length = (stage_rows + input_rows) * pitch;
+// The aim sweep stages a lot of every row for each thread, and of x, g; lower, upper; weight.
+constexpr int aim_inputs = 2 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+constexpr int aim_stage_bytes = (2 * capacity + aim_inputs) * threads * lot_bytes;
+constexpr int absorb_stage_bytes = 2 * stage_length * int(sizeof(Real));
+constexpr int staged_bytes = absorb_stage_bytes > aim_stage_bytes ? absorb_stage_bytes : aim_stage_bytes;
 #if defined(__CUDA_ARCH__)
 extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #else
-__shared__ __align__(128) unsigned char dynamic_shared[2 * stage_length * sizeof(Real)];
+__shared__ __align__(128) unsigned char dynamic_shared[staged_bytes];
 #endif
 
 __device__ inline Real* stage_memory(int stage) {
     return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
 }
 
-// 16 bytes from global to shared memory, without passing through registers. What closes a group of copies
-// orders them among other accesses.
+// 4, 8 or 16 bytes from global to shared memory, without passing through registers. What closes a group of
+// copies orders them among other accesses.
+template <int bytes>
 __device__ inline void copy_async(Real* to, const Real* from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
+    if constexpr (bytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(bytes));
+    }
 #else
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+    for (int k = 0; k < bytes / int(sizeof(Real)); ++k) to[k] = from[k];
 #endif
+}
+__device__ inline void copy_element(Real* to, const Real* from) {
+    copy_async<sizeof(Real)>(to, from);
 }
 
 // Closes a group of copies; waits until all but the latest group have arrived.
@@ -65,16 +78,6 @@ __device__ inline void commit_copies() {
 __device__ inline void await_copies() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group 1;" ::: "memory");
-#endif
-}
-
-// One element from global to shared memory.
-__device__ inline void copy_element(Real* to, const Real* from) {
-#if __CUDA_ARCH__ >= 800
-    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Real)));
-#else
-    *to = *from;
 #endif
 }
 
@@ -100,7 +103,7 @@ public:
             if (!from[k]) continue;
             const Real* row = from[k] + at;
 #pragma unroll
-            for (int c = 0; c < tile; c += 32 * wide) copy_async(stage + to[k] + c, row + c);
+            for (int c = 0; c < tile; c += 32 * wide) copy_async<16>(stage + to[k] + c, row + c);
         }
     }
     __device__ void part(int64_t at, int count, Real* stage) const {
@@ -108,7 +111,7 @@ public:
         for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
 #pragma unroll
             for (int k = 0; k < each; ++k) {
-                if (from[k]) copy_async(stage + to[k] + c, from[k] + at + c);
+                if (from[k]) copy_async<16>(stage + to[k] + c, from[k] + at + c);
             }
         }
     }

@@ -244,10 +244,10 @@ private:
         const double* coefficients = gang.decides() ? w.coefficients : m.received_coefficients();
         __syncthreads();
         SW_ROLLED
-        for (int a = threadIdx.x; a < r; a += threads) {
-            m.plan.offsets[a] = int64_t(slot_of(a, m.state.head, r, slots)) * v.stride;
-            m.plan.y[a] = coefficients[a];
-            m.plan.s[a] = coefficients[r + a];
+        for (int a = threadIdx.x; a < capacity; a += threads) {
+            m.plan.offsets[a] = int64_t(slot_of(a < r ? a : 0, m.state.head, r, slots)) * v.stride;
+            m.plan.y[a] = a < r ? coefficients[a] : 0.0;
+            m.plan.s[a] = a < r ? coefficients[r + a] : 0.0;
         }
         __syncthreads();
         each_chunk([&](int chunk, const Chunk& c) {

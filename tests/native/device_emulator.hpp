@@ -190,6 +190,9 @@ struct double2 {
 struct float2 {
     float x, y;
 };
+struct uint2 {
+    unsigned x, y;
+};
 struct uint4 {
     unsigned x, y, z, w;
 };

@@ -13,15 +13,10 @@ from stepwell.targets.nvrtc import compile_kernel
 
 # One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies; a warp.
 VARIANTS = {
-    architecture: dict(
-        zip(("SW_REAL", "SW_CAPACITY", "SW_THREADS", "SW_BOUNDED", "SW_WEIGHTED", "SW_WEIGHTS_VARY"), values)
-    )
-    for architecture, values in {
-        "sm_80": ("double", 8, 256, 1, 0, 0),
-        "sm_90": ("float", 10, 256, 0, 1, 0),
-        "sm_100": ("double", 20, 256, 1, 1, 1),
-        "sm_90a": ("double", 8, 32, 1, 0, 0),
-    }.items()
+    "sm_80": cuda.kernel_defines(256, 8, single=False, bounded=True, weighted=False, vary=False),
+    "sm_90": cuda.kernel_defines(256, 10, single=True, bounded=False, weighted=True, vary=False),
+    "sm_100": cuda.kernel_defines(256, 20, single=False, bounded=True, weighted=True, vary=True),
+    "sm_90a": cuda.kernel_defines(32, 8, single=False, bounded=True, weighted=False, vary=False),
 }
 
 
@@ -51,9 +46,12 @@ def test_the_loader_knows_the_constants_of_the_kernels():
     small, wide, narrow, largest = number(
         constants, r"tile = lone_warp \? (\d+) : staged && capacity > 8 \? (\d+) : (\d+);"
     ) + number(constants, r"staged = capacity <= (\d+) &&")
-    # Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers.
-    assert cuda._staged_bytes(8, False, True, False) == 2 * (16 + 6) * (narrow + 8) * 8
-    assert cuda._staged_bytes(9, True, False, True) == 2 * (24 + 5) * (wide + 8) * 4
-    assert cuda._staged_bytes(largest, False, True, False) > 0
-    assert cuda._staged_bytes(largest + 1, False, True, False) == 0
+    # Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
+    # is more, a lot of each row and input for every thread. (The kernel does not compile where it counts otherwise.)
+    assert cuda._staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (narrow + 8) * 8
+    assert cuda._staged_bytes(8, True, True, False, 256) == (16 + 4) * 16 * 256
+    assert cuda._staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (wide + 8) * 8
+    assert cuda._staged_bytes(9, True, False, True, 256) == (18 + 3) * 8 * 256
+    assert cuda._staged_bytes(largest, False, True, False, 256) > 0
+    assert cuda._staged_bytes(largest + 1, False, True, False, 256) == 0
     assert small <= cuda.SPAN

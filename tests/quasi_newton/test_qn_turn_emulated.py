@@ -10,7 +10,7 @@ from native_programs import ROOT, build
 
 from stepwell import LBFGSB, _core, problems
 from stepwell.settings import Settings
-from stepwell.targets.cuda import NUMBERS
+from stepwell.targets.cuda import NUMBERS, kernel_defines
 from stepwell.targets.host import STATE_DTYPE
 
 pytestmark = pytest.mark.native
@@ -76,11 +76,8 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     weights = np.linspace(0.5, 2, x0.size).astype(dtype) if weighted else None
     vary = "vary" in name
     gtol = 1e-7 if dtype == "float64" else 1e-3
-    defines = {
-        "SW_REAL": "double" if dtype == "float64" else "float", "SW_CAPACITY": m, "SW_THREADS": threads,
-        "SW_BOUNDED": int(bounds is not None), "SW_WEIGHTED": int(weighted), "SW_WEIGHTS_VARY": int(vary),
-        "SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0,
-    }  # fmt: skip
+    defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary)
+    defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
     program = build(
         tmp_path,
         [ROOT / "tests/native/turn_device.cpp"],

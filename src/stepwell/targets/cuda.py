@@ -51,6 +51,21 @@ class _Engine(ctypes.Structure):
     )  # fmt: skip
 
 
+def kernel_defines(
+    threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool
+) -> dict[str, str | int]:
+    """What a turn kernel is compiled for, as src/cuda/constants.cuh names it."""
+    return {
+        "SW_REAL": "float" if single else "double",
+        "SW_CAPACITY": capacity,
+        "SW_THREADS": threads,
+        "SW_BOUNDED": int(bounded),
+        "SW_WEIGHTED": int(weighted),
+        "SW_WEIGHTS_VARY": int(vary),
+        "SW_STAGED_BYTES": _staged_bytes(capacity, single, bounded, weighted, threads),
+    }
+
+
 @functools.lru_cache(maxsize=64)
 def _kernel(
     threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int
@@ -58,27 +73,23 @@ def _kernel(
     """Return the turn kernel, the dynamic shared memory of a block and how many a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
-    defines: dict[str, str | int] = {
-        "SW_REAL": "float" if single else "double",
-        "SW_CAPACITY": capacity,
-        "SW_THREADS": threads,
-        "SW_BOUNDED": int(bounded),
-        "SW_WEIGHTED": int(weighted),
-        "SW_WEIGHTS_VARY": int(vary),
-    }
+    defines = kernel_defines(threads, capacity, single, bounded, weighted, vary)
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    shared = 0 if threads == WARP else _staged_bytes(capacity, single, bounded, weighted)
+    shared = int(defines["SW_STAGED_BYTES"])
     allow_shared_memory(kernel, shared, device_id)
     return kernel, shared, int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
 
 
-def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool) -> int:
-    """Dynamic shared memory: two stages of history rows, as src/cuda/staging.cuh lays them out."""
-    if capacity > 16:
+def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool, threads: int) -> int:
+    """Dynamic shared memory for what the sweeps stage there, as src/cuda/staging.cuh lays it out."""
+    if capacity > 16 or threads == WARP:
         return 0
-    tile = 256 if capacity <= 8 else 128
-    rows = 8 * -(-2 * capacity // 8) + 4 + 2 * bounded + weighted  # history, and the vectors of the tile
-    return 2 * rows * (tile + 8) * (4 if single else 8)
+    few = capacity <= 8
+    bounds_and_weight = 2 * bounded + weighted
+    absorb_rows = 8 * -(-2 * capacity // 8) + 4 + bounds_and_weight  # history, and the vectors of a tile
+    absorb = 2 * absorb_rows * ((256 if few else 128) + 8) * (4 if single else 8)
+    aim = (2 * capacity + 2 + bounds_and_weight) * threads * (16 if few else 8)
+    return max(absorb, aim)
 
 
 def _too_large(needed: int, free: int, total: int, index: int, m: int) -> str:
