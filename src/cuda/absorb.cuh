@@ -55,24 +55,29 @@ struct AbsorbTotals {
     CarefulSum slope;
 };
 
-// The point of one element; with a new pair, its ring rows.
+// A new pair at one element.
+struct PairElement {
+    Real s, y;
+};
+
+// The point of one element; with a new pair, its ring rows, which it returns.
 template <Gather gather>
-__device__ inline void absorb_element(const Vectors& v, int head, double length, double held_time,
-                                      const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
-                                      AbsorbTotals& totals) {
+__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double held_time,
+                                             const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
+                                             AbsorbTotals& totals) {
     AbsorbScalars& sums = totals.scalars;
     const double g = in.g, x = in.x;
     const double h = weighted ? double(in.weight) : 1.0;
     const double root = weighted ? sqrt(h) : 1.0;
+    PairElement pair{0, 0};
     double s = 0, y = 0;
     if (gather == Gather::pair) {
-        const Real step = Real(length * double(in.d));
-        const Real change = Real(g - double(in.g_before));
+        pair = {Real(length * double(in.d)), Real(g - double(in.g_before))};
         const int64_t row = int64_t(head) * v.stride + i;
-        v.s[row] = step;
-        v.y[row] = change;
-        s = weighted ? double(step) / root : double(step);
-        y = double(change) * root;
+        v.s[row] = pair.s;
+        v.y[row] = pair.y;
+        s = weighted ? double(pair.s) / root : double(pair.s);
+        y = double(pair.y) * root;
         add_product(totals.slope, g, double(in.d));
     }
     double mask = 1, carried = 0;
@@ -107,6 +112,7 @@ __device__ inline void absorb_element(const Vectors& v, int head, double length,
     t.riders[carried_row][at] = carried;
     t.mask[at] = mask;
     if (weighted) t.root[at] = root;
+    return pair;
 }
 
 // One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
@@ -157,13 +163,11 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 } else {
                     input.template load<gather>(v, at + i);
                 }
-                absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, totals);
+                const PairElement pair =
+                    absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, totals);
                 if (staged && gather == Gather::pair) {
-                    // As stored, to rounding: without the weights, which rows get when they are read.
-                    const double root = weighted ? t.root[i] : 1.0;
-                    const double y = t.riders[y_row][i], s = t.riders[s_row][i];
-                    stage_memory(stage)[(r - 1) * pitch + i] = Real(weighted ? y / root : y);
-                    stage_memory(stage)[(capacity + r - 1) * pitch + i] = Real(weighted ? s * root : s);
+                    stage_memory(stage)[(r - 1) * pitch + i] = pair.y;
+                    stage_memory(stage)[(capacity + r - 1) * pitch + i] = pair.s;
                 }
             }
         }
