@@ -150,10 +150,10 @@ public:
     }
     // Takes the lot at i; the one at `following` is begun.
     __device__ void take(int64_t, int64_t following, int, AimInput& in, Combined& toward) const {
-        await_copies();
+        await_copies<1>();
         add_rows(toward.y, plan.y, 0);
         fetch_y(following);
-        await_copies();
+        await_copies<1>();
         add_rows(toward.s, plan.s, capacity);
         const Lot* from = mine + 2 * capacity * threads;
         in.x = from[0], in.g = from[threads];

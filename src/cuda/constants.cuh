@@ -36,6 +36,7 @@ constexpr int span = 256;
 constexpr bool lone_warp = warps == 1;
 constexpr bool staged = capacity <= 16 && !lone_warp;
 constexpr int tile = lone_warp ? 64 : staged && capacity > 8 ? 128 : 256;
+constexpr int columns_of_warp = tile / warps;
 constexpr int longest_walk = lone_warp ? 128 : 512;  // breakpoints walked at a time, at most
 
 SW_END

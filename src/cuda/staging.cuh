@@ -69,15 +69,16 @@ __device__ inline void copy_element(Real* to, const Real* from) {
     copy_async<sizeof(Real)>(to, from);
 }
 
-// Closes a group of copies; waits until all but the latest group have arrived.
+// Closes a group of copies; waits until all but the latest `pending` groups have arrived.
 __device__ inline void commit_copies() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
+template <int pending>
 __device__ inline void await_copies() {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 #endif
 }
 

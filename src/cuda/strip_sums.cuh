@@ -92,7 +92,7 @@ template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
                                    const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
-    const int place = warp * 8 + 2 * (lane & 3);  // this lane's first column
+    const int place = warp * columns_of_warp + 2 * (lane & 3);  // this lane's first column
     // Staged rows lie side by side; others where the ring has them.
     const Real* rows[staged ? 1 : row_blocks];
     if (staged) {
@@ -107,12 +107,13 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         }
     }
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
-    const int steps = whole ? tile / (warps * 8) : (count - warp * 8 + warps * 8 - 1) / (warps * 8);
-#pragma unroll(whole ? tile / (warps * 8) : lone_warp ? 4 : 1)
+    constexpr int most = columns_of_warp / 8;
+    const int steps = whole ? most : min_of(most, (count - warp * columns_of_warp + 7) / 8);
+#pragma unroll(whole ? most : lone_warp ? 4 : 1)
     for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int offset = step * warps * 8, column = place + offset;
+        const int offset = step * 8, column = place + offset;
         const bool first = whole || column < count, second = whole || column + 1 < count;
         double a[row_blocks], b[row_blocks];  // two columns
 #pragma unroll
