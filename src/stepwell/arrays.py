@@ -99,13 +99,34 @@ def host_view(array: Array) -> np.ndarray:
 
 def scalar_of(value: Any) -> float:
     """Return a function value as a float: a number, or an array of any library with one element."""
+    if isinstance(value, float):
+        return float(value)
     if hasattr(value, "shape") and math.prod(value.shape) == 1:
         value = value.reshape(-1)[0]
+    if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
+        raise TypeError(f"f is of type {getattr(value, 'dtype', 'complex')}; allowed: a number that is real")
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
         what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
         raise TypeError(f"f is {what}; allowed: a number") from None
+
+
+def real_host_array(value: Any, name: str, dtype: Any = np.float64) -> np.ndarray:
+    """Return values as a contiguous host array of a dtype; what does not hold real numbers is an error with a name."""
+    array = value if type(value) is np.ndarray else host_view(value)
+    if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
+        raise TypeError(f"{name} has dtype {array.dtype}; allowed: real numbers")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def default_float(array: Array) -> np.dtype:
+    """Return the dtype that other numbers become: float64, but for JAX without 64-bit numbers its own, float32."""
+    if kind_of(array) != "jax":
+        return np.dtype(np.float64)
+    import jax
+
+    return np.dtype(jax.numpy.result_type(float))
 
 
 def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import device_name, host_view, is_cuda
+from stepwell.arrays import device_name, host_view, is_cuda, real_host_array
 
 #: How bounds may be written; the text of error messages.
 FORMS = (
@@ -103,7 +103,7 @@ def read_bounds(
                 f"bounds: the {name} bounds are on {device_name(value)}, x0 on the host; allowed: one device "
                 "(nothing is moved silently)"
             )
-        array = np.asarray(host_view(value), dtype=float)
+        array = real_host_array(value, f"bounds: the array of {name} bounds")
         if batch and array.shape == shape:
             array = array.reshape(shape[0], size)
         elif array.size in (1, size) and array.shape in ((), (1,), (size,), own):

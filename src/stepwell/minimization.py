@@ -101,8 +101,9 @@ def minimize(
         ``fun(x, *args) -> f``, or ``-> (f, g)`` with ``jac=True``. It gets an array of x0's kind and shape, a view
         that the solver overwrites after the call; keep a copy if you keep it. Every point lies inside the bounds.
     x0 : array
-        Starting point: NumPy, PyTorch, CuPy or JAX, any shape, float64 or float32 (integers become float64). The run
-        takes place where it lives. Where it lies outside the bounds it is projected onto them, with a warning.
+        Starting point: NumPy, PyTorch, CuPy or JAX, any shape, float64 or float32 (integers become float64, in JAX
+        its default float). The run takes place where it lives. Where it lies outside the bounds it is projected onto
+        them, with a warning.
     args : tuple
         More arguments of `fun` and `jac`.
     jac : callable, bool or str, optional

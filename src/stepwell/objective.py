@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_view, is_like, kind_of, lent, namespace_of, scalar_of, with_column
+from stepwell.arrays import (
+    Array,
+    host_view,
+    is_like,
+    kind_of,
+    lent,
+    namespace_of,
+    real_host_array,
+    scalar_of,
+    with_column,
+)
 
 _DIFFERENCES = ("2-point", "3-point")
 
@@ -221,7 +231,7 @@ class Objective:
     def _values(self, f: Any) -> Any:
         if not self._batch:
             return f if type(f) is float else scalar_of(f)
-        values = np.ascontiguousarray(host_view(f), dtype=np.float64)
+        values = real_host_array(f, "f")
         if values.shape != (self._shape[0],):
             raise ValueError(f"fun returned values of shape {values.shape}; allowed: ({self._shape[0]},)")
         return values
@@ -229,7 +239,7 @@ class Objective:
     def _gradient(self, g: Any) -> np.ndarray:
         gradient: np.ndarray = g if type(g) is np.ndarray else host_view(g)
         if gradient.dtype != self._dtype or not gradient.flags.c_contiguous:
-            gradient = np.ascontiguousarray(gradient, dtype=self._dtype)
+            gradient = real_host_array(gradient, "the gradient", self._dtype)
         if gradient.shape != self._shape and not is_like(gradient.shape, self._shape):
             raise ValueError(f"the gradient has shape {gradient.shape}; allowed: {self._shape}")
         return gradient

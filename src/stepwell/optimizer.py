@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, lent, scalar_of
+from stepwell.arrays import (
+    Array,
+    default_float,
+    host_view,
+    in_kind,
+    is_cuda,
+    is_like,
+    lent,
+    real_host_array,
+    scalar_of,
+)
 from stepwell.bounds import read_bounds
 from stepwell.results import Status, single_result, status_message
 from stepwell.settings import LineSearch, Settings
@@ -32,7 +42,7 @@ def read_start(x0: Array) -> np.ndarray:
     if values.dtype.kind not in "fiub":
         raise TypeError(f"x0 has dtype {values.dtype}; allowed: real numbers (float64, float32, or integers)")
     if values.dtype not in (np.float32, np.float64):
-        values = values.astype(np.float64)
+        values = values.astype(default_float(x0))
     if values.size == 0:
         raise ValueError("x0 is empty; allowed: at least one variable")
     if not np.isfinite(values).all():
@@ -61,7 +71,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None, 
 
 def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Check a diagonal H0: every element positive and finite."""
-    diagonal = np.ascontiguousarray(host_view(h0), dtype=dtype)
+    diagonal = real_host_array(h0, "h0", dtype)
     if not is_like(diagonal.shape, shape):
         raise ValueError(f"h0 has shape {diagonal.shape}; allowed: {shape}")
     diagonal = diagonal.reshape(shape)
@@ -171,7 +181,7 @@ class LBFGSB:
     @property
     def message(self) -> str:
         """What the status means, in words."""
-        return status_message(self.status, int(self._state["info"][0]))
+        return status_message(self.status, int(self._state["info"][0]), float(self._state["gradient_norm"][0]))
 
     @property
     def nit(self) -> int:
@@ -197,7 +207,7 @@ class LBFGSB:
         """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
         if self.done:
             raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
-        gradient = np.ascontiguousarray(host_view(g), dtype=self._dtype)
+        gradient = real_host_array(g, "g", self._dtype)
         if not is_like(gradient.shape, self._shape):
             raise ValueError(f"g has shape {gradient.shape}; allowed: {self._shape}")
         self.advance(scalar_of(f), gradient)

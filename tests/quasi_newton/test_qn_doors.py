@@ -372,6 +372,22 @@ def test_jax_double_precision_and_batches():
         assert np.array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_jax_integers_and_halves_become_its_default_float(wide):
+    jax = pytest.importorskip("jax")
+    if not hasattr(jax, "enable_x64"):
+        pytest.skip("this JAX has no enable_x64 context")
+    with jax.enable_x64(wide):
+        jnp = jax.numpy
+        for start in (jnp.arange(3), jnp.ones(3, jnp.float16)):
+            usual = (start / 2).dtype if start.dtype != jnp.float16 else jnp.zeros(1).dtype
+            r = minimize(lambda x: ((x - 0.5) ** 2).sum(), start)
+            batch = minimize_batch(lambda x: ((x - 0.5) ** 2).sum(1), start[None])
+            optimizer = LBFGSB(start)
+            assert r.x.dtype == r.jac.dtype == batch.x.dtype == optimizer.x.dtype == usual
+            assert np.asarray(r.x) == pytest.approx(np.full(3, 0.5), abs=1e-5)
+
+
 def test_one_problem_in_three_libraries_takes_one_path():
     torch = pytest.importorskip("torch")
     points = {"numpy": [], "torch": []}
