@@ -126,7 +126,8 @@ def default_float(array: Array) -> np.dtype:
         return np.dtype(np.float64)
     import jax
 
-    return np.dtype(jax.numpy.result_type(float))
+    usual: np.dtype = np.dtype(jax.numpy.result_type(float))
+    return usual
 
 
 def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

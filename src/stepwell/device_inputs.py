@@ -7,7 +7,6 @@ Arrays of PyTorch, CuPy and JAX must be of x0's library and on its device; nothi
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from stepwell.arrays import (
 )
 from stepwell.bounds import read_bounds, split_bounds
 from stepwell.foreign_arrays import adopt
+from stepwell.settings import warn_caller
 
 #: Lower and upper bounds, whether the problems of a batch share them, and whether every variable has two finite ones.
 DeviceBounds = tuple[Array, Array, bool, bool]
@@ -125,7 +125,7 @@ def _inwards(bound: Array, x0: Array, sign: float) -> Array:
     return xp.where(outside, xp.nextafter(rounded, xp.full_like(rounded, sign * math.inf)), rounded)
 
 
-def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int, stacklevel: int) -> Array:
+def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int) -> Array:
     """Return x0 as a (rows, n) array inside the bounds, and say so where it was outside."""
     xp = namespace_of(x0)
     start = xp.reshape(x0, (rows, -1))
@@ -137,12 +137,8 @@ def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int, stac
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(xp.sum(xp.astype((inside != start) & (xp.nextafter(start, inside) != inside), xp.int64)))
     if moved:
-        from scipy.optimize import OptimizeWarning
-
-        warnings.warn(
-            f"x0 lies outside the bounds in {moved} of {math.prod(inside.shape)} variables; it was projected onto them",
-            OptimizeWarning,
-            stacklevel=stacklevel + 1,
+        warn_caller(
+            f"x0 lies outside the bounds in {moved} of {math.prod(inside.shape)} variables; it was projected onto them"
         )
     return inside
 

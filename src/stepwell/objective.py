@@ -27,6 +27,19 @@ from stepwell.arrays import (
 _DIFFERENCES = ("2-point", "3-point")
 
 
+def _leaving_alone(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """Refuse a function that writes to its point: PyTorch's tensors cannot be read-only, but count changes."""
+
+    def called(point: Any) -> Any:
+        before = 0 if point.is_inference() else point._version
+        out = function(point)
+        if not point.is_inference() and point._version != before:
+            raise ValueError(f"{name} changed x in place, which is the solver's; allowed: changing a copy (x.clone())")
+        return out
+
+    return called
+
+
 class Objective:
     """Evaluates f and its gradient at host points and counts what it does.
 
@@ -69,6 +82,9 @@ class Objective:
         self._kind = kind_of(template)
         self._fun: Callable[[Any], Any] = (lambda x: fun(x, *args)) if args else fun
         self._jac: Any = (lambda x: jac(x, *args)) if args and callable(jac) else jac
+        if self._kind == "torch":
+            self._fun = _leaving_alone(self._fun, "fun")
+            self._jac = _leaving_alone(self._jac, "jac") if callable(self._jac) else self._jac
         self.nfev = self.njev = 0
         self.seconds = 0.0
         self._pair = self._choose()
@@ -84,6 +100,11 @@ class Objective:
         g = self._gradient(g)
         self.seconds += time.perf_counter() - start
         return f, g
+
+    @property
+    def calls_a_point(self) -> int:
+        """How often `fun` was called for one value and gradient: more than once where it is differenced."""
+        return self.nfev // self.njev if self.differenced and self.njev else 1
 
     def kindly(self, x: np.ndarray) -> Array:
         """Return a host point as the caller's kind of array, in the caller's shape."""
@@ -127,6 +148,12 @@ class Objective:
         point = self.kindly(x).detach().requires_grad_()
         with torch.enable_grad():
             value = self._fun(point)
+            if not (isinstance(value, torch.Tensor) and value.requires_grad):
+                what = "a tensor without a graph" if isinstance(value, torch.Tensor) else type(value).__name__
+                raise TypeError(
+                    f"fun returned {what}; without jac PyTorch differentiates it: return a tensor computed from x, "
+                    "or give jac"
+                )
             (gradient,) = torch.autograd.grad(value.sum() if self._batch else value, point)
         return value.detach(), gradient
 

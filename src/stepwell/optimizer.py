@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from stepwell.arrays import (
 )
 from stepwell.bounds import read_bounds
 from stepwell.results import Status, single_result, status_message
-from stepwell.settings import LineSearch, Settings
+from stepwell.settings import LineSearch, Settings, warn_caller
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
 
 if TYPE_CHECKING:
@@ -34,11 +33,15 @@ if TYPE_CHECKING:
     from stepwell.result_types import Result
 
 _STATE_VERSION = 2
+_STATE_NAMES = {"shape", "settings", "weights_vary", "trial", "x", "g", "d", "s", "y", "states", "small"}
 
 
 def read_start(x0: Array) -> np.ndarray:
     """Check a starting point and return it as a fresh, contiguous float64 or float32 host array of the same shape."""
-    values = host_view(x0)
+    try:
+        values = host_view(x0)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
+        raise type(error)(f"x0 cannot be read as an array: {error}") from None
     if values.dtype.kind not in "fiub":
         raise TypeError(f"x0 has dtype {values.dtype}; allowed: real numbers (float64, float32, or integers)")
     if values.dtype not in (np.float32, np.float64):
@@ -51,7 +54,7 @@ def read_start(x0: Array) -> np.ndarray:
     return np.array(values, order="C", ndmin=1)
 
 
-def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None, stacklevel: int = 4) -> np.ndarray:
+def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
     """Move a starting point into the bounds, and say so where it was outside."""
     if bounds is None:
         return x0
@@ -59,13 +62,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None, 
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
     if moved:
-        from scipy.optimize import OptimizeWarning
-
-        warnings.warn(
-            f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
-            OptimizeWarning,
-            stacklevel=stacklevel,
-        )
+        warn_caller(f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them")
     return inside
 
 
@@ -80,6 +77,13 @@ def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarra
         index = int(np.flatnonzero(bad)[0])
         raise ValueError(f"h0[{index}] is {diagonal.reshape(-1)[index]}; allowed: positive, finite numbers")
     return diagonal
+
+
+def ending(status: Status) -> Status:
+    """Check a status with which a run is to be ended."""
+    if not isinstance(status, Status) or status is Status.RUNNING:
+        raise ValueError(f"status is {status!r}; allowed: a stepwell.Status other than RUNNING")
+    return status
 
 
 class LBFGSB:
@@ -195,8 +199,8 @@ class LBFGSB:
 
     @property
     def fun(self) -> float:
-        """Value of f at the last accepted point."""
-        return float(self._state["f"][0])
+        """Value of f at the last accepted point; NaN before the first `tell`."""
+        return float(self._state["f"][0]) if self.nfev else math.nan
 
     @property
     def nbytes(self) -> int:
@@ -231,7 +235,7 @@ class LBFGSB:
 
     def stop(self, status: Status = Status.CALLBACK) -> None:
         """End the run now; `x` becomes the last accepted point."""
-        self._target.stop(0, status.value)
+        self._target.stop(0, ending(status).value)
         self.done = True
 
     def accepted_point(self) -> Array:
@@ -307,7 +311,10 @@ class LBFGSB:
         version = int(state["version"]) if "version" in state else None
         if version != _STATE_VERSION:
             raise ValueError(f"state_dict has version {version!r}; allowed: {_STATE_VERSION}")
-        if bool(state["weights_vary"]) != callable(h0):
+        missing = sorted(_STATE_NAMES - set(state))
+        if missing:
+            raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
+        if bool(state["weights_vary"]) != (h0 is not None) or not (h0 is None or callable(h0)):
             raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
         saved = json.loads(str(state["settings"]))
         settings = Settings(**saved | {"line_search": LineSearch(**saved["line_search"])})
@@ -324,6 +331,9 @@ class LBFGSB:
         weights = state["weights"].copy() if "weights" in state else None
         new._target = HostTarget(state["trial"], bounds, weights, new.settings, weights_vary=callable(h0))
         for name, array in new._target.arrays().items():
-            array[...] = state[name]
+            values = state[name]
+            if np.shape(values) != array.shape:
+                raise ValueError(f"state[{name!r}] has shape {np.shape(values)}; allowed: {array.shape}")
+            array[...] = values
         new._bind()
         return new

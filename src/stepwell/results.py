@@ -97,8 +97,9 @@ def single_result(state: Any, **fields: Any) -> Result:
 
     reason = Status.of(state["status"])
     info = int(state["info"])
+    evaluated = bool(state["evaluations"])
     return Result(
-        fun=float(state["f"]),
+        fun=float(state["f"]) if evaluated else math.nan,
         nit=int(state["iterations"]),
         nfev=int(state["evaluations"]),
         njev=int(state["evaluations"]),
@@ -107,14 +108,17 @@ def single_result(state: Any, **fields: Any) -> Result:
         message=status_message(reason, info, float(state["gradient_norm"])),
         success=reason.success,
         info=info,
-        projected_gradient=float(state["projected_gradient"]),
+        projected_gradient=float(state["projected_gradient"]) if evaluated else math.nan,
         **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
         **fields,
     )
 
 
-def batch_result(states: Any, **fields: Any) -> BatchResult:
-    """Make the result of a batch from its final states and what is particular to its target."""
+def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResult:
+    """Make the result of a batch from its final states and what is particular to its target.
+
+    ``calls_a_point`` is how often the function was called for one value and gradient.
+    """
     from stepwell.result_types import BatchResult
 
     # Thousands of problems end in few ways: what a way means is looked up once for each.
@@ -125,7 +129,7 @@ def batch_result(states: Any, **fields: Any) -> BatchResult:
     status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
-        nfev=states["evaluations"].copy(),
+        nfev=states["evaluations"] * calls_a_point,
         status=status,
         reason=[_BY_CODE[code] for code in codes],
         message=[meaning[way] for way in ways],

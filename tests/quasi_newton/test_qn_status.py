@@ -182,6 +182,22 @@ def test_values_whose_square_overflows_end_truthfully(scale):
     assert np.array_equal(inside.x, np.full(5, 0.5))
 
 
+def test_what_was_never_evaluated_is_not_a_number():
+    opt = LBFGSB(np.array([3.0, 4.0]))
+    assert np.isnan(opt.fun)
+    opt.stop()
+    r = opt.result()
+    assert (r.reason, r.nfev) == (Status.CALLBACK, 0)
+    assert np.isnan([r.fun, r.projected_gradient, *r.jac]).all()
+    assert np.array_equal(r.x, [3.0, 4.0])
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, "x", 8, None])
+def test_a_run_is_ended_with_a_status_that_ends(status):
+    with pytest.raises(ValueError, match=r"status is .*; allowed: a stepwell.Status other than RUNNING"):
+        LBFGSB(np.ones(2)).stop(status)
+
+
 def test_rounding():
     """No tolerance can be met: the run ends by itself where f has no lower neighbour."""
     fun = Quadratic(8, np.random.default_rng(1))

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from qn_oracles import Quadratic, run
 from scipy.optimize import OptimizeWarning
+from scipy.optimize import minimize as scipy_minimize
 
+import stepwell
 from stepwell import LBFGSB, Status, minimize, minimize_batch
 
 NONFINITE = [math.nan, math.inf, -math.inf]
@@ -316,6 +318,29 @@ def test_bad_starts(x0, error, said):
     for solve in (minimize, lambda fun, x, **kw: LBFGSB(x)):
         with pytest.raises(error, match=said):
             solve(bowl, x0, jac=True)
+
+
+def test_starts_that_are_no_array_are_named():
+    with pytest.raises(ValueError, match="x0 cannot be read as an array"):
+        minimize(bowl, [[1.0, 2.0], [3.0]], jac=True)
+    torch = pytest.importorskip("torch")
+    for start in (torch.ones(3).to_sparse(), torch.ones(3, dtype=torch.bfloat16), torch.ones(3, device="meta")):
+        with pytest.raises(TypeError, match="x0 cannot be read as an array"):
+            minimize(bowl, start, jac=True)
+
+
+def test_warnings_point_to_the_line_of_the_caller():
+    box, options = (0.0, 1.0), {"foo": 1}
+    for call, warned in (
+        (lambda: minimize(bowl, np.full(2, 5.0), jac=True, bounds=box, options=options), 2),
+        (lambda: minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.full((1, 2), 5.0), jac=True, bounds=box), 1),
+        (lambda: LBFGSB(np.full(2, 5.0), box), 1),
+        (lambda: scipy_minimize(bowl, np.full(2, 5.0), jac=True, bounds=[box] * 2, method=stepwell.scipy_method), 1),
+    ):
+        with pytest.warns(OptimizeWarning) as caught:
+            call()
+        assert [w.filename for w in caught] == [__file__] * warned
+        assert {w.lineno for w in caught} == {call.__code__.co_firstlineno}
 
 
 # ---- what the objective returns ----
