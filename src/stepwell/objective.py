@@ -14,7 +14,6 @@ import numpy as np
 
 from stepwell.arrays import (
     Array,
-    host_view,
     is_like,
     kind_of,
     lent,
@@ -264,7 +263,7 @@ class Objective:
         return values
 
     def _gradient(self, g: Any) -> np.ndarray:
-        gradient: np.ndarray = g if type(g) is np.ndarray else host_view(g)
+        gradient: np.ndarray = g if type(g) is np.ndarray else real_host_array(g, "the gradient", self._dtype)
         if gradient.dtype != self._dtype or not gradient.flags.c_contiguous:
             gradient = real_host_array(gradient, "the gradient", self._dtype)
         if gradient.shape != self._shape and not is_like(gradient.shape, self._shape):

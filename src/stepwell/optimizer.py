@@ -15,11 +15,11 @@ from stepwell import _core
 from stepwell.arrays import (
     Array,
     default_float,
-    host_view,
     in_kind,
     is_cuda,
     is_like,
     lent,
+    named_host_view,
     real_host_array,
     scalar_of,
 )
@@ -38,10 +38,7 @@ _STATE_NAMES = {"shape", "settings", "weights_vary", "trial", "x", "g", "d", "s"
 
 def read_start(x0: Array) -> np.ndarray:
     """Check a starting point and return it as a fresh, contiguous float64 or float32 host array of the same shape."""
-    try:
-        values = host_view(x0)
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
-        raise type(error)(f"x0 cannot be read as an array: {error}") from None
+    values = named_host_view(x0, "x0")
     if values.dtype.kind not in "fiub":
         raise TypeError(f"x0 has dtype {values.dtype}; allowed: real numbers (float64, float32, or integers)")
     if values.dtype not in (np.float32, np.float64):
