@@ -112,6 +112,16 @@ def test_missing_extra(monkeypatch, module):
             cuda_devices.fastest_device()
 
 
+def test_missing_compiler(monkeypatch):
+    def absent():
+        raise RuntimeError('Failure finding "libnvrtc.so.13"')
+
+    bindings = pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.setattr(bindings, "nvrtcVersion", absent)
+    with pytest.raises(ImportError, match=r"NVRTC: pip install \"stepwell\[cu13\]"):
+        nvrtc.compile_kernel("quasi_newton", {}, "sm_90")
+
+
 def fake_driver(monkeypatch, **functions):
     fake = types.SimpleNamespace(**functions)
     package = types.ModuleType("cuda.bindings")
