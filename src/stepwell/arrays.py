@@ -85,7 +85,7 @@ def device_name(array: Array) -> str:
     if kind == "jax":
         device = next(iter(array.devices()))
         return f"cuda:{device.id}" if device.platform in ("gpu", "cuda") else str(device.platform)
-    return "cpu"
+    return "cuda" if is_cuda(array) else "cpu"
 
 
 def host_view(array: Array) -> np.ndarray:
@@ -99,13 +99,48 @@ def host_view(array: Array) -> np.ndarray:
 
 def scalar_of(value: Any) -> float:
     """Return a function value as a float: a number, or an array of any library with one element."""
+    if isinstance(value, float):
+        return float(value)
     if hasattr(value, "shape") and math.prod(value.shape) == 1:
         value = value.reshape(-1)[0]
+    if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
+        raise TypeError(f"f is of type {getattr(value, 'dtype', 'complex')}; allowed: a number that is real")
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
         what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
         raise TypeError(f"f is {what}; allowed: a number") from None
+
+
+def real_host_array(value: Any, name: str, dtype: Any = np.float64) -> np.ndarray:
+    """Return values as a contiguous host array of a dtype; what does not hold real numbers is an error with a name."""
+    array = value if type(value) is np.ndarray else named_host_view(value, name)
+    if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
+        raise TypeError(f"{name} has dtype {array.dtype}; allowed: real numbers")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def named_host_view(value: Any, name: str) -> np.ndarray:
+    """View an array as `host_view` does; what cannot be viewed, or lives on a GPU, is an error with a name."""
+    if is_cuda(value):
+        raise ValueError(
+            f"{name}: an array on {device_name(value)}, while x0 is on the host; allowed: one device (nothing is moved "
+            "silently)"
+        )
+    try:
+        return host_view(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
+        raise type(error)(f"{name} cannot be read as an array: {error}") from None
+
+
+def default_float(array: Array) -> np.dtype:
+    """Return the dtype that other numbers become: float64, but for JAX without 64-bit numbers its own, float32."""
+    if kind_of(array) != "jax":
+        return np.dtype(np.float64)
+    import jax
+
+    usual: np.dtype = np.dtype(jax.numpy.result_type(float))
+    return usual
 
 
 def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

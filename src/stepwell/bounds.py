@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import device_name, host_view, is_cuda
+from stepwell.arrays import device_name, host_view, is_cuda, real_host_array
 
 #: How bounds may be written; the text of error messages.
 FORMS = (
@@ -47,6 +47,8 @@ def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
         return (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
     if hasattr(bounds, "shape"):
         pairs = bounds if is_cuda(bounds) else host_view(bounds)
+        if str(pairs.dtype) == "object" and pairs.ndim == 2:  # pairs with None among them
+            pairs = _pairs_from_sequence(pairs.tolist())
     else:
         pairs = _pairs_from_sequence(bounds)
     if pairs.ndim < 2 or pairs.shape[-1] != 2:
@@ -54,23 +56,27 @@ def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
     return pairs[..., 0].reshape(-1), pairs[..., 1].reshape(-1)
 
 
-class _NotPairs(ValueError):
-    """A member of a sequence of pairs is not a pair."""
+def _first_not_a_pair(bounds: Any) -> tuple[int, int] | None:
+    """Return where a sequence of sequences has a member that is no pair, and its length; None if it has none."""
+    try:
+        if len(bounds) == 0 or not set(map(len, bounds)) - {2}:
+            return None
+        return next((i, len(pair)) for i, pair in enumerate(bounds) if len(pair) != 2)
+    except TypeError:
+        return None
 
 
 def _pairs_from_sequence(bounds: Any) -> np.ndarray:
+    wrong = _first_not_a_pair(bounds)
+    if wrong is not None:
+        raise ValueError(f"bounds[{wrong[0]}] has {wrong[1]} members; allowed: pairs (low, high), or {FORMS}")
     try:
         count = len(bounds)
-        if set(map(len, bounds)) - {2}:
-            index, length = next((i, len(pair)) for i, pair in enumerate(bounds) if len(pair) != 2)
-            raise _NotPairs(f"bounds[{index}] has {length} members; allowed: pairs (low, high)")
         flat = np.fromiter(itertools.chain.from_iterable(bounds), dtype=float, count=2 * count)
         missing = np.isnan(flat)  # None reads as NaN
         if not missing.any() or list(itertools.chain.from_iterable(bounds)).count(None) == missing.sum():
             flat[0::2][missing[0::2]], flat[1::2][missing[1::2]] = -np.inf, np.inf
             return flat.reshape(count, 2)
-    except _NotPairs:
-        raise
     except (TypeError, ValueError):
         pass
     try:
@@ -103,7 +109,7 @@ def read_bounds(
                 f"bounds: the {name} bounds are on {device_name(value)}, x0 on the host; allowed: one device "
                 "(nothing is moved silently)"
             )
-        array = np.asarray(host_view(value), dtype=float)
+        array = real_host_array(value, f"bounds: the array of {name} bounds")
         if batch and array.shape == shape:
             array = array.reshape(shape[0], size)
         elif array.size in (1, size) and array.shape in ((), (1,), (size,), own):

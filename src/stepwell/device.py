@@ -48,13 +48,11 @@ WINDOW = 8  # turns between two looks at the state
 class DeviceRun:
     """One run on a GPU: memory, the caller's objective, and the loop that feeds turns to the device."""
 
-    def __init__(
-        self, x0: Array, bounds: Any, h0: Any, settings: Settings, *, batch: bool = False, stacklevel: int = 4
-    ) -> None:
+    def __init__(self, x0: Array, bounds: Any, h0: Any, settings: Settings, *, batch: bool = False) -> None:
         self.template = x0 = read_device_start(x0)
         self.shape = tuple(x0.shape)
         self.bounds = read_device_bounds(bounds, x0, batch)
-        start = project_device_start(x0, self.bounds, self.shape[0] if batch else 1, stacklevel)
+        start = project_device_start(x0, self.bounds, self.shape[0] if batch else 1)
         rows = int(start.shape[0])
         self.dtype = numpy_dtype(x0)
         self.diagonal = h0 if callable(h0) else None
@@ -151,6 +149,8 @@ class DeviceRun:
                 marks.append(target.mark())
                 if len(marks) > 1:
                     marks.pop(0).sync()
+            if objective.differenced and objective.nfev >= self.settings.maxfun:
+                self.stop(Status.MAX_EVALUATIONS)
             if time.perf_counter() - began > self.settings.time_limit:
                 self.stop(Status.TIME_LIMIT)
         target.wait()

@@ -13,7 +13,7 @@ from stepwell.device import WINDOW, DeviceRun
 from stepwell.device_inputs import device_gradient, device_values
 from stepwell.device_objective import DeviceObjective
 from stepwell.foreign_arrays import adopt
-from stepwell.optimizer import LBFGSB
+from stepwell.optimizer import LBFGSB, ending
 from stepwell.results import Status, batch_result, intermediate_batch, single_result
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.cuda_events import TurnClock
@@ -117,6 +117,7 @@ def minimize_batch_on_device(
     states = run.target.states()
     return batch_result(
         states,
+        calls_a_point=objective.calls_a_point,
         x=run.accepted("x"),
         fun=states["f"].copy(),
         jac=run.accepted("g"),
@@ -145,7 +146,7 @@ class DeviceLBFGSB(LBFGSB):
         **settings: Any,
     ) -> None:
         self.settings = self._read_settings(m, line_search, settings)
-        self._run = DeviceRun(adopt(x0), bounds, h0, self.settings, stacklevel=3)
+        self._run = DeviceRun(adopt(x0), bounds, h0, self.settings)
         self._told = 0
         self._began = time.perf_counter()
 
@@ -187,7 +188,7 @@ class DeviceLBFGSB(LBFGSB):
 
     def stop(self, status: Status = Status.CALLBACK) -> None:
         """End the run now; `x` becomes the last accepted point."""
-        self._run.stop(status)
+        self._run.stop(ending(status))
 
     def accepted_point(self) -> Array:
         """Return a copy of the last accepted point."""

@@ -7,7 +7,6 @@ Arrays of PyTorch, CuPy and JAX must be of x0's library and on its device; nothi
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,13 @@ from stepwell.arrays import (
     kind_of,
     namespace_of,
     numpy_dtype,
+    real_host_array,
+    scalar_of,
     to_like,
 )
 from stepwell.bounds import read_bounds, split_bounds
 from stepwell.foreign_arrays import adopt
+from stepwell.settings import warn_caller
 
 #: Lower and upper bounds, whether the problems of a batch share them, and whether every variable has two finite ones.
 DeviceBounds = tuple[Array, Array, bool, bool]
@@ -87,7 +89,7 @@ def read_device_bounds(bounds: Any, x0: Array, batch: bool) -> DeviceBounds | No
     arrays = []
     for name, half, array in zip(("lower", "upper"), halves, found):
         if array is None:
-            array = to_like(np.asarray(half, dtype=np.float64), x0)
+            array = to_like(real_host_array(half, f"bounds: the array of {name} bounds"), x0)
         if array.ndim == 0 or tuple(array.shape) in ((1,), (size,), own):
             array = xp.broadcast_to(xp.reshape(array, (-1,)), (size,))
         elif tuple(array.shape) == shape:
@@ -123,7 +125,7 @@ def _inwards(bound: Array, x0: Array, sign: float) -> Array:
     return xp.where(outside, xp.nextafter(rounded, xp.full_like(rounded, sign * math.inf)), rounded)
 
 
-def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int, stacklevel: int) -> Array:
+def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int) -> Array:
     """Return x0 as a (rows, n) array inside the bounds, and say so where it was outside."""
     xp = namespace_of(x0)
     start = xp.reshape(x0, (rows, -1))
@@ -135,12 +137,8 @@ def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int, stac
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(xp.sum(xp.astype((inside != start) & (xp.nextafter(start, inside) != inside), xp.int64)))
     if moved:
-        from scipy.optimize import OptimizeWarning
-
-        warnings.warn(
-            f"x0 lies outside the bounds in {moved} of {math.prod(inside.shape)} variables; it was projected onto them",
-            OptimizeWarning,
-            stacklevel=stacklevel + 1,
+        warn_caller(
+            f"x0 lies outside the bounds in {moved} of {math.prod(inside.shape)} variables; it was projected onto them"
         )
     return inside
 
@@ -149,7 +147,7 @@ def read_device_diagonal(h0: Any, x0: Array, start: Array, batch: bool) -> Array
     """Check a diagonal H0 and return a copy of it, (n,) or (B, n)."""
     weights = _beside("h0", h0, x0)
     if weights is None:
-        weights = to_like(np.asarray(h0, dtype=np.float64), x0)
+        weights = to_like(real_host_array(h0, "h0"), x0)
     each = tuple(x0.shape) if not batch or weights.ndim == 2 else tuple(x0.shape)[1:]
     if not is_like(tuple(weights.shape), each):
         raise ValueError(f"h0 has shape {tuple(weights.shape)}; allowed: {each}")
@@ -177,8 +175,8 @@ def device_values(f: Any, count: int, x0: Array) -> Any:
             raise TypeError(f"fun returned values of dtype {f.dtype}; allowed: float64, float32")
         return f if is_contiguous(f) else namespace_of(f).asarray(f, copy=True)
     if count == 1 and np.ndim(f) == 0:
-        return float(f)
-    values = np.ascontiguousarray(host_copy(f) if hasattr(f, "shape") else f, dtype=np.float64)
+        return scalar_of(f)
+    values = real_host_array(f, "f")
     if values.size != count:
         raise ValueError(f"fun returned values of shape {values.shape}; allowed: {count} of them")
     return values if count > 1 else float(values.reshape(-1)[0])

@@ -43,10 +43,11 @@ def adopt(array: Any, template: Array = None) -> Array:
 
 
 def _library_at_hand(array: Any) -> str:
-    for name in ("cupy", "torch"):
-        if importlib.util.find_spec(name) is not None:
-            return name
+    if importlib.util.find_spec("cupy") is not None:
+        return "cupy"
+    if importlib.util.find_spec("torch") is not None and importlib.import_module("torch").cuda.is_available():
+        return "torch"
     raise ImportError(
         f"x0 is a {type(array).__name__} on a GPU, which only CuPy or PyTorch can compute with; install one of them "
-        "(pip install cupy-cuda13x, or torch)"
+        "(pip install cupy-cuda13x, or torch built for CUDA)"
     )

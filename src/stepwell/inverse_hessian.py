@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,8 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
         return np.array(self._y).reshape(self.n_corrs, self.shape[0])
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        result: np.ndarray = two_loop(self._s, self._y, self.h0, np.asarray(v, dtype=np.float64).reshape(-1))
+        wide = np.asarray(v, dtype=np.result_type(v, np.float64)).reshape(-1)  # complex vectors stay complex
+        result: np.ndarray = two_loop(self._s, self._y, self.h0, wide)
         return result
 
     def _adjoint(self) -> InverseHessian:
@@ -88,3 +89,24 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
     def todense(self) -> np.ndarray:
         """Return the operator as a dense array; for small n."""
         return np.asarray(self @ np.eye(self.shape[0]))
+
+
+class InverseHessians:
+    """The inverse Hessian approximations of a batch: ``hess_inv(k)`` makes the operator of problem k.
+
+    Made when asked for, since a batch has many. Pickled, it holds the operators themselves.
+    """
+
+    def __init__(self, make: Callable[[int], InverseHessian], count: int) -> None:
+        self._make, self._count = make, count
+
+    def __call__(self, problem: int) -> InverseHessian:
+        """Return the operator of one problem."""
+        return self._make(problem)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = [self(problem) for problem in range(self._count)]
+        return InverseHessians, (made.__getitem__, self._count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,10 @@ from stepwell.bounds import read_bounds
 from stepwell.objective import Objective
 from stepwell.optimizer import LBFGSB, project_start, read_diagonal, read_start
 from stepwell.results import Status, batch_result, intermediate_batch, intermediate_result
-from stepwell.settings import LineSearch, Settings, is_number, require
+from stepwell.settings import LineSearch, Settings, is_number, require, warn_caller
 from stepwell.targets.host import BEGIN, FINISH, WHOLE, HostTarget
 
 if TYPE_CHECKING:
-    from stepwell.inverse_hessian import InverseHessian
     from stepwell.result_types import BatchResult, Result
 
 _OPTION_NAMES = {
@@ -37,16 +35,11 @@ def _read_options(
         raise TypeError(f"options is {options!r}; allowed: None or a dict")
     if not (tol is None or is_number(tol)):
         raise TypeError(f"tol is {tol!r}; allowed: None or a number")
+    require(tol is None or 0 <= float(tol) < np.inf, "tol", tol, "None, zero or a positive number")
     given = dict(options or {})
     unknown = sorted(set(given) - _OPTION_NAMES)
     if unknown:
-        from scipy.optimize import OptimizeWarning
-
-        warnings.warn(
-            f"unknown options {unknown} are ignored; known: {', '.join(sorted(_OPTION_NAMES))}",
-            OptimizeWarning,
-            stacklevel=3,
-        )
+        warn_caller(f"unknown options {unknown} are ignored; known: {', '.join(sorted(_OPTION_NAMES))}")
     if tol is not None:
         given.setdefault("ftol", tol)
         given.setdefault("gtol", tol)
@@ -101,8 +94,9 @@ def minimize(
         ``fun(x, *args) -> f``, or ``-> (f, g)`` with ``jac=True``. It gets an array of x0's kind and shape, a view
         that the solver overwrites after the call; keep a copy if you keep it. Every point lies inside the bounds.
     x0 : array
-        Starting point: NumPy, PyTorch, CuPy or JAX, any shape, float64 or float32 (integers become float64). The run
-        takes place where it lives. Where it lies outside the bounds it is projected onto them, with a warning.
+        Starting point: NumPy, PyTorch, CuPy or JAX, any shape, float64 or float32 (integers become float64, in JAX
+        its default float). The run takes place where it lives. Where it lies outside the bounds it is projected onto
+        them, with a warning.
     args : tuple
         More arguments of `fun` and `jac`.
     jac : callable, bool or str, optional
@@ -208,7 +202,8 @@ def minimize_batch(
         Called after each evaluation of the batch as ``callback(intermediate_result=...)`` with fields
         ``x fun nit nfev running`` (arrays over problems); StopIteration ends all runs.
     args, tol, options
-        As in `minimize`; limits count per problem. ``h0`` may be (n,), (B, n) or a callable on (B, n) points.
+        As in `minimize`; limits count per problem, evaluations of finite differences included. ``h0`` may be (n,),
+        (B, n) or a callable on (B, n) points.
 
     Returns
     -------
@@ -240,7 +235,7 @@ def minimize_batch(
         raise ValueError(f"x0 has shape {start.shape}; allowed: (B, n), one row per problem")
     template: Array = x0 if hasattr(x0, "shape") else start
     box = read_bounds(bounds, start.shape, start.dtype, batch=True)
-    start = project_start(start, box, stacklevel=3)
+    start = project_start(start, box)
     diagonal = h0 if callable(h0) else None
     weights = None
     if diagonal is not None:
@@ -269,6 +264,9 @@ def minimize_batch(
                 callback(intermediate_result=intermediate_batch(states, in_kind(target.x.copy(), template)))
             except StopIteration:
                 running = _stop_all(target, Status.CALLBACK)
+        # Problems that still run were part of every evaluation: what was counted is what each alone would have taken.
+        if objective.differenced and objective.nfev >= settings.maxfun:
+            running = _stop_all(target, Status.MAX_EVALUATIONS)
         if time.perf_counter() - began > settings.time_limit:
             running = _stop_all(target, Status.TIME_LIMIT)
     total = time.perf_counter() - began
@@ -284,9 +282,9 @@ def _stop_all(target: HostTarget, status: Status) -> int:
 def _batch_result(target: HostTarget, template: Array, objective: Objective, total: float) -> BatchResult:
     states = target.states
 
-    def inverse_hessian(problem: int) -> InverseHessian:
-        from stepwell.inverse_hessian import InverseHessian
+    from stepwell.inverse_hessian import InverseHessian, InverseHessians
 
+    def inverse_hessian(problem: int) -> InverseHessian:
         s, y = target.history(problem)
         if target.weights is None:
             return InverseHessian(s, y, float(states["gamma"][problem]), int(target.x.shape[1]))
@@ -295,11 +293,12 @@ def _batch_result(target: HostTarget, template: Array, objective: Objective, tot
 
     return batch_result(
         states,
+        calls_a_point=objective.calls_a_point,
         x=in_kind(target.x.copy(), template),
         fun=in_kind(states["f"].copy(), template),
         jac=in_kind(target.gradient.copy(), template),
         evaluations=objective.nfev,
-        hess_inv=inverse_hessian,
+        hess_inv=InverseHessians(inverse_hessian, len(states)),
         seconds={"total": total, "objective": objective.seconds, "solver": total - objective.seconds},
     )
 

@@ -12,9 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_view, is_like, kind_of, lent, namespace_of, scalar_of, with_column
+from stepwell.arrays import (
+    Array,
+    is_like,
+    kind_of,
+    lent,
+    namespace_of,
+    real_host_array,
+    scalar_of,
+    with_column,
+)
 
 _DIFFERENCES = ("2-point", "3-point")
+
+
+def _leaving_alone(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """Refuse a function that writes to its point: PyTorch's tensors cannot be read-only, but count changes."""
+
+    def called(point: Any) -> Any:
+        before = 0 if point.is_inference() else point._version
+        out = function(point)
+        if not point.is_inference() and point._version != before:
+            raise ValueError(f"{name} changed x in place, which is the solver's; allowed: changing a copy (x.clone())")
+        return out
+
+    return called
 
 
 class Objective:
@@ -59,6 +81,9 @@ class Objective:
         self._kind = kind_of(template)
         self._fun: Callable[[Any], Any] = (lambda x: fun(x, *args)) if args else fun
         self._jac: Any = (lambda x: jac(x, *args)) if args and callable(jac) else jac
+        if self._kind == "torch":
+            self._fun = _leaving_alone(self._fun, "fun")
+            self._jac = _leaving_alone(self._jac, "jac") if callable(self._jac) else self._jac
         self.nfev = self.njev = 0
         self.seconds = 0.0
         self._pair = self._choose()
@@ -74,6 +99,11 @@ class Objective:
         g = self._gradient(g)
         self.seconds += time.perf_counter() - start
         return f, g
+
+    @property
+    def calls_a_point(self) -> int:
+        """How often `fun` was called for one value and gradient: more than once where it is differenced."""
+        return self.nfev // self.njev if self.differenced and self.njev else 1
 
     def kindly(self, x: np.ndarray) -> Array:
         """Return a host point as the caller's kind of array, in the caller's shape."""
@@ -117,6 +147,12 @@ class Objective:
         point = self.kindly(x).detach().requires_grad_()
         with torch.enable_grad():
             value = self._fun(point)
+            if not (isinstance(value, torch.Tensor) and value.requires_grad):
+                what = "a tensor without a graph" if isinstance(value, torch.Tensor) else type(value).__name__
+                raise TypeError(
+                    f"fun returned {what}; without jac PyTorch differentiates it: return a tensor computed from x, "
+                    "or give jac"
+                )
             (gradient,) = torch.autograd.grad(value.sum() if self._batch else value, point)
         return value.detach(), gradient
 
@@ -221,15 +257,15 @@ class Objective:
     def _values(self, f: Any) -> Any:
         if not self._batch:
             return f if type(f) is float else scalar_of(f)
-        values = np.ascontiguousarray(host_view(f), dtype=np.float64)
+        values = real_host_array(f, "f")
         if values.shape != (self._shape[0],):
             raise ValueError(f"fun returned values of shape {values.shape}; allowed: ({self._shape[0]},)")
         return values
 
     def _gradient(self, g: Any) -> np.ndarray:
-        gradient: np.ndarray = g if type(g) is np.ndarray else host_view(g)
+        gradient: np.ndarray = g if type(g) is np.ndarray else real_host_array(g, "the gradient", self._dtype)
         if gradient.dtype != self._dtype or not gradient.flags.c_contiguous:
-            gradient = np.ascontiguousarray(gradient, dtype=self._dtype)
+            gradient = real_host_array(gradient, "the gradient", self._dtype)
         if gradient.shape != self._shape and not is_like(gradient.shape, self._shape):
             raise ValueError(f"the gradient has shape {gradient.shape}; allowed: {self._shape}")
         return gradient

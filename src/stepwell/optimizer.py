@@ -6,17 +6,26 @@ import dataclasses
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, host_view, in_kind, is_cuda, is_like, lent, scalar_of
+from stepwell.arrays import (
+    Array,
+    default_float,
+    in_kind,
+    is_cuda,
+    is_like,
+    lent,
+    named_host_view,
+    real_host_array,
+    scalar_of,
+)
 from stepwell.bounds import read_bounds
 from stepwell.results import Status, single_result, status_message
-from stepwell.settings import LineSearch, Settings
+from stepwell.settings import LineSearch, Settings, warn_caller
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
 
 if TYPE_CHECKING:
@@ -24,15 +33,16 @@ if TYPE_CHECKING:
     from stepwell.result_types import Result
 
 _STATE_VERSION = 2
+_STATE_NAMES = {"shape", "settings", "weights_vary", "trial", "x", "g", "d", "s", "y", "states", "small"}
 
 
 def read_start(x0: Array) -> np.ndarray:
     """Check a starting point and return it as a fresh, contiguous float64 or float32 host array of the same shape."""
-    values = host_view(x0)
+    values = named_host_view(x0, "x0")
     if values.dtype.kind not in "fiub":
         raise TypeError(f"x0 has dtype {values.dtype}; allowed: real numbers (float64, float32, or integers)")
     if values.dtype not in (np.float32, np.float64):
-        values = values.astype(np.float64)
+        values = values.astype(default_float(x0))
     if values.size == 0:
         raise ValueError("x0 is empty; allowed: at least one variable")
     if not np.isfinite(values).all():
@@ -41,7 +51,7 @@ def read_start(x0: Array) -> np.ndarray:
     return np.array(values, order="C", ndmin=1)
 
 
-def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None, stacklevel: int = 4) -> np.ndarray:
+def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
     """Move a starting point into the bounds, and say so where it was outside."""
     if bounds is None:
         return x0
@@ -49,19 +59,13 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None, 
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
     if moved:
-        from scipy.optimize import OptimizeWarning
-
-        warnings.warn(
-            f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them",
-            OptimizeWarning,
-            stacklevel=stacklevel,
-        )
+        warn_caller(f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them")
     return inside
 
 
 def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Check a diagonal H0: every element positive and finite."""
-    diagonal = np.ascontiguousarray(host_view(h0), dtype=dtype)
+    diagonal = real_host_array(h0, "h0", dtype)
     if not is_like(diagonal.shape, shape):
         raise ValueError(f"h0 has shape {diagonal.shape}; allowed: {shape}")
     diagonal = diagonal.reshape(shape)
@@ -70,6 +74,13 @@ def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarra
         index = int(np.flatnonzero(bad)[0])
         raise ValueError(f"h0[{index}] is {diagonal.reshape(-1)[index]}; allowed: positive, finite numbers")
     return diagonal
+
+
+def ending(status: Status) -> Status:
+    """Check a status with which a run is to be ended."""
+    if not isinstance(status, Status) or status is Status.RUNNING:
+        raise ValueError(f"status is {status!r}; allowed: a stepwell.Status other than RUNNING")
+    return status
 
 
 class LBFGSB:
@@ -171,7 +182,7 @@ class LBFGSB:
     @property
     def message(self) -> str:
         """What the status means, in words."""
-        return status_message(self.status, int(self._state["info"][0]))
+        return status_message(self.status, int(self._state["info"][0]), float(self._state["gradient_norm"][0]))
 
     @property
     def nit(self) -> int:
@@ -185,8 +196,8 @@ class LBFGSB:
 
     @property
     def fun(self) -> float:
-        """Value of f at the last accepted point."""
-        return float(self._state["f"][0])
+        """Value of f at the last accepted point; NaN before the first `tell`."""
+        return float(self._state["f"][0]) if self.nfev else math.nan
 
     @property
     def nbytes(self) -> int:
@@ -197,7 +208,7 @@ class LBFGSB:
         """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
         if self.done:
             raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
-        gradient = np.ascontiguousarray(host_view(g), dtype=self._dtype)
+        gradient = real_host_array(g, "g", self._dtype)
         if not is_like(gradient.shape, self._shape):
             raise ValueError(f"g has shape {gradient.shape}; allowed: {self._shape}")
         self.advance(scalar_of(f), gradient)
@@ -221,7 +232,7 @@ class LBFGSB:
 
     def stop(self, status: Status = Status.CALLBACK) -> None:
         """End the run now; `x` becomes the last accepted point."""
-        self._target.stop(0, status.value)
+        self._target.stop(0, ending(status).value)
         self.done = True
 
     def accepted_point(self) -> Array:
@@ -297,7 +308,10 @@ class LBFGSB:
         version = int(state["version"]) if "version" in state else None
         if version != _STATE_VERSION:
             raise ValueError(f"state_dict has version {version!r}; allowed: {_STATE_VERSION}")
-        if bool(state["weights_vary"]) != callable(h0):
+        missing = sorted(_STATE_NAMES - set(state))
+        if missing:
+            raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
+        if bool(state["weights_vary"]) != (h0 is not None) or not (h0 is None or callable(h0)):
             raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
         saved = json.loads(str(state["settings"]))
         settings = Settings(**saved | {"line_search": LineSearch(**saved["line_search"])})
@@ -314,6 +328,9 @@ class LBFGSB:
         weights = state["weights"].copy() if "weights" in state else None
         new._target = HostTarget(state["trial"], bounds, weights, new.settings, weights_vary=callable(h0))
         for name, array in new._target.arrays().items():
-            array[...] = state[name]
+            values = state[name]
+            if np.shape(values) != array.shape:
+                raise ValueError(f"state[{name!r}] has shape {np.shape(values)}; allowed: {array.shape}")
+            array[...] = values
         new._bind()
         return new

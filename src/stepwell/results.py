@@ -6,6 +6,7 @@ The types are SciPy's, whose import takes longer than anything else at the start
 from __future__ import annotations
 
 import enum
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,8 +82,10 @@ LINE_SEARCH_INFO = {
 }
 
 
-def status_message(status: Status, info: int) -> str:
+def status_message(status: Status, info: int, gradient_norm: float = 0.0) -> str:
     """Return the message of a status; for a failed line search, with what its info code says."""
+    if status is Status.LINE_SEARCH and info == 0 and not math.isfinite(gradient_norm):
+        return f"{status.message} (info 0: the square of the gradient overflows; scale f, or start elsewhere)"
     if status is Status.LINE_SEARCH and info in LINE_SEARCH_INFO:
         return f"{status.message} (info {info}: {LINE_SEARCH_INFO[info]})"
     return status.message
@@ -94,36 +97,42 @@ def single_result(state: Any, **fields: Any) -> Result:
 
     reason = Status.of(state["status"])
     info = int(state["info"])
+    evaluated = bool(state["evaluations"])
     return Result(
-        fun=float(state["f"]),
+        fun=float(state["f"]) if evaluated else math.nan,
         nit=int(state["iterations"]),
         nfev=int(state["evaluations"]),
         njev=int(state["evaluations"]),
         status=reason.scipy,
         reason=reason,
-        message=status_message(reason, info),
+        message=status_message(reason, info, float(state["gradient_norm"])),
         success=reason.success,
         info=info,
-        projected_gradient=float(state["projected_gradient"]),
+        projected_gradient=float(state["projected_gradient"]) if evaluated else math.nan,
         **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
         **fields,
     )
 
 
-def batch_result(states: Any, **fields: Any) -> BatchResult:
-    """Make the result of a batch from its final states and what is particular to its target."""
+def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResult:
+    """Make the result of a batch from its final states and what is particular to its target.
+
+    ``calls_a_point`` is how often the function was called for one value and gradient.
+    """
     from stepwell.result_types import BatchResult
 
     # Thousands of problems end in few ways: what a way means is looked up once for each.
-    codes, infos = states["status"].tolist(), states["info"].tolist()
-    meaning = {way: status_message(_BY_CODE[way[0]], way[1]) for way in set(zip(codes, infos))}
+    codes = states["status"].tolist()
+    norms = np.where(np.isfinite(states["gradient_norm"]), 0.0, np.inf)
+    ways = list(zip(codes, states["info"].tolist(), norms.tolist()))
+    meaning = {way: status_message(_BY_CODE[way[0]], *way[1:]) for way in set(ways)}
     status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
-        nfev=states["evaluations"].copy(),
+        nfev=states["evaluations"] * calls_a_point,
         status=status,
         reason=[_BY_CODE[code] for code in codes],
-        message=[meaning[way] for way in zip(codes, infos)],
+        message=[meaning[way] for way in ways],
         success=status == 0,
         info=states["info"].copy(),
         projected_gradient=states["projected_gradient"].copy(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,16 @@ def require(holds: bool, argument: str, value: Any, allowed: str) -> None:
     """Raise ValueError naming the argument, the value and what is allowed, unless it holds."""
     if not holds:
         raise ValueError(f"{argument} is {value!r}; allowed: {allowed}")
+
+
+def warn_caller(message: str) -> None:
+    """Warn, with SciPy's OptimizeWarning, at the line of the first caller outside this package and SciPy."""
+    from scipy.optimize import OptimizeWarning
+
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("stepwell", "scipy"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, OptimizeWarning, stacklevel=level)
 
 
 def is_number(value: Any) -> bool:
@@ -165,7 +177,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.m, int | np.integer) and not isinstance(self.m, bool)
-        require(whole and 1 <= self.m <= _core.MAX_CAPACITY, "m (maxcor)", self.m, f"1 to {_core.MAX_CAPACITY}")
+        require(whole and 1 <= self.m <= _core.MAX_CAPACITY, "m (maxcor)", self.m, f"1 to {_core.MAX_CAPACITY}, an int")
         for name in ("gtol", "ftol", "eps"):
             value = getattr(self, name)
             good = is_number(value) and value >= 0 and math.isfinite(value)

@@ -58,6 +58,30 @@ def test_a_foreign_array_needs_a_library_that_computes(monkeypatch):
         stepwell.LBFGSB(Claims())
 
 
+def test_a_pytorch_without_cuda_does_not_compute_with_a_foreign_array(monkeypatch):
+    torch = pytest.importorskip("torch")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cupy" else real(name, *rest))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ImportError, match=r"Claims on a GPU.*torch built for CUDA"):
+        stepwell.minimize(bowl, Claims(), jac=True)
+
+
+@pytest.mark.parametrize("array", [Claims(), ClaimsDLPack(2)])
+def test_answers_on_a_gpu_for_a_start_on_the_host(array):
+    said = r"an array on cuda, while x0 is on the host; allowed: one device"
+    with pytest.raises(ValueError, match="the gradient: " + said):
+        stepwell.minimize(lambda x: (1.0, array), np.ones(4), jac=True)
+    with pytest.raises(ValueError, match="the gradient: " + said):
+        stepwell.minimize_batch(lambda x: (np.ones(2), array), np.ones((2, 4)), jac=True)
+    with pytest.raises(ValueError, match="f: " + said):
+        stepwell.minimize_batch(lambda x: (array, x), np.ones((2, 4)), jac=True)
+    with pytest.raises(ValueError, match="g: " + said):
+        stepwell.LBFGSB(np.ones(4)).tell(1.0, array)
+    with pytest.raises(ValueError, match="h0: " + said):
+        stepwell.minimize(bowl, np.ones(4), jac=True, options={"h0": array})
+
+
 def test_known_arrays_are_adopted_as_they_are():
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(3)
@@ -86,6 +110,16 @@ def test_missing_extra(monkeypatch, module):
             cuda_devices.cuda_driver()
         with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
             cuda_devices.fastest_device()
+
+
+def test_missing_compiler(monkeypatch):
+    def absent():
+        raise RuntimeError('Failure finding "libnvrtc.so.13"')
+
+    bindings = pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.setattr(bindings, "nvrtcVersion", absent)
+    with pytest.raises(ImportError, match=r"NVRTC: pip install \"stepwell\[cu13\]"):
+        nvrtc.compile_kernel("quasi_newton", {}, "sm_90")
 
 
 def fake_driver(monkeypatch, **functions):

@@ -186,6 +186,18 @@ def test_differences(jac):
     assert result.nfev == result.njev * (13 if jac == "2-point" else 25)
 
 
+def test_differences_count_against_the_limit():
+    options = {**OPTIONS, "maxfun": 50}
+    start = np.linspace(-1, 0.4, 6)
+    host = stepwell.minimize(lambda x: chain(torch.tensor(x))[0].numpy(), start, jac="2-point", options=options)
+    found = stepwell.minimize(lambda x: chain(x)[0], torch.tensor(start), jac="2-point", options=options)
+    batch = stepwell.minimize_batch(lambda x: chain(x)[0], torch.tensor(start)[None], jac="2-point", options=options)
+    assert found.reason is host.reason is batch.reason[0] is Status.MAX_EVALUATIONS
+    assert found.nfev == host.nfev == batch.nfev[0] < 50 + 7
+    assert np.array_equal(found.x.numpy(), host.x)
+    assert np.array_equal(batch.x[0].numpy(), host.x)
+
+
 def test_batch_and_autograd():
     start = torch.rand(5, 8, dtype=torch.float64) / 2
     result = stepwell.minimize_batch(chain_value, start, bounds=(-1.0, 0.7), options=OPTIONS)

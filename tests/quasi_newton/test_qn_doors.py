@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import subprocess
 import sys
 
@@ -242,6 +243,31 @@ def test_differences_of_a_batch(jac):
     assert set(calls) == {(2, 3)}
 
 
+@pytest.mark.parametrize("jac", ["2-point", "3-point"])
+@pytest.mark.parametrize("maxfun", [1, 20, 50, 15000])
+def test_differences_of_a_batch_are_counted_and_limited_as_alone(jac, maxfun):
+    centre = np.array([[1.0, 2.0, -1.0], [0.0, 0.1, 0.0], [30.0, -8.0, 5.0]])
+    quartic = lambda x, c: ((x - c) ** 4 + (x - c) ** 2).sum(-1)  # noqa: E731
+    batch = minimize_batch(quartic, np.zeros((3, 3)), (centre,), jac=jac, options={"maxfun": maxfun})
+    for k, c in enumerate(centre):
+        calls = []
+        fun = lambda x, c, calls=calls: calls.append(1) or float(quartic(x, c))  # noqa: E731
+        alone = minimize(fun, np.zeros(3), (c,), jac=jac, options={"maxfun": maxfun})
+        assert np.array_equal(batch.x[k], alone.x)
+        assert batch.nfev[k] == alone.nfev == len(calls)
+        assert (batch.reason[k], batch.nit[k]) == (alone.reason, alone.nit)
+
+
+def test_the_result_of_a_batch_can_be_pickled():
+    centre = np.arange(6.0).reshape(2, 3)
+    r = minimize_batch(lambda x: (((x - centre) ** 4).sum(1), 4 * (x - centre) ** 3), np.zeros((2, 3)), jac=True)
+    again = pickle.loads(pickle.dumps(r))
+    assert np.array_equal(again.x, r.x)
+    assert again.reason == r.reason
+    for k in range(2):
+        assert np.array_equal(again.hess_inv(k).todense(), r.hess_inv(k).todense())
+
+
 def test_jac_callable_of_a_batch_and_args():
     r = minimize_batch(lambda x, c: ((x - c) ** 2).sum(1), np.zeros((2, 3)), args=(1.5,), jac=lambda x, c: 2 * (x - c))
     assert r.x == pytest.approx(np.full((2, 3), 1.5))
@@ -328,6 +354,42 @@ def test_torch_parameters_batches_and_gradients_left_alone():
         assert minimize(lambda x: (x * x).sum(), torch.ones(2, dtype=torch.float64)).success
 
 
+def test_torch_functions_without_a_graph_are_refused():
+    torch = pytest.importorskip("torch")
+    for fun, what in (
+        (lambda x: float((x.detach() ** 2).sum()), "float"),
+        (lambda x: torch.ones(()), "a tensor without a graph"),
+    ):
+        with pytest.raises(TypeError, match=f"fun returned {what}; without jac PyTorch differentiates"):
+            minimize(fun, torch.ones(3))
+    with torch.inference_mode(), pytest.raises(TypeError, match="a tensor without a graph"):
+        minimize(lambda x: (x**2).sum(), torch.ones(3))
+
+
+@pytest.mark.parametrize("form", ["pair", "callable", "autograd", "differences", "batch"])
+def test_torch_points_cannot_be_changed_in_place_unnoticed(form):
+    torch = pytest.importorskip("torch")
+    x0 = torch.tensor([3.0, 4.0], dtype=torch.float64)
+
+    def value(x):
+        with torch.no_grad():
+            x.add_(1)
+        return (x * x).sum(-1)
+
+    good = lambda x: (x * x).sum(-1)  # noqa: E731
+    call = {
+        "pair": lambda: minimize(lambda x: (value(x), 2 * x), x0, jac=True),
+        "callable": lambda: minimize(good, x0, jac=lambda x: x.mul_(2)),
+        "autograd": lambda: minimize(value, x0),
+        "differences": lambda: minimize(value, x0, jac="2-point"),
+        "batch": lambda: minimize_batch(lambda x: (value(x), 2 * x), x0[None], jac=True),
+    }[form]
+    with pytest.raises(ValueError, match=r"(fun|jac) changed x in place"):
+        call()
+    inside = minimize(lambda x: (good(x.clone().mul_(2)), 8 * x), x0, jac=True)
+    assert inside.success
+
+
 def test_torch_integers_and_halves_become_doubles():
     torch = pytest.importorskip("torch")
     for dtype in (torch.int32, torch.float16):
@@ -370,6 +432,22 @@ def test_jax_double_precision_and_batches():
         assert np.asarray(r.x) == pytest.approx(np.clip(np.arange(6.0).reshape(2, 3), -1, 4), abs=1e-8)
         results = [minimize(lambda x: ((x - 3) ** 4).sum(), jax.numpy.zeros(2)).x for _ in range(2)]
         assert np.array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_jax_integers_and_halves_become_its_default_float(wide):
+    jax = pytest.importorskip("jax")
+    if not hasattr(jax, "enable_x64"):
+        pytest.skip("this JAX has no enable_x64 context")
+    with jax.enable_x64(wide):
+        jnp = jax.numpy
+        for start in (jnp.arange(3), jnp.ones(3, jnp.float16)):
+            usual = (start / 2).dtype if start.dtype != jnp.float16 else jnp.zeros(1).dtype
+            r = minimize(lambda x: ((x - 0.5) ** 2).sum(), start)
+            batch = minimize_batch(lambda x: ((x - 0.5) ** 2).sum(1), start[None])
+            optimizer = LBFGSB(start)
+            assert r.x.dtype == r.jac.dtype == batch.x.dtype == optimizer.x.dtype == usual
+            assert np.asarray(r.x) == pytest.approx(np.full(3, 0.5), abs=1e-5)
 
 
 def test_one_problem_in_three_libraries_takes_one_path():

@@ -133,6 +133,12 @@ def test_a_step_that_rounds_to_a_bound_does_not_point_beyond_it():
 # ---- the secant equation ----
 
 
+def test_hess_inv_takes_complex_vectors_apart():
+    r = minimize(problems.get("rosenbrock", n=6).fun, np.full(6, 0.3), jac=True)
+    v = np.arange(6.0) + 1j * np.arange(6.0)[::-1]
+    np.testing.assert_allclose(r.hess_inv @ v, r.hess_inv.todense() @ v, rtol=1e-12)
+
+
 def secant_error(operator, trace, fun):
     s = trace[-1] - trace[-2]
     y = fun(trace[-1])[1] - fun(trace[-2])[1]

@@ -115,3 +115,10 @@ def test_states_that_cannot_be_resumed():
         LBFGSB.from_state_dict({**LBFGSB(np.ones(3)).state_dict(), "version": 99})
     with pytest.raises(ValueError, match="version"):
         LBFGSB.from_state_dict({})
+    plain = LBFGSB(np.ones(3)).state_dict()
+    with pytest.raises(ValueError, match="h0"):
+        LBFGSB.from_state_dict(plain, h0=np.ones(3))
+    with pytest.raises(ValueError, match=r"state lacks \['s', 'trial'\]"):
+        LBFGSB.from_state_dict({name: value for name, value in plain.items() if name not in ("s", "trial")})
+    with pytest.raises(ValueError, match=r"state\['g'\] has shape \(1, 2\); allowed: \(1, 3\)"):
+        LBFGSB.from_state_dict({**plain, "g": plain["g"][:, :2]})

@@ -97,6 +97,12 @@ def test_wrong_types_of_arguments():
         stepwell.minimize(rosen, np.zeros(3), tol="a")
 
 
+@pytest.mark.parametrize("tol", [-1, np.nan, np.inf])
+def test_wrong_tol_is_named(tol):
+    with pytest.raises(ValueError, match=r"^tol is .*; allowed: None, zero or a positive number"):
+        stepwell.minimize(rosen, np.zeros(3), tol=tol)
+
+
 def test_a_whole_number_may_be_a_float():
     assert stepwell.minimize(rosen, np.zeros(3), options={"maxiter": 3.0}).nit == 3
 

@@ -157,6 +157,47 @@ def test_line_search_with_a_history_starts_afresh_first():
     assert r.fun <= ROSENBROCK.fun(calls[13])[0]
 
 
+@pytest.mark.parametrize("scale", [1e100, 1e153, 1e155, 1e200, 1e300])
+def test_values_whose_square_overflows_end_truthfully(scale):
+    # |g|² = scale² Σ k² overflows above scale 1e154: no direction can be judged, and the message says why.
+    stiffness = np.arange(1.0, 6.0)
+
+    def steep(x):
+        return scale * float(stiffness @ x**2) / 2, scale * stiffness * x
+
+    r = solve(steep, np.ones(5))
+    batch = minimize_batch(lambda x: (scale * (x**2) @ stiffness / 2, scale * stiffness * x), np.ones((2, 5)), jac=True)
+    if scale < 1e154:
+        assert r.success
+        assert batch.success.all()
+        assert r.fun <= 1e-9 * steep(np.ones(5))[0]
+    else:
+        assert (r.reason, r.info, r.success) == (Status.LINE_SEARCH, 0, False)
+        assert np.array_equal(r.x, np.ones(5))
+        assert r.fun == steep(r.x)[0]
+        assert "square of the gradient overflows; scale f" in r.message
+        assert batch.message == [r.message] * 2
+    inside = solve(steep, np.ones(5), bounds=(0.5, 2.0))  # the first step leads to the bounds, whatever its length
+    assert inside.reason is Status.GRADIENT
+    assert np.array_equal(inside.x, np.full(5, 0.5))
+
+
+def test_what_was_never_evaluated_is_not_a_number():
+    opt = LBFGSB(np.array([3.0, 4.0]))
+    assert np.isnan(opt.fun)
+    opt.stop()
+    r = opt.result()
+    assert (r.reason, r.nfev) == (Status.CALLBACK, 0)
+    assert np.isnan([r.fun, r.projected_gradient, *r.jac]).all()
+    assert np.array_equal(r.x, [3.0, 4.0])
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, "x", 8, None])
+def test_a_run_is_ended_with_a_status_that_ends(status):
+    with pytest.raises(ValueError, match=r"status is .*; allowed: a stepwell.Status other than RUNNING"):
+        LBFGSB(np.ones(2)).stop(status)
+
+
 def test_rounding():
     """No tolerance can be met: the run ends by itself where f has no lower neighbour."""
     fun = Quadratic(8, np.random.default_rng(1))

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from qn_oracles import Quadratic, run
 from scipy.optimize import OptimizeWarning
+from scipy.optimize import minimize as scipy_minimize
 
+import stepwell
 from stepwell import LBFGSB, Status, minimize, minimize_batch
 
 NONFINITE = [math.nan, math.inf, -math.inf]
@@ -318,6 +320,29 @@ def test_bad_starts(x0, error, said):
             solve(bowl, x0, jac=True)
 
 
+def test_starts_that_are_no_array_are_named():
+    with pytest.raises(ValueError, match="x0 cannot be read as an array"):
+        minimize(bowl, [[1.0, 2.0], [3.0]], jac=True)
+    torch = pytest.importorskip("torch")
+    for start in (torch.ones(3).to_sparse(), torch.ones(3, dtype=torch.bfloat16), torch.ones(3, device="meta")):
+        with pytest.raises(TypeError, match="x0 cannot be read as an array"):
+            minimize(bowl, start, jac=True)
+
+
+def test_warnings_point_to_the_line_of_the_caller():
+    box, options = (0.0, 1.0), {"foo": 1}
+    for call, warned in (
+        (lambda: minimize(bowl, np.full(2, 5.0), jac=True, bounds=box, options=options), 2),
+        (lambda: minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.full((1, 2), 5.0), jac=True, bounds=box), 1),
+        (lambda: LBFGSB(np.full(2, 5.0), box), 1),
+        (lambda: scipy_minimize(bowl, np.full(2, 5.0), jac=True, bounds=[box] * 2, method=stepwell.scipy_method), 1),
+    ):
+        with pytest.warns(OptimizeWarning) as caught:
+            call()
+        assert [w.filename for w in caught] == [__file__] * warned
+        assert {w.lineno for w in caught} == {call.__code__.co_firstlineno}
+
+
 # ---- what the objective returns ----
 
 
@@ -354,6 +379,52 @@ def test_values_in_other_forms(form):
 def test_values_that_are_no_number(value):
     with pytest.raises(TypeError, match="allowed: a number"):
         minimize(lambda x: (value, 2 * x), np.ones(2), jac=True)
+
+
+@pytest.mark.parametrize("form", [np.complex128, np.complex64, np.array, np.atleast_1d])
+def test_complex_values_are_refused_even_if_they_are_real(form):
+    with pytest.raises(TypeError, match="f is of type complex"):
+        minimize(lambda x: (form(1 + 0j), 2 * x), np.ones(2), jac=True)
+    with pytest.raises(TypeError, match="f is of type complex"):
+        LBFGSB(np.ones(2)).tell(form(1 + 0j), np.ones(2))
+    with pytest.raises(TypeError, match="f has dtype complex"):
+        minimize_batch(lambda x: (np.full(3, 1 + 0j), 2 * x), np.ones((3, 2)), jac=True)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_gradients_and_starts_that_hold_no_real_numbers(library):
+    xp = pytest.importorskip(library)
+    xp = xp.numpy if library == "jax" else xp
+    start = xp.ones(2)
+
+    def turned(x):
+        return xp.asarray(x) * 1j
+
+    said = r"gradient has dtype complex.*; allowed: real numbers"
+    with pytest.raises(TypeError, match=said):
+        minimize(lambda x: (float((x**2).sum()), turned(x)), start, jac=True)
+    with pytest.raises(TypeError, match=said):
+        minimize(lambda x: float((x**2).sum()), start, jac=turned)
+    with pytest.raises(TypeError, match=said):
+        minimize_batch(lambda x: ((x**2).sum(1), turned(x)), xp.ones((3, 2)), jac=True)
+    with pytest.raises(TypeError, match=r"g has dtype complex.*; allowed: real numbers"):
+        LBFGSB(start).tell(1.0, turned(start))
+    for solve in (minimize, minimize_batch, lambda fun, x: LBFGSB(x)):
+        with pytest.raises(TypeError, match=r"x0 has dtype complex.*; allowed: real numbers"):
+            solve(lambda x: 0.0, turned(xp.ones((2, 2))))
+
+
+@pytest.mark.parametrize("gradient", [["1", "2"], [b"1", b"2"], np.array([1, 2], "M8[s]"), [1, 2j]])
+def test_gradients_of_text_dates_and_complex_numbers(gradient):
+    with pytest.raises(TypeError, match=r"gradient has dtype .*; allowed: real numbers"):
+        minimize(lambda x: (0.0, gradient), np.ones(2), jac=True)
+
+
+def test_complex_bounds_and_diagonals():
+    with pytest.raises(TypeError, match=r"lower bounds has dtype complex128; allowed: real numbers"):
+        minimize(bowl, np.ones(2), jac=True, bounds=(np.zeros(2, complex), np.ones(2)))
+    with pytest.raises(TypeError, match=r"h0 has dtype complex128; allowed: real numbers"):
+        minimize(bowl, np.ones(2), jac=True, options={"h0": np.ones(2, complex)})
 
 
 @pytest.mark.parametrize("value", [1.0, (1.0, 2.0, 3.0), None])

@@ -82,12 +82,12 @@ class SummaryReport:
         ]
         if rare:
             lines.append(("of these", ", ".join(rare)))
-        per_iteration = seconds["solver"] / max(result.nit, 1)
         lines.append(("time", _duration(seconds["total"])))
         if "setup" in seconds:
             lines.append(("before the start", _duration(seconds["setup"])))
         lines.append(("in the objective", _duration(seconds["objective"])))
-        lines.append(("in the solver", f"{_duration(seconds['solver'])} ({_duration(per_iteration)} an iteration)"))
+        each = f" ({_duration(seconds['solver'] / result.nit)} an iteration)" if result.nit else ""
+        lines.append(("in the solver", f"{_duration(seconds['solver'])}{each}"))
         return lines
 
 

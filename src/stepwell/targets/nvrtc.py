@@ -48,7 +48,10 @@ def _compiler_version() -> str:
         from cuda.bindings import nvrtc
     except ImportError as error:
         raise ImportError(INSTALL) from error
-    _, major, minor = nvrtc.nvrtcVersion()
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+    except RuntimeError as error:  # cuda-core is here, the compiler's library is not
+        raise ImportError(INSTALL) from error
     return f"{major}.{minor}"
 
 
