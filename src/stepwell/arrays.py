@@ -93,7 +93,7 @@ def host_view(array: Array) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return array
     if kind_of(array) == "torch":
-        return np.asarray(array.detach().numpy())
+        return np.asarray(array.detach().resolve_neg().numpy())
     return np.asarray(array)
 
 
@@ -186,6 +186,13 @@ def jax_double() -> Any:
     import jax
 
     return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+
+
+def as_float(array: Array, dtype: str) -> Array:
+    """Return an array with a floating dtype, named as NumPy names it: itself where it has it, else a copy."""
+    xp = namespace_of(array)
+    with jax_double() if kind_of(array) == "jax" else contextlib.nullcontext():
+        return xp.astype(array, getattr(xp, dtype), copy=False)
 
 
 def device_index(array: Array) -> int:
@@ -296,7 +303,7 @@ def host_copy(array: Array) -> np.ndarray:
     """Copy an array of any library, on any device, to the host."""
     kind = kind_of(array)
     if kind == "torch":
-        return np.array(array.detach().cpu().numpy())
+        return np.array(array.detach().resolve_neg().cpu().numpy())
     if kind == "cupy":
         return np.asarray(array.get())
     return np.array(array)

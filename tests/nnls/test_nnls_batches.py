@@ -193,6 +193,9 @@ def test_the_choice_is_said():
     assert stepwell.nnls(A, b[0]).method == "gram"
     assert stepwell.nnls(A[:5, :4], b[0, :5]).choice == "qr: 5 x 4 is tiny"
     assert stepwell.nnls(A, b[0], method="qr").choice == "qr, as asked"
+    # Without damping at most 3 of the 40 unknowns are positive, with it all can be.
+    assert stepwell.nnls(A[:3], b[0, :3]).method == "qr"
+    assert stepwell.nnls(A[:3], b[0, :3], damping=0.1).method == "gram"
 
 
 @pytest.mark.parametrize("library", ["torch", "jax.numpy"])
@@ -241,3 +244,40 @@ def test_jax_in_its_default_mode(recwarn):
     assert not [warning for warning in recwarn if "truncated" in str(warning.message)]
     with jax_double():
         assert jax.numpy.zeros(1, "float64").dtype == np.float64
+
+
+@pytest.mark.parametrize("kind", ["integers", "half of the bits"])
+def test_jax_in_its_default_mode_converts_without_loss(kind, recwarn):
+    jax = pytest.importorskip("jax")
+    from stepwell.arrays import as_float
+
+    A, b = uniform(1, 20)
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)
+    try:
+        if kind == "integers":
+            A, b = (jax.numpy.asarray(np.rint(99 * value).astype(np.int32)) for value in (A[0], b))
+        else:
+            A, b = jax.numpy.asarray(A[0]).astype("bfloat16"), jax.numpy.asarray(b)
+        result = stepwell.nnls(A, b, warm_start=jax.numpy.ones(20, dtype=A.dtype))
+        assert as_float(A, "float64").dtype == np.float64  # what a device's kernel would read
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    assert result.x.dtype == np.float64
+    expected = stepwell.nnls(np.asarray(A).astype(float), np.asarray(b).astype(float)).x
+    np.testing.assert_allclose(np.asarray(result.x), expected, atol=1e-12)
+    assert not [warning for warning in recwarn if "truncated" in str(warning.message)]
+
+
+def test_tensors_that_torch_negates_lazily():
+    torch = pytest.importorskip("torch")
+    A, b = uniform(1, 12)
+    lazy = torch.complex(torch.zeros(12, 12, dtype=torch.float64), torch.asarray(-A[0])).conj().imag
+    assert lazy.is_neg()
+    np.testing.assert_array_equal(stepwell.nnls(lazy, torch.asarray(b)).x.numpy(), stepwell.nnls(A[0], b).x)
+
+
+def test_a_start_beyond_the_range_of_float32_is_a_start():
+    A, b = (value.astype(np.float32) for value in uniform(3, 12))
+    far = stepwell.nnls(A, b, warm_start=np.full(12, 1e300))
+    np.testing.assert_allclose(far.x, stepwell.nnls(A, b).x, atol=1e-6)

@@ -31,6 +31,7 @@ b = np.ones(3)
         ((A, b), {"tol": np.nan}, "tol must lie between 0 and 1, got nan"),
         ((A, b), {"max_iter": 0}, "max_iter must be at least 1, got 0"),
         ((A, b), {"threads": 0}, "threads must be at least 1, got 0"),
+        ((A, b), {"threads": 10**9}, "threads must be at most 4096, got 1000000000"),
         ((A, b), {"warm_start": "hot"}, "warm_start must be an x, a boolean set, or \"chain\", got 'hot'"),
         ((A, b), {"warm_start": np.ones(4)}, r"warm_start must have shape \(3,\) or \(1, 3\), got \(4,\)"),
         ((A, b), {"warm_start": b * np.nan}, "warm_start must not hold NaN"),
@@ -52,6 +53,7 @@ def test_bad_values(arguments, options, message):
         ((A, b * 1j), {}, "b must hold real numbers, got dtype complex128"),
         ((A, b), {"max_iter": 2.5}, "max_iter must be an integer, got 2.5"),
         ((A, b), {"damping": "much"}, "damping must be a number, got 'much'"),
+        ((A, b), {"damping": "0.1"}, "damping must be a number, got '0.1'"),
         (("A", b), {}, "A must be an array of numbers, got 'A'"),
         (([[1, 2], [3]], b), {}, "A must be an array of numbers, got"),
         ((sparse.csr_array(A), b), {}, r"A must be a dense array, got csr_array; allowed: A.toarray\(\)"),
@@ -70,6 +72,14 @@ def test_libraries_are_not_mixed():
         stepwell.nnls(A, torch.ones(3))
     with pytest.raises(TypeError, match=r"warm_start must be an array like b \(torch on cpu\), got numpy on cpu"):
         stepwell.nnls(torch.eye(3), torch.ones(3), warm_start=b)
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_tensors_are_refused(layout):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="A must be a dense array, got Tensor"):
+        stepwell.nnls(getattr(torch.eye(3), layout)(), torch.ones(3))
 
 
 def test_lists_and_integers_are_numbers():

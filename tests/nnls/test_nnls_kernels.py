@@ -98,3 +98,17 @@ def test_memory_bounds_the_number_of_teams():
 
 def test_chains_are_not_split_between_teams():
     assert cuda.plan(batch(192, 512, 512, warm_start="chain"), **H200, free_bytes=2**37).blocks == 3
+
+
+def test_starts_are_read_by_their_own_strides():
+    torch = pytest.importorskip("torch")
+    from stepwell.leastsq.device_memory import DeviceMemory
+
+    wide = torch.arange(5.0 * 9, dtype=torch.float64).reshape(5, 9)
+    for start, stride in ((wide[:, :4], 9), (wide[:1, :4].expand(5, 4), 0), (wide[0, :4], 0), (wide[:, :4].clone(), 4)):
+        values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=start)
+        values |= dict(max_iter=None, tol=None, threads=None, progress=None)
+        work = door.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
+        job = cuda.Job()
+        cuda._warm(work, DeviceMemory(work.b), job)
+        assert (job.warm_values, job.warm_stride) == (start.data_ptr(), stride)

@@ -118,6 +118,24 @@ def test_the_command_line(tmp_path):
         (["--synthetic", "2"], "give -o OUT.npz, --plot OUT.png, or both"),
         (["--synthetic", "2", "-o", "x.npz", "--shots", "a"], "numbers with commas"),
         (["--synthetic", "2", "-o", "x.npz", "--damping", "-1"], "damping must be finite and not negative"),
+        (["--synthetic", "2", "-o", "x.npz", "--least", "nan"], "--least: must be a number, got nan"),
+        (["--synthetic", "2", "-o", "x.npz", "--seed", "-1"], "'--seed': -1 is not in the range"),
+        (["gedi.npz", "-o", "x.npz", "--samples", "0"], "'--samples': 0 is not in the range"),
+        (["--synthetic", "2", "-o", "/proc/x.npz"], "could not write"),
+        (["array.npy", "-o", "x.npz"], "the file holds a single array"),
+        (["complex.npz", "-o", "x.npz"], "waveforms must hold real numbers, got dtype complex128"),
+        (["origin.npz", "-o", "x.npz"], "origin must be one integer from 0 to 4, a sample of the pulses, got 5"),
+        (["origins.npz", "-o", "x.npz"], "origin must be one integer from 0 to 4, a sample of the pulses, got [1 2]"),
+        (["truth.npz", "-o", "x.npz"], "truth must have shape (4, 80), got (3,)"),
+        (["start.npz", "-o", "x.npz"], "start must have shape (4,), got (3,)"),
+        (
+            ["flat-tx.npz", "-o", "x.npz", "--samples", "9"],
+            "tx must rise above its median, which that of shot 0 does not",
+        ),
+        (["few-rx.npz", "-o", "x.npz", "--samples", "9"], "rx must have shape (2, longest), a row a pulse of tx"),
+        (["few-means.npz", "-o", "x.npz", "--samples", "9"], "noise_mean must have shape (2,), one a pulse of tx"),
+        (["count.npz", "-o", "x.npz", "--samples", "9"], "rx_count must hold integers up to 30, the length of rx"),
+        (["no-tx.npz", "-o", "x.npz", "--samples", "9"], "tx must have shape (shots, length), at least one of each"),
         (["--synthetic", "2", "-o", "x.npz", "--shots", "77"], "allowed: numbers from 0 to 1"),
         (["--synthetic", "2", "-o", "none/x.npz"], "there is no folder 'none'"),
         (["--synthetic", "2", "--plot", "x.xyz"], "must end in .png or .pdf or .svg"),
@@ -134,7 +152,21 @@ def test_the_command_line_complains(arguments, message, tmp_path, monkeypatch):
     (tmp_path / "junk.npz").write_text("not arrays")
     dark = np.ones((4, 5))
     dark[2] = 0
+    np.save(tmp_path / "array.npy", dark)
+    given = {"waveforms": np.ones((4, 80)), "pulses": np.ones(5)}
+    gedi = {"tx": np.eye(2, 9), "rx": np.ones((2, 30)), "rx_count": np.full(2, 30), "noise_mean": np.zeros(2)}
     for name, held in {
+        "complex": given | {"waveforms": np.ones((4, 80)) * 1j},
+        "origin": given | {"origin": 5},
+        "origins": given | {"origin": [1, 2]},
+        "truth": given | {"truth": np.ones(3)},
+        "start": given | {"start": np.ones(3)},
+        "gedi": gedi,
+        "flat-tx": gedi | {"tx": np.ones((2, 9))},
+        "few-rx": gedi | {"rx": np.ones((1, 30))},
+        "few-means": gedi | {"noise_mean": np.zeros(1)},
+        "count": gedi | {"rx_count": np.full(2, 31)},
+        "no-tx": gedi | {"tx": np.ones((0, 9))},
         "other": {"a": np.ones(3)},
         "flat": {"waveforms": np.ones(80), "pulses": np.ones(5)},
         "none": {"waveforms": np.ones((0, 80)), "pulses": np.ones(5)},
@@ -170,3 +202,12 @@ def test_the_legend_has_what_any_shot_shows():
     figure = plot_shots(waveform.deconvolve(shots), shots=[0, 1])
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {"received", "fit", "truth", "returns"}
     assert "NaN" in figure.axes[1].get_title()
+
+
+def test_the_picture_counts_the_returns_that_the_file_holds():
+    from stepwell.report.waveform import plot_shots
+
+    done = waveform.deconvolve(waveform.synthetic_shots(1, returns=4, noise=1.0))
+    for least in (0.0, 8.0, 1e9):
+        title = plot_shots(done, least=least).axes[0].get_title()
+        assert title.startswith(f"shot 0: {len(done.returns(0, least)[0])} returns")

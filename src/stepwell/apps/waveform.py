@@ -121,10 +121,25 @@ def gedi_shots(
     samples : int
         Length of the window round the peak of each waveform.
     """
+    tx, rx, noise_mean = _real("tx", tx).astype(float), _real("rx", rx), _real("noise_mean", noise_mean).astype(float)
+    rx_count = np.asarray(rx_count)
+    if tx.ndim != 2 or 0 in tx.shape:
+        raise ValueError(f"tx must have shape (shots, length), at least one of each, got {tx.shape}")
+    if rx.ndim != 2 or len(rx) != len(tx):
+        raise ValueError(f"rx must have shape ({len(tx)}, longest), a row a pulse of tx, got {rx.shape}")
+    for name, array in (("rx_count", rx_count), ("noise_mean", noise_mean)):
+        if array.shape != (len(tx),):
+            raise ValueError(f"{name} must have shape ({len(tx)},), one a pulse of tx, got {array.shape}")
+    if not np.issubdtype(rx_count.dtype, np.integer) or rx_count.max() > rx.shape[1]:
+        raise ValueError(f"rx_count must hold integers up to {rx.shape[1]}, the length of rx, got {rx_count}")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
     if int(np.min(rx_count)) < samples:
         raise ValueError(f"samples is {samples}, but a waveform has only {int(np.min(rx_count))} valid samples")
-    tx = np.asarray(tx, dtype=float)
     pulses = np.clip(tx - np.median(tx, axis=1, keepdims=True), 0, None)
+    flat = np.flatnonzero(pulses.max(axis=1) == 0)
+    if flat.size:
+        raise ValueError(f"tx must rise above its median, which that of shot {flat[0]} does not")
     pulses /= pulses.max(axis=1, keepdims=True)
     peaks = pulses.argmax(axis=1)
     origin = int(peaks.max())
@@ -132,15 +147,18 @@ def gedi_shots(
     waveforms, starts = np.empty((len(tx), samples)), np.empty(len(tx), dtype=np.int64)
     for shot, peak in enumerate(peaks):
         aligned[shot, origin - peak : origin - peak + tx.shape[1]] = pulses[shot]
-        received = np.asarray(rx[shot, : rx_count[shot]], dtype=float)
+        received = rx[shot, : rx_count[shot]].astype(float)
         start = min(max(int(np.argmax(received)) - samples // 2, 0), len(received) - samples)
         waveforms[shot], starts[shot] = received[start : start + samples], start
-    return Shots(waveforms, aligned, origin, np.asarray(noise_mean, dtype=float), start=starts)
+    return Shots(waveforms, aligned, origin, noise_mean, start=starts)
 
 
 def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
     """Read shots from an npz file: of :func:`save_shots`, or arrays ``tx rx rx_count noise_mean`` of GEDI L1B."""
-    with np.load(path) as file:
+    loaded = np.load(path)
+    if isinstance(loaded, np.ndarray):
+        raise ValueError("the file holds a single array; allowed: an npz file with arrays by name")
+    with loaded as file:
         names = set(file.files)
         if {"tx", "rx", "rx_count", "noise_mean"} <= names:
             return gedi_shots(file["tx"], file["rx"], file["rx_count"], file["noise_mean"], samples)
@@ -152,8 +170,15 @@ def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
     )
 
 
+def _real(name: str, values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers, got dtype {values.dtype}")
+    return values
+
+
 def _given_shots(held: dict[str, np.ndarray]) -> Shots:
-    waveforms, pulses = (np.asarray(held[name], dtype=float) for name in ("waveforms", "pulses"))
+    waveforms, pulses = (_real(name, held[name]).astype(float) for name in ("waveforms", "pulses"))
     if waveforms.ndim != 2 or 0 in waveforms.shape:
         raise ValueError(f"waveforms must have shape (shots, samples), at least one of each, got {waveforms.shape}")
     count = len(waveforms)
@@ -163,13 +188,21 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
     empty = np.flatnonzero(~pulses.any(axis=1))
     if empty.size:
         raise ValueError(f"pulses must not be zero throughout, as that of shot {empty[0]} is")
-    background = np.asarray(held.get("background", 0.0), dtype=float)
+    background = _real("background", held.get("background", np.array(0.0))).astype(float)
     if background.shape not in ((), (1,), (count,)):
         raise ValueError(f"background must be a number or have shape ({count},), got {background.shape}")
+    origin = np.asarray(held.get("origin", 0))
+    if origin.shape != () or origin.dtype.kind not in "iu" or not 0 <= origin < pulses.shape[-1]:
+        raise ValueError(
+            f"origin must be one integer from 0 to {pulses.shape[-1] - 1}, a sample of the pulses, got {origin}"
+        )
+    for name, shape in (("truth", waveforms.shape), ("start", (count,))):
+        if name in held and held[name].shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {held[name].shape}")
     return Shots(
         waveforms,
         pulses,
-        int(held.get("origin", 0)),
+        int(origin),
         np.array(np.broadcast_to(background, count)),
         held.get("truth"),
         held.get("start"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import time
 import zipfile
@@ -18,10 +19,16 @@ from stepwell.cli.inputs import check_file, check_plot, reading_trouble
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="Picture of some shots to write.")
 @click.option("--shots", "which", help="Shots to plot, such as 0,7; by default the first four.")
 @click.option("--least", default=0.0, show_default=True, help="Smallest amplitude that counts as a return.")
-@click.option("--samples", default=512, show_default=True, help="Window round the peak of GEDI waveforms.")
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="Window round the peak of GEDI waveforms.",
+)
 @click.option("--damping", default=0.0, show_default=True, help="Weight λ of λ²‖x‖².")
 @click.option("--synthetic", type=click.IntRange(min=1), help="Make so many synthetic shots instead of reading FILE.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the synthetic shots.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
 def command(
     file: pathlib.Path | None,
     output: pathlib.Path | None,
@@ -52,6 +59,8 @@ def command(
         raise click.UsageError("give -o OUT.npz, --plot OUT.png, or both")
     check_file(output, "-o", ("npz",))
     check_plot(plot)
+    if math.isnan(least):
+        raise click.BadParameter("must be a number, got nan", param_hint="--least")
     try:
         shots = waveform.load_shots(file, samples) if file else waveform.synthetic_shots(synthetic or 1, seed=seed)
     except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
@@ -83,24 +92,27 @@ def command(
         f"insertions {np.mean(result.insertions):.1f}, removals {np.mean(result.removals):.1f}; "
         f"largest violation {np.fmax.reduce(result.violation, initial=0.0):.1e}"
     )
-    if output is not None:
-        np.savez_compressed(
-            output,
-            amplitudes=done.amplitudes,
-            fit=done.fit,
-            status=result.status,
-            residual=result.residual,
-            return_shot=np.repeat(np.arange(len(shots)), [len(times) for times, _ in found]),
-            return_time=np.concatenate([times for times, _ in found]),
-            return_amplitude=np.concatenate([sizes for _, sizes in found]),
-            window_start=np.zeros(len(shots), dtype=np.int64) if shots.start is None else shots.start,
-        )
-        click.echo(f"wrote {output}")
-    if plot is not None:
-        from stepwell.report.waveform import plot_shots
+    held = {
+        "amplitudes": done.amplitudes,
+        "fit": done.fit,
+        "status": result.status,
+        "residual": result.residual,
+        "return_shot": np.repeat(np.arange(len(shots)), [len(times) for times, _ in found]),
+        "return_time": np.concatenate([times for times, _ in found]),
+        "return_amplitude": np.concatenate([sizes for _, sizes in found]),
+        "window_start": np.zeros(len(shots), dtype=np.int64) if shots.start is None else shots.start,
+    }
+    try:
+        if output is not None:
+            np.savez_compressed(output, **held)
+            click.echo(f"wrote {output}")
+        if plot is not None:
+            from stepwell.report.waveform import plot_shots
 
-        plot_shots(done, plot, chosen)
-        click.echo(f"wrote {plot}")
+            plot_shots(done, plot, chosen, least)
+            click.echo(f"wrote {plot}")
+    except OSError as error:
+        raise click.ClickException(f"could not write: {error}") from error
 
 
 def _shots_to_plot(text: str | None, count: int) -> list[int]:

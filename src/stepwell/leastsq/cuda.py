@@ -282,7 +282,7 @@ def _warm(batch: Batch, memory: DeviceMemory, job: Job) -> list[Any]:
         job.warm_marks = memory.address(values)
     else:
         return []
-    job.warm_stride = 0 if values.shape[0] == 1 else batch.columns
+    job.warm_stride = 0 if values.shape[0] == 1 else memory.strides(values)[0]
     return [values]
 
 

@@ -12,6 +12,7 @@ from stepwell.leastsq.batch import Batch
 from stepwell.leastsq.convolution import Convolution
 from stepwell.leastsq.inputs import as_array, index_of, number_of, one_of
 from stepwell.leastsq.result import NNLSResult
+from stepwell.settings import MOST_THREADS
 
 Array = arrays.Array
 
@@ -150,9 +151,9 @@ def check(
     if tol is not None and not 0 < tolerance < 1:
         raise ValueError(f"tol must lie between 0 and 1, got {tolerance}")
     limit = 10 * columns + 100 if max_iter is None else index_of("max_iter", max_iter, 1)
-    threads = None if threads is None else index_of("threads", threads, 1)
+    threads = None if threads is None else index_of("threads", threads, 1, MOST_THREADS)
     warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns)
-    method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns)
+    method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns, damping > 0)
     many = len(shape) == 2 and systems > 1
     return Batch(
         matrix=matrix,
@@ -182,16 +183,19 @@ def check(
 
 #: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.
 GRAM_WORTH = 60
-#: Systems with fewer rows or columns than this cost nothing: they get the most careful method.
+#: Systems with fewer positive unknowns than this cost nothing: they get the most careful method.
 TINY = 8
 
 
-def _choose(method: str, update: str, shared: bool, systems: int, rows: int, columns: int) -> tuple[str, str]:
+def _choose(
+    method: str, update: str, shared: bool, systems: int, rows: int, columns: int, damped: bool
+) -> tuple[str, str]:
     if method != "auto":
         return method, f"{method}, as asked"
     if update != "cgs2":
         return "qr", f"qr: update={update!r} belongs to it"
-    if min(rows, columns) < TINY and not (shared and systems > 1):
+    most_positive = columns if damped else min(rows, columns)
+    if most_positive < TINY and not (shared and systems > 1):
         return "qr", f"qr: {rows} x {columns} is tiny"
     if shared and systems * GRAM_WORTH >= columns and systems > 1:
         return "gram", f"gram: one matrix for {systems} right-hand sides, its Gram matrix is formed once"
@@ -216,10 +220,15 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array, bool]:
         if not xp.isdtype(array.dtype, ("real floating", "integral", "bool")):
             raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     single = bool(matrix.dtype == xp.float32 and b.dtype == xp.float32)
-    dtype = xp.float32 if single else xp.float64
-    if arrays.is_cuda(b) or "bfloat16" in f"{matrix.dtype} {b.dtype}":
-        matrix, b = xp.astype(matrix, dtype, copy=False), xp.astype(b, dtype, copy=False)
-    return matrix, b, single
+    return _ready(matrix, single), _ready(b, single), single
+
+
+def _ready(array: Array, single: bool) -> Array:
+    """Bring a device's array to the dtype that kernels read; of the host's only one that NumPy does not know."""
+    xp = arrays.namespace_of(array)
+    if not arrays.is_cuda(array):
+        return xp.astype(array, xp.float32) if "bfloat16" in str(array.dtype) else array
+    return arrays.as_float(array, "float32" if single else "float64")
 
 
 def _warm(
@@ -245,7 +254,7 @@ def _warm(
         return None, start, False
     if not xp.isdtype(start.dtype, ("real floating", "integral")):
         raise TypeError(f"warm_start must hold real numbers or bools, got dtype {start.dtype}")
-    start = xp.astype(start, xp.float32 if single else xp.float64, copy=False)
+    start = _ready(start, single)
     if bool(xp.any(xp.isnan(start))):
         raise ValueError("warm_start must not hold NaN")
     return start, None, False

@@ -53,8 +53,8 @@ def solve(batch: Batch) -> NNLSResult:
             form_gram=batch.form_gram,
             chain=batch.chain,
             threads=batch.threads or default_threads(),
-            warm_values=_warm_part(batch.warm_x, start, stop),
-            warm_marks=_warm_part(batch.warm_set, start, stop),
+            warm_values=_warm_part(batch.warm_x, start, stop, dtype),
+            warm_marks=_warm_part(batch.warm_set, start, stop, np.dtype(np.uint8)),
             x=x[start:stop],
             dual=dual[start:stop],
             active=active[start:stop],
@@ -104,12 +104,12 @@ def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype) -> 
     return [(start, min(start + size, systems)) for start in range(0, systems, size or 1)]
 
 
-def _warm_part(warm: Any, start: int, stop: int) -> np.ndarray | None:
+def _warm_part(warm: Any, start: int, stop: int, dtype: np.dtype) -> np.ndarray | None:
     if warm is None:
         return None
     view = arrays.host_view(warm)
-    view = view.astype(np.uint8) if view.dtype == bool else view
-    return np.ascontiguousarray(view if view.shape[0] == 1 else view[start:stop])
+    with np.errstate(over="ignore"):  # infinity in float32 is positive all the same
+        return np.ascontiguousarray(view if view.shape[0] == 1 else view[start:stop], dtype)
 
 
 def wrap(

@@ -13,7 +13,10 @@ from stepwell.leastsq import NNLSStatus
 
 
 def plot_shots(
-    done: Deconvolution, path: str | os.PathLike[str] | None = None, shots: Sequence[int] | None = None
+    done: Deconvolution,
+    path: str | os.PathLike[str] | None = None,
+    shots: Sequence[int] | None = None,
+    least: float = 0.0,
 ) -> Any:
     """Plot waveforms, fits and recovered returns of a few shots.
 
@@ -24,6 +27,8 @@ def plot_shots(
         Where to save the picture.
     shots : sequence of int, optional
         Which shots; by default the first four.
+    least : float
+        Smallest amplitude that counts as a return.
 
     Returns
     -------
@@ -38,7 +43,7 @@ def plot_shots(
     rows = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     named: dict[str, Any] = {}
     for axes, shot in zip(rows, chosen):
-        named |= {str(handle.get_label()): handle for handle in _plot_shot(axes, done, shot)}
+        named |= {str(handle.get_label()): handle for handle in _plot_shot(axes, done, shot, least)}
     handles = list(named.values())
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
     rows[-1].set_xlabel("time (samples)")
@@ -47,7 +52,7 @@ def plot_shots(
     return figure
 
 
-def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> list[Any]:
+def _plot_shot(axes: Any, done: Deconvolution, shot: int, least: float) -> list[Any]:
     """Draw one shot; return what a legend should name."""
     waveform, fit = done.shots.waveforms[shot], done.fit[shot]
     axes.plot(waveform, color="0.65", linewidth=2.5, label="received")
@@ -56,7 +61,7 @@ def _plot_shot(axes: Any, done: Deconvolution, shot: int) -> list[Any]:
         axes.plot(fit, color="C0", linewidth=1.2, label="fit")
     axes.set_ylabel("signal")
     axes.margins(x=0.01)
-    times, sizes = done.returns(shot)
+    times, sizes = done.returns(shot, least)
     other = axes.twinx()
     if done.shots.truth is not None:
         where = np.flatnonzero(done.shots.truth[shot])
