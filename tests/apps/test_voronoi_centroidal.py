@@ -33,6 +33,9 @@ def check_consistent(t, density):
     assert t.history.min() == pytest.approx(t.energy, rel=1e-12)
     assert set(t.seconds) == {"total", "evaluation", "solver"}
     height, width = density.shape
+    most = np.array([width, height]) / max(density.shape)
+    held = ((t.sites == 0) & (g > 0)) | ((t.sites == most) & (g < 0))
+    assert t.projected_gradient == pytest.approx(np.abs(g[~held]).max(), rel=1e-9, abs=1e-18)
     assert (t.sites >= 0).all()
     assert (t.sites <= np.array([width, height]) / max(density.shape)).all()
 
@@ -116,6 +119,29 @@ def test_as_many_sites_as_pixels():
     t = centroidal(15, resolution=(3, 5))
     assert t.success
     centroidal(draw_sites(15, resolution=(3, 5)), resolution=(3, 5), method="lloyd")
+
+
+def test_more_sites_than_pixels_of_positive_density():
+    density = np.zeros((20, 30))
+    density[3:6, 4:9] = 2.0
+    message = r"there are 16 sites for 15 pixels of positive density, of 20 x 30; allowed: 1 to 15"
+    start = np.random.default_rng(0).random((16, 2)) * [1, 2 / 3]
+    for sites in (16, start):
+        for method in ("lbfgsb", "lloyd"):
+            with pytest.raises(ValueError, match=message):
+                centroidal(sites, density, method=method)
+    with pytest.raises(ValueError, match=message):
+        draw_sites(16, density)
+    t = centroidal(15, density)
+    check_consistent(t, density)
+    # Single evaluations are defined for any number of sites: without mass there is no slope.
+    assert np.isfinite(cvt_energy(start, density)[0])
+
+
+def test_the_projected_gradient_of_four_corners():
+    sites = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    t = centroidal(sites, resolution=64, maxiter=0)
+    assert t.projected_gradient == pytest.approx(2 * 0.25 * 0.25, rel=1e-12)  # 2 m (x − c), each cell a quarter
 
 
 def test_runs_repeat_and_do_not_depend_on_threads():

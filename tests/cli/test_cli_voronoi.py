@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.apps.voronoi import HEXAGONAL_BOUND
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, cvt_energy
 from stepwell.apps.voronoi.mesh import voronoi_cells
 from stepwell.cli import main
 
@@ -93,6 +93,7 @@ def test_a_folder_of_everything(tmp_path):
     cells = voronoi_cells(points)
     exact = 150 * cells.second_moments(points).sum()
     assert result["exact_normalized_energy"] == pytest.approx(exact, rel=1e-12)
+    assert result["projected_gradient"] == pytest.approx(np.abs(cvt_energy(points, np.ones((96, 96)))[1]).max())
     assert len(record["history"]) > 1
     lines = (tmp_path / "out/mesh.obj").read_text().splitlines()
     assert sum(line.startswith("f ") for line in lines) == quality["triangles"]

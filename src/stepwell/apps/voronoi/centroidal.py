@@ -53,6 +53,8 @@ class Tessellation:
         Fraction of pixels whose owner is not the nearest site: 0 unless by jump flooding.
     displacement : float
         Largest distance of a site from the centroid of its cell.
+    projected_gradient : float
+        Largest component of the gradient of F at the final sites, without those that push out of the domain.
     history : (evaluations,) array
         F at each evaluation, on the host.
     seconds : dict
@@ -78,6 +80,7 @@ class Tessellation:
     shared: Array
     misassigned: float
     displacement: float
+    projected_gradient: float
     history: np.ndarray
     seconds: dict[str, float]
     shape: tuple[int, int]
@@ -124,7 +127,8 @@ def centroidal(
     ----------
     sites : int or (n, 2) array
         How many, drawn by `draw_sites`; or where they start, inside the domain, whose longer side has length 1. Sites
-        that coincide are moved apart by a fraction of a pixel first.
+        that coincide are moved apart by a fraction of a pixel first. There may be no more sites than pixels of positive
+        density.
     density : (height, width) array, or a number
         Non-negative, any real type. In the limit of many sites, they end up as densely as its square root: for points
         as dense as an image is dark, give the square of its darkness.
@@ -198,7 +202,9 @@ def centroidal(
 def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
     if isinstance(sites, np.generic) or (not hasattr(sites, "shape") and np.ndim(sites) == 0):
         return draw_sites(sites, density, seed=seed, like=like)
-    return _apart(read_sites(sites, density.shape), density, seed)
+    points = read_sites(sites, density.shape)
+    density.require_room(int(points.shape[0]))
+    return _apart(points, density, seed)
 
 
 def _apart(points: Array, density: Density, seed: int) -> Array:
@@ -315,7 +321,7 @@ class _Run:
                 energy.wait()
                 times.append(time.perf_counter() - once)
             spent = min(total, sorted(times)[1] * evaluations)
-        xp = namespace_of(sites)
+        xp, density = namespace_of(sites), energy.density
         mass = energy.masses()
         moves = _to_centroids(g, mass)
         flood = energy.method == "jump-flooding"
@@ -336,6 +342,7 @@ class _Run:
             shared=found.shared,
             misassigned=found.misassigned or 0.0,
             displacement=float(xp.max(xp.sqrt(xp.sum(moves * moves, axis=1)))),
+            projected_gradient=max(_projected(sites[:, k], g[:, k], side) for k, side in enumerate(density.extent)),
             history=history,
             seconds={"total": total, "evaluation": spent, "solver": total - spent} | self.parts,
             shape=energy.shape,
@@ -380,6 +387,13 @@ def _to_centroids(gradient: Array, mass: Array) -> Array:
     xp = namespace_of(gradient)
     safe = xp.where(mass > 0, 2 * mass, xp.ones_like(mass))
     return gradient / safe[:, None]
+
+
+def _projected(x: Array, gradient: Array, most: float) -> float:
+    """Return the largest component of a gradient, without those that push out of [0, most] where x is at its end."""
+    xp = namespace_of(x)
+    held = ((x <= 0.0) & (gradient > 0.0)) | ((x >= most) & (gradient < 0.0))
+    return float(xp.max(xp.abs(xp.where(held, xp.zeros_like(gradient), gradient))))
 
 
 def _outcome(reason: Status) -> tuple[int, str, bool]:

@@ -89,6 +89,17 @@ class Density:
         """Area of the domain."""
         return self.extent[0] * self.extent[1]
 
+    def require_room(self, count: int) -> None:
+        """Raise unless the number of sites is positive and no larger than that of pixels with any density."""
+        check_count(count, self.shape)
+        xp = namespace_of(self.weights)
+        room = int(xp.sum(xp.astype(self.weights > 0, xp.int64)))
+        if count > room:
+            raise ValueError(
+                f"there are {count} sites for {room} pixels of positive density, of {self.shape[0]} x "
+                f"{self.shape[1]}; allowed: 1 to {room}"
+            )
+
 
 def weight_bits(shape: tuple[int, int]) -> int:
     """Return how many bits a weight may have: first moments of a cell as large as the image must fit 63 bits."""

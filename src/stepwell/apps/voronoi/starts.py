@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.domain import Density, check_count, read_density
+from stepwell.apps.voronoi.domain import Density, read_density
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
@@ -54,7 +54,7 @@ def draw_sites(
     Parameters
     ----------
     count : int
-        How many.
+        How many: no more than there are pixels of positive density.
     density : (height, width) array, or a number
         As in `centroidal`; sites come back in its library and on its device.
     resolution : int or (int, int), optional
@@ -79,7 +79,7 @@ def draw_sites(
     except TypeError:
         raise TypeError(f"count is {count!r}; allowed: a whole number") from None
     found = density if isinstance(density, Density) else read_density(density, resolution)
-    check_count(count, found.shape)
+    found.require_room(count)
     sites = _draw(count, found, np.random.default_rng(seed))
     moves = like is not None and is_cuda(like) and not is_cuda(found.weights)
     return to_like(sites, namespace_of(like).astype(like, namespace_of(like).float64)) if moves else sites
