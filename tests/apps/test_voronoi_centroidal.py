@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepwell.apps.voronoi import HEXAGONAL_BOUND, Tessellation, assign, centroidal, cvt_energy, draw_sites
+from stepwell.apps.voronoi import (
+    HEXAGONAL_BOUND,
+    Tessellation,
+    VoronoiEnergy,
+    assign,
+    centroidal,
+    cvt_energy,
+    draw_sites,
+)
 from stepwell.apps.voronoi.starts import hilbert_order
 
 
@@ -183,12 +191,42 @@ def test_limits_and_callbacks():
 
 
 def test_other_libraries_on_the_host():
+    """Results come back in the library of the sites, else of the density, else of `like`."""
     torch = pytest.importorskip("torch")
     start = draw_sites(50, resolution=64)
     plain = centroidal(start, resolution=64)
-    kind = centroidal(torch.tensor(start), torch.ones(64, 64))
-    assert all(isinstance(a, torch.Tensor) for a in (kind.sites, kind.owners, kind.mass, kind.empty))
-    np.testing.assert_allclose(kind.sites.numpy(), plain.sites, atol=1e-6)
+    ones, seen = torch.ones(64, 64), []
+    for kind in (
+        centroidal(torch.tensor(start), ones, callback=seen.append),
+        centroidal(50, ones),
+        centroidal(50, resolution=64, like=torch.empty(0)),
+        centroidal(50, resolution=64, like=torch.empty(0), method="lloyd"),
+    ):
+        assert all(isinstance(a, torch.Tensor) for a in (kind.sites, kind.owners, kind.mass, kind.empty, kind.shared))
+    assert all(isinstance(step.sites, torch.Tensor) for step in seen)
+    np.testing.assert_allclose(centroidal(50, ones).sites.numpy(), plain.sites, atol=1e-6)
+    assert isinstance(centroidal(start, ones).sites, np.ndarray)
+    for drawn in (draw_sites(50, ones), draw_sites(50, resolution=64, like=torch.empty(0))):
+        np.testing.assert_array_equal(drawn.numpy(), start)
+
+
+def test_other_libraries_with_jax():
+    jax = pytest.importorskip("jax")
+    t = centroidal(50, jax.numpy.ones((64, 64)))
+    assert all(isinstance(a, jax.Array) for a in (t.sites, t.owners, t.mass, t.empty, t.shared))
+    assert isinstance(draw_sites(50, jax.numpy.ones((64, 64))), jax.Array)
+
+
+def test_images_of_any_layout():
+    """Transposed, flipped and sliced images are what they look like."""
+    density = hills((60, 90))
+    expected = centroidal(80, density).sites
+    wide = np.zeros((60, 180))
+    wide[:, ::2] = density
+    for same in (np.asfortranarray(density), density.T.copy().T, density[::-1].copy()[::-1], wide[:, ::2]):
+        np.testing.assert_array_equal(centroidal(80, same).sites, expected)
+    torch = pytest.importorskip("torch")
+    np.testing.assert_array_equal(centroidal(80, torch.tensor(density.T.copy()).T).sites.numpy(), expected)
 
 
 def test_a_start_has_one_site_in_each_piece_of_equal_mass():
@@ -233,8 +271,25 @@ def test_errors_name_argument_and_value(sites, options, message):
         centroidal(sites, resolution=16, **options)
 
 
+@pytest.mark.parametrize(
+    ("sites", "options", "message"),
+    [
+        (10, {"callback": 3}, "callback is 3; allowed: a callable"),
+        (10, {"progress": "bar"}, "progress is 'bar'; allowed: a callable"),
+        (10, {"density": "ones"}, "density is 'ones'; allowed: an array of real numbers"),
+        ([[0.1, 0.2], [0.3]], {}, r"sites is \[\[0.1, 0.2\], \[0.3\]\]; allowed: an array of real numbers"),
+        ("all", {}, "count is 'all'; allowed: a whole number"),
+    ],
+)
+def test_wrong_types_are_named_before_any_work(sites, options, message):
+    with pytest.raises(TypeError, match=message):
+        centroidal(sites, **({"resolution": 16} | options))
+
+
 def test_a_number_of_sites_is_whole():
     assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
     assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
     with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
         centroidal(10.5, resolution=16)
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+        VoronoiEnergy(1.0, 10.5, resolution=16)

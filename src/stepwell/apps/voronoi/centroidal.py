@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.assignment import check_method, describe, shared_pixels
-from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_one_home
+from stepwell.apps.voronoi.domain import Density, host_template, read_count, read_density, read_sites, require_one_home
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
-from stepwell.apps.voronoi.starts import draw_sites
+from stepwell.apps.voronoi.starts import draw_from
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, namespace_of, to_like
 from stepwell.minimization import minimize
 from stepwell.results import Status
@@ -174,6 +174,9 @@ def centroidal(
     """
     require(method in METHODS, "method", method, ", ".join(map(repr, METHODS)))
     check_method(assignment, "assignment")
+    for name, told in (("callback", callback), ("progress", progress)):
+        if told is not None and not callable(told):
+            raise TypeError(f"{name} is {told!r}; allowed: a callable")
     require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
@@ -194,14 +197,13 @@ def centroidal(
         like=start,
         history=min(_HISTORY_ROOM, 21 * (maxiter + 1)),
     )
-    run = _Run(energy, settings, callback, progress, time_parts)
-    template = sites if hasattr(sites, "shape") and np.ndim(sites) and not is_cuda(sites) else start
-    return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)), template)
+    run = _Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
+    return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)))
 
 
 def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
-    if isinstance(sites, np.generic) or (not hasattr(sites, "shape") and np.ndim(sites) == 0):
-        return draw_sites(sites, density, seed=seed, like=like)
+    if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
+        return draw_from(read_count(sites), density, seed, like)
     points = read_sites(sites, density.shape)
     density.require_room(int(points.shape[0]))
     return _apart(points, density, seed)
@@ -226,10 +228,11 @@ class _Run:
     """One run: the energy, when to stop, whom to tell."""
 
     def __init__(
-        self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any, time_parts: bool
+        self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any, time_parts: bool, like: Array
     ) -> None:
         self.energy, self.settings, self.callback, self.progress = energy, settings, callback, progress
         self.time_parts = time_parts
+        self.like = like  # its library is that of the results, on the host
         self.parts: dict[str, float] = {}  # seconds of evaluations and solver, where the device tells
         self.began = time.perf_counter()
         self.mode = "CPU"
@@ -243,7 +246,11 @@ class _Run:
         if self.progress is not None:
             self.progress(iteration, self.settings.maxiter)
         if self.callback is not None:
-            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), sites()))
+            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), self.kindly(sites())))
+
+    def kindly(self, array: Array) -> Array:
+        """Return an array as the caller has them."""
+        return array if is_cuda(array) else in_kind(array, self.like)
 
     def lbfgsb(self, start: Array) -> tuple[Array, int, int, Status]:
         """Minimise; returns sites, iterations, evaluations and why it ended."""
@@ -304,7 +311,7 @@ class _Run:
             sites, before = sites - _to_centroids(g / self.energy.scale, self.energy.masses()), value
             iteration += 1
 
-    def finish(self, sites: Array, iterations: int, evaluations: int, reason: Status, like: Array) -> Tessellation:
+    def finish(self, sites: Array, iterations: int, evaluations: int, reason: Status) -> Tessellation:
         """Evaluate once more at the final sites, and describe them."""
         energy = self.energy
         energy.wait()
@@ -325,10 +332,10 @@ class _Run:
         mass = energy.masses()
         moves = _to_centroids(g, mass)
         flood = energy.method == "jump-flooding"
-        found = describe(sites, energy.owners(sites), like, flood=flood, check=flood)
+        found = describe(sites, energy.owners(sites), self.like, flood=flood, check=flood)
         status, message, success = _outcome(reason)
         return Tessellation(
-            sites=_kindly(sites, like),
+            sites=self.kindly(sites),
             energy=float(f),
             normalized_energy=energy.normalized(float(f)),
             iterations=int(iterations),
@@ -337,7 +344,7 @@ class _Run:
             message=message,
             success=success,
             owners=found.owners,
-            mass=_kindly(mass, like),
+            mass=self.kindly(mass),
             empty=found.empty,
             shared=found.shared,
             misassigned=found.misassigned or 0.0,
@@ -348,10 +355,6 @@ class _Run:
             shape=energy.shape,
             mode=self.mode,
         )
-
-
-def _kindly(array: Array, like: Array) -> Array:
-    return array if is_cuda(array) else in_kind(array, like)
 
 
 def _lloyd_weights(sites: Array, density: Density) -> Array:
