@@ -55,6 +55,13 @@ def test_the_poster_is_repeated_at_its_own_size(tmp_path):
         assert max(cold["residual"], ours["residual"]) <= 3e-3
 
 
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = call("torsion", "--full", "-o", str(tmp_path / "file" / "out"))
+    assert done.exit_code == 2
+    assert "is a file; a folder is needed" in " ".join(done.output.split())
+
+
 def test_errors_name_what_is_wrong():
     unknown = call("torsoin")
     assert unknown.exit_code == 2

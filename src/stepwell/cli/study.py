@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import choose_device, read_device
+from stepwell.cli.inputs import check_folder, choose_device, read_device
 from stepwell.studies import STUDIES, run, settings_of
 from stepwell.studies.frame import Setting
 
@@ -70,6 +70,8 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
     from stepwell.report.study import plotting, where, write_study
 
     device = choose_device(device, "torch")
+    if folder is not None:
+        check_folder(folder, "-o")
     try:
         with make_console(stderr=True).status("starting") as status:
             study = run(name, device=device, size=size, settings=settings, tell=lambda text: status.update(text))
@@ -97,7 +99,10 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
             for line in lines:
                 console.print(f"- {line}")
     if folder is not None:
-        written = write_study(study, folder)
+        try:
+            written = write_study(study, folder)
+        except OSError as error:
+            raise click.ClickException(f"cannot write: {error}") from None
         console.print(f"wrote {len(written)} files: {', '.join(path.name for path in written)} in {folder}")
         if not plotting():
             make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
