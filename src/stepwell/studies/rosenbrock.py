@@ -83,7 +83,7 @@ FUNCTIONS = (
     Column("limit", "eps·max(1, ‖x‖)", ".2e"),
     Column("seconds", "seconds", ".3g"),
     Column("status", "ended by"),
-    Column("paper", "ended by", paper=True),
+    Column("paper", "ended by, or what is advised", paper=True),
 )
 
 
