@@ -146,6 +146,17 @@ def test_more_sites_than_pixels_of_positive_density():
     assert np.isfinite(cvt_energy(start, density)[0])
 
 
+@pytest.mark.parametrize("side", [1, 2, 5])
+def test_a_density_in_one_place(side):
+    """However steep the energy, converged means that the site is at the centroid."""
+    density = np.zeros((30, 30))
+    density[4 : 4 + side, 7 : 7 + side] = 5
+    for start in (1, np.array([[0.9, 0.1]])):
+        t = centroidal(start, density)
+        assert t.success
+        np.testing.assert_allclose(t.sites * 30, [[7 + side / 2, 4 + side / 2]], atol=30 * 1e-4)
+
+
 def test_the_projected_gradient_of_four_corners():
     sites = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     t = centroidal(sites, resolution=64, maxiter=0)

@@ -252,6 +252,15 @@ class _Run:
         """Return an array as the caller has them."""
         return array if is_cuda(array) else in_kind(array, self.like)
 
+    def cut_off(self) -> float:
+        """Return a tenth of the distance between sites where the density is.
+
+        The solver's projected gradient ends at the border of the domain. A density that is nearly all in one place has
+        so steep an energy that the tolerance could be wider than the domain, and anything would be below it.
+        """
+        density = self.energy.density
+        return 0.1 * density.root / (density.mass * self.energy.count) ** 0.5
+
     def lbfgsb(self, start: Array) -> tuple[Array, int, int, Status]:
         """Minimise; returns sites, iterations, evaluations and why it ended."""
         energy, count, s = self.energy, self.energy.count, self.settings
@@ -274,7 +283,7 @@ class _Run:
                 "maxiter": s.maxiter,
                 "maxcor": s.m,
                 "ftol": s.ftol,
-                "gtol": 2 * energy.scale * self.tolerance,
+                "gtol": min(2 * energy.scale * self.tolerance, self.cut_off()),
                 "time_limit": s.time_limit,
                 "threads": s.threads,
                 "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
