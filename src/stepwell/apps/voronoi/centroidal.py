@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -259,7 +260,7 @@ class _Run:
         so steep an energy that the tolerance could be wider than the domain, and anything would be below it.
         """
         density = self.energy.density
-        return 0.1 * density.root / (density.mass * self.energy.count) ** 0.5
+        return 0.1 * density.root / math.sqrt(density.mass * self.energy.count)
 
     def lbfgsb(self, start: Array) -> tuple[Array, int, int, Status]:
         """Minimise; returns sites, iterations, evaluations and why it ended."""
