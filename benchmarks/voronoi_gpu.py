@@ -118,7 +118,7 @@ def main():
     for count, side in [(20_000, 2048), (1_000_000, 4096)]:
         best = centroidal(count, resolution=side, like=like)
         lloyd = centroidal(count, resolution=side, like=like, method="lloyd", maxiter=500, ftol=0.0)
-        reach = next((k for k, f in enumerate(best.history) if f <= lloyd.energy), None)
+        reach = next((k for k, f in enumerate(best.history, 1) if f <= lloyd.energy), None)
         whole.append(
             {
                 "sites": count,

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepwell.apps.voronoi import HEXAGONAL_BOUND, Tessellation, assign, centroidal, cvt_energy, draw_sites
+from stepwell.apps.voronoi import (
+    HEXAGONAL_BOUND,
+    Tessellation,
+    VoronoiEnergy,
+    assign,
+    centroidal,
+    cvt_energy,
+    draw_sites,
+)
 from stepwell.apps.voronoi.starts import hilbert_order
 
 
@@ -33,6 +41,9 @@ def check_consistent(t, density):
     assert t.history.min() == pytest.approx(t.energy, rel=1e-12)
     assert set(t.seconds) == {"total", "evaluation", "solver"}
     height, width = density.shape
+    most = np.array([width, height]) / max(density.shape)
+    held = ((t.sites == 0) & (g > 0)) | ((t.sites == most) & (g < 0))
+    assert t.projected_gradient == pytest.approx(np.abs(g[~held]).max(), rel=1e-9, abs=1e-18)
     assert (t.sites >= 0).all()
     assert (t.sites <= np.array([width, height]) / max(density.shape)).all()
 
@@ -118,6 +129,40 @@ def test_as_many_sites_as_pixels():
     centroidal(draw_sites(15, resolution=(3, 5)), resolution=(3, 5), method="lloyd")
 
 
+def test_more_sites_than_pixels_of_positive_density():
+    density = np.zeros((20, 30))
+    density[3:6, 4:9] = 2.0
+    message = r"there are 16 sites for 15 pixels of positive density, of 20 x 30; allowed: 1 to 15"
+    start = np.random.default_rng(0).random((16, 2)) * [1, 2 / 3]
+    for sites in (16, start):
+        for method in ("lbfgsb", "lloyd"):
+            with pytest.raises(ValueError, match=message):
+                centroidal(sites, density, method=method)
+    with pytest.raises(ValueError, match=message):
+        draw_sites(16, density)
+    t = centroidal(15, density)
+    check_consistent(t, density)
+    # Single evaluations are defined for any number of sites: without mass there is no slope.
+    assert np.isfinite(cvt_energy(start, density)[0])
+
+
+@pytest.mark.parametrize("side", [1, 2, 5])
+def test_a_density_in_one_place(side):
+    """However steep the energy, converged means that the site is at the centroid."""
+    density = np.zeros((30, 30))
+    density[4 : 4 + side, 7 : 7 + side] = 5
+    for start in (1, np.array([[0.9, 0.1]])):
+        t = centroidal(start, density)
+        assert t.success
+        np.testing.assert_allclose(t.sites * 30, [[7 + side / 2, 4 + side / 2]], atol=30 * 1e-4)
+
+
+def test_the_projected_gradient_of_four_corners():
+    sites = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    t = centroidal(sites, resolution=64, maxiter=0)
+    assert t.projected_gradient == pytest.approx(2 * 0.25 * 0.25, rel=1e-12)  # 2 m (x − c), each cell a quarter
+
+
 def test_runs_repeat_and_do_not_depend_on_threads():
     density = hills((100, 90))
     one = centroidal(150, density, seed=5, threads=1)
@@ -157,12 +202,42 @@ def test_limits_and_callbacks():
 
 
 def test_other_libraries_on_the_host():
+    """Results come back in the library of the sites, else of the density, else of `like`."""
     torch = pytest.importorskip("torch")
     start = draw_sites(50, resolution=64)
     plain = centroidal(start, resolution=64)
-    kind = centroidal(torch.tensor(start), torch.ones(64, 64))
-    assert all(isinstance(a, torch.Tensor) for a in (kind.sites, kind.owners, kind.mass, kind.empty))
-    np.testing.assert_allclose(kind.sites.numpy(), plain.sites, atol=1e-6)
+    ones, seen = torch.ones(64, 64), []
+    for kind in (
+        centroidal(torch.tensor(start), ones, callback=seen.append),
+        centroidal(50, ones),
+        centroidal(50, resolution=64, like=torch.empty(0)),
+        centroidal(50, resolution=64, like=torch.empty(0), method="lloyd"),
+    ):
+        assert all(isinstance(a, torch.Tensor) for a in (kind.sites, kind.owners, kind.mass, kind.empty, kind.shared))
+    assert all(isinstance(step.sites, torch.Tensor) for step in seen)
+    np.testing.assert_allclose(centroidal(50, ones).sites.numpy(), plain.sites, atol=1e-6)
+    assert isinstance(centroidal(start, ones).sites, np.ndarray)
+    for drawn in (draw_sites(50, ones), draw_sites(50, resolution=64, like=torch.empty(0))):
+        np.testing.assert_array_equal(drawn.numpy(), start)
+
+
+def test_other_libraries_with_jax():
+    jax = pytest.importorskip("jax")
+    t = centroidal(50, jax.numpy.ones((64, 64)))
+    assert all(isinstance(a, jax.Array) for a in (t.sites, t.owners, t.mass, t.empty, t.shared))
+    assert isinstance(draw_sites(50, jax.numpy.ones((64, 64))), jax.Array)
+
+
+def test_images_of_any_layout():
+    """Transposed, flipped and sliced images are what they look like."""
+    density = hills((60, 90))
+    expected = centroidal(80, density).sites
+    wide = np.zeros((60, 180))
+    wide[:, ::2] = density
+    for same in (np.asfortranarray(density), density.T.copy().T, density[::-1].copy()[::-1], wide[:, ::2]):
+        np.testing.assert_array_equal(centroidal(80, same).sites, expected)
+    torch = pytest.importorskip("torch")
+    np.testing.assert_array_equal(centroidal(80, torch.tensor(density.T.copy()).T).sites.numpy(), expected)
 
 
 def test_a_start_has_one_site_in_each_piece_of_equal_mass():
@@ -207,8 +282,25 @@ def test_errors_name_argument_and_value(sites, options, message):
         centroidal(sites, resolution=16, **options)
 
 
+@pytest.mark.parametrize(
+    ("sites", "options", "message"),
+    [
+        (10, {"callback": 3}, "callback is 3; allowed: a callable"),
+        (10, {"progress": "bar"}, "progress is 'bar'; allowed: a callable"),
+        (10, {"density": "ones"}, "density is 'ones'; allowed: an array of real numbers"),
+        ([[0.1, 0.2], [0.3]], {}, r"sites is \[\[0.1, 0.2\], \[0.3\]\]; allowed: an array of real numbers"),
+        ("all", {}, "count is 'all'; allowed: a whole number"),
+    ],
+)
+def test_wrong_types_are_named_before_any_work(sites, options, message):
+    with pytest.raises(TypeError, match=message):
+        centroidal(sites, **({"resolution": 16} | options))
+
+
 def test_a_number_of_sites_is_whole():
     assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
     assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
     with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
         centroidal(10.5, resolution=16)
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+        VoronoiEnergy(1.0, 10.5, resolution=16)

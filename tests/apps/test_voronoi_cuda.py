@@ -123,6 +123,23 @@ def test_every_library(library):
 
 
 @pytest.mark.cuda
+def test_images_and_points_of_any_layout(torch):
+    shape = (60, 90)
+    density, sites = hills(shape), scattered(80, shape)
+    f, g = cvt_energy(sites, density)
+    turned = on_device("torch", np.ascontiguousarray(density.T)).T
+    spread = on_device("torch", np.repeat(sites.ravel(), 2))[::2]
+    assert not turned.is_contiguous()
+    assert not spread.is_contiguous()
+    there, slope = cvt_energy(spread.reshape(80, 2), turned)
+    assert float(there) == pytest.approx(f, rel=1e-12)
+    np.testing.assert_allclose(on_host(slope), g, atol=1e-9 * np.abs(g).max())
+    there, slope = VoronoiEnergy(turned, 80).fun(spread)
+    assert float(there) == pytest.approx(f, rel=1e-12)
+    np.testing.assert_allclose(on_host(slope), g.ravel(), atol=1e-9 * np.abs(g).max())
+
+
+@pytest.mark.cuda
 def test_uniform_density_on_the_callers_stream(torch):
     with torch.cuda.stream(torch.cuda.Stream()):
         t = centroidal(2000, resolution=512, like=torch.empty(0, device="cuda"))

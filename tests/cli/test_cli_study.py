@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 from click.testing import CliRunner
+from rich.console import Console
 
 from stepwell.cli import main
+from stepwell.cli.study import _fitting
 from stepwell.report.study import read_study
 from stepwell.studies import STUDIES
+from stepwell.studies.frame import Column, Table
 from stepwell.studies.measure import blas_threads
 from stepwell.studies.projected_cg import POSTER, reaches_poster
 
@@ -41,6 +46,26 @@ def test_a_study_prints_its_tables_and_writes_its_files(tmp_path):
     assert "wrote" not in bare.output
 
 
+def test_tables_that_are_too_wide_are_cut_into_parts():
+    """No figure is lost on a narrow terminal, and every part says which rows it has."""
+    columns = [Column("kind", "kind"), Column("size", "size"), *(Column(f"c{k}", f"figure {k}") for k in range(12))]
+    table = Table("wide", "A wide table", columns)
+    for kind in ("first", "second"):
+        for size in (10, 20):
+            table.add(kind=kind, size=size, **{f"c{k}": f"{kind[0]}{size}{k:06d}" for k in range(12)})
+    for width, parts in ((60, range(2, 7)), (400, range(1, 2))):
+        console = Console(width=width, record=True, file=io.StringIO())
+        shown = _fitting(table, console)
+        assert len(shown) in parts
+        for part in shown:
+            console.print(part)
+        text = console.export_text()
+        assert "…" not in text
+        assert all(cell in text for row in table.texts() for cell in row)
+        assert text.count("A wide table") == text.count("kind") == len(shown)
+        assert text.count("second") == 2 * len(shown)
+
+
 def test_the_poster_is_repeated_at_its_own_size(tmp_path):
     """Slices 65 to 68 of the 128-cube: the projection saves what the poster says, at no cost in quality."""
     with blas_threads(1):  # on a busy machine OpenBLAS's threads spin
@@ -53,6 +78,13 @@ def test_the_poster_is_repeated_at_its_own_size(tmp_path):
         (cold,), (ours,) = (table.find(slice=number, method=method) for method in ("CG", "APrCG"))
         assert ours["quality"] >= cold["quality"] - 0.05  # the projection costs no quality
         assert max(cold["residual"], ours["residual"]) <= 3e-3
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = call("torsion", "--full", "-o", str(tmp_path / "file" / "out"))
+    assert done.exit_code == 2
+    assert "is a file; a folder is needed" in " ".join(done.output.split())
 
 
 def test_errors_name_what_is_wrong():

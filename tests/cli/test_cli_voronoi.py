@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.apps.voronoi import HEXAGONAL_BOUND
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, cvt_energy
 from stepwell.apps.voronoi.mesh import voronoi_cells
 from stepwell.cli import main
 
@@ -93,6 +93,7 @@ def test_a_folder_of_everything(tmp_path):
     cells = voronoi_cells(points)
     exact = 150 * cells.second_moments(points).sum()
     assert result["exact_normalized_energy"] == pytest.approx(exact, rel=1e-12)
+    assert result["projected_gradient"] == pytest.approx(np.abs(cvt_energy(points, np.ones((96, 96)))[1]).max())
     assert len(record["history"]) > 1
     lines = (tmp_path / "out/mesh.obj").read_text().splitlines()
     assert sum(line.startswith("f ") for line in lines) == quality["triangles"]
@@ -216,6 +217,7 @@ def test_errors_of_files(tmp_path, picture):
     assert "give either IMAGE or --demo" in fails("stipple", "-o", tmp_path / "a.svg")
     assert "give either IMAGE or --demo" in fails("stipple", picture, "--demo", "-o", tmp_path / "a.svg")
     assert not (tmp_path / "a.svg").exists()
+    assert "text.png' is a file; a folder is needed" in fails("voronoi", "-n", 9, "-o", tmp_path / "text.png/new/out")
 
 
 def test_errors_of_density(tmp_path):
@@ -225,9 +227,12 @@ def test_errors_of_density(tmp_path):
     assert "density is zero everywhere" in fails("voronoi", "--density", tmp_path / "white.png", *out)
     Image.fromarray(np.zeros((20, 20), np.uint8)).save(tmp_path / "black.png")
     assert "try without --invert" in fails("stipple", tmp_path / "black.png", "--invert", *out)
+    np.save(tmp_path / "zero.npy", np.zeros((20, 20)))
+    said = fails("voronoi", "--density", tmp_path / "zero.npy", *out)
+    assert said.endswith("zero.npy: the density is zero everywhere")  # not a word of pictures
     assert "more than the 4096 pixels" in fails("voronoi", "-n", 5000, "--resolution", 64, *out)
     assert "--invert and --gamma need --density" in fails("voronoi", "-n", 5, "--invert", *out)
-    for bad in ("0", "wide", "64x", "1x5", "99999999"):
+    for bad in ("0", "wide", "64x", "1x5", "32769", "99999999"):
         assert "is not PIXELS or WIDTHxHEIGHT" in fails("voronoi", "--resolution", bad, *out)
     assert "has its own shape" in fails("stipple", "--demo", "--resolution", "64x64", *out)
     np.save(tmp_path / "negative.npy", -np.ones((4, 4)))

@@ -9,6 +9,7 @@ import math
 
 import pytest
 
+import stepwell
 from stepwell import studies
 from stepwell.report.study import markdown, read_study, study_record, write_study
 
@@ -91,6 +92,42 @@ def test_nnls_methods_reach_the_optimum():
             assert row["failed"] == 0
             assert row["violation"] <= 1e-13
             assert row["updates"] >= row["downdates"]
+
+
+def test_toy_systems_are_named_by_their_own_size():
+    labels = {row["set"] for row in toy("nnls").find_table("systems").rows}
+    assert {"7.1 lidar deconvolution 64", "7.2 mean-shifted Gaussians 64", "7.3 random 64"} <= labels
+    assert not any("432" in label or (label.startswith("7") and "512" in label) for label in labels)
+
+
+def test_toy_phantom_is_described_by_its_own_size():
+    study = toy("projected-cg")
+    assert study.settings["angles"] == "0, 8, ... 176 degrees"
+    assert any(f"({23 * 46} x {32 * 32}, the poster's is 16650 x 16384)" in line for line in study.differs)
+
+
+def test_every_timed_run_of_rosenbrock_is_warmed_up(monkeypatch):
+    """A short run of the same problem with the same settings goes before each run that is timed."""
+    runs = []
+
+    def watched(fun, x0, *, jac, options):
+        runs.append((len(x0), x0.dtype, options))
+        return minimize(fun, x0, jac=jac, options=options)
+
+    minimize = stepwell.minimize
+    monkeypatch.setattr(stepwell, "minimize", watched)
+    study = studies.run("rosenbrock", size="toy")
+    timed = [*study.find_table("speed").rows, *study.find_table("functions").rows]
+    assert len(runs) == 2 * len(timed)
+    for before, run in zip(runs[::2], runs[1::2]):
+        assert before == (*run[:2], run[2] | {"maxiter": 2})
+
+
+def test_the_plotted_energy_ends_at_the_one_in_the_table():
+    study = toy("voronoi")
+    (curve,) = next(plot for plot in study.plots if plot.name == "energy").curves
+    assert curve.y[-1] == pytest.approx(study.find_table("tessellations").rows[0]["over_bound"] - 1, rel=1e-9)
+    assert min(curve.y) > 0  # no tessellation is below the bound
 
 
 def test_unknown_names_sizes_devices_and_settings_are_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import re
 import zipfile
 from collections.abc import Sequence
@@ -65,6 +66,15 @@ def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) 
         raise click.BadParameter(f"there is no folder {str(Path(path).parent)!r}", param_hint=flag)
     if endings and Path(path).suffix[1:].lower() not in endings:
         raise click.BadParameter(f"{str(path)!r} must end in .{' or .'.join(endings)}", param_hint=flag)
+
+
+def check_folder(path: Path, flag: str) -> None:
+    """Refuse a folder that could not be made, with those above it, or written to."""
+    above = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not above.is_dir():
+        raise click.BadParameter(f"{str(above)!r} is a file; a folder is needed", param_hint=flag)
+    if not os.access(above, os.W_OK):
+        raise click.BadParameter(f"nothing can be written to {str(above)!r}", param_hint=flag)
 
 
 def reading_trouble(error: Exception) -> str:

@@ -248,6 +248,7 @@ class Products:
             "sites_sharing_a_pixel": len(run.shared),
             "misassigned": run.misassigned,
             "displacement": run.displacement,
+            "projected_gradient": run.projected_gradient,
         }
         route = {name: value for name, value in vars(self.route).items() if name != "order"}
         return {

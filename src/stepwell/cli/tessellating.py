@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
+from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_picture
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import array_library, check_file, read_device
+from stepwell.cli.inputs import array_library, check_file, check_folder, read_device
 from stepwell.cli.products import SUFFIXES, is_folder
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
@@ -52,8 +53,10 @@ def read_resolution(ctx: click.Context, option: click.Parameter, value: str | No
     if value is None:
         return None
     sides = re.fullmatch(r"(\d+)(?:x(\d+))?", value.strip().lower())
-    if not sides or any(side is not None and not 2 <= int(side) <= 65536 for side in sides.groups()):
-        raise click.BadParameter(f"{value!r} is not PIXELS or WIDTHxHEIGHT; allowed: 2 to 65536 pixels, such as 2048")
+    if not sides or any(side is not None and not 2 <= int(side) <= LONGEST_SIDE for side in sides.groups()):
+        raise click.BadParameter(
+            f"{value!r} is not PIXELS or WIDTHxHEIGHT; allowed: 2 to {LONGEST_SIDE} pixels, such as 2048"
+        )
     if sides[2] is None:
         return int(sides[1])
     return int(sides[2]), int(sides[1])
@@ -107,8 +110,9 @@ def open_density(
         longest = resolution or automatic_resolution(count, min(picture.shape) / max(picture.shape))
         density = picture.resized(longest).darkness(invert=invert, gamma=gamma)
     if not np.any(density > 0):
-        raise click.BadParameter(f"{path}: the density is zero everywhere; it is the darkness of a picture, and with "
-                                 "--invert the brightness", param_hint=hint)  # fmt: skip
+        numbers = path.lower().endswith(".npy")
+        what = "" if numbers else "; it is the darkness of a picture, and with --invert the brightness"
+        raise click.BadParameter(f"{path}: the density is zero everywhere{what}", param_hint=hint)
     return density
 
 
@@ -134,6 +138,7 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
             if path.exists() and not path.is_dir():
                 raise click.BadParameter(f"{str(path)!r} is a file without an ending; a folder is needed",
                                          param_hint="-o")  # fmt: skip
+            check_folder(path, "-o")
             continue
         if path.suffix.lower() not in SUFFIXES:
             allowed = " ".join(SUFFIXES)
@@ -150,7 +155,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
         rows, columns = density.shape
         raise click.BadParameter(
             f"{count} sites are more than the {dark} pixels of positive density on a grid of {columns} x {rows}; "
-            "raise --resolution, or ask for fewer",
+            "ask for fewer, or for a finer grid",
             param_hint="-n",
         )
     given: Any = density

@@ -89,7 +89,9 @@ def run(context: Context, study: Study) -> None:
     for title, make in SETS.items():
         for count in counts:
             A, b = make(count) if size is None else make(count, size)
-            _compare(context, table, title, A, b, PAPER[title].get(count))
+            # Titles end in the paper's size.
+            label = title if size is None else f"{title.rpartition(' ')[0]} {size}"
+            _compare(context, table, label, A, b, PAPER[title].get(count) if size is None else None)
     baselines = study.table("baselines", "The paper's other baselines, for reference", BASELINES)
     for title, rows in PAPER.items():
         for count, row in rows.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.assignment import check_method, describe, shared_pixels
-from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_one_home
+from stepwell.apps.voronoi.domain import Density, host_template, read_count, read_density, read_sites, require_one_home
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
-from stepwell.apps.voronoi.starts import draw_sites
+from stepwell.apps.voronoi.starts import draw_from
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, namespace_of, to_like
 from stepwell.minimization import minimize
 from stepwell.results import Status
@@ -53,6 +54,8 @@ class Tessellation:
         Fraction of pixels whose owner is not the nearest site: 0 unless by jump flooding.
     displacement : float
         Largest distance of a site from the centroid of its cell.
+    projected_gradient : float
+        Largest component of the gradient of F at the final sites, without those that push out of the domain.
     history : (evaluations,) array
         F at each evaluation, on the host.
     seconds : dict
@@ -78,6 +81,7 @@ class Tessellation:
     shared: Array
     misassigned: float
     displacement: float
+    projected_gradient: float
     history: np.ndarray
     seconds: dict[str, float]
     shape: tuple[int, int]
@@ -124,7 +128,8 @@ def centroidal(
     ----------
     sites : int or (n, 2) array
         How many, drawn by `draw_sites`; or where they start, inside the domain, whose longer side has length 1. Sites
-        that coincide are moved apart by a fraction of a pixel first.
+        that coincide are moved apart by a fraction of a pixel first. There may be no more sites than pixels of positive
+        density.
     density : (height, width) array, or a number
         Non-negative, any real type. In the limit of many sites, they end up as densely as its square root: for points
         as dense as an image is dark, give the square of its darkness.
@@ -170,6 +175,9 @@ def centroidal(
     """
     require(method in METHODS, "method", method, ", ".join(map(repr, METHODS)))
     check_method(assignment, "assignment")
+    for name, told in (("callback", callback), ("progress", progress)):
+        if told is not None and not callable(told):
+            raise TypeError(f"{name} is {told!r}; allowed: a callable")
     require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
@@ -190,15 +198,16 @@ def centroidal(
         like=start,
         history=min(_HISTORY_ROOM, 21 * (maxiter + 1)),
     )
-    run = _Run(energy, settings, callback, progress, time_parts)
-    template = sites if hasattr(sites, "shape") and np.ndim(sites) and not is_cuda(sites) else start
-    return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)), template)
+    run = _Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
+    return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)))
 
 
 def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
-    if isinstance(sites, np.generic) or (not hasattr(sites, "shape") and np.ndim(sites) == 0):
-        return draw_sites(sites, density, seed=seed, like=like)
-    return _apart(read_sites(sites, density.shape), density, seed)
+    if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
+        return draw_from(read_count(sites), density, seed, like)
+    points = read_sites(sites, density.shape)
+    density.require_room(int(points.shape[0]))
+    return _apart(points, density, seed)
 
 
 def _apart(points: Array, density: Density, seed: int) -> Array:
@@ -220,10 +229,11 @@ class _Run:
     """One run: the energy, when to stop, whom to tell."""
 
     def __init__(
-        self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any, time_parts: bool
+        self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any, time_parts: bool, like: Array
     ) -> None:
         self.energy, self.settings, self.callback, self.progress = energy, settings, callback, progress
         self.time_parts = time_parts
+        self.like = like  # its library is that of the results, on the host
         self.parts: dict[str, float] = {}  # seconds of evaluations and solver, where the device tells
         self.began = time.perf_counter()
         self.mode = "CPU"
@@ -237,7 +247,20 @@ class _Run:
         if self.progress is not None:
             self.progress(iteration, self.settings.maxiter)
         if self.callback is not None:
-            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), sites()))
+            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), self.kindly(sites())))
+
+    def kindly(self, array: Array) -> Array:
+        """Return an array as the caller has them."""
+        return array if is_cuda(array) else in_kind(array, self.like)
+
+    def cut_off(self) -> float:
+        """Return a tenth of the distance between sites where the density is.
+
+        The solver's projected gradient ends at the border of the domain. A density that is nearly all in one place has
+        so steep an energy that the tolerance could be wider than the domain, and anything would be below it.
+        """
+        density = self.energy.density
+        return 0.1 * density.root / math.sqrt(density.mass * self.energy.count)
 
     def lbfgsb(self, start: Array) -> tuple[Array, int, int, Status]:
         """Minimise; returns sites, iterations, evaluations and why it ended."""
@@ -261,7 +284,7 @@ class _Run:
                 "maxiter": s.maxiter,
                 "maxcor": s.m,
                 "ftol": s.ftol,
-                "gtol": 2 * energy.scale * self.tolerance,
+                "gtol": min(2 * energy.scale * self.tolerance, self.cut_off()),
                 "time_limit": s.time_limit,
                 "threads": s.threads,
                 "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
@@ -298,7 +321,7 @@ class _Run:
             sites, before = sites - _to_centroids(g / self.energy.scale, self.energy.masses()), value
             iteration += 1
 
-    def finish(self, sites: Array, iterations: int, evaluations: int, reason: Status, like: Array) -> Tessellation:
+    def finish(self, sites: Array, iterations: int, evaluations: int, reason: Status) -> Tessellation:
         """Evaluate once more at the final sites, and describe them."""
         energy = self.energy
         energy.wait()
@@ -315,14 +338,14 @@ class _Run:
                 energy.wait()
                 times.append(time.perf_counter() - once)
             spent = min(total, sorted(times)[1] * evaluations)
-        xp = namespace_of(sites)
+        xp, density = namespace_of(sites), energy.density
         mass = energy.masses()
         moves = _to_centroids(g, mass)
         flood = energy.method == "jump-flooding"
-        found = describe(sites, energy.owners(sites), like, flood=flood, check=flood)
+        found = describe(sites, energy.owners(sites), self.like, flood=flood, check=flood)
         status, message, success = _outcome(reason)
         return Tessellation(
-            sites=_kindly(sites, like),
+            sites=self.kindly(sites),
             energy=float(f),
             normalized_energy=energy.normalized(float(f)),
             iterations=int(iterations),
@@ -331,20 +354,17 @@ class _Run:
             message=message,
             success=success,
             owners=found.owners,
-            mass=_kindly(mass, like),
+            mass=self.kindly(mass),
             empty=found.empty,
             shared=found.shared,
             misassigned=found.misassigned or 0.0,
             displacement=float(xp.max(xp.sqrt(xp.sum(moves * moves, axis=1)))),
+            projected_gradient=max(_projected(sites[:, k], g[:, k], side) for k, side in enumerate(density.extent)),
             history=history,
             seconds={"total": total, "evaluation": spent, "solver": total - spent} | self.parts,
             shape=energy.shape,
             mode=self.mode,
         )
-
-
-def _kindly(array: Array, like: Array) -> Array:
-    return array if is_cuda(array) else in_kind(array, like)
 
 
 def _lloyd_weights(sites: Array, density: Density) -> Array:
@@ -380,6 +400,13 @@ def _to_centroids(gradient: Array, mass: Array) -> Array:
     xp = namespace_of(gradient)
     safe = xp.where(mass > 0, 2 * mass, xp.ones_like(mass))
     return gradient / safe[:, None]
+
+
+def _projected(x: Array, gradient: Array, most: float) -> float:
+    """Return the largest component of a gradient, without those that push out of [0, most] where x is at its end."""
+    xp = namespace_of(x)
+    held = ((x <= 0.0) & (gradient > 0.0)) | ((x >= most) & (gradient < 0.0))
+    return float(xp.max(xp.abs(xp.where(held, xp.zeros_like(gradient), gradient))))
 
 
 def _outcome(reason: Status) -> tuple[int, str, bool]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, device_address, numpy_dtype
+from stepwell.arrays import Array, as_contiguous, device_address, numpy_dtype
 from stepwell.leastsq.device_memory import DeviceMemory
 from stepwell.targets.nvrtc import cuda_core, load_kernel
 
@@ -207,7 +207,7 @@ def flat_evaluation(x: Array, count: int, evaluate: Callable[[Array], tuple[Arra
     """Evaluate at flat sites of any float type; the gradient comes back in the shape and type of `x`."""
     memory = DeviceMemory(x)
     xp = memory.xp
-    sites = xp.astype(xp.reshape(x, (count, 2)), xp.float64, copy=False)
+    sites = as_contiguous(xp.astype(xp.reshape(x, (count, 2)), xp.float64, copy=False))
     energy, gradient = evaluate(sites)
     gradient = xp.reshape(gradient, tuple(x.shape))
     return energy, gradient if numpy_dtype(x) == np.float64 else xp.astype(gradient, x.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, device_name, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
+from stepwell.arrays import Array, as_contiguous, device_name, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
 
 LONGEST_SIDE = 32768
 MOST_BITS = 24  # of a pixel's weight: exact in float32
@@ -89,6 +89,17 @@ class Density:
         """Area of the domain."""
         return self.extent[0] * self.extent[1]
 
+    def require_room(self, count: int) -> None:
+        """Raise unless the number of sites is positive and no larger than that of pixels with any density."""
+        check_count(count, self.shape)
+        xp = namespace_of(self.weights)
+        room = int(xp.sum(xp.astype(self.weights > 0, xp.int64)))
+        if count > room:
+            raise ValueError(
+                f"there are {count} sites for {room} pixels of positive density, of {self.shape[0]} x "
+                f"{self.shape[1]}; allowed: 1 to {room}"
+            )
+
 
 def weight_bits(shape: tuple[int, int]) -> int:
     """Return how many bits a weight may have: first moments of a cell as large as the image must fit 63 bits."""
@@ -106,7 +117,7 @@ def read_density(density: Any, resolution: Any = None) -> Density:
         Only with a number.
     """
     if not hasattr(density, "shape"):
-        density = np.asarray(density)
+        density = _as_numbers(density, "density")
     if density.ndim == 0:
         return _uniform(density, resolution)
     if resolution is not None:
@@ -133,7 +144,8 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     most = 2.0 ** weight_bits(shape)
     # Images in whole numbers stay as they are.
     unit = 1.0 if kind in "bui" and high < most else high / (most - 1)
-    weights = xp.astype(xp.round(values / unit), xp.float32)
+    # Transposed images keep their strides through all this.
+    weights = as_contiguous(xp.astype(xp.round(values / unit), xp.float32))
     whole = xp.astype(weights, xp.float64)
     area = pixel_size(shape) ** 2
     mass, root = float(xp.sum(whole)) * unit * area, float(xp.sum(xp.sqrt(whole))) * math.sqrt(unit) * area
@@ -154,7 +166,7 @@ def _uniform(density: np.ndarray, resolution: Any) -> Density:
 def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
     """Check sites and return them as a contiguous (n, 2) float64 array: NumPy for the host's, else on their device."""
     if not hasattr(sites, "shape"):
-        sites = np.asarray(sites, dtype=np.float64)
+        sites = _as_numbers(sites, "sites")
     if sites.ndim != 2 or sites.shape[1] != 2:
         raise ValueError(f"sites have shape {tuple(sites.shape)}; allowed: (n, 2), x and y of each")
     if numpy_dtype(sites).kind not in "iuf":
@@ -163,8 +175,8 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
     if is_cuda(sites):
         xp = namespace_of(sites)
         if kind_of(sites) == "torch":
-            sites = sites.detach().contiguous()
-        sites = xp.astype(sites, xp.float64)
+            sites = sites.detach()
+        sites = as_contiguous(xp.astype(sites, xp.float64))
         if numpy_dtype(sites) != np.float64:
             raise TypeError(f"sites become {sites.dtype}; allowed: JAX with jax_enable_x64 set, for float64")
         low = [float(v) for v in xp.min(sites, axis=0)]
@@ -179,6 +191,37 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
             found = low[axis] if low[axis] < 0 else high[axis]
             raise ValueError(f"sites: {name} is {found} somewhere; allowed: 0 to {far}, the extent of the domain")
     return sites
+
+
+def _as_numbers(values: Any, name: str) -> np.ndarray:
+    """Return nested lists or a number as a NumPy array."""
+    try:
+        found = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        found = np.empty(0, object)
+    if found.dtype.kind not in "buif":
+        raise TypeError(f"{name} is {values!r:.60}; allowed: an array of real numbers")
+    return found
+
+
+def read_count(count: Any) -> int:
+    """Return a number of sites as an int, or say that it is none."""
+    try:
+        return operator.index(count)
+    except TypeError:
+        raise TypeError(f"count is {count!r}; allowed: a whole number") from None
+
+
+def host_template(*candidates: Any) -> Any:
+    """Return the first array among what a caller gave, whose library results on the host come back in.
+
+    Examples
+    --------
+    >>> host_template(3, None, np.zeros(2), [1.0])
+    array([0., 0.])
+    """
+    arrays = (given for given in candidates if hasattr(given, "shape") and not isinstance(given, np.generic))
+    return next(arrays, np.empty(0))
 
 
 def check_count(count: int, shape: tuple[int, int]) -> None:

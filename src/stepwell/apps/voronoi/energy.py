@@ -12,6 +12,7 @@ from stepwell.apps.voronoi.assignment import check_method, thread_count
 from stepwell.apps.voronoi.domain import (
     Density,
     check_count,
+    read_count,
     read_density,
     read_sites,
     require_one_home,
@@ -88,8 +89,8 @@ class VoronoiEnergy:
         self.method, self._flood = method, check_method(method)
         self.density = density if isinstance(density, Density) else read_density(density, resolution)
         self.shape = self.density.shape
-        check_count(count, self.shape)
-        self.count, self.scale = int(count), float(scale)
+        self.count, self.scale = read_count(count), float(scale)
+        check_count(self.count, self.shape)
         self.evaluations, self.seconds = 0, 0.0
         self._device: Any = None
         template = self.density.weights if like is None or is_cuda(self.density.weights) else like

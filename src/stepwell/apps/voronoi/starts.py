@@ -8,13 +8,12 @@ and one site in each is better spread than n independent ones.
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.domain import Density, check_count, read_density
-from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
+from stepwell.apps.voronoi.domain import Density, host_template, read_count, read_density
+from stepwell.arrays import Array, in_kind, is_cuda, kind_of, namespace_of, to_like
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
 _ROOT_BITS = 8  # after the point, of the roots of whole weights
@@ -54,7 +53,7 @@ def draw_sites(
     Parameters
     ----------
     count : int
-        How many.
+        How many: no more than there are pixels of positive density.
     density : (height, width) array, or a number
         As in `centroidal`; sites come back in its library and on its device.
     resolution : int or (int, int), optional
@@ -74,14 +73,15 @@ def draw_sites(
     >>> draw_sites(3, 1.0, resolution=(32, 64), seed=1).shape
     (3, 2)
     """
-    try:
-        count = operator.index(count)
-    except TypeError:
-        raise TypeError(f"count is {count!r}; allowed: a whole number") from None
-    found = density if isinstance(density, Density) else read_density(density, resolution)
-    check_count(count, found.shape)
-    sites = _draw(count, found, np.random.default_rng(seed))
-    moves = like is not None and is_cuda(like) and not is_cuda(found.weights)
+    sites = draw_from(read_count(count), read_density(density, resolution), seed, like)
+    return sites if is_cuda(sites) else in_kind(sites, host_template(density, like))
+
+
+def draw_from(count: int, density: Density, seed: int, like: Array | None) -> Array:
+    """Draw sites as `draw_sites` does, from a density that was read: in NumPy or on the device."""
+    density.require_room(count)
+    sites = _draw(count, density, np.random.default_rng(seed))
+    moves = like is not None and is_cuda(like) and not is_cuda(density.weights)
     return to_like(sites, namespace_of(like).astype(like, namespace_of(like).float64)) if moves else sites
 
 
