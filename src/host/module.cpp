@@ -11,10 +11,16 @@
 
 namespace nb = nanobind;
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define SW_COMPILER "GCC " __VERSION__
+#else
+#define SW_COMPILER __VERSION__  // says its name
+#endif
+
 NB_MODULE(_core, m) {
     m.doc() = "Compiled core of stepwell.";
     m.def("isa", [] { return stepwell::isa_name(stepwell::best_isa()); }, "Instruction set in use.");
-    m.def("compiler", [] { return __VERSION__; }, "Version of the C++ compiler that built this module.");
+    m.def("compiler", [] { return SW_COMPILER; }, "The C++ compiler that built this module.");
     m.def(
         "max_threads", [] { return omp_get_max_threads(); }, "Threads that parallel regions use by default.");
     stepwell::bind_quasi_newton(m);

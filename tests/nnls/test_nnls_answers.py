@@ -186,3 +186,13 @@ def test_one_large_system_on_several_threads():
     wave = stepwell.Convolution(pulse, 2100, origin=20)
     right = np.repeat(rng.random(70), 30)
     np.testing.assert_allclose(certified(wave, right, threads=3).x, certified(wave, right, threads=1).x, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["qr", "gram"])
+@pytest.mark.parametrize("insertion", ["single", "guarded"])
+def test_wide_convolutions_do_not_converge_with_columns_set_aside(method, insertion):
+    # Nearly dependent columns: some fail to lower the residual and are barred, and their dual must count at the end.
+    rng = np.random.default_rng(2)
+    A = stepwell.Convolution(rng.normal(size=(60, 24)), 90, m=60, origin=3)
+    result = certified(A, rng.normal(size=(60, 60)), method=method, insertion=insertion)
+    assert np.all(result.status == NNLSStatus.CONVERGED)

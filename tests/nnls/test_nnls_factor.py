@@ -104,17 +104,23 @@ def test_costs_of_a_removal_are_those_of_table_3_1():
     assert flops == pytest.approx(6 * m * turns + 3 * turns**2, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("make", "insertions", "removals"),
-    [(gaussians, 3907 / 24, 2109 / 24), (uniform, 1169 / 24, 13 / 24)],
-    ids=["table-7.2", "table-7.3"],
-)
-def test_single_insertion_takes_the_papers_number_of_steps(make, insertions, removals):
-    A, b = make(24)
-    result = stepwell.nnls(A, b, method="qr", insertion="single")
-    assert result.insertions.mean() == pytest.approx(insertions, rel=0.1)
-    # Of random matrices hardly a column is removed (13 in 24 systems): there the difference is below one a system.
-    assert result.removals.mean() == pytest.approx(removals, rel=0.1, abs=0.6)
+def test_single_insertion_takes_the_steps_of_table_7_2():
+    result = stepwell.nnls(*gaussians(24), method="qr", insertion="single")
+    assert result.insertions.sum() == pytest.approx(3907, rel=0.1)
+    assert result.removals.sum() == pytest.approx(2109, rel=0.1)
+
+
+def test_single_insertion_takes_the_steps_of_table_7_3():
+    # Of random matrices hardly a column is removed, 124 in 192 systems: a count that varies by 11 from draw to draw.
+    # The mean of eight draws varies by 4.
+    insertions, removals = [], []
+    for draw in range(8):
+        rng = np.random.default_rng(100 + draw)
+        result = stepwell.nnls(rng.random((192, 512, 512)), rng.random((192, 512)), method="qr", insertion="single")
+        insertions.append(result.insertions.sum())
+        removals.append(result.removals.sum())
+    assert np.mean(insertions) == pytest.approx(9525, rel=0.1)
+    assert np.mean(removals) == pytest.approx(124, rel=0.1)
 
 
 def test_several_insertions_a_step_save_products_with_a():

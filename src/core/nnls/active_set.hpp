@@ -115,7 +115,13 @@ private:
             bool refines =
                 factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
             if (!refines) {
-                if (nothing_left && !steep && !from_gram) return converged;
+                if (nothing_left && !steep && !from_gram) {
+                    // Barred columns do not count in `top`: only with them is the point certified.
+                    const bool depended = any_dependent;
+                    if (any_barred) this->unbar();
+                    if (top <= room) return converged;
+                    if (factor.update != gram) return depended ? dependent : stalled;
+                }
                 if (tally.solves >= task.options.most_solves) return limit;
                 if (!nothing_left && this->insert_block()) {
                     refinements = 0;

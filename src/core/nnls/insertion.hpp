@@ -28,8 +28,10 @@ struct Insertion : Look<Team, Matrix> {
         // With the Gram matrix a look at the dual costs no more than an insertion: one at a time is best.
         const int most = task.options.guarded && !this->from_gram ? block_limit : 1;
         Peak peak{this->top, this->top_column};
+        if (!task.options.guarded && peak.value > this->room) peak = steepest_in_the_callers_units();
+        const double least = task.options.guarded ? this->room : 0.0;
         block_size = 0;
-        while (peak.value > this->room) {
+        while (peak.value > least) {
             const double threshold = max_of(candidate_share * peak.value, this->room);
             const int number = most > 1 ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
                                                        most_candidates, ws.crowd, ws.order + before)
@@ -78,6 +80,20 @@ struct Insertion : Look<Team, Matrix> {
     }
 
 private:
+    // Lawson & Hanson choose the largest w_j itself, of columns as they are given: that decides how often one
+    // has to leave again (Luo & Duraiswami, Table 7.3). The scores become those w_j where rounding allows it.
+    SW_HD Peak steepest_in_the_callers_units() const {
+        double* score = ws.score;
+        const double room = this->room;
+        team.each(this->columns(), [&](int j) {
+            score[j] = score[j] > room ? score[j] * (task.norm_of(j) / task.scale_of(j)) : 0.0;
+        });
+        team.sync();
+        const Peak peak = largest(team, score, this->columns());
+        team.sync();
+        return peak;
+    }
+
     SW_HD int take_one(int j) const {
         if (team.rank() == 0) {
             ws.order[factor.count] = j;

@@ -150,7 +150,8 @@ SW_HD bool expects_acceptance(const State& s) {
 
 SW_HD Status stopping_status(const State& s, const Options& o) {
     if (s.projected_gradient <= o.gtol) return Status::gradient;
-    if (o.eps > 0 && s.projected_norm <= o.eps * max_of(1.0, s.x_norm)) return Status::gradient_norm;
+    if (o.eps > 0 && is_finite(s.x_norm) && s.projected_norm <= o.eps * max_of(1.0, s.x_norm))
+        return Status::gradient_norm;
     if (s.f <= o.target) return Status::target;
     if (s.pending != Status::running) return s.pending;
     if (s.iterations > 0) {
