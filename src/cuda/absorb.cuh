@@ -115,23 +115,13 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
     return pair;
 }
 
-// Calls work(column) for the columns of this thread in a tile of `count`.
-template <class Work>
-__device__ inline void each_column(int64_t count, const Work& work) {
-#pragma unroll
-    for (int k = 0; k < columns_of_warp; k += 32) {
-        const int lane = threadIdx.x & 31, column = int(threadIdx.x >> 5) * columns_of_warp + k + lane;
-        if ((columns_of_warp % 32 == 0 || k + lane < columns_of_warp) && column < count) work(column);
-    }
-}
-
 // One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
-// of this one are multiplied. The newest pair is put among the staged rows as it is formed. A warp forms the
-// columns that it multiplies itself, so that warps wait for each other once a tile only.
+// of this one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
                                     double held_time, const Chunk& c, AbsorbTile& t, int strip,
                                     StripSums& sums, AbsorbTotals& totals) {
+    constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.search.step;
     const RowCopies copies(v, r, older, head);
@@ -139,9 +129,13 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     auto fetch = [&](int64_t at, int stage) {
         if (staged && at >= c.begin) {
             Real* inputs = stage_memory(stage) + stage_rows * pitch;
-            each_column(c.n - at, [&](int column) {
-                AbsorbInput::fetch<gather>(v, at + column, inputs + column, pitch);
-            });
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                const int place = threadIdx.x + k * threads;
+                if (place < tile && at + place < c.n) {
+                    AbsorbInput::fetch<gather>(v, at + place, inputs + place, pitch);
+                }
+            }
             if (at + tile <= c.n) {
                 copies.whole(at, stage_memory(stage));
             } else {
@@ -156,24 +150,28 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     for (int64_t at = c.last_tile(), following; at >= c.begin; at = following, stage ^= 1) {
         const int count = int(min_of(int64_t(tile), c.n - at));
         following = c.tile_before(at);
-        await_copies<0>();
-        __syncthreads();  // this tile's rows are there, the other stage is free
+        __syncthreads();  // the other stage and the tile buffers are free
         fetch(following, stage ^ 1);
-        each_column(count, [&](int column) {
-            AbsorbInput input;
-            if (staged) {
-                input.take(stage_memory(stage) + stage_rows * pitch + column, pitch);
-            } else {
-                input.template load<gather>(v, at + column);
+        await_copies<1>();  // a thread sees its own copies: its inputs
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int i = threadIdx.x + k * threads;
+            if (i < count) {
+                AbsorbInput input;
+                if (staged) {
+                    input.take(stage_memory(stage) + stage_rows * pitch + i, pitch);
+                } else {
+                    input.template load<gather>(v, at + i);
+                }
+                const PairElement pair =
+                    absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, totals);
+                if (staged && gather == Gather::pair) {
+                    stage_memory(stage)[(r - 1) * pitch + i] = pair.y;
+                    stage_memory(stage)[(capacity + r - 1) * pitch + i] = pair.s;
+                }
             }
-            const PairElement pair =
-                absorb_element<gather>(v, newest, step, held_time, input, at + column, t, column, totals);
-            if (staged && gather == Gather::pair) {
-                stage_memory(stage)[(r - 1) * pitch + column] = pair.y;
-                stage_memory(stage)[(capacity + r - 1) * pitch + column] = pair.s;
-            }
-        });
-        __syncwarp();
+        }
+        __syncthreads();
         if (r == 0) continue;
         if (staged && count == tile) {
             absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);

@@ -33,7 +33,17 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
 
 // What the sweep reads of a lot besides the history.
 struct AimInput {
-    Lot x, g, lower, upper, weight;
+    Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
+
+    __device__ AimInput(const Vectors& v, int64_t i, int count) {
+        x = v.some(v.at + i, count);
+        g = v.some(v.gradient + i, count);
+        if (bounded) {
+            lower = v.some(v.lower + i, count);
+            upper = v.some(v.upper + i, count);
+        }
+        if (weighted) weight = v.some(v.weights + i, count);
+    }
 };
 
 // Where one variable aims, and the step there.
@@ -97,11 +107,7 @@ public:
     __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r) : v(v), plan(plan), r(r) {}
 
     __device__ void begin(int64_t) const {}
-    __device__ void take(int64_t i, int64_t, int count, AimInput& in, Combined& toward) const {
-        in.x = v.some(v.at + i, count);
-        in.g = v.some(v.gradient + i, count);
-        if (bounded) in.lower = v.some(v.lower + i, count), in.upper = v.some(v.upper + i, count);
-        if (weighted) in.weight = v.some(v.weights + i, count);
+    __device__ void take(int64_t i, int64_t, Combined& toward) const {
         constexpr int group = capacity <= 10 ? capacity : 8;
         int a = 0;
 #pragma unroll 1
@@ -145,21 +151,15 @@ public:
 
     // Before the first lot.
     __device__ void begin(int64_t i) const {
-        fetch_y(i);
-        fetch_others(i);
+        fetch(i, 0);
+        fetch(i, capacity);
     }
     // Takes the lot at i; the one at `following` is begun.
-    __device__ void take(int64_t, int64_t following, int, AimInput& in, Combined& toward) const {
-        await_copies<1>();
+    __device__ void take(int64_t, int64_t following, Combined& toward) const {
         add_rows(toward.y, plan.y, 0);
-        fetch_y(following);
-        await_copies<1>();
+        fetch(following, 0);
         add_rows(toward.s, plan.s, capacity);
-        const Lot* from = mine + 2 * capacity * threads;
-        in.x = from[0], in.g = from[threads];
-        if (bounded) in.lower = from[2 * threads], in.upper = from[3 * threads];
-        if (weighted) in.weight = from[(aim_inputs - 1) * threads];
-        fetch_others(following);
+        fetch(following, capacity);
     }
 
 private:
@@ -169,45 +169,27 @@ private:
     Lot* const mine;             // the next one of this thread is a block's further
     const Real* rows[capacity];  // of Y
 
-    __device__ void fetch_rows(int64_t i, int first) const {
+    // One half: `first` is 0 for Y, and the number of rows before them for S.
+    __device__ void fetch(int64_t i, int first) const {
+        if (any && i < v.n) {
+            const int64_t place = first ? i + (v.s - v.y) : i;
+            StagePlace to(mine);
+            to.settle();
 #pragma unroll
-        for (int a = 0; a < capacity; ++a) copy_async<lot_bytes>(place(first + a), rows[a] + i);
-    }
-    __device__ void fetch_y(int64_t i) const {
-        if (any && i < v.n) fetch_rows(i, 0);
-        commit_copies();
-    }
-    __device__ void fetch_others(int64_t i) const {
-        if (i < v.n) {
-            if (any) fetch_rows(i + (v.s - v.y), capacity);
-            if (v.in_lots && i + lot <= v.n) {
-                each_input([&](int k, const Real* from) { copy_async<lot_bytes>(place(k), from + i); });
-            } else {
-                each_input([&](int k, const Real* from) {
-#pragma unroll 1
-                    for (int e = 0; e < lot && i + e < v.n; ++e) copy_element(place(k) + e, from + i + e);
-                });
-            }
+            for (int a = 0; a < capacity; ++a)
+                copy_async<sizeof(Lot)>(to.after((first + a) * threads * int(sizeof(Lot))), rows[a] + place);
         }
         commit_copies();
     }
-    template <class Work>
-    __device__ void each_input(const Work& work) const {
-        constexpr int first = 2 * capacity;
-        work(first, v.at);
-        work(first + 1, v.gradient);
-        if (bounded) work(first + 2, v.lower), work(first + 3, v.upper);
-        if (weighted) work(first + aim_inputs - 1, v.weights);
-    }
     __device__ void add_rows(double (&sum)[lot], const double* coefficients, int first) const {
+        await_copies<1>();
         if (!any) return;
 #pragma unroll
         for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
     }
-    __device__ Real* place(int row) const { return mine[row * threads].of; }
 };
 
-using Lots = Choice<staged, StagedLots, DirectLots>::type;
+using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
 
 // The point that the sweep aims from becomes the accepted one.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
@@ -222,9 +204,9 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
         following = c.element<lot>(place);
         if (i >= c.n) continue;
         const int count = int(min_of(int64_t(lot), c.n - i));
-        AimInput in = {};
+        const AimInput in(v, i, count);
         Combined toward;
-        lots.take(i, following, count, in, toward);
+        lots.take(i, following, toward);
         if (v.at_trial()) {
             v.put(v.x + i, in.x, count);
             v.put(v.g + i, in.g, count);

@@ -36,7 +36,10 @@ constexpr int span = 256;
 constexpr bool lone_warp = warps == 1;
 constexpr bool staged = capacity <= 16 && !lone_warp;
 constexpr int tile = lone_warp ? 64 : staged && capacity > 8 ? 128 : 256;
-constexpr int columns_of_warp = tile / warps;
+// The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
+// elements, as many as one load can take. More of them come straight from global memory, by twos.
+constexpr bool lots_staged = staged && capacity <= 8;
+constexpr int lot = lots_staged ? 16 / int(sizeof(Real)) : 2;
 constexpr int longest_walk = lone_warp ? 128 : 512;  // breakpoints walked at a time, at most
 
 SW_END

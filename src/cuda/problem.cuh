@@ -82,14 +82,11 @@ __device__ inline Two load_two(const float* p) {
     return {double(v.x), double(v.y)};
 }
 
-// Neighbouring elements that a thread takes at once: as many as one load can, unless they are staged with so
-// many rows that shared memory holds only half of them.
-constexpr int lot_bytes = staged && capacity > 8 ? 8 : 16;
-constexpr int lot = lot_bytes / int(sizeof(Real));
-struct alignas(lot_bytes) Lot {
+// Neighbouring elements of a vector, in one load or store.
+struct alignas(lot * sizeof(Real)) Lot {
     Real of[lot];
 };
-using LotWords = Choice<lot_bytes == 16, uint4, uint2>::type;
+using LotWords = Choice<sizeof(Lot) == 16, uint4, uint2>::type;
 
 // From global memory, past the first-level cache: data that a sweep reads once.
 __device__ inline Lot stream_lot(const Real* p) {
@@ -121,9 +118,10 @@ struct Vectors {
 
     __device__ bool at_trial() const { return at == trial; }
 
-    // The first `count` elements of a lot.
+    // The first `count` elements of a lot. (Where rows come straight from memory, other loads had better not
+    // depend on conditions: the compiler would begin fewer of them at a time.)
     __device__ Lot some(const Real* from, int count) const {
-        if (in_lots && count == lot) return stream_lot(from);
+        if (lots_staged && in_lots && count == lot) return stream_lot(from);
         Lot found = {};
 #pragma unroll
         for (int k = 0; k < lot; ++k) {
@@ -132,7 +130,7 @@ struct Vectors {
         return found;
     }
     __device__ void put(Real* to, const Lot& values, int count) const {
-        if (in_lots && count == lot) {
+        if (lots_staged && in_lots && count == lot) {
             *reinterpret_cast<LotWords*>(to) = *reinterpret_cast<const LotWords*>(&values);
             return;
         }

@@ -35,9 +35,8 @@ __device__ inline int age_of(int row) {
 constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
 constexpr int weight_row = bounded ? 6 : 4;
 constexpr int stage_length = (stage_rows + input_rows) * pitch;
-// The aim sweep stages a lot of every row for each thread, and of x, g; lower, upper; weight.
-constexpr int aim_inputs = 2 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
-constexpr int aim_stage_bytes = (2 * capacity + aim_inputs) * threads * lot_bytes;
+// The aim sweep stages a lot of every row for each thread.
+constexpr int aim_stage_bytes = lots_staged ? 2 * capacity * threads * int(sizeof(Lot)) : 0;
 constexpr int absorb_stage_bytes = 2 * stage_length * int(sizeof(Real));
 constexpr int staged_bytes = absorb_stage_bytes > aim_stage_bytes ? absorb_stage_bytes : aim_stage_bytes;
 #if defined(__CUDA_ARCH__)
@@ -50,23 +49,43 @@ __device__ inline Real* stage_memory(int stage) {
     return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
 }
 
+// A place in shared memory, as copies take it.
+class StagePlace {
+public:
+#if __CUDA_ARCH__ >= 800
+    __device__ explicit StagePlace(const void* to) : at(unsigned(__cvta_generic_to_shared(to))) {}
+    __device__ StagePlace after(int bytes) const { return StagePlace(at + unsigned(bytes)); }
+    // The compiler is kept from finding all places after this one beforehand: it would have to put them
+    // aside.
+    __device__ void settle() { asm volatile("" : "+r"(at)); }
+    unsigned int at;
+
+private:
+    __device__ explicit StagePlace(unsigned int at) : at(at) {}
+#else
+    __device__ explicit StagePlace(void* to) : at(static_cast<unsigned char*>(to)) {}
+    __device__ StagePlace after(int bytes) const { return StagePlace(at + bytes); }
+    __device__ void settle() {}
+    unsigned char* at;
+#endif
+};
+
 // 4, 8 or 16 bytes from global to shared memory, without passing through registers. What closes a group of
 // copies orders them among other accesses.
 template <int bytes>
-__device__ inline void copy_async(Real* to, const Real* from) {
+__device__ inline void copy_async(StagePlace to, const Real* from) {
 #if __CUDA_ARCH__ >= 800
-    const unsigned int address = unsigned(__cvta_generic_to_shared(to));
     if constexpr (bytes == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.at), "l"(from));
     } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(bytes));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to.at), "l"(from), "n"(bytes));
     }
 #else
-    for (int k = 0; k < bytes / int(sizeof(Real)); ++k) to[k] = from[k];
+    for (int k = 0; k < bytes / int(sizeof(Real)); ++k) reinterpret_cast<Real*>(to.at)[k] = from[k];
 #endif
 }
 __device__ inline void copy_element(Real* to, const Real* from) {
-    copy_async<sizeof(Real)>(to, from);
+    copy_async<sizeof(Real)>(StagePlace(to), from);
 }
 
 // Closes a group of copies; waits until all but the latest `pending` groups have arrived.
@@ -104,7 +123,7 @@ public:
             if (!from[k]) continue;
             const Real* row = from[k] + at;
 #pragma unroll
-            for (int c = 0; c < tile; c += 32 * wide) copy_async<16>(stage + to[k] + c, row + c);
+            for (int c = 0; c < tile; c += 32 * wide) copy_async<16>(StagePlace(stage + to[k] + c), row + c);
         }
     }
     __device__ void part(int64_t at, int count, Real* stage) const {
@@ -112,7 +131,7 @@ public:
         for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
 #pragma unroll
             for (int k = 0; k < each; ++k) {
-                if (from[k]) copy_async<16>(stage + to[k] + c, from[k] + at + c);
+                if (from[k]) copy_async<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
             }
         }
     }

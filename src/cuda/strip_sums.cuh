@@ -29,60 +29,67 @@ struct StripSums {
 #endif
 };
 
-// to[i][j] += left[i] values[j]ᵀ for the row blocks j <= i, two row blocks at a time.
-template <class Blocks>
-__device__ inline void multiply_triangle(const double (&left)[row_blocks], const double (&values)[row_blocks],
-                                         Blocks& to) {
+// Two left operands in one instruction where the sweep is bound by these and not by memory, and where the
+// registers that it wants in a row are there: not in double precision, nor with many row blocks.
+constexpr bool in_pairs = sizeof(Real) == 4 && row_blocks <= 3 && bounded && !SW_WEIGHTS_VARY;
+
+// The same as multiply_rows below.
+__device__ inline void multiply_pairs(const Two (&values)[row_blocks], Two riding, Two mask,
+                                      StripSums& sums) {
+    Two masked[row_blocks];
 #pragma unroll
-    for (int i = 0; i < row_blocks; i += 2) {
-        const bool paired = i + 1 < row_blocks;
+    for (int b = 0; b < row_blocks; ++b) masked[b] = {mask.a * values[b].a, mask.b * values[b].b};
 #pragma unroll
-        for (int j = 0; j <= i; ++j) {
-            if (paired) {
-                multiply_add(to[i][j], to[i + 1][j], left[i], left[i + 1], values[j]);
-            } else {
-                multiply_add(to[i][j], left[i], values[j]);
-            }
+    for (int j = 0; j < row_blocks; ++j) {
+        multiply_add(sums.riding[j], sums.gram[j][j], riding.a, masked[j].a, values[j].a);
+        multiply_add(sums.riding[j], sums.gram[j][j], riding.b, masked[j].b, values[j].b);
+#pragma unroll
+        for (int i = j + 1; i + 1 < row_blocks; i += 2) {
+            multiply_add(sums.gram[i][j], sums.gram[i + 1][j], masked[i].a, masked[i + 1].a, values[j].a);
+            multiply_add(sums.gram[i][j], sums.gram[i + 1][j], masked[i].b, masked[i + 1].b, values[j].b);
         }
-        if (paired) multiply_add(to[i + 1][i + 1], left[i + 1], values[i + 1]);
+        constexpr int last = row_blocks - 1;
+        if ((last - j) % 2) {
+            multiply_add(sums.gram[last][j], masked[last].a, values[j].a);
+            multiply_add(sums.gram[last][j], masked[last].b, values[j].b);
+        }
     }
 }
 
-// Sums of a strip from one instruction's four columns: `values` of all row blocks at this lane's column, the
+// Sums of a strip from one step of eight columns: `values` of all row blocks at this lane's two columns, the
 // riding row and the mask there.
-__device__ inline void multiply_rows(const double (&values)[row_blocks], double riding, double mask,
-                                     int strip, StripSums& sums) {
+__device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding, Two mask, int strip,
+                                     StripSums& sums) {
+    if constexpr (in_pairs) return multiply_pairs(values, riding, mask, sums);
     if (strip == 0) {
 #pragma unroll
-        for (int b = 0; b < row_blocks; b += 2) {
-            if (b + 1 < row_blocks) {
-                multiply_add(sums.riding[b], sums.riding[b + 1], values[b], values[b + 1], riding);
-            } else {
-                multiply_add(sums.riding[b], values[b], riding);
-            }
+        for (int b = 0; b < row_blocks; ++b) {
+            multiply_add(sums.riding[b], riding.a, values[b].a);
+            multiply_add(sums.riding[b], riding.b, values[b].b);
         }
     }
     if (!(bounded || SW_WEIGHTS_VARY)) return;  // the Gram matrix follows from products kept
-    if constexpr (whole_gram) {
-        double masked[row_blocks];
 #pragma unroll
-        for (int b = 0; b < row_blocks; ++b) masked[b] = mask * values[b];
-        multiply_triangle(masked, values, sums.gram);
-#if SW_WEIGHTS_VARY
-        multiply_triangle(values, values, sums.whole);
-#endif
-    } else {
+    for (int i = 0; i < strip_rows; ++i) {
         // A run-time strip must not index registers: pick the row block by comparison.
-        double left = values[0];
+        Two left = values[whole_gram ? i : 0];
+        if (!whole_gram) {
 #pragma unroll
-        for (int b = 1; b < row_blocks; ++b) left = b == strip ? values[b] : left;
+            for (int b = 1; b < row_blocks; ++b) {
+                left.a = b == strip ? values[b].a : left.a;
+                left.b = b == strip ? values[b].b : left.b;
+            }
+        }
 #pragma unroll
         for (int j = 0; j < row_blocks; ++j) {
-            if (j > strip) continue;
-            multiply_add(sums.gram[0][j], mask * left, values[j]);
+            if (whole_gram ? j <= i : j <= strip) {
+                multiply_add(sums.gram[i][j], mask.a * left.a, values[j].a);
+                multiply_add(sums.gram[i][j], mask.b * left.b, values[j].b);
 #if SW_WEIGHTS_VARY
-            multiply_add(sums.whole[0][j], left, values[j]);
+                multiply_add(sums.whole[i][j], left.a, values[j].a);
+                multiply_add(sums.whole[i][j], left.b, values[j].b);
 #endif
+            }
         }
     }
 }
@@ -92,7 +99,7 @@ template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
                                    const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
-    const int place = warp * columns_of_warp + 2 * (lane & 3);  // this lane's first column
+    const int place = warp * 8 + 2 * (lane & 3);  // this lane's first column
     // Staged rows lie side by side; others where the ring has them.
     const Real* rows[staged ? 1 : row_blocks];
     if (staged) {
@@ -107,45 +114,43 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         }
     }
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
-    constexpr int most = columns_of_warp / 8;
-    const int steps = whole ? most : min_of(most, (count - warp * columns_of_warp + 7) / 8);
-#pragma unroll(whole ? most : lone_warp ? 4 : 1)
+    const int steps = whole ? tile / (warps * 8) : (count - warp * 8 + warps * 8 - 1) / (warps * 8);
+#pragma unroll(whole ? tile / (warps * 8) : lone_warp ? 4 : 1)
     for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int offset = step * 8, column = place + offset;
+        const int offset = step * warps * 8, column = place + offset;
         const bool first = whole || column < count, second = whole || column + 1 < count;
-        double a[row_blocks], b[row_blocks];  // two columns
+        Two values[row_blocks];
 #pragma unroll
-        for (int k = 0; k < row_blocks; ++k) {
-            Two found{0, 0};
+        for (int b = 0; b < row_blocks; ++b) {
             if (staged) {
-                found = load_two(rows[0] + k * 8 * pitch + offset);
-            } else if (const Real* row = rows[staged ? 0 : k]; row && first) {
-                found = load_two(row + offset);
+                values[b] = load_two(rows[0] + b * 8 * pitch + offset);
+            } else {
+                const Real* row = rows[staged ? 0 : b];
+                values[b] = row && first ? load_two(row + offset) : Two{0, 0};
             }
-            a[k] = first ? found.a : 0.0;
-            b[k] = second ? found.b : 0.0;
+            if (!first) values[b].a = 0;
+            if (!second) values[b].b = 0;
         }
         if (weighted) {
             const double ra = first ? t.root[column] : 1.0, rb = second ? t.root[column + 1] : 1.0;
 #pragma unroll
-            for (int k = 0; k < row_blocks; ++k) {
-                const bool is_s = is_of_s(k * 8 + (lane >> 2));
-                a[k] = is_s ? a[k] / ra : a[k] * ra;
-                b[k] = is_s ? b[k] / rb : b[k] * rb;
+            for (int b = 0; b < row_blocks; ++b) {
+                const bool is_s = is_of_s(b * 8 + (lane >> 2));
+                values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
+                values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
             }
         }
         Two ride = load_two(riding + offset), mask = load_two(masks + offset);
         if (!first) ride.a = mask.a = 0;
         if (!second) ride.b = mask.b = 0;
-        multiply_rows(a, ride.a, mask.a, strip, sums);
-        multiply_rows(b, ride.b, mask.b, strip, sums);
+        multiply_rows(values, ride, mask, strip, sums);
     }
 }
 
-// The 8 x 8 blocks of sums that a strip ends with: each row block against the riding rows, then the Gram
-// matrix by block rows, then S Sᵀ over all variables where the weights vary.
+// The 8 x 8 blocks of sums that a strip ends with: riding rows against each row block, then the Gram matrix
+// by block rows, then S Sᵀ over all variables where the weights vary.
 constexpr int gram_blocks = whole_gram ? row_blocks * (row_blocks + 1) / 2 : row_blocks;
 constexpr int strip_blocks = row_blocks + gram_blocks * (1 + SW_WEIGHTS_VARY);
 // Blocks added up over the warps at a time. The history's stages are free then and hold them.
@@ -158,13 +163,13 @@ __device__ inline int place_of_sum(const SumLayout& layout, int strip, int index
     auto stacked = [&](int b, int k) { return (is_of_s(b * 8 + k) ? r : 0) + age_of(b * 8 + k); };
     auto alive = [&](int b, int k) { return age_of(b * 8 + k) < r; };
     if (index < row_blocks) {
-        if (strip > 0 || column >= no_row || !alive(index, row)) return -1;
-        const int j = stacked(index, row);
-        const bool is_y = !is_of_s(index * 8 + row);
-        return column == moving_row ? layout.q() + j
-               : column == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
-               : column == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
-                                    : layout.carried() + j;
+        if (strip > 0 || row >= no_row || !alive(index, column)) return -1;
+        const int j = stacked(index, column);
+        const bool is_y = !is_of_s(index * 8 + column);
+        return row == moving_row ? layout.q() + j
+               : row == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
+               : row == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
+                                 : layout.carried() + j;
     }
     index -= row_blocks;
     const bool everywhere = index >= gram_blocks;

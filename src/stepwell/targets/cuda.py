@@ -88,7 +88,7 @@ def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool, th
     bounds_and_weight = 2 * bounded + weighted
     absorb_rows = 8 * -(-2 * capacity // 8) + 4 + bounds_and_weight  # history, and the vectors of a tile
     absorb = 2 * absorb_rows * ((256 if few else 128) + 8) * (4 if single else 8)
-    aim = (2 * capacity + 2 + bounds_and_weight) * threads * (16 if few else 8)
+    aim = 2 * capacity * threads * 16 if few else 0  # a lot of each row for each thread
     return max(absorb, aim)
 
 
