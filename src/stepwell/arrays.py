@@ -153,6 +153,13 @@ def jax_double() -> Any:
     return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
 
 
+def jax_holds_double() -> bool:
+    """Whether JAX makes arrays of 64-bit numbers at present."""
+    import jax
+
+    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+
+
 def device_index(array: Array) -> int:
     """Return the number of the CUDA device that an array lives on."""
     return int(device_name(array).partition(":")[2] or 0)

@@ -65,14 +65,28 @@ class Operator:
         self.adjoint_columns = 0
 
     def forward(self, block: Array) -> Array:
-        """Apply the operator to an ``(n, k)`` block."""
+        """Apply the operator to an ``(n, k)`` block; the answer has the block's dtype."""
         self.forward_columns += int(block.shape[1])
-        return self._forward(block)
+        return _in_dtype_of(block, self._forward(block))
 
     def adjoint(self, block: Array) -> Array:
-        """Apply the adjoint to an ``(m, k)`` block."""
+        """Apply the adjoint to an ``(m, k)`` block; the answer has the block's dtype."""
         self.adjoint_columns += int(block.shape[1])
-        return self._adjoint(block)
+        return _in_dtype_of(block, self._adjoint(block))
+
+    def scaled(self, factor: float) -> Operator:
+        """Return the operator times a number; an explicit matrix is copied."""
+        if self.matrix is not None:
+            other = as_operator(self.matrix * factor)
+            other.memory += other.memory if is_sparse(self.matrix) else int(self.matrix.nbytes)
+            return other
+        return Operator(
+            lambda block: factor * self.forward(block),
+            lambda block: factor * self.adjoint(block),
+            self.shape,
+            self.home,
+            memory=self.memory,
+        )
 
     def gram(self, template: Array) -> Array:
         """Return the dense matrix AᵀA in the template's library, a block of columns at a time."""
@@ -89,6 +103,17 @@ class Operator:
                 image = self.forward(to_like(units, template))
             parts.append(self.adjoint(image))
         return namespace_of(template).concat(parts, axis=1)
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Whether a matrix is a sparse one of SciPy, CuPy or PyTorch."""
+    return hasattr(matrix, "tocsr") or (kind_of(matrix) == "torch" and str(matrix.layout) != "torch.strided")
+
+
+def _in_dtype_of(block: Array, image: Array) -> Array:
+    if image.dtype == block.dtype:
+        return image
+    return namespace_of(block).astype(image, block.dtype)
 
 
 def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | None = None) -> Operator:
@@ -121,7 +146,10 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     array([1., 3.])
     """
     if isinstance(A, Operator):
-        return A
+        other = (
+            dtype is not None and A.home is not None and A.matrix is not None and str(dtype) not in str(A.home.dtype)
+        )
+        return as_operator(A.matrix, dtype, name=name, columns=columns) if other else A
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(f) for f in A):
         return from_functions(A[0], A[1])
     if sp.issparse(A):
@@ -301,6 +329,10 @@ def adjoint_error(
     x = to_like(random.standard_normal((columns, trials)), template)
     y = to_like(random.standard_normal((rows, trials)), template)
     image, back = operator.forward(x), operator.adjoint(y)
+    # Without their size, whose square may over- or underflow.
+    largest = max((float(xp.max(xp.abs(part))) for part in (image, back) if 0 not in part.shape), default=0.0)
+    if largest > 0:
+        image, back = image / largest, back / largest
     gap = xp.abs(xp.sum(image * y, axis=0) - xp.sum(x * back, axis=0))
 
     def norms(block: Array) -> Array:
@@ -316,7 +348,7 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     xp = namespace_of(A)
     _require_real(A, name)
     if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
-        A = xp.astype(A, getattr(xp, dtype or "float64"))
+        A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
     return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A)
 
 

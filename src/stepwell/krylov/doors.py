@@ -24,7 +24,7 @@ from stepwell.krylov.inputs import (
 from stepwell.krylov.projected import Projected
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
-from stepwell.krylov.rounds import Account, Method, solve_in_rounds
+from stepwell.krylov.rounds import Account, Method, OutOfRange, solve_in_rounds
 from stepwell.krylov.selection import RULES, choose
 from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
@@ -121,9 +121,14 @@ def tikhonov(
     start = time.perf_counter()
     problem = prepare(A, B, L, x0)
     options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
-    lams, spent = _resolve_lam(lam, problem, noise, joint)
-    system = TikhonovSystem(problem.A, problem.L, lams, problem.B)
-    return _solve(problem, system, lams, options, start, spent)
+    for _ in range(2):
+        try:
+            lams, spent = _resolve_lam(lam, problem, noise, joint)
+            system = TikhonovSystem(problem.A, problem.L, lams / problem.unit, problem.B)
+            return _solve(problem, system, lams, options, start, spent)
+        except OutOfRange as found:  # only of an operator that was not rescaled yet
+            problem = problem.rescaled(found.size)
+    raise AssertionError("unreachable")
 
 
 def cg(
@@ -245,7 +250,9 @@ def _solve(
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
-        accounts.append(solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed))
+        accounts.append(
+            solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed, problem.unit == 1)
+        )
     account = _join(accounts, [columns for columns, _ in groups], problem)
     account.products += spent
     return problem.result(
@@ -268,7 +275,8 @@ def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> tuple[n
         if lam == "discrepancy" and noise is None:
             raise ValueError("noise: the rule 'discrepancy' needs the norm of the noise in each column")
         levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
-        return choose(problem, lam, levels, joint)
+        chosen, spent = choose(problem, lam, levels, joint)
+        return chosen * problem.unit, spent
     return _per_column(lam, count, "lam"), 0.0
 
 

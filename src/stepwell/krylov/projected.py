@@ -24,6 +24,7 @@ import numpy as np
 
 from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
 from stepwell.krylov.inputs import (
+    Problem,
     as_preconditioner,
     bytes_per_number,
     check_memory,
@@ -34,7 +35,7 @@ from stepwell.krylov.inputs import (
 )
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearResult, Progress, Status
-from stepwell.krylov.rounds import Correction, Method, Round, Start, solve_in_rounds
+from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start, solve_in_rounds
 from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times
 from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
@@ -102,6 +103,7 @@ class ProjectedCG:
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None
         self._operators: dict[str, tuple[Operator, Operator | None]] = {}
+        self._in_units: tuple[Operator, float] | None = None  # A divided by its size, where that is extreme
 
     @property
     def directions(self) -> int:
@@ -144,19 +146,37 @@ class ProjectedCG:
         """
         start = time.perf_counter()
         check_tolerance(tol)
-        A, L = self._prepared(working_dtype(self.A, b))
+        A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
         problem = prepare(A, b, L, x0)
         if problem.columns != 1:
             raise ValueError(f"b: got {problem.columns} columns; ProjectedCG.solve takes one at a time")
         limit = iteration_limit(max_iter, problem.size)
-        system = TikhonovSystem(problem.A, problem.L, np.array([self.lam]), problem.B)
+        if self._in_units is not None:
+            problem = problem.in_units(*self._in_units)
+        try:
+            return self._solve(problem, tol, limit, callback, start)
+        except OutOfRange as found:  # only of an operator that was not rescaled yet
+            problem = problem.rescaled(found.size)
+            self._in_units, self._space = (problem.A, problem.unit), None
+            return self._solve(problem, tol, limit, callback, start)
+
+    def _solve(
+        self,
+        problem: Problem,
+        tol: float,
+        limit: int,
+        callback: Callable[[Progress], object] | None,
+        start: float,
+    ) -> LinearResult:
+        system = TikhonovSystem(problem.A, problem.L, np.array([self.lam / problem.unit]), problem.B)
         space = self._space
         number = bytes_per_number(problem.B)
         if space is None or (space.size, space.number) != (problem.size, number):
             space = self._space = DirectionSpace(problem.size, system.data_size, number, self.memory)
         precondition = as_preconditioner(self.preconditioner, problem)
         method = Projected(space, precondition, self.augmented)
-        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, self.memory)
+        rescalable = problem.unit == 1
+        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, self.memory, rescalable)
         return problem.result(
             account,
             method="aprcg" if self.augmented else "prcg",
@@ -172,7 +192,7 @@ class ProjectedCG:
         other = ProjectedCG(
             self.A, self.lam, self.L, self.memory, augmented=self.augmented, preconditioner=self.preconditioner
         )
-        other._operators = self._operators
+        other._operators, other._in_units = self._operators, self._in_units
         other._space = None if self._space is None else self._space.copy()
         return other
 
@@ -181,7 +201,8 @@ class ProjectedCG:
 
         The operators are not written: :meth:`load` is given them again.
         """
-        held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented}
+        unit = 1.0 if self._in_units is None else self._in_units[1]
+        held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented, "unit": unit}
         np.savez(path, **held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
@@ -201,7 +222,11 @@ class ProjectedCG:
             directions, products, images, scores = (
                 file[name] for name in ("directions", "products", "images", "scores")
             )
-        operator, penalty = solver._prepared(working_dtype(A, directions))
+            unit = float(file["unit"]) if "unit" in file else 1.0
+        operator, penalty = solver._prepared(working_dtype(A, L, directions))
+        if unit != 1:
+            operator = operator.scaled(1 / unit)
+            solver._in_units = operator, unit
         saved = (images.shape[1], directions.shape[1])
         if any(known not in (None, wanted) for known, wanted in zip(operator.shape, saved)):
             raise ValueError(
@@ -212,7 +237,7 @@ class ProjectedCG:
         kept = tuple(to_like(part, template) for part in (directions, products, images))
         space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), solver.memory)
         mix = to_like(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
-        system = TikhonovSystem(operator, penalty, np.array([solver.lam]), kept[0].T)
+        system = TikhonovSystem(operator, penalty, np.array([solver.lam / unit]), kept[0].T)
         expected = kept[1].T @ mix
         gap = to_host(column_norms(system.product(kept[0].T @ mix) - expected) / column_norms(expected))
         if not gap[0] <= 1e-3:

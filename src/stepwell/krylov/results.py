@@ -18,6 +18,7 @@ class Status(Enum):
     STAGNATED = "rounding errors keep the true residual above the tolerance; x is the best point reached"
     BREAKDOWN = "the operator is not positive definite along a search direction; x is the last point before it"
     NONFINITE = "the right-hand side or an operator product is not finite; x is the last finite point"
+    OUT_OF_RANGE = "products with the operator, or the solution, leave the range of the dtype; scale A, L, lam or b"
     STOPPED = "the callback asked to stop"
 
     @property

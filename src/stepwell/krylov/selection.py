@@ -20,6 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
 from stepwell.krylov.inputs import Problem, bytes_per_number
+from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
 
@@ -232,10 +233,11 @@ def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:
 def _exact(problem: Problem, usable: np.ndarray) -> list[Spectrum]:
     """Spectra in the whole space of unknowns."""
     template = problem.B
-    A = to_host(problem.A.gram(template))
-    L = np.eye(problem.size) if problem.L is None else to_host(problem.L.gram(template))
     block = take_columns(template, usable)
     rhs = to_host(problem.A.adjoint(block))
+    _require_sound(problem, float(np.abs(rhs).max(initial=0.0)))
+    A = to_host(problem.A.gram(template))
+    L = np.eye(problem.size) if problem.L is None else to_host(problem.L.gram(template))
     data = to_host(column_norms(block)) ** 2
     signal, penalty, basis = diagonal_pencil(A, L)
     coefficients = basis.T @ rhs
@@ -258,6 +260,13 @@ def diagonal_pencil(A: np.ndarray, L: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return mu, (1 - mu) / c, whiten @ turn
 
 
+def _require_sound(problem: Problem, size: float) -> None:
+    """Leave for another scale where the square of an operator of this size may over- or underflow."""
+    least, most = SOUND_SIZES["float32" if bytes_per_number(problem.B) == 4 else "float64"]
+    if problem.unit == 1 and 0 < size < np.inf and not least <= size <= most:
+        raise OutOfRange(size)
+
+
 def _norm_ratio(problem: Problem) -> float:
     """‖A‖/‖L‖, by a few steps of the power method on a random vector."""
     start = np.random.default_rng(0).standard_normal((problem.size, 1))
@@ -267,8 +276,11 @@ def _norm_ratio(problem: Problem) -> float:
             ratio.append(1.0)
             continue
         vector = to_like(start, problem.B)
-        for _ in range(8):
-            vector = operator.adjoint(operator.forward(vector))
+        for step in range(8):
+            image = operator.forward(vector)
+            if not step and operator is problem.A:
+                _require_sound(problem, float(np.abs(to_host(image)).max(initial=0.0)))
+            vector = operator.adjoint(image)
             vector = vector / column_norms(vector)
         ratio.append(float(to_host(column_norms(operator.forward(vector)))[0]))
     return ratio[0] / ratio[1] if ratio[1] > 0 else 1.0
