@@ -380,6 +380,18 @@ def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
     return block + factor * other
 
 
+def plus_diagonal(matrix: Array, value: float) -> Array:
+    """Return a square matrix with a number added along its diagonal; the same matrix where the library can write."""
+    if kind_of(matrix) == "jax":
+        places = np.arange(matrix.shape[0])
+        return matrix.at[places, places].add(value)
+    if kind_of(matrix) == "torch":
+        matrix.diagonal().add_(value)
+    else:
+        matrix[np.arange(matrix.shape[0]), np.arange(matrix.shape[0])] += value
+    return matrix
+
+
 def with_column(block: Array, j: int, values: Array) -> Array:
     """Return a two-dimensional array with one column replaced; the same array where the library can write to it."""
     if kind_of(block) == "jax":

@@ -92,17 +92,17 @@ class Operator:
         """Return the dense matrix AᵀA in the template's library, a block of columns at a time."""
         columns = self.shape[1]
         assert columns is not None
-        parts = []
-        for first in range(0, columns, GRAM_WIDTH):
-            last = min(columns, first + GRAM_WIDTH)
-            if sp.issparse(self.matrix):
-                image = to_like(self.matrix[:, first:last].toarray(), template)
-            else:
-                units = np.zeros((columns, last - first))
-                units[np.arange(first, last), np.arange(last - first)] = 1.0
-                image = self.forward(to_like(units, template))
-            parts.append(self.adjoint(image))
+        ranges = [(first, min(columns, first + GRAM_WIDTH)) for first in range(0, columns, GRAM_WIDTH)]
+        parts = [self.adjoint(self._columns(first, last, template)) for first, last in ranges]
         return namespace_of(template).concat(parts, axis=1)
+
+    def _columns(self, first: int, last: int, template: Array) -> Array:
+        """Return some of the operator's columns as a dense block."""
+        if sp.issparse(self.matrix):
+            return to_like(self.matrix[:, first:last].toarray(), template)
+        units = np.zeros((self.shape[1] or 0, last - first))
+        units[np.arange(first, last), np.arange(last - first)] = 1.0
+        return self.forward(to_like(units, template))
 
 
 def is_sparse(matrix: Any) -> bool:
@@ -347,9 +347,11 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
         raise ValueError(f"{name}: got an array of shape {tuple(A.shape)}; it must have two dimensions")
     xp = namespace_of(A)
     _require_real(A, name)
+    given = A
     if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
         A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
-    return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A)
+    copied = 0 if A.dtype == given.dtype else int(A.nbytes)
+    return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
 
 
 def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
@@ -373,7 +375,9 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 
         return apply
 
-    copied = transposed.data.nbytes + transposed.indices.nbytes + transposed.indptr.nbytes
+    shared = A.format == "csr" and np.may_share_memory(matrix.data, A.data)
+    made = (transposed,) if shared else (transposed, matrix)
+    copied = sum(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes for part in made)
     home = np.empty(0, dtype=value)
     return Operator(multiplier(matrix), multiplier(transposed), matrix.shape, home, matrix, copied)
 
@@ -415,7 +419,7 @@ def _on_device(
 ) -> Operator:
     """Library CSR and the CSR of the transpose; on a GPU wide blocks go through a kernel of our own where it pays."""
     rearranged = is_cuda(home) and is_available() and columns != 1
-    held = sum(int(part.nbytes) for part in parts(transposed))
+    held = sum(int(part.nbytes) for csr in (matrix, transposed) for part in parts(csr))
     functions = []
     for csr in (matrix, transposed):
         grouped = group_rows(*parts(csr), tuple(csr.shape)) if rearranged else None

@@ -18,6 +18,7 @@ from stepwell.krylov.inputs import (
     bytes_per_number,
     check_memory,
     check_tolerance,
+    column_numbers,
     iteration_limit,
     prepare,
 )
@@ -26,7 +27,7 @@ from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress
 from stepwell.krylov.rounds import Account, Method, OutOfRange, solve_in_rounds
 from stepwell.krylov.selection import RULES, choose
-from stepwell.krylov.space import DirectionSpace
+from stepwell.krylov.space import DirectionSpace, space_bytes
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
 from stepwell.settings import is_whole
@@ -254,6 +255,7 @@ def _solve(
             solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed, problem.unit == 1)
         )
     account = _join(accounts, [columns for columns, _ in groups], problem)
+    accounts.clear()
     account.products += spent
     return problem.result(
         account,
@@ -320,20 +322,30 @@ def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tu
 
 
 def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:
-    """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator."""
+    """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator.
+
+    What ``docs/many-rhs.md`` says of memory, and what the tests hold it to.
+    """
     number = bytes_per_number(problem.B)
-    rows, size, count = int(problem.B.shape[0]), problem.size, problem.columns
-    operator = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
-    together = 1 if method in ("cgls", "prcg", "aprcg") else count
-    blocks = number * together * (6 * size + 3 * rows) + number * count * (2 * size + rows)
+    size, count = problem.size, problem.columns
+    operators = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
+    least_squares = lams is not None
+    rows = int(problem.B.shape[0]) if least_squares else 0
+    given = number * int(problem.B.shape[0]) * count if problem.copied else 0
+    solutions = number * size * count * (1 + problem.scaled)
+    if method == "pseudo-block":
+        return operators + given + max(solutions, number * count * column_numbers(problem, least_squares))
     if method == "block":
-        copied = memory // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
-        return operator + blocks + copied + max(memory, 2 * number * size * min(together, width))
-    if method in ("prcg", "aprcg"):
-        return operator + blocks + memory
+        together = min(count, width)
+        blocks = number * together * ((9 if problem.L is not None else 8 if least_squares else 6) * size + rows)
+        blocks += number * 3 * size * count if count > together else 0
+        kept = min(memory, 2 * number * size * (size + together))  # no more directions than unknowns are independent
+        copied = kept // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
+        return operators + given + max(solutions, blocks + copied + max(kept, 2 * number * size * together))
     if method == "direct":
         lam = float(lams[0]) if lams is not None and lams.size else 0.0
-        needed = operator + blocks + direct_bytes(problem.A, problem.L, lam, problem.B)
+        factor = direct_bytes(problem.A, problem.L, lam, problem.B)
+        needed = operators + given + factor + number * count * (7 * size + 3 * rows)
         available = available_bytes(problem.B)
         if available is not None and needed > available:
             raise ValueError(
@@ -341,7 +353,12 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
                 f"free; use 'block' or 'cgls'"
             )
         return needed
-    return operator + blocks
+    one = number * column_numbers(problem, least_squares)
+    space = 0 if method == "cgls" else space_bytes(size, rows, number, memory)
+    if count > 1:  # solutions so far stand beside the work; then they are joined
+        together = number * size * count
+        return operators + given + max(2 * together + min(space, memory), together + one + space)
+    return operators + given + one + space
 
 
 def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.ndarray, bool]]:
@@ -360,12 +377,14 @@ def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.n
 def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -> Account:
     if len(accounts) == 1:
         return accounts[0]
-    order = np.argsort(np.concatenate(groups))
+    order = np.argsort(np.concatenate(groups), kind="stable")
     joined = namespace_of(problem.B).concat([account.x for account in accounts], axis=1)
+    if (order != np.arange(order.size)).any():
+        joined = take_columns(joined, order)
     statuses = [status for account in accounts for status in account.status]
     histories = [history for account in accounts for history in account.history]
     return Account(
-        take_columns(joined, order),
+        joined,
         [statuses[i] for i in order],
         np.concatenate([account.residual for account in accounts])[order],
         np.concatenate([account.iterations for account in accounts])[order],

@@ -50,6 +50,12 @@ class Problem:
     unit: float = 1.0
 
     @property
+    def copied(self) -> bool:
+        """Whether ``B`` is a copy of what the caller gave: scaled, or in another dtype or library."""
+        same = kind_of(self.B) == kind_of(self.given) and self.B.dtype == self.given.dtype
+        return self.scaled or not same
+
+    @property
     def columns(self) -> int:
         """Number of right-hand sides."""
         return int(self.B.shape[1])
@@ -207,6 +213,17 @@ def check_memory(memory: int) -> None:
     """Refuse what is no number of bytes."""
     if not (is_number(memory) and float(memory) >= 0):
         raise ValueError(f"memory: got {memory!r}; it must be a number of bytes, at least 0")
+
+
+def column_numbers(problem: Problem, least_squares: bool) -> int:
+    """Numbers that one column at work takes, where it is longest: when λ²LᵀL joins AᵀA, or when the state advances."""
+    size, rows = problem.size, int(problem.B.shape[0])
+    if not least_squares:
+        return 7 * size
+    if problem.L is None:
+        return max(8 * size + 2 * rows, 7 * size + 3 * rows)
+    penalties = problem.L.shape[0] or 0
+    return max(8 * size + 2 * rows + 2 * penalties, 5 * size + 3 * rows + 3 * penalties)
 
 
 def bytes_per_number(block: Array) -> int:

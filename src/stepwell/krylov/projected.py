@@ -29,6 +29,7 @@ from stepwell.krylov.inputs import (
     bytes_per_number,
     check_memory,
     check_tolerance,
+    column_numbers,
     iteration_limit,
     prepare,
     working_dtype,
@@ -36,7 +37,7 @@ from stepwell.krylov.inputs import (
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearResult, Progress, Status
 from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start, solve_in_rounds
-from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times
+from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times, space_bytes
 from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
 
@@ -176,7 +177,11 @@ class ProjectedCG:
         precondition = as_preconditioner(self.preconditioner, problem)
         method = Projected(space, precondition, self.augmented)
         rescalable = problem.unit == 1
-        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, self.memory, rescalable)
+        needed = (
+            problem.A.memory + (0 if problem.L is None else problem.L.memory) + number * column_numbers(problem, True)
+        )
+        needed += space_bytes(problem.size, system.data_size, number, self.memory)
+        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable)
         return problem.result(
             account,
             method="aprcg" if self.augmented else "prcg",
@@ -184,7 +189,7 @@ class ProjectedCG:
             lam=np.array([self.lam]),
             calls=system.calls,
             seconds=time.perf_counter() - start,
-            memory=self.memory,
+            memory=needed,
         )
 
     def copy(self) -> ProjectedCG:
