@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
-from stepwell.settings import default_threads
+from stepwell.settings import default_threads, is_whole
 from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
@@ -237,9 +237,12 @@ def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
            [-1,  1,  0,  0],
            [ 0,  0, -1,  1]])
     """
+    good = (
+        isinstance(shape, Sequence | np.ndarray) and len(shape) and all(is_whole(s) and 1 <= s < np.inf for s in shape)
+    )
+    if not good:
+        raise ValueError(f"shape: got {shape!r}; it must be a sequence of whole numbers, each at least 1")
     sizes = [int(s) for s in shape]
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"shape: got {tuple(shape)}; every entry must be at least 1")
     parts = []
     for axis, size in enumerate(sizes):
         step = sp.diags([-np.ones(size - 1), np.ones(size - 1)], [0, 1], shape=(size - 1, size))
@@ -320,6 +323,10 @@ def adjoint_error(
     True
     """
     operator = as_operator(A)
+    if not (is_whole(trials) and 1 <= trials < np.inf):
+        raise ValueError(f"trials: got {trials!r}; it must be a whole number, at least 1")
+    if shape is not None and not (isinstance(shape, tuple | list) and len(shape) == 2 and all(map(is_whole, shape))):
+        raise ValueError(f"shape: got {shape!r}; it must be a pair of whole numbers (m, n)")
     rows, columns = shape or operator.shape
     if rows is None or columns is None:
         raise ValueError("shape: a pair of functions does not tell its shape; give shape=(m, n)")
@@ -346,7 +353,7 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     if len(A.shape) != 2:
         raise ValueError(f"{name}: got an array of shape {tuple(A.shape)}; it must have two dimensions")
     xp = namespace_of(A)
-    _require_real(A, name)
+    require_real(A, name)
     given = A
     if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
         A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
@@ -358,7 +365,7 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
     from stepwell import _core
 
-    _require_real(A, name)
+    require_real(A, name)
     value = np.dtype(dtype or (A.dtype if A.dtype in (np.float32, np.float64) else np.float64))
     matrix = sp.csr_matrix(A, dtype=value)
     transposed = sp.csr_matrix(matrix.T)
@@ -385,7 +392,7 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import cupy
 
-    _require_real(A, name)
+    require_real(A, name)
     matrix = A.tocsr().astype(dtype or A.dtype)
     transposed = matrix.T.tocsr()
 
@@ -398,7 +405,7 @@ def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator
 def _torch_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import torch
 
-    _require_real(A, name)
+    require_real(A, name)
     with _beta_warnings_silenced():
         coo = A.to_sparse_coo().to(getattr(torch, dtype) if dtype else A.dtype)
         matrix, transposed = coo.to_sparse_csr(), coo.t().to_sparse_csr()
@@ -445,9 +452,10 @@ def _linear_operator(A: Any) -> Operator:
     return Operator(A.matmat, A.rmatmat, tuple(A.shape), np.empty(0))
 
 
-def _require_real(A: Any, name: str) -> None:
-    if "complex" in str(A.dtype):
-        raise TypeError(f"{name}: got dtype {A.dtype}; only real matrices are supported")
+def require_real(A: Any, name: str) -> None:
+    """Refuse arrays and matrices of what are no real numbers."""
+    if "complex" in str(A.dtype) or (isinstance(A.dtype, np.dtype) and A.dtype.kind not in "biuf"):
+        raise TypeError(f"{name}: got dtype {A.dtype}; it must hold real numbers")
 
 
 def _beta_warnings_silenced() -> warnings.catch_warnings[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
     bytes_per_number,
+    check_callback,
     check_memory,
     check_tolerance,
     column_numbers,
@@ -24,9 +26,9 @@ from stepwell.krylov.inputs import (
 )
 from stepwell.krylov.projected import Projected
 from stepwell.krylov.pseudo import PseudoBlock
-from stepwell.krylov.results import LinearResult, Progress
+from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import Account, Method, OutOfRange, solve_in_rounds
-from stepwell.krylov.selection import RULES, choose
+from stepwell.krylov.selection import RULES, Choice, choose
 from stepwell.krylov.space import DirectionSpace, space_bytes
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
@@ -124,9 +126,13 @@ def tikhonov(
     options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
     for _ in range(2):
         try:
-            lams, spent = _resolve_lam(lam, problem, noise, joint)
-            system = TikhonovSystem(problem.A, problem.L, lams / problem.unit, problem.B)
-            return _solve(problem, system, lams, options, start, spent)
+            choice = _resolve_lam(lam, problem, noise, joint)
+            system = TikhonovSystem(problem.A, problem.L, choice.lams / problem.unit, problem.B)
+            result = _solve(problem, system, choice.lams, options, start, choice.products)
+            if isinstance(lam, str):
+                result.lam_at_end = choice.ends
+                _warn_of_ends(lam, choice.ends)
+            return result
         except OutOfRange as found:  # only of an operator that was not rescaled yet
             problem = problem.rescaled(found.size)
     raise AssertionError("unreachable")
@@ -192,10 +198,10 @@ class _Options:
             raise ValueError(f"method: got {self.method!r}; allowed are {', '.join(METHODS)}")
         if self.memory is not None:
             check_memory(self.memory)
+            self.memory = int(self.memory)
         if not (is_whole(self.width) and self.width >= 1):
             raise ValueError(f"width: got {self.width!r}; it must be a whole number, at least 1")
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback: got {self.callback!r}; it must be callable")
+        check_callback(self.callback)
 
 
 class _Watch:
@@ -268,23 +274,37 @@ def _solve(
     )
 
 
-def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> tuple[np.ndarray, np.ndarray | float]:
-    """One λ per column, and the products per column that choosing took."""
+def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
+    """Say which λ lie at an end of the range that the rule has searched."""
+    text = ends_in_words(ends)
+    if text:
+        from scipy.optimize import OptimizeWarning
+
+        hint = "noise is no norm that the residual has there" if rule == "discrepancy" else "the rule finds none within"
+        warnings.warn(f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=3)
+
+
+def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:
+    """One λ per column, and what choosing took."""
     count = problem.columns
+    if not isinstance(joint, bool | np.bool_):
+        raise TypeError(f"joint: got {joint!r}; it must be True or False")
+    levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
     if isinstance(lam, str):
         if lam not in RULES:
             raise ValueError(f"lam: got {lam!r}; allowed are numbers and the rules {', '.join(RULES)}")
         if lam == "discrepancy" and noise is None:
             raise ValueError("noise: the rule 'discrepancy' needs the norm of the noise in each column")
-        levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
-        chosen, spent = choose(problem, lam, levels, joint)
-        return chosen * problem.unit, spent
-    return _per_column(lam, count, "lam"), 0.0
+        choice = choose(problem, lam, levels, joint)
+        return replace(choice, lams=choice.lams * problem.unit)
+    return Choice(_per_column(lam, count, "lam"), np.zeros(count), np.zeros(count, dtype=np.int64))
 
 
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:
     if "complex" in str(getattr(value, "dtype", "")):
         raise TypeError(f"{name}: got dtype {value.dtype}; it must hold real numbers")
+    if value is None:
+        raise TypeError(f"{name}: got None; it must be one number or one per column ({count})")
     try:
         values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

@@ -24,7 +24,7 @@ from stepwell.arrays import (
 )
 from stepwell.krylov.results import LinearResult, Status
 from stepwell.krylov.rounds import Account, scale_columns
-from stepwell.operators import Operator, as_operator, in_library_of
+from stepwell.operators import Operator, as_operator, in_library_of, require_real
 from stepwell.settings import is_number, is_whole
 
 #: Solutions that are to be multiplied by more than this may leave the range of their dtype.
@@ -106,8 +106,7 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     given = B if hasattr(B, "shape") and kind_of(B) != "numpy" else np.asarray(B)
     if len(given.shape) not in (1, 2):
         raise ValueError(f"B: got an array of shape {tuple(given.shape)}; it must be a vector or a block of columns")
-    if "complex" in str(given.dtype):
-        raise TypeError(f"B: got dtype {given.dtype}; only real right-hand sides are supported")
+    require_real(given, "B")
     dtype = working_dtype(A, given, L, x0)
     width = 1 if len(given.shape) == 1 else int(given.shape[1])
     operator = as_operator(A, dtype, name=name, columns=width)
@@ -136,6 +135,7 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     if x0 is not None:
         expected = (size,) if len(given.shape) == 1 else (size, block.shape[1])
         start = x0 if hasattr(x0, "shape") else np.asarray(x0)
+        require_real(start, "x0")
         if tuple(start.shape) != tuple(expected):
             raise ValueError(f"x0: got shape {tuple(start.shape)}; it must be {tuple(expected)}")
         start = _in_common(start, template, dtype, "x0", name) / scale
@@ -182,6 +182,7 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
         return lambda block: preconditioner(block)
     if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
+        require_real(preconditioner, "preconditioner")
         if preconditioner.shape[0] != problem.size:
             raise ValueError(
                 f"preconditioner: the diagonal has {preconditioner.shape[0]} entries, there are {problem.size} unknowns"
@@ -211,8 +212,14 @@ def iteration_limit(max_iter: int | None, size: int) -> int:
 
 def check_memory(memory: int) -> None:
     """Refuse what is no number of bytes."""
-    if not (is_number(memory) and float(memory) >= 0):
-        raise ValueError(f"memory: got {memory!r}; it must be a number of bytes, at least 0")
+    if not (is_number(memory) and 0 <= float(memory) < np.inf):
+        raise ValueError(f"memory: got {memory!r}; it must be a finite number of bytes, at least 0")
+
+
+def check_callback(callback: Any) -> None:
+    """Refuse what cannot be called."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback: got {callback!r}; it must be callable")
 
 
 def column_numbers(problem: Problem, least_squares: bool) -> int:

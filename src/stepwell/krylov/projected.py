@@ -27,6 +27,7 @@ from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
     bytes_per_number,
+    check_callback,
     check_memory,
     check_tolerance,
     column_numbers,
@@ -96,6 +97,9 @@ class ProjectedCG:
         if not (isinstance(lam, int | float | np.number) and np.isfinite(lam) and float(lam) >= 0):
             raise ValueError(f"lam: got {lam!r}; it must be one finite number, at least 0")
         check_memory(memory)
+        for name, operator in (("A", A), ("L", L), ("preconditioner", preconditioner)):
+            if not (callable(operator) or hasattr(operator, "shape") or (operator is None and name != "A")):
+                as_operator(operator, name=name)  # a pair, or a TypeError
         if not isinstance(augmented, bool | np.bool_):
             raise TypeError(f"augmented: got {augmented!r}; it must be True or False")
         self.A, self.L, self.lam = A, L, float(lam)
@@ -147,6 +151,7 @@ class ProjectedCG:
         """
         start = time.perf_counter()
         check_tolerance(tol)
+        check_callback(callback)
         A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
         problem = prepare(A, b, L, x0)
         if problem.columns != 1:

@@ -93,16 +93,30 @@ class Spectra:
         return np.geomspace(min(max(low, self.least), 0.1 * high), high, GRID)
 
 
-def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> tuple[np.ndarray, np.ndarray]:
-    """One λ per column by a rule, and the products per column that it took.
+@dataclass
+class Choice:
+    """One λ per column, the products per column that choosing took, and at which end of the range each λ lies.
+
+    ``ends`` holds -1 for the lower end, 1 for the upper one and 0 between them. An L-curve without a corner in the
+    range counts as ending at the nearer one.
+    """
+
+    lams: np.ndarray
+    products: np.ndarray
+    ends: np.ndarray
+
+
+def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> Choice:
+    """Choose one λ per column by a rule.
 
     A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none).
     """
     norms = to_host(column_norms(problem.B))
     usable = np.flatnonzero(np.isfinite(norms) & (norms > 0))
     lams, products = np.ones(problem.columns), np.zeros(problem.columns)
+    ends = np.zeros(problem.columns, dtype=np.int64)
     if not usable.size:
-        return lams, products
+        return Choice(lams, products, ends)
     everyone, whole = usable, problem.size <= EXACT_SIZE
     if joint and not whole and usable.size > JOINT_COLUMNS:
         usable = usable[np.linspace(0, usable.size - 1, JOINT_COLUMNS).round().astype(int)]
@@ -122,16 +136,18 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
         level = float(np.sum(levels[members] ** 2))
         if whole:
             parts = [spectra[column].times(weights[column]) for column in members.tolist()]
-            lams[members] = _pick(Spectra(parts, [], int(problem.B.shape[0])), rule, level)
+            lams[members], ends[members] = _pick(Spectra(parts, [], int(problem.B.shape[0])), rule, level)
         else:
-            lams[members], products[members] = grown.pick(members, weights[members], level)
+            lams[members], ends[members], products[members] = grown.pick(members, weights[members], level)
     if not whole:
         products[usable] += grown.probe_products / usable.size
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
+    if joint:
+        ends[:] = ends[usable[0]]
     if usable.size < everyone.size:
         products[everyone] = products.sum() / everyone.size
-    return lams, products
+    return Choice(lams, products, ends)
 
 
 class _Grown:
@@ -154,8 +170,8 @@ class _Grown:
         """Products that the probes took."""
         return float(sum(probe.products for probe in self.probes))
 
-    def pick(self, members: np.ndarray, weights: np.ndarray, level: float) -> tuple[float, np.ndarray]:
-        """Choose λ for columns together; and the products that each took."""
+    def pick(self, members: np.ndarray, weights: np.ndarray, level: float) -> tuple[float, int, np.ndarray]:
+        """Choose λ for columns together, and say at which end of the range it lies and what products each took."""
         spaces = [self._space(self.problem.B, int(column)) for column in members]
         steps, before, looks = min(FIRST_STEPS, self.most), np.nan, 0
         while True:
@@ -165,7 +181,7 @@ class _Grown:
             # Below the λ of the spaces their solutions lack what they do not hold, and the L-curve bends there.
             least = self.lam if self.rule == "lcurve" else 0.0
             spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows, least)
-            lam = _pick(spectra, self.rule, level)
+            lam, end = _pick(spectra, self.rule, level)
             still = 1 / STILL <= lam / before <= STILL and lam > spectra.grid()[0]
             looks = looks + 1 if still else 0
             if (
@@ -173,14 +189,15 @@ class _Grown:
                 or steps >= self.most
                 or all(space.complete for space in (*spaces, *self.probes))
             ):
-                return lam, np.array([space.products for space in spaces], dtype=float)
+                return lam, end, np.array([space.products for space in spaces], dtype=float)
             steps, before = min(2 * steps, self.most), lam
 
     def _space(self, block: Array, column: int) -> KrylovSpace:
         return KrylovSpace(self.problem, take_columns(block, np.array([column])), self.lam, self.most)
 
 
-def _pick(spectra: Spectra, rule: str, noise: float) -> float:
+def _pick(spectra: Spectra, rule: str, noise: float) -> tuple[float, int]:
+    """Choose λ, and say at which end of the range it lies."""
     grid = spectra.grid()
     if rule == "discrepancy":
         return _discrepancy(spectra, grid, noise)
@@ -194,14 +211,17 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> float:
         if peaks.size:  # a curve that bends ever more towards an end of the range has no corner there
             values = np.where(np.isin(np.arange(grid.size), peaks), values, np.inf)
     best = int(np.argmin(values))
-    if rule == "lcurve" or best in (0, grid.size - 1):
-        return float(grid[best])
+    end = -1 if best == 0 else int(best == grid.size - 1)
+    if rule == "lcurve" and not peaks.size:
+        end = -1 if 2 * best < grid.size else 1
+    if rule == "lcurve" or end:
+        return float(grid[best]), end
     inner = np.log(grid[best - 1]), np.log(grid[best + 1])
     found = minimize_scalar(lambda t: spectra.gcv(float(np.exp(t))), bounds=inner, method="bounded")
-    return float(np.exp(found.x))
+    return float(np.exp(found.x)), 0
 
 
-def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> float:
+def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> tuple[float, int]:
     """The λ at which the residual equals the noise; the residual grows with λ."""
 
     def gap(t: float) -> float:
@@ -209,10 +229,10 @@ def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> float:
 
     low, high = float(np.log(grid[0])), float(np.log(grid[-1]))
     if gap(low) >= 0:
-        return float(grid[0])
+        return float(grid[0]), -1
     if gap(high) <= 0:
-        return float(grid[-1])
-    return float(np.exp(brentq(gap, low, high)))
+        return float(grid[-1]), 1
+    return float(np.exp(brentq(gap, low, high))), 0
 
 
 def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:

@@ -146,8 +146,8 @@ def run(context: Context, study: Study) -> None:
     study.differs += [
         "The poster states neither tolerance, λ nor noise; several tolerances stand here, with λ = "
         f"{context.settings['relative_lam']:g}‖A‖ and {context.settings['noise']:.1%} noise.",
-        "The matrix (16650 x 16384, as the poster's) holds the areas of the pixels within the strip that each bin sees; "
-        "how the poster's was made is not stated, and its condition number, 1.1e32, cannot be repeated.",
+        "The matrix (16650 x 16384, as the poster's) holds the areas of the pixels within the strip that each bin "
+        "sees; how the poster's was made is not stated, and its condition number, 1.1e32, cannot be repeated.",
         "The poster's APrCG divides by the diagonal of ⟨P, AP⟩, which diverges once the stored directions lose their "
         "conjugacy (by iteration 20 here); Stepwell orthogonalises them again.",
         "Products, not seconds, are what the projection saves on any machine: both are shown.",
