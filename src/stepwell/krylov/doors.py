@@ -106,7 +106,13 @@ def tikhonov(
     Returns
     -------
     LinearResult
-        ``x`` in the kind of B, and per column status, true residual, iterations, products and history.
+        ``x`` in the kind of B, and per column status, true residual, iterations, products and history. Its dtype is
+        NumPy's ``result_type`` of A, B, L and x0, where that is float32, otherwise float64.
+
+    Warns
+    -----
+    scipy.optimize.OptimizeWarning
+        Where a rule chose a λ at an end of the range it searched; see ``result.lam_at_end``.
 
     Examples
     --------
