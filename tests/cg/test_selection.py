@@ -247,3 +247,17 @@ def test_a_space_that_is_soon_complete_shows_no_corner_of_its_own(monkeypatch):
         chosen = stepwell.tikhonov(A, B, "lcurve", tol=1e-6).lam
         for j in range(2):  # the corner is flat: what counts is that no other λ bends much more
             assert np.interp(chosen[j], lams, bend[:, j]) >= 0.9 * bend[:, j].max()
+
+
+@pytest.mark.parametrize("rule", selection.RULES)
+def test_every_product_of_a_choice_is_counted(rule, monkeypatch):
+    monkeypatch.setattr(selection, "EXACT_SIZE", 0)
+    A, B, levels = blurred()
+    forwards = []
+
+    def forward(x):
+        forwards.append(1)
+        return A @ x
+
+    result = stepwell.tikhonov((forward, lambda y: A.T @ y), B, rule, noise=levels, method="pseudo-block", tol=1e-4)
+    assert result.products.sum() == pytest.approx(len(forwards))

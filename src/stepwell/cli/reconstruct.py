@@ -96,6 +96,7 @@ def command(
                 warnings.simplefilter("ignore", OptimizeWarning)
                 result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
                                   callback=watch)  # fmt: skip
+            watch.finish(result)
     except (ValueError, OSError, zipfile.BadZipFile) as error:
         text = reading_trouble(error)
         raise click.ClickException(text if text == str(error) else f"{source}: {text}") from error
@@ -140,6 +141,12 @@ class _Watch:
             note += f", {told.memory / 2**20:.0f} MiB needed"
         self.bar.update(self.task, completed=-math.log10(min(1.0, reached)), note=note)
         return False
+
+    def finish(self, result: LinearResult) -> None:
+        """Show the account of all slices, those included that were not worked on."""
+        done = sum(status.name == "CONVERGED" for status in result.status)
+        note = f"{done}/{len(result.status)} slices, {result.products.sum():.0f} products"
+        self.bar.update(self.task, completed=-math.log10(self.tol) if result.success else None, note=note)
 
 
 def _bar(console: Console) -> Progress:

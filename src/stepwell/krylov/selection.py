@@ -42,6 +42,8 @@ KRYLOV_LAM = 1e-4
 JOINT_COLUMNS = 12
 #: Random sign vectors in the estimate of the trace.
 PROBES = 4
+#: Steps of the power method by which ‖A‖/‖L‖ is estimated; a last product with A gives the norm.
+POWER_STEPS = 8
 #: λ is looked for in this range, relative to the largest generalised singular value that is finite.
 RANGE = (1e-7, 1e1)
 GRID = 241
@@ -140,7 +142,7 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
         else:
             lams[members], ends[members], products[members] = grown.pick(members, weights[members], level)
     if not whole:
-        products[usable] += grown.probe_products / usable.size
+        products[usable] += (grown.probe_products + POWER_STEPS + 1) / usable.size
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
     if joint:
@@ -296,7 +298,7 @@ def _norm_ratio(problem: Problem) -> float:
             ratio.append(1.0)
             continue
         vector = to_like(start, problem.B)
-        for step in range(8):
+        for step in range(POWER_STEPS):
             image = operator.forward(vector)
             if not step and operator is problem.A:
                 _require_sound(problem, float(np.abs(to_host(image)).max(initial=0.0)))
