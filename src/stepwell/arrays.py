@@ -385,10 +385,11 @@ def plus_diagonal(matrix: Array, value: float) -> Array:
     if kind_of(matrix) == "jax":
         places = np.arange(matrix.shape[0])
         return matrix.at[places, places].add(value)
-    if kind_of(matrix) == "torch":
-        matrix.diagonal().add_(value)
-    else:
+    if isinstance(matrix, np.ndarray):
         matrix[np.arange(matrix.shape[0]), np.arange(matrix.shape[0])] += value
+    else:
+        diagonal = matrix.diagonal()  # a view that can be written to, which NumPy's is not
+        diagonal += value
     return matrix
 
 
