@@ -195,6 +195,13 @@ def as_float(array: Array, dtype: str) -> Array:
         return xp.astype(array, getattr(xp, dtype), copy=False)
 
 
+def jax_holds_double() -> bool:
+    """Whether JAX makes arrays of 64-bit numbers at present."""
+    import jax
+
+    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+
+
 def device_index(array: Array) -> int:
     """Return the number of the CUDA device that an array lives on."""
     return int(device_name(array).partition(":")[2] or 0)
@@ -413,6 +420,19 @@ def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
             return np.add(block, product, out=product)
         return block + product
     return block + factor * other
+
+
+def plus_diagonal(matrix: Array, value: float) -> Array:
+    """Return a square matrix with a number added along its diagonal; the same matrix where the library can write."""
+    if kind_of(matrix) == "jax":
+        places = np.arange(matrix.shape[0])
+        return matrix.at[places, places].add(value)
+    if isinstance(matrix, np.ndarray):
+        matrix[np.arange(matrix.shape[0]), np.arange(matrix.shape[0])] += value
+    else:
+        diagonal = matrix.diagonal()  # a view that can be written to, which NumPy's is not
+        diagonal += value
+    return matrix
 
 
 def with_column(block: Array, j: int, values: Array) -> Array:

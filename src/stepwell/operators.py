@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
-from stepwell.settings import default_threads
+from stepwell.settings import default_threads, is_whole
 from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
 
 __all__ = ["Operator", "adjoint_error", "as_operator", "from_functions", "gradient", "in_library_of"]
@@ -65,30 +65,55 @@ class Operator:
         self.adjoint_columns = 0
 
     def forward(self, block: Array) -> Array:
-        """Apply the operator to an ``(n, k)`` block."""
+        """Apply the operator to an ``(n, k)`` block; the answer has the block's dtype."""
         self.forward_columns += int(block.shape[1])
-        return self._forward(block)
+        return _in_dtype_of(block, self._forward(block))
 
     def adjoint(self, block: Array) -> Array:
-        """Apply the adjoint to an ``(m, k)`` block."""
+        """Apply the adjoint to an ``(m, k)`` block; the answer has the block's dtype."""
         self.adjoint_columns += int(block.shape[1])
-        return self._adjoint(block)
+        return _in_dtype_of(block, self._adjoint(block))
+
+    def scaled(self, factor: float) -> Operator:
+        """Return the operator times a number; an explicit matrix is copied."""
+        if self.matrix is not None:
+            other = as_operator(self.matrix * factor)
+            other.memory += other.memory if is_sparse(self.matrix) else int(self.matrix.nbytes)
+            return other
+        return Operator(
+            lambda block: factor * self.forward(block),
+            lambda block: factor * self.adjoint(block),
+            self.shape,
+            self.home,
+            memory=self.memory,
+        )
 
     def gram(self, template: Array) -> Array:
         """Return the dense matrix AᵀA in the template's library, a block of columns at a time."""
         columns = self.shape[1]
         assert columns is not None
-        parts = []
-        for first in range(0, columns, GRAM_WIDTH):
-            last = min(columns, first + GRAM_WIDTH)
-            if sp.issparse(self.matrix):
-                image = to_like(self.matrix[:, first:last].toarray(), template)
-            else:
-                units = np.zeros((columns, last - first))
-                units[np.arange(first, last), np.arange(last - first)] = 1.0
-                image = self.forward(to_like(units, template))
-            parts.append(self.adjoint(image))
+        ranges = [(first, min(columns, first + GRAM_WIDTH)) for first in range(0, columns, GRAM_WIDTH)]
+        parts = [self.adjoint(self._columns(first, last, template)) for first, last in ranges]
         return namespace_of(template).concat(parts, axis=1)
+
+    def _columns(self, first: int, last: int, template: Array) -> Array:
+        """Return some of the operator's columns as a dense block."""
+        if sp.issparse(self.matrix):
+            return to_like(self.matrix[:, first:last].toarray(), template)
+        units = np.zeros((self.shape[1] or 0, last - first))
+        units[np.arange(first, last), np.arange(last - first)] = 1.0
+        return self.forward(to_like(units, template))
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Whether a matrix is a sparse one of SciPy, CuPy or PyTorch."""
+    return hasattr(matrix, "tocsr") or (kind_of(matrix) == "torch" and str(matrix.layout) != "torch.strided")
+
+
+def _in_dtype_of(block: Array, image: Array) -> Array:
+    if image.dtype == block.dtype:
+        return image
+    return namespace_of(block).astype(image, block.dtype)
 
 
 def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | None = None) -> Operator:
@@ -121,7 +146,10 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     array([1., 3.])
     """
     if isinstance(A, Operator):
-        return A
+        other = (
+            dtype is not None and A.home is not None and A.matrix is not None and str(dtype) not in str(A.home.dtype)
+        )
+        return as_operator(A.matrix, dtype, name=name, columns=columns) if other else A
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(f) for f in A):
         return from_functions(A[0], A[1])
     if sp.issparse(A):
@@ -209,9 +237,12 @@ def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
            [-1,  1,  0,  0],
            [ 0,  0, -1,  1]])
     """
+    good = (
+        isinstance(shape, Sequence | np.ndarray) and len(shape) and all(is_whole(s) and 1 <= s < np.inf for s in shape)
+    )
+    if not good:
+        raise ValueError(f"shape: got {shape!r}; it must be a sequence of whole numbers, each at least 1")
     sizes = [int(s) for s in shape]
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"shape: got {tuple(shape)}; every entry must be at least 1")
     parts = []
     for axis, size in enumerate(sizes):
         step = sp.diags([-np.ones(size - 1), np.ones(size - 1)], [0, 1], shape=(size - 1, size))
@@ -292,6 +323,10 @@ def adjoint_error(
     True
     """
     operator = as_operator(A)
+    if not (is_whole(trials) and 1 <= trials < np.inf):
+        raise ValueError(f"trials: got {trials!r}; it must be a whole number, at least 1")
+    if shape is not None and not (isinstance(shape, tuple | list) and len(shape) == 2 and all(map(is_whole, shape))):
+        raise ValueError(f"shape: got {shape!r}; it must be a pair of whole numbers (m, n)")
     rows, columns = shape or operator.shape
     if rows is None or columns is None:
         raise ValueError("shape: a pair of functions does not tell its shape; give shape=(m, n)")
@@ -301,6 +336,10 @@ def adjoint_error(
     x = to_like(random.standard_normal((columns, trials)), template)
     y = to_like(random.standard_normal((rows, trials)), template)
     image, back = operator.forward(x), operator.adjoint(y)
+    # Without their size, whose square may over- or underflow.
+    largest = max((float(xp.max(xp.abs(part))) for part in (image, back) if 0 not in part.shape), default=0.0)
+    if largest > 0:
+        image, back = image / largest, back / largest
     gap = xp.abs(xp.sum(image * y, axis=0) - xp.sum(x * back, axis=0))
 
     def norms(block: Array) -> Array:
@@ -314,17 +353,19 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     if len(A.shape) != 2:
         raise ValueError(f"{name}: got an array of shape {tuple(A.shape)}; it must have two dimensions")
     xp = namespace_of(A)
-    _require_real(A, name)
+    require_real(A, name)
+    given = A
     if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
-        A = xp.astype(A, getattr(xp, dtype or "float64"))
-    return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A)
+        A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
+    copied = 0 if A.dtype == given.dtype else int(A.nbytes)
+    return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
 
 
 def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
     from stepwell import _core
 
-    _require_real(A, name)
+    require_real(A, name)
     value = np.dtype(dtype or (A.dtype if A.dtype in (np.float32, np.float64) else np.float64))
     matrix = sp.csr_matrix(A, dtype=value)
     transposed = sp.csr_matrix(matrix.T)
@@ -341,7 +382,9 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 
         return apply
 
-    copied = transposed.data.nbytes + transposed.indices.nbytes + transposed.indptr.nbytes
+    shared = A.format == "csr" and np.may_share_memory(matrix.data, A.data)
+    made = (transposed,) if shared else (transposed, matrix)
+    copied = sum(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes for part in made)
     home = np.empty(0, dtype=value)
     return Operator(multiplier(matrix), multiplier(transposed), matrix.shape, home, matrix, copied)
 
@@ -349,7 +392,7 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import cupy
 
-    _require_real(A, name)
+    require_real(A, name)
     matrix = A.tocsr().astype(dtype or A.dtype)
     transposed = matrix.T.tocsr()
 
@@ -362,7 +405,7 @@ def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator
 def _torch_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import torch
 
-    _require_real(A, name)
+    require_real(A, name)
     with _beta_warnings_silenced():
         coo = A.to_sparse_coo().to(getattr(torch, dtype) if dtype else A.dtype)
         matrix, transposed = coo.to_sparse_csr(), coo.t().to_sparse_csr()
@@ -383,7 +426,7 @@ def _on_device(
 ) -> Operator:
     """Library CSR and the CSR of the transpose; on a GPU wide blocks go through a kernel of our own where it pays."""
     rearranged = is_cuda(home) and is_available() and columns != 1
-    held = sum(int(part.nbytes) for part in parts(transposed))
+    held = sum(int(part.nbytes) for csr in (matrix, transposed) for part in parts(csr))
     functions = []
     for csr in (matrix, transposed):
         grouped = group_rows(*parts(csr), tuple(csr.shape)) if rearranged else None
@@ -409,9 +452,10 @@ def _linear_operator(A: Any) -> Operator:
     return Operator(A.matmat, A.rmatmat, tuple(A.shape), np.empty(0))
 
 
-def _require_real(A: Any, name: str) -> None:
-    if "complex" in str(A.dtype):
-        raise TypeError(f"{name}: got dtype {A.dtype}; only real matrices are supported")
+def require_real(A: Any, name: str) -> None:
+    """Refuse arrays and matrices of what are no real numbers."""
+    if "complex" in str(A.dtype) or (isinstance(A.dtype, np.dtype) and A.dtype.kind not in "biuf"):
+        raise TypeError(f"{name}: got dtype {A.dtype}; it must hold real numbers")
 
 
 def _beta_warnings_silenced() -> warnings.catch_warnings[Any]:

@@ -140,20 +140,21 @@ def test_line_integrals_of_a_known_object():
 
 
 def test_the_real_scan_reconstructs():
-    """Slices of a real scan reach the tolerance; a sphere on a pin holds more matter inside than outside."""
+    """A third of a real scan reaches the tolerance; a sphere on a pin holds more matter inside than outside."""
     scan = tomography.load_scan(data_file("i13_parallel_beam.npz"))
     assert scan.integrals.shape == (91, 135, 160)
     assert np.isfinite(scan.integrals).all()
     A = tomography.parallel_beam(160, angles=scan.angles, detectors=160, center=scan.center)
     assert A.shape == (14560, 25600)
-    B = tomography.sinograms(scan.integrals)[:, 80:88]
+    B = tomography.sinograms(scan.integrals)[:, 60:108]
     lam = 0.01 * tomography.largest_singular_value(A)
-    result = stepwell.tikhonov(A, B, lam, tol=1e-3)
+    result = stepwell.tikhonov(A, B, lam, tol=1e-4)
     assert result.method == "block"
     assert result.success
+    assert np.all(result.residual <= 1e-4)
     R = A.T @ B
     gap = R - A.T @ (A @ result.x) - lam**2 * result.x
-    assert np.all(np.linalg.norm(gap, axis=0) <= 1.0001e-3 * np.linalg.norm(R, axis=0))
+    assert np.all(np.linalg.norm(gap, axis=0) <= 1.0001e-4 * np.linalg.norm(R, axis=0))
     images = result.x.T.reshape(-1, 160, 160)
     assert np.all(images[:, 60:80, 60:80].mean(axis=(1, 2)) > 5 * np.abs(images[:, :20, :20].mean(axis=(1, 2))))
 

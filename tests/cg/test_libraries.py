@@ -76,6 +76,7 @@ def test_functions_receive_the_callers_kind():
     assert_solves(to_host(result.x), normal_matrix(A, 0.5), A.T @ B, 1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:lam of:scipy.optimize.OptimizeWarning")  # noise alone: any λ will do
 def test_gradient_and_lam_rules_in_torch():
     torch = pytest.importorskip("torch")
     A, B = problem()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import OptimizeWarning
 
 import stepwell
 from stepwell.apps import tomography
@@ -183,12 +184,50 @@ def test_zero_columns_take_no_part_in_the_choice():
     assert not result.x[:, 1].any()
 
 
-def test_unreachable_noise_levels_end_at_the_edge_of_the_range():
-    A, B, _ = blurred()
-    low = stepwell.tikhonov(A, B[:, 0], "discrepancy", noise=0.0)
-    high = stepwell.tikhonov(A, B[:, 0], "discrepancy", noise=1e6)
-    assert low.lam[0] < high.lam[0]
-    assert np.isfinite([low.lam[0], high.lam[0]]).all()
+@pytest.mark.parametrize(("noise", "end", "name"), [(0.0, -1, "lower"), (1e6, 1, "upper")])
+def test_unreachable_noise_levels_end_at_the_edge_of_the_range(noise, end, name, evaluation):
+    A, B, levels = blurred()
+    with pytest.warns(OptimizeWarning, match=rf"lam of 1 of 2 columns .* \(1 at the {name} end\)"):
+        result = stepwell.tikhonov(A, B[:, :2], "discrepancy", noise=np.array([levels[0], noise]))
+    assert result.lam_at_end.tolist() == [0, end]
+    assert f"1 at the {name} end" in result.message
+    # The range is 1e-7 to 10 times the largest singular value.
+    ratio = result.lam[1] / np.linalg.norm(A, 2)
+    assert ratio == pytest.approx(10.0 if end > 0 else 1e-7, rel=1e-3)
+
+
+def test_cross_validation_at_the_ends_of_the_range():
+    """b in the range of a well-posed A wants no damping; of b outside it nothing is explained by any x."""
+    random = np.random.default_rng(8)
+    A, _ = np.linalg.qr(random.normal(size=(60, 20)))
+    b = A @ random.normal(size=20)
+    outside = random.normal(size=60)
+    outside -= A @ (A.T @ outside)
+    B = np.stack([b, outside + 1e-3 * b], axis=1)
+    left = [lambda lam, c=c: np.sum((c - A @ (A.T @ c) / (1 + lam**2)) ** 2) for c in B.T]
+    lams = np.geomspace(1e-7, 10, 500)
+    for j, best in ((0, 0), (1, lams.size - 1)):
+        assert np.argmin([left[j](lam) / (60 - 20 / (1 + lam**2)) ** 2 for lam in lams]) == best
+    with pytest.warns(OptimizeWarning, match="2 of 2 columns .*1 at the lower end, 1 at the upper end"):
+        result = stepwell.tikhonov(A, B, "gcv")
+    assert result.lam_at_end.tolist() == [-1, 1]
+
+
+def test_an_l_curve_without_a_corner_says_so():
+    """Of a constant, which L does not see, A = I leaves nothing at any λ: neither norm moves."""
+    A, L = np.eye(30), np.diff(np.eye(30), axis=0)
+    with pytest.warns(OptimizeWarning, match="at an end of the range searched"):
+        result = stepwell.tikhonov(A, np.ones(30), "lcurve", L)
+    assert result.lam_at_end[0] != 0
+
+
+def test_a_choice_within_the_range_is_not_remarked_on():
+    A, B, levels = blurred()
+    for rule in selection.RULES:
+        result = stepwell.tikhonov(A, B, rule, noise=levels)
+        assert not result.lam_at_end.any()
+        assert "end of the range" not in result.message
+    assert stepwell.tikhonov(A, B, 0.1).lam_at_end is None
 
 
 def test_a_space_that_is_soon_complete_shows_no_corner_of_its_own(monkeypatch):
@@ -208,3 +247,17 @@ def test_a_space_that_is_soon_complete_shows_no_corner_of_its_own(monkeypatch):
         chosen = stepwell.tikhonov(A, B, "lcurve", tol=1e-6).lam
         for j in range(2):  # the corner is flat: what counts is that no other λ bends much more
             assert np.interp(chosen[j], lams, bend[:, j]) >= 0.9 * bend[:, j].max()
+
+
+@pytest.mark.parametrize("rule", selection.RULES)
+def test_every_product_of_a_choice_is_counted(rule, monkeypatch):
+    monkeypatch.setattr(selection, "EXACT_SIZE", 0)
+    A, B, levels = blurred()
+    forwards = []
+
+    def forward(x):
+        forwards.append(1)
+        return A @ x
+
+    result = stepwell.tikhonov((forward, lambda y: A.T @ y), B, rule, noise=levels, method="pseudo-block", tol=1e-4)
+    assert result.products.sum() == pytest.approx(len(forwards))

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 
 import stepwell
+from stepwell.apps import tomography
 from stepwell.cli import main
 from stepwell.operators import gradient
 
@@ -44,6 +45,7 @@ def test_a_penalty_given_by_functions(method):
     np.testing.assert_allclose(result.x, expected(0.7, D.toarray()), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:lam of:scipy.optimize.OptimizeWarning")  # noise alone: any λ will do
 @pytest.mark.parametrize("rule", ["gcv", "lcurve", "discrepancy"])
 def test_rules_with_a_penalty_given_by_functions(rule):
     options = {"noise": 2.0} if rule == "discrepancy" else {}
@@ -108,6 +110,7 @@ class Counted:
         return forward, lambda y: A.T @ y
 
 
+@pytest.mark.filterwarnings("ignore:lam of:scipy.optimize.OptimizeWarning")  # noise alone: any λ will do
 @pytest.mark.parametrize("rule", [0.5, "gcv"])
 def test_writing_a_matrix_out_is_counted(rule):
     counted = Counted()
@@ -146,7 +149,7 @@ def test_junk_is_no_scan(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory": "1G"}, "memory: got '1G'; it must be a number of bytes"),
+        ({"memory": "1G"}, "memory: got '1G'; it must be a finite number of bytes"),
         ({"memory": float("nan")}, "memory: got nan; it must be"),
         ({"width": 2.5}, "width: got 2.5; it must be a whole number"),
         ({"width": "a"}, "width: got 'a'; it must be"),
@@ -156,6 +159,14 @@ def test_junk_is_no_scan(tmp_path):
         ({"lam": 1j}, "lam: got 1j; it must be one number"),
         ({"lam": ["a", "b", "c"]}, "lam: got .* it must be one number or one per column"),
         ({"lam": np.array([1j, 1, 1])}, "lam: got dtype complex128; it must hold real numbers"),
+        ({"lam": None}, "lam: got None; it must be one number"),
+        ({"memory": float("inf")}, "memory: got inf; it must be a finite number of bytes"),
+        ({"joint": "no"}, "joint: got 'no'; it must be True or False"),
+        ({"noise": "a"}, "noise: got 'a'; it must be one number"),
+        ({"x0": 1j * np.ones((20, 3))}, "x0: got dtype complex128; it must hold real numbers"),
+        ({"x0": np.array([["a"] * 3] * 20)}, "x0: got dtype <U1; it must hold real numbers"),
+        ({"L": np.full((4, 20), None)}, "L: got dtype object; it must hold real numbers"),
+        ({"preconditioner": 1j * np.ones(20)}, "preconditioner: got dtype complex128; it must hold real numbers"),
     ],
 )
 def test_wrong_options_are_named(options, message):
@@ -166,7 +177,51 @@ def test_wrong_options_are_named(options, message):
         stepwell.tikhonov(A, B, **{"lam": 0.5, "preconditioner": never, **options})
 
 
-@pytest.mark.parametrize("options", [{"memory": -1}, {"memory": "1G"}, {"augmented": "no"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory": -1},
+        {"memory": "1G"},
+        {"memory": float("inf")},
+        {"augmented": "no"},
+        {"A": "matrix"},
+        {"A": None},
+        {"L": 3},
+        {"preconditioner": 3},
+        {"lam": 1j},
+        {"lam": "gcv"},
+    ],
+)
 def test_a_projected_solver_checks_what_it_is_given(options):
     with pytest.raises((TypeError, ValueError), match=next(iter(options))):
-        stepwell.ProjectedCG(A, 0.5, **options)
+        stepwell.ProjectedCG(**{"A": A, "lam": 0.5, **options})
+
+
+def test_a_projected_solver_names_what_solve_is_given():
+    solver = stepwell.ProjectedCG(A, 0.5)
+    for options in ({"callback": 3}, {"tol": "a"}, {"max_iter": 1j}, {"x0": "a"}):
+        with pytest.raises((TypeError, ValueError), match=f"{next(iter(options))}: got"):
+            solver.solve(B[:, 0], **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: stepwell.adjoint_error(A, shape=3), "shape: got 3; it must be a pair"),
+        (lambda: stepwell.adjoint_error(A, trials=0), "trials: got 0; it must be"),
+        (lambda: gradient(3), "shape: got 3; it must be a sequence"),
+        (lambda: gradient((2.5, 3)), r"shape: got \(2.5, 3\); it must be a sequence"),
+        (lambda: tomography.parallel_beam("a", angles=[0.0]), "size: got 'a'; it must be"),
+        (lambda: tomography.parallel_beam(4, angles="a"), "angles: got 'a'; it must be"),
+        (lambda: tomography.parallel_beam(4, angles=[1j]), r"angles: got \[1j\]; it must be"),
+        (lambda: tomography.parallel_beam(4, angles=[0.0], detectors=2.5), "detectors: got 2.5; it must be"),
+        (lambda: tomography.parallel_beam(4, angles=[0.0], center="a"), "center: got 'a'; it must be"),
+        (lambda: tomography.shepp_logan_3d("a"), "size: got 'a'; it must be"),
+        (lambda: tomography.add_noise(B, "a"), "level: got 'a'; it must be"),
+        (lambda: tomography.sinograms(B), r"integrals: got shape \(30, 3\); it must be"),
+        (lambda: tomography.line_integrals(*np.ones((3, 2, 3, 4)), border="a"), "border: got 'a'; it must be"),
+    ],
+)
+def test_operators_and_tomography_name_what_they_are_given(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()

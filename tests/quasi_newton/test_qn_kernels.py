@@ -47,7 +47,8 @@ def test_the_loader_knows_the_constants_of_the_kernels():
         constants, r"tile = lone_warp \? (\d+) : staged && capacity > 8 \? (\d+) : (\d+);"
     ) + number(constants, r"staged = capacity <= (\d+) &&")
     # Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
-    # is more, 16 bytes of each of up to 16 rows for every thread. (The kernel does not compile where it counts otherwise.)
+    # is more, 16 bytes of each of up to 16 rows for every thread. (The kernel does not compile where it counts
+    # otherwise.)
     assert cuda._staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (narrow + 8) * 8
     assert cuda._staged_bytes(8, True, True, False, 256) == 16 * 16 * 256
     assert cuda._staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (wide + 8) * 8

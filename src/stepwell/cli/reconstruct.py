@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from stepwell.cli.inputs import reading_trouble
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.doors import METHODS
+from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES
 
 
@@ -73,6 +75,8 @@ def command(
     SOURCE is `phantom` (the three-dimensional Shepp–Logan head) or an .npz file with `angles_deg` and either
     `integrals` (angle, slice, detector) or `projections` with `flat` and `dark`; `center_column` is optional.
     """
+    from scipy.optimize import OptimizeWarning
+
     from stepwell.apps import tomography
     from stepwell.operators import gradient
 
@@ -88,8 +92,11 @@ def command(
         level = noise * np.linalg.norm(task.B, axis=0)
         with _bar(console) as bar:
             watch = _Watch(bar, tol)
-            result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
-                              callback=watch)  # fmt: skip
+            with warnings.catch_warnings():  # what they say of λ stands in the table
+                warnings.simplefilter("ignore", OptimizeWarning)
+                result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
+                                  callback=watch)  # fmt: skip
+            watch.finish(result)
     except (ValueError, OSError, zipfile.BadZipFile) as error:
         text = reading_trouble(error)
         raise click.ClickException(text if text == str(error) else f"{source}: {text}") from error
@@ -135,6 +142,12 @@ class _Watch:
         self.bar.update(self.task, completed=-math.log10(min(1.0, reached)), note=note)
         return False
 
+    def finish(self, result: LinearResult) -> None:
+        """Show the account of all slices, those included that were not worked on."""
+        done = sum(status.name == "CONVERGED" for status in result.status)
+        note = f"{done}/{len(result.status)} slices, {result.products.sum():.0f} products"
+        self.bar.update(self.task, completed=-math.log10(self.tol) if result.success else None, note=note)
+
 
 def _bar(console: Console) -> Progress:
     columns = (
@@ -152,6 +165,9 @@ def _summary(result: LinearResult) -> Table:
     table.add_row("", result.choice)
     if result.lam is not None:
         table.add_row("lam", ", ".join(f"{value:.4g}" for value in np.unique(result.lam)[:6]))
+    ends = ends_in_words(result.lam_at_end)
+    if ends:
+        table.add_row("", f"{ends}; give --lam a number, or --noise its level")
     converged = sum(status.name == "CONVERGED" for status in result.status)
     table.add_row("converged", f"{converged} of {len(result.status)} slices")
     table.add_row("worst true residual", f"{np.nanmax(result.residual, initial=0.0):.2e}")

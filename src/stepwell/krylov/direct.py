@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from stepwell.arrays import Array, factor_positive, namespace_of, to_host
+from stepwell.arrays import Array, factor_positive, namespace_of, plus_diagonal, to_host
 from stepwell.krylov.inputs import bytes_per_number
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem, column_norms
-from stepwell.operators import Operator
+from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
+from stepwell.operators import GRAM_WIDTH, Operator
 
 
 class Direct(Method):
@@ -39,7 +37,7 @@ class Direct(Method):
             made = _written_out(task.system)
             task.system.book(made)
         x = self._solve(residual)
-        failed = ~np.isfinite(to_host(column_norms(x)))
+        failed = to_host(xp.all(xp.isfinite(x), axis=0)) == 0
         ledger.end(failed, Status.BREAKDOWN)
         if failed.any():
             x = xp.zeros_like(residual)
@@ -51,18 +49,16 @@ class Direct(Method):
 
     def _factored(self, task: Round) -> Callable[[Array], Array]:
         system, template = task.system, task.residual
-        xp = namespace_of(template)
         if isinstance(system, PositiveSystem):
             return factor_positive(dense(system.H, template))
         assert isinstance(system, TikhonovSystem)
         A, lam = system.A, float(system.lam[0])
         if uses_dual(A, system.L, lam):
-            gram = outer_gram(A, template) + lam**2 * xp.eye(A.shape[0], dtype=template.dtype, **_on(template))
-            inner = factor_positive(gram)
+            inner = factor_positive(plus_diagonal(outer_gram(A, template), lam**2))
             return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / lam**2
         gram = A.gram(template)
         if system.L is None:
-            gram = gram + lam**2 * xp.eye(system.size, dtype=template.dtype, **_on(template))
+            gram = plus_diagonal(gram, lam**2)
         elif lam:
             gram = gram + lam**2 * system.L.gram(template)
         return factor_positive(gram)
@@ -87,11 +83,13 @@ def uses_dual(A: Operator, L: Operator | None, lam: float) -> bool:
 
 
 def direct_bytes(A: Operator, L: Operator | None, lam: float, block: Array) -> int:
-    """Bytes of the dense matrix and the copy that its making takes."""
+    """Bytes of the dense matrix and of what its making takes: a copy, or a few columns and their images."""
     rows, columns = A.shape
+    assert rows is not None
+    assert columns is not None
     size = rows if uses_dual(A, L, lam) else columns
-    assert size is not None
-    return 2 * size * size * bytes_per_number(block)
+    numbers = size * size + max(size * size, min(GRAM_WIDTH, size) * (rows + columns))
+    return (numbers + (0 if L is None else size * size)) * bytes_per_number(block)
 
 
 def dense(H: Operator, template: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,17 +17,19 @@ from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
     bytes_per_number,
+    check_callback,
     check_memory,
     check_tolerance,
+    column_numbers,
     iteration_limit,
     prepare,
 )
 from stepwell.krylov.projected import Projected
 from stepwell.krylov.pseudo import PseudoBlock
-from stepwell.krylov.results import LinearResult, Progress
-from stepwell.krylov.rounds import Account, Method, solve_in_rounds
-from stepwell.krylov.selection import RULES, choose
-from stepwell.krylov.space import DirectionSpace
+from stepwell.krylov.results import LinearResult, Progress, ends_in_words
+from stepwell.krylov.rounds import Account, Method, OutOfRange, solve_in_rounds
+from stepwell.krylov.selection import RULES, Choice, choose
+from stepwell.krylov.space import DirectionSpace, space_bytes
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
 from stepwell.settings import is_whole
@@ -103,7 +106,13 @@ def tikhonov(
     Returns
     -------
     LinearResult
-        ``x`` in the kind of B, and per column status, true residual, iterations, products and history.
+        ``x`` in the kind of B, and per column status, true residual, iterations, products and history. Its dtype is
+        NumPy's ``result_type`` of A, B, L and x0, where that is float32, otherwise float64.
+
+    Warns
+    -----
+    scipy.optimize.OptimizeWarning
+        Where a rule chose a λ at an end of the range it searched; see ``result.lam_at_end``.
 
     Examples
     --------
@@ -121,9 +130,18 @@ def tikhonov(
     start = time.perf_counter()
     problem = prepare(A, B, L, x0)
     options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
-    lams, spent = _resolve_lam(lam, problem, noise, joint)
-    system = TikhonovSystem(problem.A, problem.L, lams, problem.B)
-    return _solve(problem, system, lams, options, start, spent)
+    for _ in range(2):
+        try:
+            choice = _resolve_lam(lam, problem, noise, joint)
+            system = TikhonovSystem(problem.A, problem.L, choice.lams / problem.unit, problem.B)
+            result = _solve(problem, system, choice.lams, options, start, choice.products)
+            if isinstance(lam, str):
+                result.lam_at_end = choice.ends
+                _warn_of_ends(lam, choice.ends)
+            return result
+        except OutOfRange as found:  # only of an operator that was not rescaled yet
+            problem = problem.rescaled(found.size)
+    raise AssertionError("unreachable")
 
 
 def cg(
@@ -186,10 +204,10 @@ class _Options:
             raise ValueError(f"method: got {self.method!r}; allowed are {', '.join(METHODS)}")
         if self.memory is not None:
             check_memory(self.memory)
+            self.memory = int(self.memory)
         if not (is_whole(self.width) and self.width >= 1):
             raise ValueError(f"width: got {self.width!r}; it must be a whole number, at least 1")
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback: got {self.callback!r}; it must be callable")
+        check_callback(self.callback)
 
 
 class _Watch:
@@ -245,8 +263,11 @@ def _solve(
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
-        accounts.append(solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed))
+        accounts.append(
+            solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed, problem.unit == 1)
+        )
     account = _join(accounts, [columns for columns, _ in groups], problem)
+    accounts.clear()
     account.products += spent
     return problem.result(
         account,
@@ -259,22 +280,37 @@ def _solve(
     )
 
 
-def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> tuple[np.ndarray, np.ndarray | float]:
-    """One λ per column, and the products per column that choosing took."""
+def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
+    """Say which λ lie at an end of the range that the rule has searched."""
+    text = ends_in_words(ends)
+    if text:
+        from scipy.optimize import OptimizeWarning
+
+        hint = "noise is no norm that the residual has there" if rule == "discrepancy" else "the rule finds none within"
+        warnings.warn(f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=3)
+
+
+def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:
+    """One λ per column, and what choosing took."""
     count = problem.columns
+    if not isinstance(joint, bool | np.bool_):
+        raise TypeError(f"joint: got {joint!r}; it must be True or False")
+    levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
     if isinstance(lam, str):
         if lam not in RULES:
             raise ValueError(f"lam: got {lam!r}; allowed are numbers and the rules {', '.join(RULES)}")
         if lam == "discrepancy" and noise is None:
             raise ValueError("noise: the rule 'discrepancy' needs the norm of the noise in each column")
-        levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
-        return choose(problem, lam, levels, joint)
-    return _per_column(lam, count, "lam"), 0.0
+        choice = choose(problem, lam, levels, joint)
+        return replace(choice, lams=choice.lams * problem.unit)
+    return Choice(_per_column(lam, count, "lam"), np.zeros(count), np.zeros(count, dtype=np.int64))
 
 
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:
     if "complex" in str(getattr(value, "dtype", "")):
         raise TypeError(f"{name}: got dtype {value.dtype}; it must hold real numbers")
+    if value is None:
+        raise TypeError(f"{name}: got None; it must be one number or one per column ({count})")
     try:
         values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -312,20 +348,30 @@ def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tu
 
 
 def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:
-    """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator."""
+    """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator.
+
+    What ``docs/many-rhs.md`` says of memory, and what the tests hold it to.
+    """
     number = bytes_per_number(problem.B)
-    rows, size, count = int(problem.B.shape[0]), problem.size, problem.columns
-    operator = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
-    together = 1 if method in ("cgls", "prcg", "aprcg") else count
-    blocks = number * together * (6 * size + 3 * rows) + number * count * (2 * size + rows)
+    size, count = problem.size, problem.columns
+    operators = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
+    least_squares = lams is not None
+    rows = int(problem.B.shape[0]) if least_squares else 0
+    given = number * int(problem.B.shape[0]) * count if problem.copied else 0
+    solutions = number * size * count * (1 + problem.scaled)
+    if method == "pseudo-block":
+        return operators + given + max(solutions, number * count * column_numbers(problem, least_squares))
     if method == "block":
-        copied = memory // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
-        return operator + blocks + copied + max(memory, 2 * number * size * min(together, width))
-    if method in ("prcg", "aprcg"):
-        return operator + blocks + memory
+        together = min(count, width)
+        blocks = number * together * ((9 if problem.L is not None else 8 if least_squares else 6) * size + rows)
+        blocks += number * 3 * size * count if count > together else 0
+        kept = min(memory, 2 * number * size * (size + together))  # no more directions than unknowns are independent
+        copied = kept // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
+        return operators + given + max(solutions, blocks + copied + max(kept, 2 * number * size * together))
     if method == "direct":
         lam = float(lams[0]) if lams is not None and lams.size else 0.0
-        needed = operator + blocks + direct_bytes(problem.A, problem.L, lam, problem.B)
+        factor = direct_bytes(problem.A, problem.L, lam, problem.B)
+        needed = operators + given + factor + number * count * (7 * size + 3 * rows)
         available = available_bytes(problem.B)
         if available is not None and needed > available:
             raise ValueError(
@@ -333,7 +379,12 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
                 f"free; use 'block' or 'cgls'"
             )
         return needed
-    return operator + blocks
+    one = number * column_numbers(problem, least_squares)
+    space = 0 if method == "cgls" else space_bytes(size, rows, number, memory)
+    if count > 1:  # solutions so far stand beside the work; then they are joined
+        together = number * size * count
+        return operators + given + max(2 * together + min(space, memory), together + one + space)
+    return operators + given + one + space
 
 
 def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.ndarray, bool]]:
@@ -352,12 +403,14 @@ def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.n
 def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -> Account:
     if len(accounts) == 1:
         return accounts[0]
-    order = np.argsort(np.concatenate(groups))
+    order = np.argsort(np.concatenate(groups), kind="stable")
     joined = namespace_of(problem.B).concat([account.x for account in accounts], axis=1)
+    if (order != np.arange(order.size)).any():
+        joined = take_columns(joined, order)
     statuses = [status for account in accounts for status in account.status]
     histories = [history for account in accounts for history in account.history]
     return Account(
-        take_columns(joined, order),
+        joined,
         [statuses[i] for i in order],
         np.concatenate([account.residual for account in accounts])[order],
         np.concatenate([account.iterations for account in accounts])[order],

@@ -24,18 +24,21 @@ import numpy as np
 
 from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
 from stepwell.krylov.inputs import (
+    Problem,
     as_preconditioner,
     bytes_per_number,
+    check_callback,
     check_memory,
     check_tolerance,
+    column_numbers,
     iteration_limit,
     prepare,
     working_dtype,
 )
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearResult, Progress, Status
-from stepwell.krylov.rounds import Correction, Method, Round, Start, solve_in_rounds
-from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times
+from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start, solve_in_rounds
+from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times, space_bytes
 from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
 
@@ -94,6 +97,9 @@ class ProjectedCG:
         if not (isinstance(lam, int | float | np.number) and np.isfinite(lam) and float(lam) >= 0):
             raise ValueError(f"lam: got {lam!r}; it must be one finite number, at least 0")
         check_memory(memory)
+        for name, operator in (("A", A), ("L", L), ("preconditioner", preconditioner)):
+            if not (callable(operator) or hasattr(operator, "shape") or (operator is None and name != "A")):
+                as_operator(operator, name=name)  # a pair, or a TypeError
         if not isinstance(augmented, bool | np.bool_):
             raise TypeError(f"augmented: got {augmented!r}; it must be True or False")
         self.A, self.L, self.lam = A, L, float(lam)
@@ -102,6 +108,7 @@ class ProjectedCG:
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None
         self._operators: dict[str, tuple[Operator, Operator | None]] = {}
+        self._in_units: tuple[Operator, float] | None = None  # A divided by its size, where that is extreme
 
     @property
     def directions(self) -> int:
@@ -144,19 +151,42 @@ class ProjectedCG:
         """
         start = time.perf_counter()
         check_tolerance(tol)
-        A, L = self._prepared(working_dtype(self.A, b))
+        check_callback(callback)
+        A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
         problem = prepare(A, b, L, x0)
         if problem.columns != 1:
             raise ValueError(f"b: got {problem.columns} columns; ProjectedCG.solve takes one at a time")
         limit = iteration_limit(max_iter, problem.size)
-        system = TikhonovSystem(problem.A, problem.L, np.array([self.lam]), problem.B)
+        if self._in_units is not None:
+            problem = problem.in_units(*self._in_units)
+        try:
+            return self._solve(problem, tol, limit, callback, start)
+        except OutOfRange as found:  # only of an operator that was not rescaled yet
+            problem = problem.rescaled(found.size)
+            self._in_units, self._space = (problem.A, problem.unit), None
+            return self._solve(problem, tol, limit, callback, start)
+
+    def _solve(
+        self,
+        problem: Problem,
+        tol: float,
+        limit: int,
+        callback: Callable[[Progress], object] | None,
+        start: float,
+    ) -> LinearResult:
+        system = TikhonovSystem(problem.A, problem.L, np.array([self.lam / problem.unit]), problem.B)
         space = self._space
         number = bytes_per_number(problem.B)
         if space is None or (space.size, space.number) != (problem.size, number):
             space = self._space = DirectionSpace(problem.size, system.data_size, number, self.memory)
         precondition = as_preconditioner(self.preconditioner, problem)
         method = Projected(space, precondition, self.augmented)
-        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, self.memory)
+        rescalable = problem.unit == 1
+        needed = (
+            problem.A.memory + (0 if problem.L is None else problem.L.memory) + number * column_numbers(problem, True)
+        )
+        needed += space_bytes(problem.size, system.data_size, number, self.memory)
+        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable)
         return problem.result(
             account,
             method="aprcg" if self.augmented else "prcg",
@@ -164,7 +194,7 @@ class ProjectedCG:
             lam=np.array([self.lam]),
             calls=system.calls,
             seconds=time.perf_counter() - start,
-            memory=self.memory,
+            memory=needed,
         )
 
     def copy(self) -> ProjectedCG:
@@ -172,7 +202,7 @@ class ProjectedCG:
         other = ProjectedCG(
             self.A, self.lam, self.L, self.memory, augmented=self.augmented, preconditioner=self.preconditioner
         )
-        other._operators = self._operators
+        other._operators, other._in_units = self._operators, self._in_units
         other._space = None if self._space is None else self._space.copy()
         return other
 
@@ -181,7 +211,8 @@ class ProjectedCG:
 
         The operators are not written: :meth:`load` is given them again.
         """
-        held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented}
+        unit = 1.0 if self._in_units is None else self._in_units[1]
+        held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented, "unit": unit}
         np.savez(path, **held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
@@ -201,7 +232,11 @@ class ProjectedCG:
             directions, products, images, scores = (
                 file[name] for name in ("directions", "products", "images", "scores")
             )
-        operator, penalty = solver._prepared(working_dtype(A, directions))
+            unit = float(file["unit"]) if "unit" in file else 1.0
+        operator, penalty = solver._prepared(working_dtype(A, L, directions))
+        if unit != 1:
+            operator = operator.scaled(1 / unit)
+            solver._in_units = operator, unit
         saved = (images.shape[1], directions.shape[1])
         if any(known not in (None, wanted) for known, wanted in zip(operator.shape, saved)):
             raise ValueError(
@@ -212,7 +247,7 @@ class ProjectedCG:
         kept = tuple(to_like(part, template) for part in (directions, products, images))
         space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), solver.memory)
         mix = to_like(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
-        system = TikhonovSystem(operator, penalty, np.array([solver.lam]), kept[0].T)
+        system = TikhonovSystem(operator, penalty, np.array([solver.lam / unit]), kept[0].T)
         expected = kept[1].T @ mix
         gap = to_host(column_norms(system.product(kept[0].T @ mix) - expected) / column_norms(expected))
         if not gap[0] <= 1e-3:

@@ -18,6 +18,7 @@ class Status(Enum):
     STAGNATED = "rounding errors keep the true residual above the tolerance; x is the best point reached"
     BREAKDOWN = "the operator is not positive definite along a search direction; x is the last point before it"
     NONFINITE = "the right-hand side or an operator product is not finite; x is the last finite point"
+    OUT_OF_RANGE = "products with the operator, or the solution, leave the range of the dtype; scale A, L, lam or b"
     STOPPED = "the callback asked to stop"
 
     @property
@@ -86,6 +87,9 @@ class LinearResult:
         Wall-clock time of the whole call.
     memory : int
         Bytes the solver expected to hold beside the caller's own arrays, as told before the first product.
+    lam_at_end : ndarray or None
+        Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched (or whose
+        L-curve has no corner in it, and bends most near that end), 1 at the upper end, 0 between. None without a rule.
     """
 
     x: Array
@@ -100,6 +104,7 @@ class LinearResult:
     calls: int
     seconds: float
     memory: int
+    lam_at_end: np.ndarray | None = None
 
     @property
     def success(self) -> bool:
@@ -113,4 +118,15 @@ class LinearResult:
         endings = "; ".join(f"{count} of {len(self.status)}: {status.message}" for status, count in counts.items())
         finite = self.residual[np.isfinite(self.residual)]
         worst = f"; worst true residual {finite.max():.2e}" if finite.size else ""
-        return f"{self.method}: {endings}{worst}" if endings else f"{self.method}: no columns"
+        ends = ends_in_words(self.lam_at_end)
+        noted = f"; {ends}" if ends else ""
+        return f"{self.method}: {endings}{worst}{noted}" if endings else f"{self.method}: no columns"
+
+
+def ends_in_words(ends: np.ndarray | None) -> str:
+    """Say of how many columns λ lies at an end of the range searched; nothing where there is none."""
+    if ends is None or not np.any(ends):
+        return ""
+    counts = {name: int(np.sum(ends == sign)) for sign, name in ((-1, "lower"), (1, "upper"))}
+    found = ", ".join(f"{count} at the {name} end" for name, count in counts.items() if count)
+    return f"lam of {sum(counts.values())} of {ends.size} columns lies at an end of the range searched ({found})"

@@ -15,10 +15,20 @@ import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
 from stepwell.krylov.results import Progress, Status
-from stepwell.krylov.systems import Carried, State, System, column_norms
+from stepwell.krylov.systems import Carried, State, System, TikhonovSystem, column_norms
 
 #: Entries up to this size, and down to its inverse, have squares and sums of squares that every dtype holds.
 MODERATE = 1e8
+#: Sizes of an operator, or of λ, of which the fourth power still has room for the squares of small residuals.
+SOUND_SIZES = {"float32": (1e-5, 1e8), "float64": (1e-60, 1e60)}
+
+
+class OutOfRange(ArithmeticError):
+    """The operator is so large or so small that its square may over- or underflow; ``size`` is about its norm."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__(f"an operator of size {size:.1e}")
+        self.size = size
 
 
 @dataclass
@@ -97,17 +107,23 @@ def solve_in_rounds(
     max_iter: int,
     callback: Callable[[Progress], object] | None = None,
     memory: int = 0,
+    rescalable: bool = False,
 ) -> Account:
-    """Solve for all columns; columns that are zero or not finite never reach the method."""
+    """Solve for all columns; columns that are zero or not finite never reach the method.
+
+    With ``rescalable`` an operator whose square may over- or underflow raises :class:`OutOfRange` before any product.
+    """
     start = method.start(system) if x0 is None else None
     rhs = system.rhs() if start is None else start.rhs
     xp = namespace_of(rhs)
-    norms = to_host(column_norms(rhs))
+    norms, lost = _right_hand_norms(system, rhs, rescalable)
     finite = np.isfinite(norms) & np.isfinite(system.data_norms())
     count = int(rhs.shape[1])
 
     status = [Status.CONVERGED if ok else Status.NONFINITE for ok in finite]
     residual = np.where(finite, 0.0, np.nan)
+    for column in np.flatnonzero(lost):
+        status[column], residual[column] = Status.OUT_OF_RANGE, 1.0
     iterations = np.zeros(count, dtype=np.int64)
     products = np.zeros(count)
     history: list[list[float]] = [[] for _ in range(count)]
@@ -192,6 +208,27 @@ def solve_in_rounds(
         products,
         [np.asarray(h) for h in history],
     )
+
+
+def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Norms of right-hand sides, and which of them only seem to be zero or infinite, as their squares are."""
+    with np.errstate(over="ignore"):
+        norms = to_host(column_norms(rhs))
+    lost = np.zeros(norms.size, dtype=bool)
+    if not isinstance(system, TikhonovSystem):
+        return norms, lost
+    data = system.data_norms()
+    least, most = SOUND_SIZES["float32" if "float32" in str(rhs.dtype) else "float64"]
+    lam = float(system.lam.max(initial=0.0))
+    if lam <= most and ((least * data <= norms) & (norms <= most * data)).all():
+        return norms, lost
+    xp = namespace_of(rhs)
+    largest = to_host(xp.max(xp.abs(rhs), axis=0)) if rhs.shape[0] else norms
+    usable = np.isfinite(largest) & (largest > 0) & np.isfinite(data) & (data > 0)
+    size = max(lam, float(np.max(largest[usable] / data[usable], initial=0.0)))
+    if rescalable and usable.any() and not least <= size <= most:
+        raise OutOfRange(size)
+    return norms, usable & ~((norms > 0) & np.isfinite(norms))
 
 
 def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Array:

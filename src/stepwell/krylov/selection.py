@@ -20,6 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
 from stepwell.krylov.inputs import Problem, bytes_per_number
+from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
 
@@ -41,6 +42,8 @@ KRYLOV_LAM = 1e-4
 JOINT_COLUMNS = 12
 #: Random sign vectors in the estimate of the trace.
 PROBES = 4
+#: Steps of the power method by which ‖A‖/‖L‖ is estimated; a last product with A gives the norm.
+POWER_STEPS = 8
 #: λ is looked for in this range, relative to the largest generalised singular value that is finite.
 RANGE = (1e-7, 1e1)
 GRID = 241
@@ -92,16 +95,30 @@ class Spectra:
         return np.geomspace(min(max(low, self.least), 0.1 * high), high, GRID)
 
 
-def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> tuple[np.ndarray, np.ndarray]:
-    """One λ per column by a rule, and the products per column that it took.
+@dataclass
+class Choice:
+    """One λ per column, the products per column that choosing took, and at which end of the range each λ lies.
+
+    ``ends`` holds -1 for the lower end, 1 for the upper one and 0 between them. An L-curve without a corner in the
+    range counts as ending at the nearer one.
+    """
+
+    lams: np.ndarray
+    products: np.ndarray
+    ends: np.ndarray
+
+
+def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> Choice:
+    """Choose one λ per column by a rule.
 
     A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none).
     """
     norms = to_host(column_norms(problem.B))
     usable = np.flatnonzero(np.isfinite(norms) & (norms > 0))
     lams, products = np.ones(problem.columns), np.zeros(problem.columns)
+    ends = np.zeros(problem.columns, dtype=np.int64)
     if not usable.size:
-        return lams, products
+        return Choice(lams, products, ends)
     everyone, whole = usable, problem.size <= EXACT_SIZE
     if joint and not whole and usable.size > JOINT_COLUMNS:
         usable = usable[np.linspace(0, usable.size - 1, JOINT_COLUMNS).round().astype(int)]
@@ -121,16 +138,18 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
         level = float(np.sum(levels[members] ** 2))
         if whole:
             parts = [spectra[column].times(weights[column]) for column in members.tolist()]
-            lams[members] = _pick(Spectra(parts, [], int(problem.B.shape[0])), rule, level)
+            lams[members], ends[members] = _pick(Spectra(parts, [], int(problem.B.shape[0])), rule, level)
         else:
-            lams[members], products[members] = grown.pick(members, weights[members], level)
+            lams[members], ends[members], products[members] = grown.pick(members, weights[members], level)
     if not whole:
-        products[usable] += grown.probe_products / usable.size
+        products[usable] += (grown.probe_products + POWER_STEPS + 1) / usable.size
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
+    if joint:
+        ends[:] = ends[usable[0]]
     if usable.size < everyone.size:
         products[everyone] = products.sum() / everyone.size
-    return lams, products
+    return Choice(lams, products, ends)
 
 
 class _Grown:
@@ -153,8 +172,8 @@ class _Grown:
         """Products that the probes took."""
         return float(sum(probe.products for probe in self.probes))
 
-    def pick(self, members: np.ndarray, weights: np.ndarray, level: float) -> tuple[float, np.ndarray]:
-        """Choose λ for columns together; and the products that each took."""
+    def pick(self, members: np.ndarray, weights: np.ndarray, level: float) -> tuple[float, int, np.ndarray]:
+        """Choose λ for columns together, and say at which end of the range it lies and what products each took."""
         spaces = [self._space(self.problem.B, int(column)) for column in members]
         steps, before, looks = min(FIRST_STEPS, self.most), np.nan, 0
         while True:
@@ -164,7 +183,7 @@ class _Grown:
             # Below the λ of the spaces their solutions lack what they do not hold, and the L-curve bends there.
             least = self.lam if self.rule == "lcurve" else 0.0
             spectra = Spectra(parts, [probe.spectrum() for probe in self.probes], self.rows, least)
-            lam = _pick(spectra, self.rule, level)
+            lam, end = _pick(spectra, self.rule, level)
             still = 1 / STILL <= lam / before <= STILL and lam > spectra.grid()[0]
             looks = looks + 1 if still else 0
             if (
@@ -172,14 +191,15 @@ class _Grown:
                 or steps >= self.most
                 or all(space.complete for space in (*spaces, *self.probes))
             ):
-                return lam, np.array([space.products for space in spaces], dtype=float)
+                return lam, end, np.array([space.products for space in spaces], dtype=float)
             steps, before = min(2 * steps, self.most), lam
 
     def _space(self, block: Array, column: int) -> KrylovSpace:
         return KrylovSpace(self.problem, take_columns(block, np.array([column])), self.lam, self.most)
 
 
-def _pick(spectra: Spectra, rule: str, noise: float) -> float:
+def _pick(spectra: Spectra, rule: str, noise: float) -> tuple[float, int]:
+    """Choose λ, and say at which end of the range it lies."""
     grid = spectra.grid()
     if rule == "discrepancy":
         return _discrepancy(spectra, grid, noise)
@@ -193,14 +213,17 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> float:
         if peaks.size:  # a curve that bends ever more towards an end of the range has no corner there
             values = np.where(np.isin(np.arange(grid.size), peaks), values, np.inf)
     best = int(np.argmin(values))
-    if rule == "lcurve" or best in (0, grid.size - 1):
-        return float(grid[best])
+    end = -1 if best == 0 else int(best == grid.size - 1)
+    if rule == "lcurve" and not peaks.size:
+        end = -1 if 2 * best < grid.size else 1
+    if rule == "lcurve" or end:
+        return float(grid[best]), end
     inner = np.log(grid[best - 1]), np.log(grid[best + 1])
     found = minimize_scalar(lambda t: spectra.gcv(float(np.exp(t))), bounds=inner, method="bounded")
-    return float(np.exp(found.x))
+    return float(np.exp(found.x)), 0
 
 
-def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> float:
+def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> tuple[float, int]:
     """The λ at which the residual equals the noise; the residual grows with λ."""
 
     def gap(t: float) -> float:
@@ -208,10 +231,10 @@ def _discrepancy(spectra: Spectra, grid: np.ndarray, noise: float) -> float:
 
     low, high = float(np.log(grid[0])), float(np.log(grid[-1]))
     if gap(low) >= 0:
-        return float(grid[0])
+        return float(grid[0]), -1
     if gap(high) <= 0:
-        return float(grid[-1])
-    return float(np.exp(brentq(gap, low, high)))
+        return float(grid[-1]), 1
+    return float(np.exp(brentq(gap, low, high))), 0
 
 
 def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:
@@ -232,10 +255,11 @@ def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:
 def _exact(problem: Problem, usable: np.ndarray) -> list[Spectrum]:
     """Spectra in the whole space of unknowns."""
     template = problem.B
-    A = to_host(problem.A.gram(template))
-    L = np.eye(problem.size) if problem.L is None else to_host(problem.L.gram(template))
     block = take_columns(template, usable)
     rhs = to_host(problem.A.adjoint(block))
+    _require_sound(problem, float(np.abs(rhs).max(initial=0.0)))
+    A = to_host(problem.A.gram(template))
+    L = np.eye(problem.size) if problem.L is None else to_host(problem.L.gram(template))
     data = to_host(column_norms(block)) ** 2
     signal, penalty, basis = diagonal_pencil(A, L)
     coefficients = basis.T @ rhs
@@ -258,6 +282,13 @@ def diagonal_pencil(A: np.ndarray, L: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return mu, (1 - mu) / c, whiten @ turn
 
 
+def _require_sound(problem: Problem, size: float) -> None:
+    """Leave for another scale where the square of an operator of this size may over- or underflow."""
+    least, most = SOUND_SIZES["float32" if bytes_per_number(problem.B) == 4 else "float64"]
+    if problem.unit == 1 and 0 < size < np.inf and not least <= size <= most:
+        raise OutOfRange(size)
+
+
 def _norm_ratio(problem: Problem) -> float:
     """‖A‖/‖L‖, by a few steps of the power method on a random vector."""
     start = np.random.default_rng(0).standard_normal((problem.size, 1))
@@ -267,8 +298,11 @@ def _norm_ratio(problem: Problem) -> float:
             ratio.append(1.0)
             continue
         vector = to_like(start, problem.B)
-        for _ in range(8):
-            vector = operator.adjoint(operator.forward(vector))
+        for step in range(POWER_STEPS):
+            image = operator.forward(vector)
+            if not step and operator is problem.A:
+                _require_sound(problem, float(np.abs(to_host(image)).max(initial=0.0)))
+            vector = operator.adjoint(image)
             vector = vector / column_norms(vector)
         ratio.append(float(to_host(column_norms(operator.forward(vector)))[0]))
     return ratio[0] / ratio[1] if ratio[1] > 0 else 1.0

@@ -73,6 +73,19 @@ def _flat(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(column[:, 0], dtype=rows.dtype)
 
 
+def space_bytes(size: int, data_size: int, number: int, memory: int) -> int:
+    """Bytes of a full space within a budget: the directions, and what is copied of them while the least are dropped.
+
+    No more directions than unknowns are conjugate: where the budget holds those, none is dropped.
+    """
+    per_direction = (2 * size + data_size) * number
+    capacity = memory // per_direction if per_direction else 0
+    all_of_them = -(-size // PANEL) * PANEL
+    if capacity > size:
+        return min(capacity, all_of_them) * per_direction
+    return (capacity + min(capacity - min(DROPPED, capacity // 2), 2 * PANEL)) * per_direction
+
+
 def copied(array: Array) -> Array:
     """Return a copy in memory of its own."""
     return namespace_of(array).asarray(array, copy=True)
@@ -310,7 +323,9 @@ class DirectionSpace:
         best = np.sort(np.argsort(scores, kind="stable")[-limit:])
         kept: list[Panel] = []
         first = 0
-        for panel in self.panels():
+        old, self._panels = self._panels, []
+        while old:  # each is freed before the next is looked at
+            panel = old.pop(0).filled()
             rows = best[(best >= first) & (best < first + panel.count)] - first
             first += panel.count
             if not rows.size:

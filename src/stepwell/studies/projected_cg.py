@@ -151,11 +151,10 @@ def run(context: Context, study: Study) -> None:
     study.differs += [
         "The poster states neither tolerance, λ nor noise; several tolerances stand here, with λ = "
         f"{context.settings['relative_lam']:g}‖A‖ and {context.settings['noise']:.1%} noise.",
-        f"The matrix ({rows} x {columns}, {theirs}) is "
-        "made with each pixel split in four and its light shared between two bins; the poster's condition number, "
-        "1.1e32, cannot be repeated.",
+        f"The matrix ({rows} x {columns}, {theirs}) holds the areas of the pixels within the strip that each bin sees; "
+        "how the poster's was made is not stated, and its condition number, 1.1e32, cannot be repeated.",
         "The poster's APrCG divides by the diagonal of ⟨P, AP⟩, which diverges once the stored directions lose their "
-        "conjugacy (by iteration 20 here); Stepwell orthogonalises them again.",
+        "conjugacy (by iteration 20 at the poster's size); Stepwell orthogonalises them again.",
         "Products, not seconds, are what the projection saves on any machine: both are shown.",
     ]
     if size != 128:

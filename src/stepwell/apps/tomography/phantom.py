@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from stepwell.settings import is_whole
+
 #: Added grey value, half axes (x, y, z), centre (x, y, z), turn about z in degrees. The head of Shepp and Logan (1974)
 #: with the contrasts of Toft (1996), in the common extension to ellipsoids.
 ELLIPSOIDS = (
@@ -42,7 +44,7 @@ def shepp_logan_3d(size: int) -> np.ndarray:
     >>> volume.shape, float(volume.max())
     ((32, 32, 32), 1.0)
     """
-    if int(size) != size or size < 2:
+    if not (is_whole(size) and 2 <= size < math.inf):
         raise ValueError(f"size: got {size!r}; it must be an integer, at least 2")
     axis = np.linspace(-1.0, 1.0, int(size))
     z, y, x = axis[:, None, None], -axis[None, :, None], axis[None, None, :]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.settings import is_whole
+
 #: Smallest transmission that is told apart from a dead pixel.
 SMALLEST_TRANSMISSION = 1e-6
 
@@ -57,8 +59,8 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
             f"flat, dark: got shapes {white.shape} and {black.shape}; projections of shape {counts.shape} need "
             f"(slices, detectors)"
         )
-    if not 0 <= border <= counts.shape[2] // 2:
-        raise ValueError(f"border: got {border}; it must be between 0 and half the detector ({counts.shape[2] // 2})")
+    if not (is_whole(border) and 0 <= border <= counts.shape[2] // 2):
+        raise ValueError(f"border: got {border!r}; it must be between 0 and half the detector ({counts.shape[2] // 2})")
     dead = white <= black
     transmission = (counts - black) / np.where(dead, 1.0, white - black)
     everywhere = np.arange(counts.shape[2])
@@ -106,5 +108,7 @@ def load_scan(path: str | os.PathLike[str]) -> Scan:
 
 def sinograms(integrals: np.ndarray) -> np.ndarray:
     """Right-hand sides, a column per slice, from line integrals by (angle, slice, detector)."""
+    if np.ndim(integrals) != 3:
+        raise ValueError(f"integrals: got shape {np.shape(integrals)}; it must be (angles, slices, detectors)")
     angles, slices, detectors = integrals.shape
     return np.ascontiguousarray(integrals.transpose(0, 2, 1).reshape(angles * detectors, slices))

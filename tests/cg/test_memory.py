@@ -1,0 +1,85 @@
+"""The memory that is stated before a run against what tracemalloc sees."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import stepwell
+from stepwell.apps import tomography
+from stepwell.operators import gradient
+
+SIZE = 64
+A = tomography.parallel_beam(SIZE, angles=np.arange(0, 180, 6.0))
+B = np.ascontiguousarray(A @ tomography.shepp_logan_3d(SIZE).reshape(SIZE, -1).T[:, 20:44])
+PENALTIES = {"identity": None, "differences": gradient((SIZE, SIZE))}
+DIRECTION = 8 * (2 * A.shape[1] + A.shape[0])
+#: Beside the arrays: histories, the callers' frames, arrays of a few numbers.
+SMALL = 150_000
+
+
+def peak_of(work):
+    """Return what some work returns, and the most that was allocated at a time meanwhile."""
+    work()  # whatever is imported or cached once
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        result = work()
+        return result, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def functions(matrix):
+    return (lambda x: matrix @ x, lambda y: matrix.T @ y)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("columns", [1, 24])
+@pytest.mark.parametrize("method", ["cgls", "pseudo-block"])
+@pytest.mark.parametrize("form", ["csr", "csc", "functions"])
+def test_short_recurrences(form, method, columns, penalty, dtype):
+    matrix = sp.csc_matrix(A, dtype=dtype) if form == "csc" else A.astype(dtype)
+    given = functions(matrix) if form == "functions" else matrix
+    L = PENALTIES[penalty] if PENALTIES[penalty] is None else PENALTIES[penalty].astype(dtype)
+    data = B[:, 10].astype(dtype) if columns == 1 else B.astype(dtype)
+    result, peak = peak_of(lambda: stepwell.tikhonov(given, data, 1.0, L, method=method, tol=1e-2))
+    assert result.memory >= 0.97 * peak - SMALL
+    assert peak >= 0.9 * result.memory - SMALL
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("augmented", [False, True])
+@pytest.mark.parametrize("capacity", [20, 100])
+def test_a_projected_solver_with_a_full_budget(penalty, augmented, capacity):
+    def work():
+        solver = stepwell.ProjectedCG(A, 1.0, PENALTIES[penalty], capacity * DIRECTION, augmented=augmented)
+        return [solver.solve(B[:, j], tol=1e-6 if capacity > 50 else 1e-3) for j in (8, 12, 16, 20)][-1]
+
+    result, peak = peak_of(work)
+    assert result.memory >= 0.97 * peak - SMALL
+    assert peak >= 0.85 * result.memory - SMALL
+
+
+@pytest.mark.parametrize("method", ["block", "prcg", "aprcg", "direct"])
+def test_never_more_than_stated(method):
+    matrix, data = A[:, :1500], B
+    told = []
+    result, peak = peak_of(
+        lambda: stepwell.tikhonov(matrix, data, 1.0, method=method, tol=1e-4, memory=2**22, callback=told.append)
+    )
+    assert result.memory >= 0.97 * peak - SMALL
+    assert told[0].iteration == 0
+    assert told[0].memory == result.memory
+
+
+def test_a_small_problem_is_not_said_to_fill_the_budget():
+    """No more directions than unknowns are conjugate, whatever the budget."""
+    matrix = np.random.default_rng(0).normal(size=(30, 20))
+    solved = stepwell.tikhonov(matrix, matrix[:, :2], 0.5, method="aprcg")
+    assert solved.memory < 2**18
+    assert stepwell.ProjectedCG(matrix, 0.5).solve(matrix[:, 0]).memory < 2**18
