@@ -52,6 +52,7 @@ struct AbsorbInput {
 // What the sweep adds up besides the products of rows; with a new pair, the slope g·d as well.
 struct AbsorbTotals {
     AbsorbScalars scalars{0, 0, 0, 0, 0, double_infinity, 0};
+    int held = 0;  // for the scalar of that name: a register less
     CarefulSum slope;
 };
 
@@ -93,7 +94,7 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
             }
         } else {
             const double projected = projected_gradient(x, g, lower, upper);
-            sums.held += 1 - mask;
+            totals.held += !movable;
             sums.first_break = min_of(sums.first_break, time);
             sums.projected_squared += projected * projected;
             sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));

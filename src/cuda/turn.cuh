@@ -145,11 +145,12 @@ private:
                                  sums.place(0, chunk));
             if (again) return;
             const AbsorbScalars& mine = totals.scalars;
-            const Numbers numbers{{mine.movable_descent, mine.gradient_squared, mine.projected_squared,
-                                   mine.x_squared, mine.held, mine.projected_gradient, mine.first_break},
-                                  7,
-                                  absorb_extrema,
-                                  totals.slope};
+            const Numbers numbers{
+                {mine.movable_descent, mine.gradient_squared, mine.projected_squared, mine.x_squared,
+                 double(totals.held), mine.projected_gradient, mine.first_break},
+                7,
+                absorb_extrema,
+                totals.slope};
             sums.put_folded(length, chunk, numbers, m.free_memory());
         });
         sums.add_up(absorb_count<gather>(layout), AbsorbKinds{length});
