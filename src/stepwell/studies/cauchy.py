@@ -143,7 +143,7 @@ def run(context: Context, study: Study) -> None:
     """Watch every problem under the exact policy, then run each policy unwatched for its final energy."""
     n = context.pick(toy=400, default=40_000, full=40_000)
     atoms = context.pick(toy=20, default=400, full=20_000)
-    limit = context.pick(toy=3.0, default=3.0, full=300.0 if context.device == "cpu" else 4.0)
+    limit = context.pick(toy=3.0, default=10.0, full=300.0 if context.device == "cpu" else 4.0)
     study.settings |= {
         "m": M,
         "gtol": 0.0,
