@@ -19,6 +19,9 @@ namespace nb = nanobind;
 
 NB_MODULE(_core, m) {
     m.doc() = "Compiled core of stepwell.";
+    // Somebody who keeps a point until Python ends, in a class say, keeps its memory: no mistake of theirs or
+    // ours.
+    nb::set_leak_warnings(false);
     m.def("isa", [] { return stepwell::isa_name(stepwell::best_isa()); }, "Instruction set in use.");
     m.def("compiler", [] { return SW_COMPILER; }, "The C++ compiler that built this module.");
     m.def(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from nnls_cases import certified, decays, uniform
@@ -46,6 +49,25 @@ def test_any_memory_order(order):
     if order == "sliced":
         A, b = np.pad(A, ((1, 2), (3, 4), (5, 6)))[1:-2, 3:-4, 5:-6], np.pad(b, ((1, 1), (2, 3)))[1:-1, 2:-3]
     np.testing.assert_array_equal(certified(A, b).x, expected)
+
+
+def test_an_interrupt_does_not_wait_for_the_whole_batch(monkeypatch):
+    from stepwell.leastsq import host
+
+    rng = np.random.default_rng(8)
+    A, b = rng.random((300, 5, 4)), rng.random((300, 5))
+    monkeypatch.setattr(host, "ENTRIES_A_PART", 1)
+    solve, parts = host._core.nnls_solve, []
+
+    def interrupted(**given):
+        solve(**given)
+        parts.append(len(given["b"]))
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(host, "_core", SimpleNamespace(nnls_solve=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        stepwell.nnls(A, b, threads=1)
+    assert parts == [64]
 
 
 def test_copies_are_made_in_parts(monkeypatch):

@@ -14,6 +14,8 @@ from stepwell.settings import default_threads
 #: A part of a batch that has to be copied (another memory order or dtype) takes at most this many bytes, and this
 #: share of what is free.
 COPY_BYTES, COPY_SHARE = 1 << 28, 0.25
+#: A part takes about a second by a rough estimate, which counts entries of A alone: an interrupt waits for its end.
+ENTRIES_A_PART = 1 << 27  # for each thread
 
 
 def solve(batch: Batch) -> NNLSResult:
@@ -90,14 +92,18 @@ def _readable(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype) -> list[tuple[int, int]]:
-    """Cut a batch so that copies stay small beside what is free, and that there is progress to tell."""
-    systems = size = batch.systems
+    """Cut a batch so that copies stay small beside what is free, interrupts are heard, and progress can be told."""
+    systems = batch.systems
+    threads = batch.threads or default_threads()
+    # What systems with one A share is made anew for every part: fewer of them, and a system costs less there.
+    entries = (batch.rows + batch.columns**2) // 8 if batch.shared else batch.rows * batch.columns
+    size = max(64 * threads, threads * ENTRIES_A_PART // max(1, entries))
     cut = (b,) if batch.shared else (b, matrix)
     copied = [array for array in cut if _needs_copy(array, dtype)]
     if systems and copied:
         free = arrays.available_bytes(b)
         room = COPY_BYTES if free is None else min(COPY_BYTES, int(COPY_SHARE * free))
-        size = max(1, room // max(1, dtype.itemsize * sum(array[0].size for array in copied)))
+        size = min(size, max(1, room // max(1, dtype.itemsize * sum(array[0].size for array in copied))))
     if batch.progress:
         size = min(size, max(64, -(-systems // 100)))
     size = max(CHAIN, size // CHAIN * CHAIN) if batch.chain else size  # a chain does not end where a part does
