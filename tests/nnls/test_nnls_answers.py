@@ -196,3 +196,25 @@ def test_wide_convolutions_do_not_converge_with_columns_set_aside(method, insert
     A = stepwell.Convolution(rng.normal(size=(60, 24)), 90, m=60, origin=3)
     result = certified(A, rng.normal(size=(60, 60)), method=method, insertion=insertion)
     assert np.all(result.status == NNLSStatus.CONVERGED)
+
+
+def test_a_long_convolution_takes_little_memory():
+    # Room for Q would be 80 GB, as would the dense matrix: the conditions are held against NumPy's convolution instead.
+    from stepwell.leastsq.door import nnls
+
+    rng = np.random.default_rng(5)
+    n = 100_000
+    pulse = np.exp(-0.5 * (np.arange(21) - 10) ** 2 / 9.0)
+    x = np.zeros(n)
+    x[rng.choice(n, 500, replace=False)] = 1 + rng.random(500)
+    b = np.convolve(x, pulse)[:n]
+    b[:300] += 1e-3 * rng.standard_normal(300)
+    found = nnls(stepwell.Convolution(pulse, n), b)
+    assert found.status == NNLSStatus.CONVERGED
+    rest = b - np.convolve(found.x, pulse)[:n]
+    dual = np.convolve(np.pad(rest, (0, 20)), pulse[::-1])[20 : 20 + n]
+    room = 1e-13 * np.sqrt(n) * (np.linalg.norm(b) + np.linalg.norm(pulse) * found.x.sum()) * np.linalg.norm(pulse)
+    assert found.x.min() >= 0
+    assert dual.max() <= room
+    assert np.abs(dual[found.x > 0]).max() <= room
+    assert found.residual == pytest.approx(np.linalg.norm(rest), rel=1e-12)

@@ -39,7 +39,8 @@ def solve(batch: Batch) -> NNLSResult:
     for start, stop in _parts(batch, matrix, b, dtype):
         part_counts = np.empty((6, stop - start), np.int32)
         part_reals = np.empty((2, stop - start))
-        _core.nnls_solve(
+        _core_solve(
+            batch,
             a=matrix if batch.shared else _readable(matrix[start:stop], dtype),
             b=_readable(b[start:stop], dtype),
             convolution=batch.convolution,
@@ -70,6 +71,16 @@ def solve(batch: Batch) -> NNLSResult:
         if batch.progress:
             batch.progress(done, systems)
     return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
+
+
+def _core_solve(batch: Batch, **given: Any) -> None:
+    try:
+        _core.nnls_solve(**given)
+    except MemoryError:
+        raise MemoryError(
+            f"A: no room to work on systems of {batch.rows} x {batch.columns} on {given['threads']} threads; "
+            "fewer threads need less"
+        ) from None
 
 
 def _refuse_non_finite(batch: Batch, matrix: np.ndarray, b: np.ndarray) -> None:
