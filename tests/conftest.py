@@ -1,6 +1,8 @@
-"""Array libraries with a CUDA device, for the tests that need one."""
+"""Array libraries with a CUDA device, for the tests that need one; and JAX's precision, which tests leave as it was."""
 
 from __future__ import annotations
+
+import sys
 
 import pytest
 
@@ -21,6 +23,15 @@ def pytest_collection_modifyitems(items):
     if wanting and not _has_device():
         for item in wanting:
             item.add_marker(pytest.mark.skip(reason="there is no CUDA device"))
+
+
+@pytest.fixture(autouse=True)
+def jax_keeps_its_precision():
+    """Some tests, and commands run in this process, switch JAX to double precision: for themselves only."""
+    before = "jax" in sys.modules and sys.modules["jax"].config.jax_enable_x64
+    yield
+    if "jax" in sys.modules and sys.modules["jax"].config.jax_enable_x64 != before:
+        sys.modules["jax"].config.update("jax_enable_x64", before)
 
 
 @pytest.fixture(scope="session")

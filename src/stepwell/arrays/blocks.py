@@ -1,0 +1,142 @@
+"""Arithmetic on blocks of columns that the libraries spell in different ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays.conversion import to_like
+from stepwell.arrays.kinds import Array, kind_of, namespace_of
+
+
+def empty_block(rows: int, columns: int, template: Array) -> Array:
+    """Return a C-ordered block of the template's library, device and dtype, with anything in it."""
+    if kind_of(template) == "torch":
+        return template.new_empty((rows, columns))
+    if kind_of(template) == "jax":
+        import jax
+
+        with jax.default_device(next(iter(template.devices()))):
+            return jax.numpy.zeros((rows, columns), dtype=template.dtype)
+    if kind_of(template) == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.empty((rows, columns), dtype=template.dtype)
+    return np.empty((rows, columns), dtype=template.dtype)
+
+
+def add_at(array: Array, places: Array, values: Array) -> Array:
+    """Add values to a vector at places, one after the other where a place occurs twice; in place (not for JAX)."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.index_add_(0, places, values)
+    if kind == "cupy":
+        import cupy
+
+        cupy.add.at(array, places, values)
+    else:
+        np.add.at(array, places, values)
+    return array
+
+
+def take_columns(block: Array, columns: np.ndarray) -> Array:
+    """Return the named columns of a two-dimensional array, as a new C-ordered array."""
+    return namespace_of(block).take(block, to_like(columns, block), axis=1)
+
+
+def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
+    """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch":
+        return block.addmm(left, right, alpha=sign)
+    return block + left @ right if sign > 0 else block - left @ right
+
+
+def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
+    """Return ``block + factor * other`` as a new array, in one pass where the library can."""
+    if kind_of(block) == "torch" and isinstance(factor, float):
+        return block.add(other, alpha=factor)
+    if isinstance(other, np.ndarray):
+        product = factor * other
+        if product.shape == block.shape and product.dtype == block.dtype:
+            return np.add(block, product, out=product)
+        return block + product
+    return block + factor * other
+
+
+def plus_diagonal(matrix: Array, value: float) -> Array:
+    """Return a square matrix with a number added along its diagonal; the same matrix where the library can write."""
+    if kind_of(matrix) == "jax":
+        places = np.arange(matrix.shape[0])
+        return matrix.at[places, places].add(value)
+    if isinstance(matrix, np.ndarray):
+        matrix[np.arange(matrix.shape[0]), np.arange(matrix.shape[0])] += value
+    else:
+        diagonal = matrix.diagonal()  # a view that can be written to, which NumPy's is not
+        diagonal += value
+    return matrix
+
+
+def with_column(block: Array, j: int, values: Array) -> Array:
+    """Return a two-dimensional array with one column replaced; the same array where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[:, j].set(values)
+    block[:, j] = values
+    return block
+
+
+def with_row(block: Array, i: int, values: Array, factor: float = 1.0) -> Array:
+    """Return a block with one row replaced by ``factor * values``; the same block where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[i].set(factor * values)
+    if isinstance(block, np.ndarray):
+        np.multiply(values, factor, out=block[i])
+    else:
+        block[i] = factor * values
+    return block
+
+
+def column_dots(left: Array, right: Array) -> Array:
+    """Inner products of equal columns of two blocks: ``sum(left * right, axis=0)``."""
+    if isinstance(left, np.ndarray):
+        # One pass, and no BLAS, whose threads would linger; few sums run side by side, so they are of doubles.
+        return np.einsum("ij,ij->j", left, right, dtype=np.float64).astype(left.dtype, copy=False)
+    return namespace_of(left).sum(left * right, axis=0)
+
+
+def factor_positive(matrix: Array) -> Callable[[Array], Array]:
+    """Factor a symmetric positive definite matrix by Cholesky and return the function that solves with it.
+
+    The matrix may be overwritten. Where it is not positive definite the solutions are not finite.
+    """
+    kind = kind_of(matrix)
+    if kind == "torch":
+        import torch
+
+        lower, info = torch.linalg.cholesky_ex(matrix)
+        failed = bool(info.any())
+        return lambda rhs: torch.full_like(rhs, float("nan")) if failed else torch.cholesky_solve(rhs, lower)
+    if kind == "jax":
+        from jax.scipy.linalg import cho_factor, cho_solve
+
+        factors = cho_factor(matrix)  # NaN where it failed
+        return lambda rhs: cho_solve(factors, rhs)
+    if kind == "cupy":
+        import cupy
+        from cupyx.scipy.linalg import solve_triangular
+
+        lower = cupy.linalg.cholesky(matrix)  # NaN where it failed
+
+        def solve(rhs: Array) -> Array:
+            return solve_triangular(lower, solve_triangular(lower, rhs, lower=True), lower=True, trans="T")
+
+        return solve
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        factors = cho_factor(matrix, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return lambda rhs: np.full_like(rhs, np.nan)
+    return lambda rhs: cho_solve(factors, rhs, check_finite=False)

@@ -1,0 +1,139 @@
+"""Arrays from one library or device to another: views where possible, copies where asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays.kinds import Array, device_name, is_cuda, kind_of, namespace_of
+
+
+def host_view(array: Array) -> np.ndarray:
+    """View a host array of any library as NumPy, without a copy where the library allows it."""
+    if isinstance(array, np.ndarray):
+        return array
+    if kind_of(array) == "torch":
+        return np.asarray(array.detach().resolve_neg().numpy())
+    return np.asarray(array)
+
+
+def scalar_of(value: Any) -> float:
+    """Return a function value as a float: a number, or an array of any library with one element."""
+    if isinstance(value, float):
+        return float(value)
+    if hasattr(value, "shape") and math.prod(value.shape) == 1:
+        value = value.reshape(-1)[0]
+    if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
+        raise TypeError(f"f is of type {getattr(value, 'dtype', 'complex')}; allowed: a number that is real")
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+        raise TypeError(f"f is {what}; allowed: a number") from None
+
+
+def real_host_array(value: Any, name: str, dtype: Any = np.float64) -> np.ndarray:
+    """Return values as a contiguous host array of a dtype; what does not hold real numbers is an error with a name."""
+    array = value if type(value) is np.ndarray else named_host_view(value, name)
+    if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
+        raise TypeError(f"{name} has dtype {array.dtype}; allowed: real numbers")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def named_host_view(value: Any, name: str) -> np.ndarray:
+    """View an array as `host_view` does; what cannot be viewed, or lives on a GPU, is an error with a name."""
+    if is_cuda(value):
+        raise ValueError(
+            f"{name}: an array on {device_name(value)}, while x0 is on the host; allowed: one device (nothing is moved "
+            "silently)"
+        )
+    try:
+        return host_view(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
+        raise type(error)(f"{name} cannot be read as an array: {error}") from None
+
+
+def in_kind(values: np.ndarray, template: Array) -> Array:
+    """Return host values as an array of the template's library, sharing memory where the library allows it."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.from_numpy(values)
+    if kind == "jax":
+        import jax
+
+        # A read-only or unaligned buffer cannot be shared with JAX: it copies those by itself.
+        with jax.default_device(next(iter(template.devices()))), jax_double():
+            return jax.numpy.asarray(values, dtype=values.dtype)
+    return values
+
+
+def lent(values: np.ndarray, template: Array) -> Array:
+    """Return host values of the solver's as `in_kind` does, for reading only where the library knows of that."""
+    if kind_of(template) != "numpy":
+        return in_kind(values, template)
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def jax_double() -> Any:
+    """Return a context in which JAX makes arrays of 64-bit numbers, where it would shrink them by default."""
+    import jax
+
+    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+
+
+def as_float(array: Array, dtype: str) -> Array:
+    """Return an array with a floating dtype, named as NumPy names it: itself where it has it, else a copy."""
+    xp = namespace_of(array)
+    with jax_double() if kind_of(array) == "jax" else contextlib.nullcontext():
+        return xp.astype(array, getattr(xp, dtype), copy=False)
+
+
+def jax_holds_double() -> bool:
+    """Whether JAX makes arrays of 64-bit numbers at present."""
+    import jax
+
+    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+
+
+def host_copy(array: Array) -> np.ndarray:
+    """Copy an array of any library, on any device, to the host."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return np.array(array.detach().resolve_neg().cpu().numpy())
+    if kind == "cupy":
+        return np.asarray(array.get())
+    return np.array(array)
+
+
+def to_host(array: Array) -> np.ndarray:
+    """Copy an array of any library and device to the host, as float64."""
+    return np.asarray(host_copy(array), dtype=np.float64)
+
+
+def to_like(values: np.ndarray, template: Array) -> Array:
+    """Copy host values to the template's library and device; floats take the template's dtype."""
+    kind = kind_of(template)
+    floating = np.issubdtype(values.dtype, np.floating)
+    if kind == "torch":
+        import torch
+
+        host = np.ascontiguousarray(values)
+        tensor = torch.from_numpy(host if host.flags.writeable else host.copy())
+        return tensor.to(device=template.device, dtype=template.dtype if floating else None)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.asarray(values, dtype=template.dtype if floating else None)
+    if kind == "jax":
+        import jax
+
+        return jax.device_put(values.astype(template.dtype) if floating else values, next(iter(template.devices())))
+    return values.astype(template.dtype, copy=False) if floating else values

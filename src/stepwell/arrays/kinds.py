@@ -1,0 +1,138 @@
+"""What an array is: its library, its device, its dtype, how it lies in memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+Array = Any  # an array of any supported library
+
+
+# Asked in every call of every door, and the same for all arrays of one type.
+_kinds: dict[type, str] = {}
+
+
+_namespaces: dict[type, Any] = {}
+
+
+def kind_of(array: Array) -> str:
+    """Name the library of an array: ``"numpy"``, ``"torch"``, ``"cupy"`` or ``"jax"``; plain Python is NumPy's."""
+    kind = _kinds.get(type(array))
+    if kind is None:
+        kind = _kinds[type(array)] = _find_kind(array)
+    return kind
+
+
+def _find_kind(array: Array) -> str:
+    if isinstance(array, np.ndarray | np.generic):
+        return "numpy"
+    if array_api_compat.is_torch_array(array):
+        return "torch"
+    if array_api_compat.is_cupy_array(array):
+        return "cupy"
+    if array_api_compat.is_jax_array(array):
+        return "jax"
+    return "numpy"
+
+
+def namespace_of(*arrays: Array) -> Any:
+    """Return the array-API namespace that the arrays share (Python numbers and None are ignored)."""
+    given = [a for a in arrays if hasattr(a, "shape")]
+    types = {type(a) for a in given}
+    if len(types) != 1:
+        return array_api_compat.array_namespace(*given)
+    (only,) = types
+    if only not in _namespaces:
+        _namespaces[only] = array_api_compat.array_namespace(given[0])
+    return _namespaces[only]
+
+
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def is_cuda(array: Any) -> bool:
+    """Whether something is an array, of whatever library, that lives on a CUDA device."""
+    if isinstance(array, np.ndarray | np.generic | float | int):
+        return False
+    kind = kind_of(array)
+    if kind == "cupy":
+        return True
+    if kind == "torch":
+        return bool(array.is_cuda)
+    if kind == "jax":
+        return any(d.platform in ("gpu", "cuda") for d in array.devices())
+    # Of another library: it says so itself (see stepwell.foreign_arrays).
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in _DLPACK_CUDA
+
+
+def device_name(array: Array) -> str:
+    """Name the device of an array in words fit for a message: ``"cpu"``, ``"cuda:0"``."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return str(array.device)
+    if kind == "cupy":
+        return f"cuda:{array.device.id}"
+    if kind == "jax":
+        device = next(iter(array.devices()))
+        return f"cuda:{device.id}" if device.platform in ("gpu", "cuda") else str(device.platform)
+    return "cuda" if is_cuda(array) else "cpu"
+
+
+def default_float(array: Array) -> np.dtype:
+    """Return the dtype that other numbers become: float64, but for JAX without 64-bit numbers its own, float32."""
+    if kind_of(array) != "jax":
+        return np.dtype(np.float64)
+    import jax
+
+    usual: np.dtype = np.dtype(jax.numpy.result_type(float))
+    return usual
+
+
+def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether an array of some shape holds its elements in the order of the wanted shape: equal, flat, or but for ones.
+
+    Examples
+    --------
+    >>> is_like((6,), (2, 3)), is_like((2, 1, 3), (2, 3)), is_like((3, 2), (2, 3))
+    (True, True, False)
+    """
+    if shape == wanted or shape == (math.prod(wanted),):
+        return True
+    return [k for k in shape if k != 1] == [k for k in wanted if k != 1]
+
+
+def device_index(array: Array) -> int:
+    """Return the number of the CUDA device that an array lives on."""
+    return int(device_name(array).partition(":")[2] or 0)
+
+
+def is_contiguous(array: Array) -> bool:
+    """Whether a device array lies in one piece, in C order."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return bool(array.is_contiguous())
+    if kind == "cupy":
+        return bool(array.flags.c_contiguous)
+    return True
+
+
+def as_contiguous(array: Array) -> Array:
+    """Return an array in one piece, in C order: itself where it is, else a copy."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.contiguous()
+    if kind == "cupy":
+        import cupy
+
+        return cupy.ascontiguousarray(array)
+    return array if kind == "jax" else np.ascontiguousarray(array)
+
+
+def numpy_dtype(array: Array) -> np.dtype:
+    """Return the NumPy dtype that corresponds to an array's."""
+    return np.dtype(str(array.dtype).rpartition(".")[2])
