@@ -111,3 +111,10 @@ def test_points_cannot_be_moved_from_outside():
     opt = stepwell.LBFGSB(np.ones(3), bounds=(0.5, 2.0))
     with pytest.raises(ValueError, match="read-only"):
         opt.x[:] = 99
+
+
+def test_a_norm_that_overflows_meets_no_eps():
+    # |g| / |x| is 1e-5 and eps far below: the sum of squares of x, not eps, is what is beyond all numbers.
+    fun = lambda x: (1e150 * np.abs(x).sum(), 1e150 * np.sign(x))  # noqa: E731
+    result = stepwell.minimize(fun, np.full(3, 1e155), jac=True, options={"eps": 1e-8})
+    assert not result.success
