@@ -12,5 +12,5 @@ from stepwell.cli import main
 def quick_tour(tmp_path_factory):
     """What `stepwell tour --quick` printed, and the report it wrote."""
     path = tmp_path_factory.mktemp("tour") / "report.html"
-    outcome = CliRunner().invoke(main, ["tour", "--quick", "--no-open", "-o", str(path)])
+    outcome = CliRunner().invoke(main, ["tour", "--quick", "--no-open", "-o", str(path)], env={"COLUMNS": "120"})
     return outcome, path
