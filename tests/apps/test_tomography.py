@@ -180,8 +180,12 @@ def test_noise_and_quality():
     assert tomography.signal_to_noise(noisy[:, 0], truth[:, 0]) == pytest.approx(-20 * np.log10(ratio[0]))
     with pytest.raises(ValueError, match="level"):
         tomography.add_noise(truth, -1.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300])
+def test_largest_singular_value(scale):
     A = np.random.default_rng(0).normal(size=(30, 20))
-    assert tomography.largest_singular_value(A) == pytest.approx(np.linalg.norm(A, 2), rel=1e-8)
+    assert tomography.largest_singular_value(scale * A) == pytest.approx(scale * np.linalg.norm(A, 2), rel=1e-8)
 
 
 def test_reconstruct_writes_volume_and_pictures(tmp_path):

@@ -290,6 +290,7 @@ def test_errors_name_argument_and_value(sites, options, message):
         (10, {"density": "ones"}, "density is 'ones'; allowed: an array of real numbers"),
         ([[0.1, 0.2], [0.3]], {}, r"sites is \[\[0.1, 0.2\], \[0.3\]\]; allowed: an array of real numbers"),
         ("all", {}, "count is 'all'; allowed: a whole number"),
+        (True, {}, "count is True; allowed: a whole number"),
     ],
 )
 def test_wrong_types_are_named_before_any_work(sites, options, message):

@@ -31,13 +31,17 @@ def largest_singular_value(A: Any) -> float:
     """‖A‖₂ of a host operator, by Lanczos from a fixed start."""
     operator = as_operator(A)
     columns = operator.shape[1]
+    size = float(np.abs(operator.forward(np.ones((columns, 1)))).max(initial=0.0))
+    scale = (
+        2.0 ** -int(np.frexp(size)[1]) if 0 < size < np.inf else 1.0
+    )  # of A: its square neither over- nor underflows
     product = scipy.sparse.linalg.LinearOperator(
-        (columns, columns), matvec=lambda v: _normal(operator, v), dtype=np.float64
+        (columns, columns), matvec=lambda v: _normal(operator, v, scale), dtype=np.float64
     )
     top = scipy.sparse.linalg.eigsh(
         product, 1, which="LA", v0=np.ones(columns or 1), return_eigenvectors=False, tol=1e-10
     )
-    return float(np.sqrt(top[0]))
+    return float(np.sqrt(top[0]) / scale)
 
 
 def signal_to_noise(image: np.ndarray, truth: np.ndarray) -> float:
@@ -52,6 +56,6 @@ def signal_to_noise(image: np.ndarray, truth: np.ndarray) -> float:
     return float(20 * np.log10(np.linalg.norm(truth) / np.linalg.norm(image - truth)))
 
 
-def _normal(operator: Operator, vector: np.ndarray) -> np.ndarray:
+def _normal(operator: Operator, vector: np.ndarray, scale: float) -> np.ndarray:
     block = np.asarray(vector, dtype=np.float64).reshape(-1, 1)
-    return np.asarray(operator.adjoint(operator.forward(block))[:, 0])
+    return np.asarray(operator.adjoint(operator.forward(block) * scale)[:, 0] * scale)

@@ -207,6 +207,8 @@ def _as_numbers(values: Any, name: str) -> np.ndarray:
 def read_count(count: Any) -> int:
     """Return a number of sites as an int, or say that it is none."""
     try:
+        if isinstance(count, bool | np.bool_):
+            raise TypeError
         return operator.index(count)
     except TypeError:
         raise TypeError(f"count is {count!r}; allowed: a whole number") from None
