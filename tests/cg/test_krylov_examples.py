@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 MODULES = [
-    "stepwell.operators",
+    "stepwell.operators.operator",
+    "stepwell.operators.matrices",
+    "stepwell.operators.tools",
     "stepwell.krylov.doors",
     "stepwell.krylov.projected",
     "stepwell.apps.tomography.projector",

@@ -10,7 +10,7 @@ from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import Status
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
-from stepwell.operators import GRAM_WIDTH, Operator
+from stepwell.operators.operator import GRAM_WIDTH, Operator
 
 
 class Direct(Method):

@@ -24,7 +24,9 @@ from stepwell.arrays import (
 )
 from stepwell.krylov.results import LinearResult, Status
 from stepwell.krylov.rounds import Account, scale_columns
-from stepwell.operators import Operator, as_operator, in_library_of, require_real
+from stepwell.operators import Operator, as_operator, in_library_of
+from stepwell.operators.matrices import scaled
+from stepwell.operators.operator import require_real
 from stepwell.settings import is_number, is_whole
 
 #: Solutions that are to be multiplied by more than this may leave the range of their dtype.
@@ -64,7 +66,7 @@ class Problem:
         """Return the same problem with A, which is about so large, divided by a power of two near its size."""
         most = 120 if _dtype_name(self.B) == "float32" else 1000
         unit = 2.0 ** min(most, max(-most, round(math.log2(size))))
-        return self.in_units(self.A.scaled(1 / unit), unit)
+        return self.in_units(scaled(self.A, 1 / unit), unit)
 
     def in_units(self, A: Operator, unit: float) -> Problem:
         """Return the same problem, given A divided by a number."""

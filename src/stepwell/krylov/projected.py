@@ -41,6 +41,7 @@ from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start,
 from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times, space_bytes
 from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
+from stepwell.operators.matrices import scaled
 
 #: Steps for which a residual that is updated with fresh products is as good as one made of the data's residual.
 FEW_STEPS = 16
@@ -235,7 +236,7 @@ class ProjectedCG:
             unit = float(file["unit"]) if "unit" in file else 1.0
         operator, penalty = solver._prepared(working_dtype(A, L, directions))
         if unit != 1:
-            operator = operator.scaled(1 / unit)
+            operator = scaled(operator, 1 / unit)
             solver._in_units = operator, unit
         saved = (images.shape[1], directions.shape[1])
         if any(known not in (None, wanted) for known, wanted in zip(operator.shape, saved)):

@@ -1,0 +1,204 @@
+"""Operators of what people have: dense arrays, each library's sparse matrices, LinearOperators, pairs of functions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from stepwell.arrays import Array, is_cuda, kind_of, namespace_of
+from stepwell.operators.operator import Operator, from_functions, require_real
+from stepwell.settings import default_threads
+from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
+
+
+def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | None = None) -> Operator:
+    """Turn anything that maps vectors into an :class:`Operator`.
+
+    Parameters
+    ----------
+    A : array, sparse matrix, LinearOperator, pair of functions or Operator
+        Dense arrays and sparse matrices of NumPy/SciPy, CuPy and PyTorch, dense JAX arrays, anything with ``matmat``
+        and ``rmatmat``, anything with ``shape``, ``@`` and ``.T``, or a pair ``(forward, adjoint)`` of functions of
+        one vector.
+    dtype : dtype name, optional
+        ``"float32"`` or ``"float64"``: cast an explicit matrix to it.
+    name : str, default "A"
+        What error messages call the operator.
+    columns : int, optional
+        Width of the blocks to come, where it is known: for one column a sparse matrix on a GPU is not rearranged.
+
+    Returns
+    -------
+    Operator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> operator = as_operator(np.array([[1.0, 2.0], [0.0, 1.0], [0.0, 0.0]]))
+    >>> operator.shape
+    (3, 2)
+    >>> operator.adjoint(np.array([[1.0], [1.0], [5.0]])).ravel()
+    array([1., 3.])
+    """
+    if isinstance(A, Operator):
+        other = (
+            dtype is not None and A.home is not None and A.matrix is not None and str(dtype) not in str(A.home.dtype)
+        )
+        return as_operator(A.matrix, dtype, name=name, columns=columns) if other else A
+    if isinstance(A, tuple | list) and len(A) == 2 and all(callable(f) for f in A):
+        return from_functions(A[0], A[1])
+    if sp.issparse(A):
+        return _scipy_sparse(A, dtype, name)
+    if type(A).__module__.startswith("cupyx.scipy.sparse") and hasattr(A, "tocsr"):
+        return _cupy_sparse(A, dtype, name, columns)
+    if kind_of(A) == "torch" and str(A.layout) != "torch.strided":
+        return _torch_sparse(A, dtype, name, columns)
+    if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
+        return _linear_operator(A)
+    if kind_of(A) != "numpy" or isinstance(A, np.ndarray):
+        return _dense(A, dtype, name)
+    if hasattr(A, "shape") and hasattr(A, "__matmul__") and hasattr(A, "T"):
+        transposed = A.T
+        return Operator(lambda X: A @ X, lambda Y: transposed @ Y, tuple(A.shape))
+    raise TypeError(
+        f"{name}: got {type(A).__name__}; allowed are a dense or sparse matrix, a LinearOperator, a pair of functions "
+        f"(forward, adjoint) or a stepwell.operators.Operator"
+    )
+
+
+def scaled(operator: Operator, factor: float) -> Operator:
+    """Return the operator times a number; an explicit matrix is copied.
+
+    Examples
+    --------
+    >>> scaled(as_operator(np.eye(2)), 3.0).forward(np.ones((2, 1)))[:, 0]
+    array([3., 3.])
+    """
+    if operator.matrix is not None:
+        other = as_operator(operator.matrix * factor)
+        other.memory += other.memory if is_sparse(operator.matrix) else int(operator.matrix.nbytes)
+        return other
+    return Operator(
+        lambda block: factor * operator.forward(block),
+        lambda block: factor * operator.adjoint(block),
+        operator.shape,
+        operator.home,
+        memory=operator.memory,
+    )
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Whether a matrix is a sparse one of SciPy, CuPy or PyTorch."""
+    return hasattr(matrix, "tocsr") or (kind_of(matrix) == "torch" and str(matrix.layout) != "torch.strided")
+
+
+def _dense(A: Array, dtype: Any, name: str) -> Operator:
+    if len(A.shape) != 2:
+        raise ValueError(f"{name}: got an array of shape {tuple(A.shape)}; it must have two dimensions")
+    xp = namespace_of(A)
+    require_real(A, name)
+    given = A
+    if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
+        A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
+    copied = 0 if A.dtype == given.dtype else int(A.nbytes)
+    return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
+
+
+def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
+    """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
+    from stepwell import _core
+
+    require_real(A, name)
+    value = np.dtype(dtype or (A.dtype if A.dtype in (np.float32, np.float64) else np.float64))
+    matrix = sp.csr_matrix(A, dtype=value)
+    transposed = sp.csr_matrix(matrix.T)
+
+    def multiplier(csr: Any) -> Callable[[np.ndarray], np.ndarray]:
+        index = np.int64 if np.int64 in (csr.indptr.dtype, csr.indices.dtype) else np.int32
+        indptr, indices = csr.indptr.astype(index, copy=False), csr.indices.astype(index, copy=False)
+
+        def apply(block: np.ndarray) -> np.ndarray:
+            out = np.empty((csr.shape[0], block.shape[1]), dtype=value)
+            x = np.ascontiguousarray(block, dtype=value)
+            _core.csr_times_block(indptr, indices, csr.data, x, out, default_threads())
+            return out
+
+        return apply
+
+    shared = A.format == "csr" and np.may_share_memory(matrix.data, A.data)
+    made = (transposed,) if shared else (transposed, matrix)
+    copied = sum(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes for part in made)
+    home = np.empty(0, dtype=value)
+    return Operator(multiplier(matrix), multiplier(transposed), matrix.shape, home, matrix, copied)
+
+
+def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
+    import cupy
+
+    require_real(A, name)
+    matrix = A.tocsr().astype(dtype or A.dtype)
+    transposed = matrix.T.tocsr()
+
+    def parts(csr: Any) -> tuple[Array, Array, Array]:
+        return csr.indptr, csr.indices, csr.data
+
+    return _on_device(matrix, transposed, parts, cupy.empty(0, matrix.dtype), columns)
+
+
+def _torch_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
+    import torch
+
+    require_real(A, name)
+    with _beta_warnings_silenced():
+        coo = A.to_sparse_coo().to(getattr(torch, dtype) if dtype else A.dtype)
+        matrix, transposed = coo.to_sparse_csr(), coo.t().to_sparse_csr()
+
+    def parts(csr: Any) -> tuple[Array, Array, Array]:
+        return csr.crow_indices(), csr.col_indices(), csr.values()
+
+    home = torch.empty(0, dtype=matrix.dtype, device=matrix.device)
+    return _on_device(matrix, transposed, parts, home, columns)
+
+
+def _on_device(
+    matrix: Any,
+    transposed: Any,
+    parts: Callable[[Any], tuple[Array, Array, Array]],
+    home: Array,
+    columns: int | None,
+) -> Operator:
+    """Library CSR and the CSR of the transpose; on a GPU wide blocks go through a kernel of our own where it pays."""
+    rearranged = is_cuda(home) and is_available() and columns != 1
+    held = sum(int(part.nbytes) for csr in (matrix, transposed) for part in parts(csr))
+    functions = []
+    for csr in (matrix, transposed):
+        grouped = group_rows(*parts(csr), tuple(csr.shape)) if rearranged else None
+        held += 0 if grouped is None else grouped.memory
+        functions.append(_device_multiplier(csr, None if grouped is None else BlockProduct(grouped), home))
+    return Operator(functions[0], functions[1], tuple(matrix.shape), home, matrix, held)
+
+
+def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) -> Callable[[Array], Array]:
+    def apply(block: Array) -> Array:
+        if by_groups is None or block.shape[1] < by_groups.least_columns or block.dtype != home.dtype:
+            return csr @ block
+        return by_groups(block)
+
+    return apply
+
+
+def _linear_operator(A: Any) -> Operator:
+    if type(A).__module__.startswith("cupyx"):
+        import cupy
+
+        return Operator(A.matmat, A.rmatmat, tuple(A.shape), cupy.empty(0))
+    return Operator(A.matmat, A.rmatmat, tuple(A.shape), np.empty(0))
+
+
+def _beta_warnings_silenced() -> warnings.catch_warnings[Any]:
+    """Context in which torch does not announce once per process that its CSR support is in beta."""
+    return warnings.catch_warnings(action="ignore")

@@ -1,0 +1,149 @@
+"""Operators at hand: finite differences of images, a matrix in another library, the test of an adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from stepwell.arrays import Array, kind_of, namespace_of, to_like
+from stepwell.operators.matrices import _beta_warnings_silenced, as_operator
+from stepwell.settings import is_whole
+
+
+def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
+    """Forward differences of an image or volume along every axis, as a sparse CSR matrix.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The image's shape; the unknowns are its pixels in C order.
+    like : array, optional
+        An array of the library and device in which the matrix is wanted (default: SciPy).
+
+    Returns
+    -------
+    sparse matrix
+        One row per pair of neighbours, the differences along the first axis first. No row reaches over an edge, so
+        constants are its null space.
+
+    Examples
+    --------
+    >>> gradient((2, 2)).toarray().astype(int)
+    array([[-1,  0,  1,  0],
+           [ 0, -1,  0,  1],
+           [-1,  1,  0,  0],
+           [ 0,  0, -1,  1]])
+    """
+    good = (
+        isinstance(shape, Sequence | np.ndarray) and len(shape) and all(is_whole(s) and 1 <= s < np.inf for s in shape)
+    )
+    if not good:
+        raise ValueError(f"shape: got {shape!r}; it must be a sequence of whole numbers, each at least 1")
+    sizes = [int(s) for s in shape]
+    parts = []
+    for axis, size in enumerate(sizes):
+        step = sp.diags([-np.ones(size - 1), np.ones(size - 1)], [0, 1], shape=(size - 1, size))
+        before = sp.identity(int(np.prod(sizes[:axis])))
+        after = sp.identity(int(np.prod(sizes[axis + 1 :])))
+        parts.append(sp.kron(sp.kron(before, step), after))
+    matrix = sp.csr_matrix(sp.vstack(parts))
+    return matrix if like is None else in_library_of(matrix, like)
+
+
+def in_library_of(matrix: Any, like: Array) -> Any:
+    """Copy a SciPy sparse matrix to the sparse format of another array's library, device and dtype.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse matrix
+    like : array
+        Any array of the wanted library: NumPy, CuPy, PyTorch or JAX.
+
+    Returns
+    -------
+    sparse matrix
+        ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
+    """
+    matrix = sp.csr_matrix(matrix)
+    data = to_like(matrix.data, like)
+    kind = kind_of(like)
+    if kind == "torch":
+        import torch
+
+        with _beta_warnings_silenced():
+            return torch.sparse_csr_tensor(
+                to_like(matrix.indptr, like), to_like(matrix.indices, like), data, matrix.shape
+            )
+    if kind == "cupy":
+        from cupyx.scipy.sparse import csr_matrix
+
+        parts = (data, to_like(matrix.indices, like), to_like(matrix.indptr, like))
+        return csr_matrix(parts, shape=matrix.shape)
+    if kind == "jax":
+        from jax.experimental.sparse import BCOO
+
+        entries = matrix.tocoo()
+        places = np.stack([entries.row, entries.col], axis=1)
+        return BCOO((to_like(entries.data, like), to_like(places, like)), shape=matrix.shape)
+    return sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def adjoint_error(
+    A: Any, shape: tuple[int, int] | None = None, *, like: Array | None = None, trials: int = 3, seed: int = 0
+) -> float:
+    """Measure how far an operator's adjoint is from its adjoint: the dot-product test.
+
+    Parameters
+    ----------
+    A : operator
+        Anything :func:`as_operator` takes.
+    shape : tuple, optional
+        ``(m, n)``, needed for a pair of functions.
+    like : array, optional
+        An array of the library in which a pair of functions works (default: NumPy).
+    trials : int, default 3
+        Number of random pairs of vectors.
+    seed : int, default 0
+        Seed of the random numbers.
+
+    Returns
+    -------
+    float
+        The largest ``|⟨A x, y⟩ − ⟨x, Aᵀ y⟩| / (‖A x‖ ‖y‖ + ‖x‖ ‖Aᵀ y‖)``; about machine precision for a true pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> adjoint_error((np.cumsum, lambda y: np.cumsum(y[::-1])[::-1]), shape=(50, 50)) < 1e-14
+    True
+    >>> adjoint_error((np.cumsum, np.cumsum), shape=(50, 50)) > 1e-3
+    True
+    """
+    operator = as_operator(A)
+    if not (is_whole(trials) and 1 <= trials < np.inf):
+        raise ValueError(f"trials: got {trials!r}; it must be a whole number, at least 1")
+    if shape is not None and not (isinstance(shape, tuple | list) and len(shape) == 2 and all(map(is_whole, shape))):
+        raise ValueError(f"shape: got {shape!r}; it must be a pair of whole numbers (m, n)")
+    rows, columns = shape or operator.shape
+    if rows is None or columns is None:
+        raise ValueError("shape: a pair of functions does not tell its shape; give shape=(m, n)")
+    template = like if like is not None else operator.home if operator.home is not None else np.empty(0)
+    xp = namespace_of(template)
+    random = np.random.default_rng(seed)
+    x = to_like(random.standard_normal((columns, trials)), template)
+    y = to_like(random.standard_normal((rows, trials)), template)
+    image, back = operator.forward(x), operator.adjoint(y)
+    # Without their size, whose square may over- or underflow.
+    largest = max((float(xp.max(xp.abs(part))) for part in (image, back) if 0 not in part.shape), default=0.0)
+    if largest > 0:
+        image, back = image / largest, back / largest
+    gap = xp.abs(xp.sum(image * y, axis=0) - xp.sum(x * back, axis=0))
+
+    def norms(block: Array) -> Array:
+        return xp.sqrt(xp.sum(block * block, axis=0))
+
+    scale = norms(image) * norms(y) + norms(x) * norms(back)
+    return float(xp.max(gap / xp.where(scale > 0, scale, xp.ones_like(scale))))
