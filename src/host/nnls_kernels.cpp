@@ -11,52 +11,12 @@
 #include "host/crew.hpp"
 #include "host/nnls.hpp"
 #include "host/pool.hpp"
+#include "host/room.hpp"
 #include "host/subnormals.hpp"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 SW_BEGIN
 namespace nnls {
 namespace {
-
-// Aligned memory that is not touched before it is used: Q and the panel are sized for the worst case. Where
-// that is much, it is an address only, until it is: a long convolution by its Gram matrix never comes to Q.
-template <class T>
-class Room {
-public:
-    explicit Room(int64_t count) : bytes_((static_cast<size_t>(count) * sizeof(T) + 127) / 64 * 64) {
-#if defined(__linux__)
-        if (bytes_ >= much) {
-            void* found = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (found == MAP_FAILED) throw std::bad_alloc();
-            memory_ = static_cast<T*>(found);
-            return;
-        }
-#endif
-        memory_ = static_cast<T*>(std::aligned_alloc(64, bytes_));
-        if (!memory_) throw std::bad_alloc();
-    }
-    Room(const Room&) = delete;
-    Room& operator=(const Room&) = delete;
-    ~Room() {
-#if defined(__linux__)
-        if (bytes_ >= much) {
-            munmap(memory_, bytes_);
-            return;
-        }
-#endif
-        std::free(memory_);
-    }
-    T* get() const { return memory_; }
-
-private:
-    static constexpr size_t much = size_t(1) << 30;
-    size_t bytes_;
-    T* memory_;
-};
 
 // A task with memory of its own.
 template <class Matrix>

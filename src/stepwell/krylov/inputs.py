@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +24,7 @@ from stepwell.arrays import (
 from stepwell.krylov.results import LinearResult, Status
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
-from stepwell.operators.matrices import scaled
+from stepwell.operators.matrices import power_near, scaled
 from stepwell.operators.operator import require_real
 from stepwell.settings import is_number, is_whole
 
@@ -65,7 +64,7 @@ class Problem:
     def rescaled(self, size: float) -> Problem:
         """Return the same problem with A, which is about so large, divided by a power of two near its size."""
         most = 120 if _dtype_name(self.B) == "float32" else 1000
-        unit = 2.0 ** min(most, max(-most, round(math.log2(size))))
+        unit = power_near(size, most)
         return self.in_units(scaled(self.A, 1 / unit), unit)
 
     def in_units(self, A: Operator, unit: float) -> Problem:

@@ -35,8 +35,8 @@ def solve(batch: Batch) -> NNLSResult:
     if batch.rows == 0:
         x[...], dual[...], active[...], reals[...], counts[...], costs[...] = 0, 0, 0, 0, 0, 0
         return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
-    done = 0
-    for start, stop in _parts(batch, matrix, b, dtype):
+    done, threads = 0, batch.threads or default_threads()
+    for start, stop in _parts(batch, matrix, b, dtype, threads):
         part_counts = np.empty((6, stop - start), np.int32)
         part_reals = np.empty((2, stop - start))
         _core_solve(
@@ -55,7 +55,7 @@ def solve(batch: Batch) -> NNLSResult:
             guarded=batch.guarded,
             form_gram=batch.form_gram,
             chain=batch.chain,
-            threads=batch.threads or default_threads(),
+            threads=threads,
             warm_values=_warm_part(batch.warm_x, start, stop, dtype),
             warm_marks=_warm_part(batch.warm_set, start, stop, np.dtype(np.uint8)),
             x=x[start:stop],
@@ -102,10 +102,9 @@ def _readable(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(array, dtype) if _needs_copy(array, dtype) else array
 
 
-def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype) -> list[tuple[int, int]]:
+def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype, threads: int) -> list[tuple[int, int]]:
     """Cut a batch so that copies stay small beside what is free, interrupts are heard, and progress can be told."""
     systems = batch.systems
-    threads = batch.threads or default_threads()
     # What systems with one A share is made anew for every part: fewer of them, and a system costs less there.
     entries = (batch.rows + batch.columns**2) // 8 if batch.shared else batch.rows * batch.columns
     size = max(64 * threads, threads * ENTRIES_A_PART // max(1, entries))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -68,6 +69,17 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         f"{name}: got {type(A).__name__}; allowed are a dense or sparse matrix, a LinearOperator, a pair of functions "
         f"(forward, adjoint) or a stepwell.operators.Operator"
     )
+
+
+def power_near(size: float, most: int = 1000) -> float:
+    """Return the power of two nearest to a positive size, with an exponent of at most so many.
+
+    Examples
+    --------
+    >>> power_near(1000.0), power_near(5e-324) > 0
+    (1024.0, True)
+    """
+    return 2.0 ** min(most, max(-most, round(math.log2(size))))
 
 
 def scaled(operator: Operator, factor: float) -> Operator:

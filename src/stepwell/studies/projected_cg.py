@@ -7,6 +7,7 @@ and on the CPU SciPy's cg, whose sparse products take one thread.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -107,6 +108,11 @@ class _Slices:
         """Data of the four slices as a block."""
         first = self.numbers[0] - 1
         return self.data[first : first + len(self.numbers)].T
+
+    @functools.cached_property
+    def transposed(self) -> sp.csr_array:
+        """Aᵀ on the host by rows."""
+        return sp.csr_array(self.matrix.T)
 
     def of(self, number: int) -> Any:
         """Data of one slice, counted from 1."""
@@ -297,7 +303,7 @@ def _solver(method: str, slices: _Slices, seeded: ProjectedCG, tol: float) -> Ca
     if method == "CG":
         return lambda b: tikhonov(A, b, lam, method="cgls", tol=tol)
     if method == "SciPy cg":
-        return _scipy_solver(slices.matrix, lam, tol)
+        return _scipy_solver(slices, tol)
     if method == "CG from previous":
         previous = [tikhonov(A, slices.of(slices.seed), lam, method="cgls", tol=tol)]
 
@@ -313,9 +319,9 @@ def _solver(method: str, slices: _Slices, seeded: ProjectedCG, tol: float) -> Ca
     return lambda b: solver.solve(b, tol=tol)
 
 
-def _scipy_solver(matrix: sp.csr_array, lam: float, tol: float) -> Callable[[np.ndarray], SimpleNamespace]:
+def _scipy_solver(slices: _Slices, tol: float) -> Callable[[np.ndarray], SimpleNamespace]:
     """What one writes oneself: SciPy's cg on AᵀA + λ²I, with its sparse products."""
-    transposed = sp.csr_array(matrix.T)
+    matrix, transposed, lam = slices.matrix, slices.transposed, slices.lam
 
     def solve(b: np.ndarray) -> SimpleNamespace:
         start = time.perf_counter()

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse.linalg
 
 from stepwell.operators import Operator, as_operator
+from stepwell.operators.matrices import power_near
 from stepwell.settings import is_number
 
 
@@ -32,16 +33,14 @@ def largest_singular_value(A: Any) -> float:
     operator = as_operator(A)
     columns = operator.shape[1]
     size = float(np.abs(operator.forward(np.ones((columns, 1)))).max(initial=0.0))
-    scale = (
-        2.0 ** -int(np.frexp(size)[1]) if 0 < size < np.inf else 1.0
-    )  # of A: its square neither over- nor underflows
+    unit = power_near(size) if 0 < size < np.inf else 1.0  # in which the square of A stays within range
     product = scipy.sparse.linalg.LinearOperator(
-        (columns, columns), matvec=lambda v: _normal(operator, v, scale), dtype=np.float64
+        (columns, columns), matvec=lambda v: _normal(operator, v, 1 / unit), dtype=np.float64
     )
     top = scipy.sparse.linalg.eigsh(
         product, 1, which="LA", v0=np.ones(columns or 1), return_eigenvectors=False, tol=1e-10
     )
-    return float(np.sqrt(top[0]) / scale)
+    return float(np.sqrt(top[0]) * unit)
 
 
 def signal_to_noise(image: np.ndarray, truth: np.ndarray) -> float:
