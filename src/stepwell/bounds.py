@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import device_name, host_view, is_cuda, real_host_array
+from stepwell.settings import warn_caller
 
 #: How bounds may be written; the text of error messages.
 FORMS = (
@@ -157,3 +158,9 @@ def _rounded_inwards(lower: np.ndarray, upper: np.ndarray, dtype: np.dtype) -> t
         empty = low > high
         low, high = np.where(empty, nearest, low), np.where(empty, nearest, high)
     return low, high
+
+
+def warn_projected(moved: int, size: int) -> None:
+    """Say that a starting point was outside the bounds, where it was."""
+    if moved:
+        warn_caller(f"x0 lies outside the bounds in {moved} of {size} variables; it was projected onto them")

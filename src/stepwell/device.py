@@ -149,7 +149,7 @@ class DeviceRun:
                 marks.append(target.mark())
                 if len(marks) > 1:
                     marks.pop(0).sync()
-            if objective.differenced and objective.nfev >= self.settings.maxfun:
+            if objective.spent(self.settings.maxfun):
                 self.stop(Status.MAX_EVALUATIONS)
             if time.perf_counter() - began > self.settings.time_limit:
                 self.stop(Status.TIME_LIMIT)

@@ -25,9 +25,8 @@ from stepwell.arrays import (
     scalar_of,
     to_like,
 )
-from stepwell.bounds import read_bounds, split_bounds
+from stepwell.bounds import read_bounds, split_bounds, warn_projected
 from stepwell.foreign_arrays import adopt
-from stepwell.settings import warn_caller
 
 #: Lower and upper bounds, whether the problems of a batch share them, and whether every variable has two finite ones.
 DeviceBounds = tuple[Array, Array, bool, bool]
@@ -136,10 +135,7 @@ def project_device_start(x0: Array, bounds: DeviceBounds | None, rows: int) -> A
         return inside
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(xp.sum(xp.astype((inside != start) & (xp.nextafter(start, inside) != inside), xp.int64)))
-    if moved:
-        warn_caller(
-            f"x0 lies outside the bounds in {moved} of {math.prod(inside.shape)} variables; it was projected onto them"
-        )
+    warn_projected(moved, math.prod(inside.shape))
     return inside
 
 

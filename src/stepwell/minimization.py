@@ -151,7 +151,7 @@ def minimize(
     while not opt.done:
         f, g = objective(point)
         advance(f, g)
-        if objective.differenced and objective.nfev >= most and not opt.done:
+        if objective.spent(most) and not opt.done:
             opt.stop(Status.MAX_EVALUATIONS)
         if form is not None and opt.accepted:
             try:
@@ -265,7 +265,7 @@ def minimize_batch(
             except StopIteration:
                 running = _stop_all(target, Status.CALLBACK)
         # Problems that still run were part of every evaluation: what was counted is what each alone would have taken.
-        if objective.differenced and objective.nfev >= settings.maxfun:
+        if objective.spent(settings.maxfun):
             running = _stop_all(target, Status.MAX_EVALUATIONS)
         if time.perf_counter() - began > settings.time_limit:
             running = _stop_all(target, Status.TIME_LIMIT)

@@ -100,6 +100,10 @@ class Objective:
         self.seconds += time.perf_counter() - start
         return f, g
 
+    def spent(self, maxfun: float) -> bool:
+        """Whether differences have used up the calls allowed; the engine counts points, of which each takes several."""
+        return self.differenced and self.nfev >= maxfun
+
     @property
     def calls_a_point(self) -> int:
         """How often `fun` was called for one value and gradient: more than once where it is differenced."""

@@ -23,9 +23,9 @@ from stepwell.arrays import (
     real_host_array,
     scalar_of,
 )
-from stepwell.bounds import read_bounds
+from stepwell.bounds import read_bounds, warn_projected
 from stepwell.results import Status, single_result, status_message
-from stepwell.settings import LineSearch, Settings, warn_caller
+from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
     inside: np.ndarray = np.clip(x0, *bounds)
     # A start that rounding alone put outside, by one unit in its last place, needs no words.
     moved = int(np.count_nonzero((inside != x0) & (np.nextafter(x0, inside) != inside)))
-    if moved:
-        warn_caller(f"x0 lies outside the bounds in {moved} of {x0.size} variables; it was projected onto them")
+    warn_projected(moved, x0.size)
     return inside
 
 
