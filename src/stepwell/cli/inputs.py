@@ -70,7 +70,7 @@ def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) 
 
 def check_folder(path: Path, flag: str) -> None:
     """Refuse a folder that could not be made, with those above it, or written to."""
-    above = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    above = next(folder for folder in (path, *path.parents) if folder.exists())
     if not above.is_dir():
         raise click.BadParameter(f"{str(above)!r} is a file; a folder is needed", param_hint=flag)
     if not os.access(above, os.W_OK):

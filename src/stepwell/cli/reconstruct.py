@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import reading_trouble
+from stepwell.cli.inputs import check_folder, reading_trouble
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.doors import METHODS
@@ -179,8 +179,7 @@ def _summary(result: LinearResult) -> Table:
 
 def _check(output: Path, lam: str | None, relative: float, tol: float, size: int, angles: int, noise: float) -> None:
     """Refuse, before any work, what could not be done after it."""
-    if output.exists() and not output.is_dir():
-        raise click.BadParameter(f"{str(output)!r} is a file; a folder is needed", param_hint="-o")
+    check_folder(output, "-o")
     number = None
     if lam is not None and lam not in RULES:
         try:
