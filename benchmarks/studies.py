@@ -18,6 +18,7 @@ from pathlib import Path
 
 from stepwell import studies
 from stepwell.report.study import escaped, markdown_table, read_study, study_record, where, write_study
+from stepwell.studies.frame import RUN_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "studies"
@@ -26,11 +27,14 @@ COUNTS_ONLY = ["nnls-updates"]
 MARK = "<!-- below: written by benchmarks/studies.py -->"
 
 
-def run(names: list[str], device: str, size: str, files: Path | None) -> None:
+def run(names: list[str], device: str, size: str, run_seconds: float, files: Path | None) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in names:
         began = time.perf_counter()
-        study = studies.run(name, device=device, size=size, tell=lambda text: print(f"  {text}", file=sys.stderr))
+        asked = {"run_seconds": run_seconds} if RUN_SECONDS in studies.settings_of(name) else {}
+        study = studies.run(
+            name, device=device, size=size, settings=asked, tell=lambda text: print(f"  {text}", file=sys.stderr)
+        )
         path = RESULTS / f"{name}-{device.split(':')[0]}.json"
         path.write_text(json.dumps(study_record(study), ensure_ascii=False, separators=(",", ":")) + "\n")
         if files is not None:
@@ -73,11 +77,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--full", dest="size", action="store_const", const="full", default="default")
     parser.add_argument("--toy", dest="size", action="store_const", const="toy")
+    parser.add_argument("--run-seconds", type=float, default=0.0, help="stop a run after this; 0: as the size has it")
     parser.add_argument("--files", type=Path, help="folder for CSV, Markdown and pictures")
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     if not options.page:
-        run(options.study or list(studies.STUDIES), options.device, options.size, options.files)
+        run(options.study or list(studies.STUDIES), options.device, options.size, options.run_seconds, options.files)
     page()
 
 

@@ -141,3 +141,26 @@ def test_unknown_names_sizes_devices_and_settings_are_refused():
         studies.run("torsion", settings={"tol": 1.0})
     with pytest.raises(ValueError, match="cuda:999"):
         studies.run("torsion", device="cuda:999")
+
+
+def test_runs_stop_when_their_seconds_are_over():
+    study = studies.run("torsion", size="toy", settings={"run_seconds": 1e-9})
+    assert study.settings["run_seconds"] == 1e-9
+    rows = study.find_table("torsion").rows
+    assert {row["status"] for row in rows} == {"TIME_LIMIT"}
+    assert all(row["policy_difference"] is None and row["energy_difference"] is None for row in rows)
+    assert any("not final" in line for line in study.remarks)
+
+
+def test_both_cauchy_points_lead_torsion_to_one_energy():
+    """A convex problem has one: the paper's last column is at most 6e-11, ours below the stopping test's remainder."""
+    rows = toy("torsion").find_table("torsion").rows
+    compared = [row["policy_difference"] for row in rows if row["policy"] == "first-interval"]
+    assert compared
+    assert all(abs(difference) <= 1e-12 for difference in compared)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
+def test_seconds_of_a_run_are_checked(seconds):
+    with pytest.raises(ValueError, match=r"run_seconds is .*allowed: a finite number of seconds, 0 or more"):
+        studies.run("torsion", size="toy", settings={"run_seconds": seconds})

@@ -67,7 +67,7 @@ def markdown(study: Study) -> str:
     parts = [f"## {study.title} (`stepwell study {study.name}`)", f"Repeats {study.paper}."]
     parts += [f"Device {study.device}, size {study.size}, {study.seconds:.0f} s. {about}."]
     if study.settings:
-        parts.append("Settings: " + ", ".join(f"{key} {value}" for key, value in study.settings.items()) + ".")
+        parts.append(f"Settings: {_settings(study)}.")
     for table in study.tables:
         if table.detail or not table.rows:
             continue
@@ -77,6 +77,10 @@ def markdown(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _settings(study: Study) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in study.settings.items())
+
+
 def where(study: Study) -> str:
     """Machine, versions, size and settings in one paragraph."""
     m = study.machine
@@ -84,7 +88,7 @@ def where(study: Study) -> str:
     load = m.get("load average at start")
     busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
     versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
-    settings = ", ".join(f"{key} {value}" for key, value in study.settings.items())
+    settings = _settings(study)
     return (
         f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}. Size "
         f"{study.size}, {study.seconds:.0f} s." + (f" {settings}." if settings else "")

@@ -9,7 +9,7 @@ import numpy as np
 from stepwell import problems
 from stepwell.optimizer import LBFGSB
 from stepwell.studies.cauchy_path import cauchy_times
-from stepwell.studies.frame import Column, Context, Curve, Study
+from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads
 from stepwell.studies.places import Place
 from stepwell.studies.stepping import Case, Watched, history, solver_state, watch
@@ -85,6 +85,7 @@ ENERGY = (
 )
 
 M, FTOL = 8, 2.2e-16
+SETTINGS = (RUN_SECONDS,)
 #: The third, which the paper does not have, is left out at default size.
 POLICIES = ("exact", "first-interval", "none")
 
@@ -143,14 +144,14 @@ def run(context: Context, study: Study) -> None:
     """Watch every problem under the exact policy, then run each policy unwatched for its final energy."""
     n = context.pick(toy=400, default=40_000, full=40_000)
     atoms = context.pick(toy=20, default=400, full=20_000)
-    limit = context.pick(toy=3.0, default=10.0, full=300.0 if context.device == "cpu" else 4.0)
+    limit = context.run_seconds(toy=3.0, default=10.0, full=300.0)
     study.settings |= {
         "m": M,
         "gtol": 0.0,
         "ftol": FTOL,
         "maxiter": 5000,
-        "seconds a run may take": limit,
-        "seconds a watched run may take": 2 * limit,
+        "run_seconds": limit,
+        "watched_run_seconds": 2 * limit,
     }
     shares = study.table("differences", "Table 1: |t^c − t*|/t*, per cent of the iterations", COLUMNS)
     energies = study.table("energies", "Final energy by Cauchy policy", ENERGY)
@@ -159,9 +160,7 @@ def run(context: Context, study: Study) -> None:
         for place in places:
             case = minpack_case(name, n if name != "lennard-jones" else 2 * atoms, place)
             _study_case(context, case, place, limit, PAPER[name], shares, energies)
-    for sites, resolution in context.pick(
-        toy=[(60, 64)], default=SIZES[:4], full=SIZES if context.device == "cpu" else SIZES[:3]
-    ):
+    for sites, resolution in context.pick(toy=[(60, 64)], default=SIZES[:4], full=SIZES):
         for place in places:
             case = voronoi_case(sites, resolution, place)
             published = PAPER_VORONOI.get((resolution, sites))

@@ -187,6 +187,10 @@ class Setting:
     help: str
 
 
+#: For studies whose runs may take long; see `Context.run_seconds`.
+RUN_SECONDS = Setting("run_seconds", 0.0, "Seconds after which a run is stopped; 0: what belongs to the size.")
+
+
 @dataclasses.dataclass
 class Context:
     """What a study is told: where to run, how large, with which settings, and whom to tell how it goes.
@@ -220,3 +224,18 @@ class Context:
     def pick(self, *, toy: T, default: T, full: T) -> T:
         """Return the one that belongs to the size."""
         return {"toy": toy, "default": default, "full": full}[self.size]
+
+    def run_seconds(self, *, toy: float, default: float, full: float) -> float:
+        """Return how long one run may take: as `RUN_SECONDS` was set, else what belongs to the size.
+
+        Examples
+        --------
+        >>> Context(settings={"run_seconds": 0.0}).run_seconds(toy=1.0, default=10.0, full=600.0)
+        10.0
+        >>> Context(settings={"run_seconds": 2.5}).run_seconds(toy=1.0, default=10.0, full=600.0)
+        2.5
+        """
+        asked = float(self.settings[RUN_SECONDS.name])
+        if not 0 <= asked < float("inf"):
+            raise ValueError(f"{RUN_SECONDS.name} is {asked!r}; allowed: a finite number of seconds, 0 or more")
+        return asked or self.pick(toy=toy, default=default, full=full)

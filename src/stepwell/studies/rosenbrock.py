@@ -191,13 +191,10 @@ def _solve(problem: problems.Problem, threads: int | None, place: Place, **chang
 def _speed(context: Context, study: Study, sizes: list[int]) -> None:
     """Figures 2 and 4: whole runs."""
     table = study.table("speed", "Figure 2: whole runs of the Rosenbrock function", SPEED)
-    most_on_host = context.pick(toy=10**9, default=10**9, full=10**9 if context.device == "cpu" else 1_000_000)
     for dtype in ("float64", "float32"):
         for n in sizes:
             base = None
             for place, threads in [(Place(), 1), *((place, None) for place in context.places)]:
-                if not place.gpu and n > most_on_host:
-                    continue
                 label = "one core" if threads == 1 else place.short
                 context.tell(f"Rosenbrock, n = {n:,}, {dtype}, {label}")
                 result, seconds = _solve(problems.get("rosenbrock", n=n, dtype=dtype, **place.library), threads, place)

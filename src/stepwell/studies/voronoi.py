@@ -9,7 +9,7 @@ import numpy as np
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, draw_sites
 from stepwell.apps.voronoi.mesh import delaunay_mesh
 from stepwell.apps.voronoi.quality import mesh_quality
-from stepwell.studies.frame import Column, Context, Curve, Study, Table
+from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study, Table
 from stepwell.studies.places import Place
 from stepwell.studies.stepping import Case, Watched, solver_state, watch
 
@@ -62,6 +62,7 @@ QUALITY = (
 )
 
 M, MAXITER, FTOL = 8, 200, 2.2e-16
+SETTINGS = (RUN_SECONDS,)
 
 
 def voronoi_case(sites: int, resolution: int, place: Place) -> Case:
@@ -98,8 +99,8 @@ def whole_energy(summed: float, sites: int, resolution: int) -> float:
 def run(context: Context, study: Study) -> None:
     """Tessellate at every size on every device; look at the largest one's mesh."""
     sizes = context.pick(toy=[(60, 64)], default=SIZES[:5], full=SIZES)
-    limit = context.pick(toy=5.0, default=20.0, full=600.0 if context.device == "cpu" else 3.0)
-    study.settings |= {"m": M, "gtol": 0.0, "ftol": FTOL, "maxiter": MAXITER, "seconds a CPU run may take": limit}
+    limit = context.run_seconds(toy=5.0, default=20.0, full=600.0)
+    study.settings |= {"m": M, "gtol": 0.0, "ftol": FTOL, "maxiter": MAXITER, "run_seconds": limit}
     table = study.table("tessellations", "Table 2: one iteration of a centroidal Voronoi tessellation", COLUMNS)
     histories: dict[str, list[float]] = {}
     last: dict[str, Watched] = {}
@@ -110,7 +111,7 @@ def run(context: Context, study: Study) -> None:
             context.tell(f"{sites:,} sites, {resolution}², {place.label}")
             case = voronoi_case(sites, resolution, place)
             values: list[float] = []
-            seen = _tessellate(case, place, limit if not place.gpu else 20.0, values)
+            seen = _tessellate(case, place, limit, values)
             values[:] = [whole_energy(value, sites, resolution) for value in values]
             reference = reference or seen
             _add(table, sites, resolution, place, seen, reference)
