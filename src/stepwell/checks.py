@@ -180,8 +180,8 @@ def require_function(argument: str, value: Any, *, optional: bool = True) -> Non
 # ---- arrays ----
 
 
-def read_array(argument: str, value: Any) -> Array:
-    """Return a dense array of real numbers as it is, of whatever library; make one of a list or the like.
+def read_array(argument: str, value: Any, allowed: str = "an array of real numbers") -> Array:
+    """Return a dense array of real numbers as it is, of whatever library; make one of a number, a list or the like.
 
     Examples
     --------
@@ -200,10 +200,11 @@ def read_array(argument: str, value: Any) -> Array:
         return value
     try:
         found = np.asarray(value)
-        found = found.astype(float) if found.dtype.kind == "O" else found  # fractions, large integers and the like
-    except (TypeError, ValueError):
+        if found.dtype.kind == "O" and value is not None:  # fractions, large integers and the like
+            found = found.astype(float)
+    except (TypeError, ValueError):  # rows of different lengths
         found = np.empty(0, object)
-    require_kind(found.dtype.kind in "biuf", argument, value, "an array of real numbers")
+    require_kind(found.dtype.kind in "biuf", argument, value, allowed)
     return found
 
 

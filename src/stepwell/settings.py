@@ -47,22 +47,6 @@ def warn_caller(message: str) -> None:
     warnings.warn(message, OptimizeWarning, stacklevel=level)
 
 
-def is_number(value: Any) -> bool:
-    """Whether something is a real number, as Python, NumPy and the array libraries have them."""
-    if isinstance(value, bool | str | bytes | complex) or getattr(value, "shape", ()) != ():
-        return False
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def is_whole(value: Any) -> bool:
-    """Whether something is a whole number, be it a float such as 1e4, or infinite."""
-    return is_number(value) and (float(value) == math.inf or float(value).is_integer())
-
-
 def default_threads() -> int:
     """Return how many threads solvers use unless told otherwise: all that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
