@@ -63,15 +63,15 @@ def read_real(
     ...
     ValueError: tol is 1; allowed: a finite number above 0 and below 1
     """
+    number = _real(value)
+    if number is not None and not math.isnan(number) and (infinite or not math.isinf(number)):
+        fits = (least is None or number >= least) and (above is None or number > above)
+        if fits and (below is None or number < below):
+            return number
     ends = {"of at least": least, "above": above, "below": below}
     limits = " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
     allowed = f"a {'' if infinite else 'finite '}number {limits}".rstrip()
-    require_kind(_is_real(value), argument, value, allowed)
-    number = float(value)
-    fits = not math.isnan(number) and (infinite or not math.isinf(number))
-    fits = fits and (least is None or number >= least) and (above is None or number > above)
-    require(fits and (below is None or number < below), argument, value, allowed)
-    return number
+    raise (WrongKind if number is None else ValueError)(f"{argument} is {_shown(value)}; allowed: {allowed}")
 
 
 def read_whole(
@@ -95,39 +95,39 @@ def read_whole(
     ...
     ValueError: n is 7; allowed: an integer of at least 2, a multiple of 2
     """
+    number = _whole(value, as_float, infinite)
+    if number is not None and number >= least and (most is None or number <= most) and not number % multiple:
+        return number
     allowed = "a whole number" if as_float else "an integer"
     allowed += f" of at least {least}" if most is None else f" from {least} to {most}"
     allowed += f", a multiple of {multiple}" if multiple > 1 else ""
-    number = _whole(value, as_float, infinite)
-    if number is None:
-        raise WrongKind(f"{argument} is {_shown(value)}; allowed: {allowed}")
-    require(number >= least and (most is None or number <= most) and not number % multiple, argument, value, allowed)
-    return number
+    raise (WrongKind if number is None else ValueError)(f"{argument} is {_shown(value)}; allowed: {allowed}")
 
 
 def _whole(value: Any, as_float: bool, infinite: bool) -> int | None:
-    if not _is_real(value):
+    number = _real(value)
+    if number is None:
         return None
     try:
         return operator.index(value)
     except TypeError:
-        number = float(value)
-    if infinite and number == math.inf:
-        return UNLIMITED
-    return int(number) if as_float and number.is_integer() else None
+        if infinite and number == math.inf:
+            return UNLIMITED
+        return int(number) if as_float and number.is_integer() else None
 
 
-def _is_real(value: Any) -> bool:
-    """Whether something is one real number, as Python, NumPy and the array libraries have them; a bool is none."""
+def _real(value: Any) -> float | None:
+    """Return one real number, of Python, NumPy or an array library; None for what is none, such as a bool."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool | str | bytes | complex) or getattr(value, "shape", ()) != ():
-        return False
-    if any(word in str(getattr(value, "dtype", "")) for word in ("bool", "complex")):
-        return False
+        return None
+    if hasattr(value, "dtype") and any(word in str(value.dtype) for word in ("bool", "complex")):
+        return None
     try:
-        float(value)
+        return float(value)
     except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+        return None
 
 
 # ---- words, switches, functions ----
