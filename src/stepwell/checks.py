@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,18 +26,19 @@ class WrongKind(TypeError, ValueError):
 def require(holds: bool, argument: str, value: Any, allowed: str) -> None:
     """Raise ValueError naming the argument, the value and what is allowed, unless it holds."""
     if not holds:
-        raise ValueError(f"{argument} is {_shown(value)}; allowed: {allowed}")
+        _refuse(ValueError, argument, value, allowed)
 
 
 def require_kind(holds: bool, argument: str, value: Any, allowed: str) -> None:
     """Raise as `require` does, for a value that is of the wrong kind altogether."""
     if not holds:
-        raise WrongKind(f"{argument} is {_shown(value)}; allowed: {allowed}")
+        _refuse(WrongKind, argument, value, allowed)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _refuse(error: type[ValueError], argument: str, value: Any, allowed: str) -> NoReturn:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    raise error(f"{argument} is {shown}; allowed: {allowed}")
 
 
 # ---- numbers ----
@@ -71,7 +72,7 @@ def read_real(
     ends = {"of at least": least, "above": above, "below": below}
     limits = " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
     allowed = f"a {'' if infinite else 'finite '}number {limits}".rstrip()
-    raise (WrongKind if number is None else ValueError)(f"{argument} is {_shown(value)}; allowed: {allowed}")
+    _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
 
 
 def read_whole(
@@ -101,7 +102,7 @@ def read_whole(
     allowed = "a whole number" if as_float else "an integer"
     allowed += f" of at least {least}" if most is None else f" from {least} to {most}"
     allowed += f", a multiple of {multiple}" if multiple > 1 else ""
-    raise (WrongKind if number is None else ValueError)(f"{argument} is {_shown(value)}; allowed: {allowed}")
+    _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
 
 
 def _whole(value: Any, as_float: bool, infinite: bool) -> int | None:
@@ -146,8 +147,7 @@ def read_choice(argument: str, value: Any, names: Iterable[str]) -> str:
     names = tuple(names)
     if isinstance(value, str) and value in names:
         return value
-    allowed = ", ".join(map(repr, names))
-    raise ValueError(f"{argument} is {_shown(value)}; allowed: {allowed}{meant(value, names)}")
+    _refuse(ValueError, argument, value, ", ".join(map(repr, names)) + meant(value, names))
 
 
 def meant(word: Any, names: Iterable[str]) -> str:
@@ -196,7 +196,8 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
             f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like)"
         )
     if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
-        require_real(argument, value)
+        if "bfloat16" not in str(value.dtype):  # real, but of no kind that NumPy knows
+            require_real(argument, value)
         return value
     try:
         found = np.asarray(value)
@@ -232,8 +233,7 @@ def view_on_host(argument: str, value: Any) -> np.ndarray:
 def require_real(argument: str, array: Array) -> None:
     """Raise for an array or matrix, dense or sparse, of what are no real numbers."""
     dtype = array.dtype
-    real = dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)
-    if not real and "float" not in str(dtype):  # NumPy has no kind for JAX's bfloat16
+    if not (dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)):
         raise WrongKind(f"{argument} has dtype {dtype}; allowed: real numbers")
 
 

@@ -308,8 +308,9 @@ class LBFGSB:
         missing = sorted(_STATE_NAMES - set(state))
         if missing:
             raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
-        if bool(state["weights_vary"]) != (h0 is not None) or not (h0 is None or callable(h0)):
-            raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
+        had_one = bool(state["weights_vary"])
+        good = callable(h0) if had_one else h0 is None
+        require(good, "h0", h0, f"{'a callable' if had_one else 'None'}, as in the saved run")
         saved = json.loads(str(state["settings"]))
         settings = Settings(**saved | {"line_search": LineSearch(**saved["line_search"])})
         if like is not None and is_cuda(like):
