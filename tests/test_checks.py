@@ -119,6 +119,7 @@ def test_arrays_are_left_as_they_are():
         ("abc", "b is 'abc'; allowed: an array of real numbers"),
         (["1", "2"], r"b is \['1', '2'\]; allowed: an array of real numbers"),
         ([[1, 2], [3]], r"b is \[\[1, 2\], \[3\]\]; allowed: an array of real numbers"),
+        ([10**400], r"b is \[1000.*; allowed: an array of real numbers"),
         ([1j], r"b is \[1j\]; allowed: an array of real numbers"),
         (np.ones(2, complex), "b has dtype complex128; allowed: real numbers"),
         (np.array(["a"]), "b has dtype <U1; allowed: real numbers"),

@@ -201,9 +201,9 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
         return value
     try:
         found = np.asarray(value)
-        if found.dtype.kind == "O" and value is not None:  # fractions, large integers and the like
+        if found.dtype.kind == "O" and value is not None:  # fractions, large integers
             found = found.astype(float)
-    except (TypeError, ValueError):  # rows of different lengths
+    except (TypeError, ValueError, OverflowError):  # rows of different lengths, and the like
         found = np.empty(0, object)
     require_kind(found.dtype.kind in "biuf", argument, value, allowed)
     return found
