@@ -15,9 +15,10 @@ from stepwell.apps.voronoi.domain import Density, host_template, read_count, rea
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
 from stepwell.apps.voronoi.starts import draw_from
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, namespace_of, to_like
+from stepwell.checks import require
 from stepwell.minimization import minimize
 from stepwell.results import Status
-from stepwell.settings import Settings, require
+from stepwell.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
 #: Energies of so many evaluations are kept on a device.
