@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import stepwell
+from stepwell import _core
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, cvt_energy
 from stepwell.apps.voronoi.domain import read_density, weight_bits
 
@@ -197,10 +198,19 @@ def test_fun_goes_into_minimize_in_every_kind():
     np.testing.assert_array_equal(kind.x.numpy(), plain.x)
 
 
-def test_not_a_number_gives_not_a_number():
-    energy = VoronoiEnergy(1.0, 3, resolution=16)
+@pytest.mark.parametrize("method", ["exact", "jump-flooding"])
+def test_not_a_number_gives_not_a_number(method):
+    energy = VoronoiEnergy(1.0, 3, resolution=16, method=method)
     f, _ = energy.fun(np.full(6, np.nan))
     assert np.isnan(f)
+
+
+def test_pixels_without_an_owner_are_added_to_nobody():
+    """Sites that are nowhere own nothing: no moment is written, not even in front of the first site's."""
+    moments = np.full((4, 3), 7)
+    host = _core.VoronoiHost(16, 16, 3, 1)
+    host.evaluate(np.full((3, 2), np.nan), True, np.ones((16, 16), np.float32), 1.0, 1.0, np.empty((3, 2)), moments[1:])
+    np.testing.assert_array_equal(moments, [[7] * 3, [0] * 3, [0] * 3, [0] * 3])
 
 
 @pytest.mark.parametrize(
