@@ -109,6 +109,16 @@ def test_coincident_sites_are_moved_apart():
     assert t.normalized_energy < 1.15 * HEXAGONAL_BOUND
 
 
+def test_coincident_sites_in_corners_part_too():
+    """All of them, inside the domain, by half a pixel at most."""
+    for corner in ([0.0, 0.0], [1.0, 0.0], [0.0, 0.6], [1.0, 0.6]):
+        start = np.tile(corner, (30, 1))
+        t = centroidal(start, resolution=(60, 100), maxiter=0)
+        assert len(np.unique(t.sites, axis=0)) == 30
+        assert ((t.sites >= 0) & (t.sites <= [1.0, 0.6])).all()
+        assert np.abs(t.sites - start).max() <= 0.5 / 100 + 1e-15
+
+
 def test_starts_on_the_border_and_where_the_density_is_zero():
     edge = np.linspace(0, 1, 21)
     sites = np.concatenate([np.stack([edge, 0 * edge], 1), np.stack([0 * edge[1:] + 1, edge[1:]], 1)])

@@ -221,7 +221,9 @@ def _apart(points: Array, density: Density, seed: int) -> Array:
     if len(again) == 0:
         return points
     moves = np.random.default_rng(seed).uniform(-0.5, 0.5, (len(again), 2)) * density.pixel
-    host[again] = np.clip(host[again] + moves, 0.0, density.extent)
+    # What would leave the domain is mirrored at its border: held there, several would meet again in a corner.
+    far = np.array(density.extent)
+    host[again] = far - np.abs(far - np.abs(host[again] + moves))
     return to_like(host, points)
 
 
