@@ -211,6 +211,21 @@ def test_limits_and_callbacks():
     assert "time limit" in t.message
 
 
+@pytest.mark.parametrize("method", ["lbfgsb", "lloyd"])
+def test_what_a_caller_holds_is_his(method):
+    """Writing into what a callback was shown changes nothing, nor does writing into the result change the start."""
+    start = draw_sites(50, resolution=64)
+    kept = start.copy()
+
+    def scribble(intermediate):
+        intermediate.sites[:] = 0.0
+
+    plain = centroidal(start, resolution=64, method=method)
+    np.testing.assert_array_equal(centroidal(start, resolution=64, method=method, callback=scribble).sites, plain.sites)
+    centroidal(start, resolution=64, method=method, maxiter=0).sites[:] = 0.0
+    np.testing.assert_array_equal(start, kept)
+
+
 def test_other_libraries_on_the_host():
     """Results come back in the library of the sites, else of the density, else of `like`."""
     torch = pytest.importorskip("torch")

@@ -303,13 +303,14 @@ class _Run:
         xp = namespace_of(start)
         if is_cuda(start):
             self.mode = "one launch an evaluation"
-        sites, before, iteration = start, float("inf"), 0
+        # Copies: the start stays the caller's, and what a callback is shown is its own.
+        sites, before, iteration = xp.asarray(start, copy=True), float("inf"), 0
         while True:
             f, g = self.energy.evaluate(sites, self.energy.scale)
             value, pull = float(f) / self.energy.scale, float(xp.max(xp.abs(g))) / (2 * self.energy.scale)
             try:
                 if iteration:
-                    self.tell(iteration, value, lambda kept=sites: kept)  # type: ignore[misc]
+                    self.tell(iteration, value, lambda kept=sites: xp.asarray(kept, copy=True))  # type: ignore[misc]
             except StopIteration:
                 return sites, iteration, iteration + 1, Status.CALLBACK
             for ended, reason in (
