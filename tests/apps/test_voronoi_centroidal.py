@@ -184,8 +184,9 @@ def test_runs_repeat_and_do_not_depend_on_threads():
 
 
 def test_limits_and_callbacks():
-    t = centroidal(200, resolution=128, maxiter=3, ftol=0.0, gtol=0.0)
-    assert (t.status, t.success, t.iterations) == (1, False, 3)
+    for three in (3, 3.0, np.int64(3)):
+        t = centroidal(200, resolution=128, maxiter=three, ftol=0.0, gtol=0.0)
+        assert (t.status, t.success, t.iterations) == (1, False, 3)
     for method in ("lbfgsb", "lloyd"):
         seen, steps = [], []
 

@@ -20,7 +20,7 @@ from stepwell.results import Status
 from stepwell.settings import Settings, require
 
 METHODS = ("lbfgsb", "lloyd")
-#: Energies of so many evaluations are kept on a device.
+#: Energies of so many evaluations are kept.
 _HISTORY_ROOM = 1 << 16
 
 
@@ -57,7 +57,7 @@ class Tessellation:
     projected_gradient : float
         Largest component of the gradient of F at the final sites, without those that push out of the domain.
     history : (evaluations,) array
-        F at each evaluation, on the host.
+        F at each evaluation, of the first 65,536 at most; on the host.
     seconds : dict
         ``"total"``, ``"evaluation"`` and ``"solver"``. On a device, where both run on without the host, evaluations
         are timed afterwards at the final sites and the solver has the rest, unless ``time_parts`` was asked for.
@@ -196,7 +196,7 @@ def centroidal(
         scale=scale,
         threads=threads,
         like=start,
-        history=min(_HISTORY_ROOM, 21 * (maxiter + 1)),
+        history=int(min(_HISTORY_ROOM, 21 * (maxiter + 1))),
     )
     run = _Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
     return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)))
