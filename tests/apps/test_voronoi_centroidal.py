@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -315,8 +317,8 @@ def test_errors_name_argument_and_value(sites, options, message):
         (10, {"progress": "bar"}, "progress is 'bar'; allowed: a callable"),
         (10, {"density": "ones"}, "density is 'ones'; allowed: an array of real numbers"),
         ([[0.1, 0.2], [0.3]], {}, r"sites is \[\[0.1, 0.2\], \[0.3\]\]; allowed: an array of real numbers"),
-        ("all", {}, "count is 'all'; allowed: a whole number"),
-        (True, {}, "count is True; allowed: a whole number"),
+        ("all", {}, r"sites is 'all'; allowed: a whole number, or an array \(n, 2\)"),
+        (True, {}, "sites is True; allowed: a whole number"),
     ],
 )
 def test_wrong_types_are_named_before_any_work(sites, options, message):
@@ -327,7 +329,17 @@ def test_wrong_types_are_named_before_any_work(sites, options, message):
 def test_a_number_of_sites_is_whole():
     assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
     assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
-    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+    with pytest.raises(TypeError, match=r"sites is 10.5; allowed: a whole number"):
         centroidal(10.5, resolution=16)
     with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+        draw_sites(10.5, resolution=16)
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
         VoronoiEnergy(1.0, 10.5, resolution=16)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None, "a", [1, 2]])
+@pytest.mark.parametrize("door", [draw_sites, centroidal])
+def test_a_seed_is_a_whole_number(door, seed):
+    """Anything else, None above all, would give a start that does not come again."""
+    with pytest.raises(ValueError, match=re.escape(f"seed is {seed!r}; allowed: whole numbers from 0 on")):
+        door(10, resolution=16, seed=seed)

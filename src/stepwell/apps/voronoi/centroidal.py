@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.assignment import check_method, describe, shared_pixels
-from stepwell.apps.voronoi.domain import Density, host_template, read_count, read_density, read_sites, require_one_home
+from stepwell.apps.voronoi.domain import (
+    Density,
+    check_seed,
+    host_template,
+    read_count,
+    read_density,
+    read_sites,
+    require_one_home,
+)
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
 from stepwell.apps.voronoi.starts import draw_from
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, namespace_of, to_like
@@ -178,7 +186,7 @@ def centroidal(
     for name, told in (("callback", callback), ("progress", progress)):
         if told is not None and not callable(told):
             raise TypeError(f"{name} is {told!r}; allowed: a callable")
-    require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
+    check_seed(seed)
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
     )  # checks them
@@ -204,7 +212,7 @@ def centroidal(
 
 def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
     if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
-        return draw_from(read_count(sites), density, seed, like)
+        return draw_from(read_count(sites, "sites", "a whole number, or an array (n, 2)"), density, seed, like)
     points = read_sites(sites, density.shape)
     density.require_room(int(points.shape[0]))
     return _apart(points, density, seed)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, as_contiguous, device_name, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
+from stepwell.settings import require
 
 LONGEST_SIDE = 32768
 MOST_BITS = 24  # of a pixel's weight: exact in float32
@@ -204,14 +205,19 @@ def _as_numbers(values: Any, name: str) -> np.ndarray:
     return found
 
 
-def read_count(count: Any) -> int:
+def read_count(count: Any, name: str = "count", allowed: str = "a whole number") -> int:
     """Return a number of sites as an int, or say that it is none."""
     try:
         if isinstance(count, bool | np.bool_):
             raise TypeError
         return operator.index(count)
     except TypeError:
-        raise TypeError(f"count is {count!r}; allowed: a whole number") from None
+        raise TypeError(f"{name} is {count!r}; allowed: {allowed}") from None
+
+
+def check_seed(seed: Any) -> None:
+    """Raise unless a start can be drawn again from this."""
+    require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
 
 
 def host_template(*candidates: Any) -> Any:
