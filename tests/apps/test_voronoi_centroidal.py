@@ -268,6 +268,16 @@ def test_images_of_any_layout():
     np.testing.assert_array_equal(centroidal(80, torch.tensor(density.T.copy()).T).sites.numpy(), expected)
 
 
+@pytest.mark.parametrize("factor", [1e-280, 1e280])
+def test_the_unit_of_the_density_does_not_matter(factor):
+    density = hills((60, 90))
+    density /= density.max()
+    plain, other = centroidal(80, density, maxiter=30), centroidal(80, density * factor, maxiter=30)
+    # F is proportional to the density. A run magnifies rounding: ends are as good, not the same.
+    assert other.normalized_energy == pytest.approx(plain.normalized_energy, rel=1e-2)
+    assert other.history[0] == pytest.approx(plain.history[0] * factor, rel=1e-9)
+
+
 def test_a_start_has_one_site_in_each_piece_of_equal_mass():
     x = draw_sites(4096, resolution=64, seed=1)  # pieces are pixels
     pixels = np.floor(x * 64).astype(int)

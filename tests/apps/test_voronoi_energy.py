@@ -226,6 +226,9 @@ def test_pixels_without_an_owner_are_added_to_nobody():
         (np.ones((4, 4)), 4, "resolution is 4 beside a density image"),
         (1.0, None, "resolution is missing"),
         (0.0, 8, "density is 0.0; allowed: a positive number"),
+        (np.full((4, 4), 1e-320), None, "density is at most 1e-320; allowed: a maximum from 1e-280 to 1e"),
+        (np.full((4, 4), 1e305), None, r"density is at most 1e\+305; allowed: a maximum from 1e-280 to 1e"),
+        (1e-320, 8, "density is at most 1e-320; allowed"),
         (1.0, (8, 8, 8), r"resolution is \(8, 8, 8\); allowed"),
     ],
 )

@@ -14,6 +14,8 @@ from stepwell.settings import require
 
 LONGEST_SIDE = 32768
 MOST_BITS = 24  # of a pixel's weight: exact in float32
+#: Between these the largest density may lie, so that energies, gradients and their scales are ordinary numbers.
+LEAST_MAXIMUM, MOST_MAXIMUM = 1e-280, 1e280
 
 
 def pixel_size(shape: tuple[int, int]) -> float:
@@ -142,6 +144,7 @@ def read_density(density: Any, resolution: Any = None) -> Density:
         raise ValueError(f"density is {low} somewhere; allowed: zero or more")
     if high == 0:
         raise ValueError("density is zero everywhere; allowed: positive somewhere")
+    _check_maximum(high)
     most = 2.0 ** weight_bits(shape)
     # Images in whole numbers stay as they are.
     unit = 1.0 if kind in "bui" and high < most else high / (most - 1)
@@ -153,10 +156,16 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     return Density(weights, unit, shape, mass, root)
 
 
+def _check_maximum(high: float) -> None:
+    if not LEAST_MAXIMUM <= high <= MOST_MAXIMUM:
+        raise ValueError(f"density is at most {high}; allowed: a maximum from {LEAST_MAXIMUM} to {MOST_MAXIMUM}")
+
+
 def _uniform(density: np.ndarray, resolution: Any) -> Density:
     value = float(density)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"density is {value}; allowed: a positive number, or an image")
+    _check_maximum(value)
     if resolution is None:
         raise ValueError("resolution is missing; allowed: (height, width) or a whole number, for a uniform density")
     shape = read_shape(resolution, "resolution")
