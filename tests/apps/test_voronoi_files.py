@@ -146,6 +146,27 @@ def test_numbers_as_a_picture(tmp_path):
             read_picture(tmp_path / "a.npy")
 
 
+def test_what_is_no_array(tmp_path):
+    """Nothing at all, half a file, an archive of arrays, and objects, under the name of an array."""
+    np.save(tmp_path / "whole.npy", np.ones((20, 20)))
+    np.savez(tmp_path / "a.npz", ones=np.ones((2, 2)))
+    np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
+    contents = [b"", (tmp_path / "whole.npy").read_bytes()[:300], (tmp_path / "a.npz").read_bytes()]
+    for content in (*contents, (tmp_path / "objects.npy").read_bytes()):
+        (tmp_path / "a.npy").write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.npy: cannot be read: "):
+            read_picture(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_pixels_that_are_not_finite(tmp_path, value):
+    grey = np.full((4, 5), 0.5, np.float32)
+    grey[1, 2] = value
+    path = save(tmp_path, grey, "a.tif")
+    with pytest.raises(ValueError, match=r"a\.tif: cannot be read: there are pixels that are not finite"):
+        read_picture(path)
+
+
 def test_what_is_no_picture(tmp_path):
     (tmp_path / "a.png").write_bytes(b"this is text")
     with pytest.raises(ValueError, match=r"a\.png: not a picture that Pillow can read"):

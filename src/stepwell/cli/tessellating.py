@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
-from stepwell.apps.voronoi.picture import Picture, read_picture
+from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import array_library, check_file, check_folder, read_device
 from stepwell.cli.products import SUFFIXES, is_folder
@@ -118,12 +118,14 @@ def open_density(
 
 def _open_numbers(path: str, hint: str) -> np.ndarray:
     try:
-        density = np.load(path, allow_pickle=False)
+        density = read_npy(path)
     except FileNotFoundError:
         raise click.BadParameter(f"there is no file {path!r}", param_hint=hint) from None
-    except (OSError, ValueError, EOFError) as error:
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=hint) from None
+    except OSError as error:
         raise click.BadParameter(f"{path}: cannot be read: {error}", param_hint=hint) from None
-    numbers = isinstance(density, np.ndarray) and density.ndim == 2 and density.dtype.kind in "fiub" and density.size
+    numbers = density.ndim == 2 and density.dtype.kind in "fiub" and density.size
     if not numbers or not np.all(np.isfinite(density)) or density.min() < 0:
         raise click.BadParameter(f"{path}: must hold finite numbers >= 0 in rows and columns", param_hint=hint)
     return np.asarray(density, dtype=np.float64)

@@ -128,7 +128,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
     path = os.fspath(path)
     name = os.path.basename(path)
     if path.lower().endswith(".npy"):
-        grey = np.load(path, allow_pickle=False)
+        grey = read_npy(path)
         if grey.ndim != 2 or not grey.size or grey.dtype.kind not in "fiub" or not np.all(np.isfinite(grey)):
             raise ValueError(f"{path}: must hold finite numbers (rows, columns), got {grey.dtype} {grey.shape}")
         if grey.min() < 0 or grey.max() > 1:
@@ -143,15 +143,27 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
             colours = _on_paper(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:
         raise ValueError(f"{path}: not a picture that Pillow can read") from None
-    except (SyntaxError, EOFError, Image.DecompressionBombError) as error:
+    except (SyntaxError, EOFError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
     return Picture(colours, name)
+
+
+def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read the array of an .npy file; anything else under that name is a ValueError."""
+    with open(path, "rb") as file:
+        try:
+            array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{os.fspath(path)}: cannot be read: {error}") from None
+    return array
 
 
 def _on_paper(image: Any) -> np.ndarray:
     """Colours of a Pillow image over white."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         grey = np.asarray(image, dtype=np.float64)
+        if not np.all(np.isfinite(grey)):
+            raise ValueError("there are pixels that are not finite")
         # Modes of 32 bits say nothing of their white: it is the least of 1 (fractions), 255 and 65535 that holds all.
         top = float(grey.max(initial=0.0)) if image.mode in ("I", "F") else 65535.0
         white = 1.0 if image.mode == "F" and top <= 1 else 255.0 if top <= 255 else 65535.0
