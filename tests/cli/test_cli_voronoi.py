@@ -242,6 +242,29 @@ def test_errors_of_density(tmp_path):
     assert "'tpu' is not a device" in fails("voronoi", "--device", "tpu", *out)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_numbers_are_finite(tmp_path, picture, value):
+    for option in ("--gamma", "--size"):
+        said = fails("voronoi", "--density", picture, option, value, "-o", tmp_path / "a.svg")
+        assert "is not a finite number" in said or "is not in the range" in said
+    for option in ("--gamma", "--size", "--scale", "--contrast"):
+        said = fails("stipple", picture, option, value, "-o", tmp_path / "a.svg")
+        assert option in said
+        assert "is not a finite number" in said or "is not in the range" in said
+
+
+def test_the_largest_drawing_keeps_its_digits(tmp_path):
+    """A hundredth of a millimetre on a hundred metres: polygons lie where the points of the same run do."""
+    largest = 99_999
+    works("voronoi", "-n", 40, "--size", largest, "-o", tmp_path / "a.svg", "-o", tmp_path / "a.npy", *QUICK)
+    (path,) = (p for p in ElementTree.parse(tmp_path / "a.svg").getroot().iter(f"{SVG}path"))
+    drawn = np.array(re.findall(r"(-?[\d.]+) (-?[\d.]+)", path.get("d")), float)
+    expected = voronoi_cells(np.load(tmp_path / "a.npy")).vertices * largest
+    away = np.abs(drawn[:, None] - expected[None]).max(axis=2).min(axis=1)
+    assert away.max() <= 0.005 + 1e-6
+    assert "is not in the range" in fails("voronoi", "-n", 40, "--size", 1e9, "-o", tmp_path / "a.svg")
+
+
 def test_help_names_both_commands():
     text = works("--help").stdout
     assert "voronoi" in text

@@ -20,6 +20,17 @@ from stepwell.report.convergence import FORMATS
 LIBRARIES = ("numpy", "torch", "cupy", "jax")
 
 
+class FiniteRange(click.FloatRange):
+    """A range of numbers without nan and infinity, which click lets through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number of the range."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
 # The first three are callbacks of click options: a BadParameter raised in one names the option by itself.
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.drawing import MARKS
 from stepwell.apps.voronoi.picture import TONES
 from stepwell.apps.voronoi.route import METHODS as ORDERS
+from stepwell.cli.inputs import FiniteRange
 from stepwell.cli.products import DRAWINGS, Products
 from stepwell.cli.tessellating import (
     automatic_resolution,
@@ -32,12 +33,12 @@ from stepwell.cli.voronoi import finish
               help="Longer side of the grid that the picture is brought to.  [default: about 64 pixels a dot, 512 to "
               "4096]")  # fmt: skip
 @click.option("--even", is_flag=True, help="Dots of one size; otherwise each is as large as its cell is dark.")
-@click.option("--contrast", type=click.FloatRange(0, 4), metavar="POWER",
+@click.option("--contrast", type=FiniteRange(0, 4), metavar="POWER",
               help="Power of the darkness by which dots are spread; their sizes make up for it. A higher one puts more "
               "into dark detail.  [default: 1.5; with --even 2]")  # fmt: skip
-@click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--scale", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Factor on the sizes of dots.")  # fmt: skip
-@click.option("--gamma", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--gamma", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Power of the darkness itself; above 1 light tones become lighter.")  # fmt: skip
 @click.option("--tone", type=click.Choice(TONES), default="display", show_default=True,
               help="Darkness as a display's grey values, or linear in the light.")  # fmt: skip

@@ -18,12 +18,14 @@ from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import array_library, check_file, check_folder, read_device
+from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device
 from stepwell.cli.products import SUFFIXES, is_folder
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
 _LEAST, _MOST = 512, 4096
+#: Millimetres of a drawing at most: its coordinates have seven digits, two of them after the point.
+_LARGEST = 99_999
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +39,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Where the tessellation is computed; cuda needs PyTorch."),
         click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
                      help=f"A file, its kind by its ending ({' '.join(SUFFIXES)}), or a folder for all; repeatable."),
-        click.option("--size", type=click.FloatRange(min=1), default=200.0, show_default=True,
+        click.option("--size", type=FiniteRange(1, _LARGEST), default=200.0, show_default=True,
                      help="Millimetres of a drawing's longer side."),
         click.option("--pixels", type=click.IntRange(16, 20000), default=2000, show_default=True,
                      help="Pixels of a PNG's longer side."),

@@ -11,6 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi import files
 from stepwell.apps.voronoi.route import METHODS as ORDERS
 from stepwell.cli.console import show
+from stepwell.cli.inputs import FiniteRange
 from stepwell.cli.products import DRAWINGS, Products
 from stepwell.cli.tessellating import (
     automatic_resolution,
@@ -32,7 +33,7 @@ from stepwell.cli.tessellating import (
               help="A picture, dark where sites are to be dense, or an .npy file with the density itself.  [default: "
               "uniform]")  # fmt: skip
 @click.option("--invert", is_flag=True, help="Bright where sites are to be dense.")
-@click.option("--gamma", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--gamma", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Power to which the density is raised.")  # fmt: skip
 @click.option("--draw", type=click.Choice(DRAWINGS), default="cells", show_default=True,
               help="What SVG and PNG files show.")  # fmt: skip
