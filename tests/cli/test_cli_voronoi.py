@@ -133,6 +133,26 @@ def test_one_site(tmp_path):
     assert strict_json((tmp_path / "out/statistics.json").read_text())["quality"]["angle_min"] is None
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_few_sites_are_told_without_nan(tmp_path, count):
+    """They have no triangles, or triangles round no site: what does not exist is left out."""
+    outcome = works("voronoi", "-n", count, "-o", tmp_path / "a.svg", *QUICK)
+    assert re.search(r"\bnan\b", outcome.stdout) is None
+
+
+def test_plots_of_no_triangles_say_so(tmp_path):
+    from matplotlib import rc_context
+
+    from stepwell.apps.voronoi.mesh import delaunay_mesh
+    from stepwell.report.voronoi import quality_png
+
+    with rc_context({"svg.fonttype": "none"}):
+        quality_png(delaunay_mesh([[0.5, 0.5]]), tmp_path / "quality.svg")
+    text = (tmp_path / "quality.svg").read_text()
+    assert text.count("no triangles") == 2
+    assert re.search(r"\bnan\b", "".join(ElementTree.fromstring(text).itertext())) is None
+
+
 def test_seed_and_method(tmp_path):
     for name, options in {"a": [], "b": [], "c": ["--seed", 1], "d": ["--method", "lloyd"]}.items():
         works("voronoi", "-n", 60, "-o", tmp_path / f"{name}.npy", *QUICK, *options)

@@ -287,8 +287,9 @@ class Products:
             table.add_row("mesh", f"{quality.triangles:,} triangles, smallest angle {quality.angle_min:.1f}°, "
                           f"{quality.angle_mean:.1f}° on average, {100 * quality.angles_below_30:.2g} % of angles "
                           "below 30°")  # fmt: skip
-            table.add_row("", f"Q {quality.q_min:.3f}, {quality.q_mean:.4f} on average; "
-                          f"{100 * quality.regular:.1f} % of interior sites have six neighbours")  # fmt: skip
+            regular = f"; {100 * quality.regular:.1f} % of interior sites have six neighbours"
+            table.add_row("", f"Q {quality.q_min:.3f}, {quality.q_mean:.4f} on average"
+                          + (regular if quality.interior else ""))  # fmt: skip
         if self.order != "given":
             route = self.route
             scale = self.size / max(self.extent) / 1000

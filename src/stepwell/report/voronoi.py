@@ -265,11 +265,13 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) ->
     angle.hist(smallest, np.arange(0.0, 61.0), color="#4a7fb5")
     angle.set_xlabel("smallest angle, degrees")
     angle.set_ylabel("triangles")
-    angle.set_title(f"minimum {quality.angle_min:.1f}°, mean {quality.angle_mean:.1f}°", fontsize=9)
+    some = quality.triangles > 0
+    angles = f"minimum {quality.angle_min:.1f}°, mean {quality.angle_mean:.1f}°"
+    angle.set_title(angles if some else "no triangles", fontsize=9)
     q.hist(shapes.q, np.linspace(0, 1, 61), color="#e07b39")
     q.set_xlabel("Q = 2√3 S / (p h)")
     q.set_ylabel("triangles")
-    q.set_title(f"minimum {quality.q_min:.3f}, mean {quality.q_mean:.4f}", fontsize=9)
+    q.set_title(f"minimum {quality.q_min:.3f}, mean {quality.q_mean:.4f}" if some else "no triangles", fontsize=9)
     for axis in axes.flat:
         axis.grid(alpha=0.25, lw=0.6)
         axis.set_axisbelow(True)
