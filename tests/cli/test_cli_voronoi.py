@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.apps.voronoi import HEXAGONAL_BOUND, cvt_energy
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, centroidal, cvt_energy
 from stepwell.apps.voronoi.mesh import voronoi_cells
-from stepwell.cli import main
+from stepwell.cli import main, tessellating
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
@@ -131,6 +132,40 @@ def test_one_site(tmp_path):
     works("voronoi", "-n", 1, "-o", tmp_path / "out", *QUICK)
     assert np.load(tmp_path / "out/points.npy") == pytest.approx(np.array([[0.5, 0.5]]), abs=0.02)
     assert strict_json((tmp_path / "out/statistics.json").read_text())["quality"]["angle_min"] is None
+
+
+@pytest.mark.parametrize("method", ["lbfgsb", "lloyd"])
+def test_an_interrupted_run_keeps_its_sites(tmp_path, monkeypatch, method):
+    """Ctrl-C in the third iteration gives the sites of a run of three; pressed twice, it ends everything."""
+    presses = 1
+
+    def interrupted(*arguments, progress, **options):
+        def press(done, total):
+            for _ in range(presses if done == 3 else 0):
+                signal.raise_signal(signal.SIGINT)
+            progress(done, total)
+
+        return centroidal(*arguments, progress=press, **options)
+
+    monkeypatch.setattr(tessellating, "centroidal", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    run = ["voronoi", "-n", 60, "--resolution", 96, "--method", method, "-o", tmp_path / "a.npy"]
+    outcome = call(*run, "--json", tmp_path / "a.json")
+    assert outcome.exit_code == 130
+    assert "interrupted; these are the sites so far: 3 iterations" in outcome.stdout
+    expected = centroidal(60, np.ones((96, 96)), method=method, maxiter=3)
+    assert np.array_equal(np.load(tmp_path / "a.npy"), expected.sites)
+    result = strict_json((tmp_path / "a.json").read_text())["result"]
+    assert (result["status"], result["success"], result["energy"]) == (99, False, expected.energy)
+    presses = 2
+    outcome = call(*run)
+    assert outcome.exit_code == 1
+    assert "Aborted!" in outcome.stderr
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_pipe_gets_no_progress(tmp_path):
+    assert works("voronoi", "-n", 60, "-o", tmp_path / "a.npy", *QUICK).stderr == ""
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

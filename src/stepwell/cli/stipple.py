@@ -77,6 +77,7 @@ def command(
     The dots are the sites of a centroidal Voronoi tessellation whose density is the picture's darkness; each covers as
     much paper as its cell is dark. IMAGE is any picture that Pillow reads, or an .npy file with grey values from 0
     (black) to 1; transparent means white. The exit status is 0 when files were written, 2 if the command line is wrong.
+    Ctrl-C ends a run on the CPU early: what was asked for is made from the dots so far, and the status is 130.
     """
     if demo == (image is not None):
         raise click.UsageError("give either IMAGE or --demo")

@@ -226,7 +226,7 @@ def read_count(count: Any, name: str = "count", allowed: str = "a whole number")
 
 def check_seed(seed: Any) -> None:
     """Raise unless a start can be drawn again from this."""
-    require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
+    require(isinstance(seed, int | np.integer) and int(seed) >= 0, "seed", seed, "whole numbers from 0 on")
 
 
 def host_template(*candidates: Any) -> Any:
