@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from xml.etree import ElementTree
@@ -273,6 +274,17 @@ def test_errors_of_files(tmp_path, picture):
     assert "give either IMAGE or --demo" in fails("stipple", picture, "--demo", "-o", tmp_path / "a.svg")
     assert not (tmp_path / "a.svg").exists()
     assert "text.png' is a file; a folder is needed" in fails("voronoi", "-n", 9, "-o", tmp_path / "text.png/new/out")
+
+
+def test_what_may_not_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
+    (tmp_path / "old.svg").touch(mode=0o444)
+    (tmp_path / "folder").mkdir(mode=0o555)
+    if os.access(tmp_path / "folder", os.W_OK):
+        pytest.skip("this user may write anywhere")
+    monkeypatch.setattr(tessellating, "centroidal", lambda *_, **__: pytest.fail("work was done"))
+    for path in ("old.svg", "folder/new.svg", "folder", "folder/new"):
+        assert "nothing can be written to" in fails("voronoi", "-n", 9, "-o", tmp_path / path)
+    assert "--json" in fails("voronoi", "-n", 9, "--json", tmp_path / "folder/new.json")
 
 
 def test_errors_of_density(tmp_path):
