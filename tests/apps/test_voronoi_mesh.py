@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull, cKDTree
 
+from stepwell.apps.voronoi.domain import extent_of
 from stepwell.apps.voronoi.mesh import Mesh, circumcentres, delaunay_mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells, clip_to_rectangle
 
@@ -202,6 +203,17 @@ def test_no_sites():
 def test_bad_sites(sites, message):
     with pytest.raises(ValueError, match=message):
         voronoi_cells(sites)
+
+
+def test_sides_may_be_rounded_either_way():
+    """3/5 and 3 (1/5) are one side: a site on the border of one has its cell in the other."""
+    assert 3 / 5 < 3 * (1 / 5)
+    cells = voronoi_cells([[0.5, 0.15], [0.5, 3 * (1 / 5)]], (1.0, 3 / 5))
+    assert cells.areas == pytest.approx([0.375, 0.225], rel=1e-12)
+    for shape in ((24, 40), (41, 69), (69, 41)):
+        width, height = extent_of(shape)
+        far = [[width, height], [0.0, height], [width, 0.0]]
+        assert voronoi_cells(far, (shape[1] / max(shape), shape[0] / max(shape))).areas.min() > 0
 
 
 def test_bad_extents():

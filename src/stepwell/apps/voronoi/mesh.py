@@ -126,7 +126,8 @@ def voronoi_cells(sites: Any, extent: tuple[float, float] = (1.0, 1.0)) -> Cells
     """
     sites = checked_sites(sites)
     width, height = _checked_extent(extent)
-    if sites.size and not (np.all(sites >= 0) and np.all(sites <= (width, height))):
+    # Sides such as 3/5 and 3 (1/5) differ in the last place, and sites lie on the border of either.
+    if sites.size and not (np.all(sites >= 0) and np.all(sites <= np.nextafter((width, height), np.inf))):
         raise ValueError(f"sites: every site must lie in [0, {width:g}] x [0, {height:g}]")
     n = len(sites)
     if not n:
