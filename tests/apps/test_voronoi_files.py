@@ -121,6 +121,17 @@ def test_transparent_means_white(tmp_path):
     assert read_picture(tmp_path / "la.png").colours == pytest.approx(1 - 128 / 255)
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"])
+def test_every_mode_is_what_pillow_makes_of_it(tmp_path, monkeypatch, mode):
+    noise = np.random.default_rng(0).integers(0, 256, (9, 7, 4), dtype=np.uint8)
+    image = Image.fromarray(noise)
+    image = image.convert("RGBA" if mode in ("RGBA", "RGBa") else "LA" if mode in ("LA", "PA") else "RGB").convert(mode)
+    monkeypatch.setattr("PIL.Image.open", lambda path: image)
+    rgba = np.asarray(image.convert("RGBA")) / 255
+    expected = rgba[..., :3] * rgba[..., 3:] + 1 - rgba[..., 3:]
+    assert read_picture(tmp_path / "any").colours == pytest.approx(expected, abs=1e-12)
+
+
 def test_deep_palette_and_rotated_pictures(tmp_path):
     deep = np.array([[0, 32768, 65535]], np.uint16)
     assert read_picture(save(tmp_path, deep)).colours[0, :, 0] == pytest.approx([0, 32768 / 65535, 1], abs=1e-4)

@@ -45,8 +45,10 @@ class Picture:
         shape = (max(1, round(columns * scale)), max(1, round(rows * scale)))
         how = Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC
         # Light adds up, display values do not: the average of black and white is the grey of a fine checkerboard.
-        light = linear_light(self.colours)
-        channels = [np.asarray(Image.fromarray(light[..., k].astype(np.float32)).resize(shape, how)) for k in range(3)]
+        channels = []
+        for k in range(3):  # one by one: a photograph in floating point is large
+            light = linear_light(self.colours[..., k]).astype(np.float32)
+            channels.append(np.asarray(Image.fromarray(light).resize(shape, how)))
         return Picture(display_values(np.clip(np.stack(channels, axis=-1), 0, 1).astype(np.float64)), self.name)
 
     def darkness(self, *, tone: str = "display", invert: bool = False, gamma: float = 1.0) -> np.ndarray:
@@ -168,7 +170,9 @@ def _on_paper(image: Any) -> np.ndarray:
         top = float(grey.max(initial=0.0)) if image.mode in ("I", "F") else 65535.0
         white = 1.0 if image.mode == "F" and top <= 1 else 255.0 if top <= 255 else 65535.0
         return np.repeat(np.clip(grey / white, 0, 1)[..., None], 3, axis=2)
-    rgba = np.asarray(image.convert("RGBA"), dtype=np.float64) / 255
+    if not {"A", "a"} & set(image.getbands()) and "transparency" not in image.info:
+        return np.asarray(image.convert("RGB")) / 255
+    rgba = np.asarray(image.convert("RGBA")) / 255
     alpha = rgba[..., 3:]
     paper: np.ndarray = rgba[..., :3] * alpha + (1.0 - alpha)
     return paper
