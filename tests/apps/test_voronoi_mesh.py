@@ -219,6 +219,11 @@ def test_sides_may_be_rounded_either_way():
 def test_bad_extents():
     with pytest.raises(ValueError, match="extent: width and height must be positive"):
         voronoi_cells([[0.1, 0.1]], (1.0, 0.0))
+    for bad in ((1.0,), 1.0, (1.0, 1.0, 1.0)):
+        with pytest.raises(ValueError, match=r"extent: must be \(width, height\), got"):
+            delaunay_mesh([[0.1, 0.1]], bad)
+    with pytest.raises(ValueError, match=r"density: the shape must be \(rows, columns\), got \(4,\)"):
+        delaunay_mesh([[0.1, 0.1]], density=np.ones(4))
     with pytest.raises(ValueError, match="density: an extent must say"):
         delaunay_mesh([[0.1, 0.1]], None, density=np.ones((2, 2)))
 

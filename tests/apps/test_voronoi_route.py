@@ -129,3 +129,5 @@ def test_the_same_every_time():
 def test_bad_method():
     with pytest.raises(ValueError, match="method: got 'best'; allowed: auto, improved, greedy, hilbert, given"):
         plotting_route([[0.0, 0.0]], method="best")
+    with pytest.raises(ValueError, match=r"extent: must be \(width, height\), got \(1.0,\)"):
+        plotting_route([[0.0, 0.0]], (1.0,))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from stepwell.apps.voronoi.mesh import checked_sites
+from stepwell.apps.voronoi.mesh import checked_extent, checked_sites
 
 METHODS = ("auto", "improved", "greedy", "hilbert", "given")
 #: The shortest tour of n random points in area A tends to this times √(n A) (Applegate et al. 2006).
@@ -91,7 +91,7 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
     n = len(points)
     if method == "auto":
         method = "improved" if n <= MOST_IMPROVED else "greedy"
-    width, height = extent if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
+    width, height = checked_extent(extent) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
     curve = hilbert_order(points)
     order = curve
     if method == "given":
