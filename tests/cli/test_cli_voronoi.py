@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -285,6 +286,21 @@ def test_what_may_not_be_written_is_refused_before_any_work(tmp_path, monkeypatc
     for path in ("old.svg", "folder/new.svg", "folder", "folder/new"):
         assert "nothing can be written to" in fails("voronoi", "-n", 9, "-o", tmp_path / path)
     assert "--json" in fails("voronoi", "-n", 9, "--json", tmp_path / "folder/new.json")
+
+
+def test_without_matplotlib_and_pillow(tmp_path, monkeypatch, picture):
+    """As after a plain installation: everything but PNG files is written; what cannot be is refused before any work."""
+    np.save(tmp_path / "grey.npy", np.linspace(0, 1, 96 * 96).reshape(96, 96))
+    for name in ("matplotlib", "PIL", "PIL.Image"):
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = works("voronoi", "-n", 50, "-o", tmp_path / "out", *QUICK)
+    assert "left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'" in outcome.stderr
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".svg", ".csv", ".npy", ".obj", ".ply", ".json"}
+    works("stipple", tmp_path / "grey.npy", "-n", 50, "-o", tmp_path / "grey.svg", *QUICK)  # has its size already
+    monkeypatch.setattr(tessellating, "centroidal", lambda *_, **__: pytest.fail("work was done"))
+    assert "needs matplotlib" in fails("voronoi", "-n", 50, "-o", tmp_path / "a.png")
+    for source in (["--demo"], [picture], [tmp_path / "grey.npy", "--resolution", 40]):
+        assert "pictures need Pillow: pip install" in fails("stipple", *source, "-n", 50, "-o", tmp_path / "a.svg")
 
 
 def test_errors_of_density(tmp_path):

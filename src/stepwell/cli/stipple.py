@@ -89,7 +89,10 @@ def command(
     else:
         picture = open_picture(str(image), "IMAGE")
     longest = resolution or automatic_resolution(count, min(picture.shape) / max(picture.shape))
-    picture = picture.resized(longest)
+    try:
+        picture = picture.resized(longest)
+    except ImportError as error:
+        raise click.UsageError(str(error)) from None
     darkness = picture.darkness(tone=tone, invert=invert, gamma=gamma)
     if not np.any(darkness > 0):
         which = "black, and with --invert" if invert else "white:"

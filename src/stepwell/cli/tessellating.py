@@ -23,7 +23,7 @@ from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device
-from stepwell.cli.products import SUFFIXES, is_folder
+from stepwell.cli.products import SUFFIXES, can_draw, is_folder
 from stepwell.results import Status
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
@@ -155,6 +155,8 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
             allowed = " ".join(SUFFIXES)
             raise click.BadParameter(f"{str(path)!r} has an unknown ending; allowed: {allowed}, or a folder",
                                      param_hint="-o")  # fmt: skip
+        if path.suffix.lower() == ".png" and not can_draw():
+            raise click.BadParameter(f"{str(path)!r} needs matplotlib: pip install 'stepwell[plot]'", param_hint="-o")
         check_file(path, "-o")
     check_file(json_file, "--json")
 

@@ -13,7 +13,7 @@ from stepwell.apps.voronoi import files
 from stepwell.apps.voronoi.route import METHODS as ORDERS
 from stepwell.cli.console import show
 from stepwell.cli.inputs import FiniteRange
-from stepwell.cli.products import DRAWINGS, Products
+from stepwell.cli.products import DRAWINGS, Products, can_draw, is_folder
 from stepwell.cli.tessellating import (
     INTERRUPTED,
     automatic_resolution,
@@ -99,5 +99,7 @@ def finish(products: Products, outputs: tuple[Path, ...], json_file: str | None)
         show(products.summary())
         if written:
             click.echo("wrote " + ", ".join(str(path) for path in written))
+    if any(is_folder(path) for path in outputs) and not can_draw():
+        click.echo("left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'", err=True)
     if products.tessellation.message == INTERRUPTED:
         click.get_current_context().exit(128 + signal.SIGINT)  # as shells report a program that Ctrl-C ended

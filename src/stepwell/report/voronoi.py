@@ -97,9 +97,9 @@ def stipples_png(
         Red, green and blue of each dot, 0 to 1; otherwise all are `ink`.
     ink, background : str
     """
+    pyplot = load_pyplot()
     from matplotlib.collections import EllipseCollection
 
-    pyplot = load_pyplot()
     figure, axis = _sheet(pyplot, Window(0.0, 0.0, *extent), pixels, background)
     across = 2 * np.broadcast_to(np.asarray(radii, np.float64), len(sites))
     dots = EllipseCollection(
@@ -145,9 +145,9 @@ def cells_png(
     window : Window, optional
         The part of the domain to show.
     """
+    pyplot = load_pyplot()
     from matplotlib.collections import PolyCollection
 
-    pyplot = load_pyplot()
     window = window or Window(0.0, 0.0, *extent)
     figure, axis = _sheet(pyplot, window, pixels, "white")
     filled = np.unique(cells.owner[window.holds(cells.vertices)])
@@ -184,9 +184,9 @@ def mesh_png(
     window : Window, optional
         The part of the domain to show.
     """
+    pyplot = load_pyplot()
     from matplotlib.collections import PolyCollection
 
-    pyplot = load_pyplot()
     window = window or Window(0.0, 0.0, *extent)
     figure, axis = _sheet(pyplot, window, pixels, "white")
     inside = window.holds(mesh.sites)

@@ -36,11 +36,10 @@ class Picture:
 
         Pixels are averaged where there are more than needed and interpolated where there are fewer.
         """
-        from PIL import Image
-
         rows, columns = self.shape
         if longest == max(rows, columns):
             return self
+        Image = _load_pillow().Image
         scale = longest / max(rows, columns)
         shape = (max(1, round(columns * scale)), max(1, round(rows * scale)))
         how = Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC
@@ -136,10 +135,9 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
         if grey.min() < 0 or grey.max() > 1:
             raise ValueError(f"{path}: grey must lie between 0 and 1, got {grey.min():g} to {grey.max():g}")
         return Picture(np.repeat(grey[..., None].astype(np.float64), 3, axis=2), name)
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError("pictures need Pillow: pip install 'stepwell[plot]'") from error
+    _load_pillow()
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
     try:
         with Image.open(path) as image:
             colours = _on_paper(ImageOps.exif_transpose(image))
@@ -158,6 +156,15 @@ def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
         except (ValueError, EOFError) as error:
             raise ValueError(f"{os.fspath(path)}: cannot be read: {error}") from None
     return array
+
+
+def _load_pillow() -> Any:
+    """Return the package PIL with its Image; without it an error says how to get it."""
+    try:
+        import PIL.Image
+    except ImportError as error:
+        raise ImportError("pictures need Pillow: pip install 'stepwell[plot]'") from error
+    return PIL
 
 
 def _on_paper(image: Any) -> np.ndarray:
