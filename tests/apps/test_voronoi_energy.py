@@ -240,6 +240,8 @@ def test_errors_name_argument_and_value(density, resolution, message):
 def test_more_errors():
     with pytest.raises(TypeError, match="density has dtype complex128; allowed: real numbers"):
         VoronoiEnergy(np.ones((4, 4), complex), 3)
+    with pytest.raises(TypeError, match=r"density is a masked array; allowed: .* density.filled\(0\)"):
+        VoronoiEnergy(np.ma.masked_greater(np.ones((4, 4)), 2), 3)
     with pytest.raises(ValueError, match="there are 17 sites for 4 x 4 pixels; allowed: 1 to 16"):
         VoronoiEnergy(np.ones((4, 4)), 17)
     with pytest.raises(ValueError, match="method is 'k-d tree'; allowed"):

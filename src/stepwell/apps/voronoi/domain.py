@@ -121,6 +121,8 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     """
     if not hasattr(density, "shape"):
         density = _as_numbers(density, "density")
+    if isinstance(density, np.ma.MaskedArray):
+        raise TypeError("density is a masked array; allowed: one without a mask, such as density.filled(0)")
     if density.ndim == 0:
         return _uniform(density, resolution)
     if resolution is not None:
