@@ -44,6 +44,12 @@ def test_counted_updates(m, l, i):
     last = {code: nnls_updates.counted(code, "last", m, l, i) for code in (1, 2, 3)}
     assert last[1] == (l + 2, 4 * m * l + 3 * m + 1)  # the paper's 6mℓ without its second inner product
     assert last[2] == (2 * (m - l - 1), 6 * m * (m - l - 1) + 2 * m * m + 8 * (m - l - 1))  # exactly the paper's
-    accesses, flops = nnls_updates.counted(0, "down", m, l, i)
-    assert accesses <= 4 * (l - i + 1)
-    assert flops <= 6 * m * (l - i) + 6 * (l - i) + 3 * (l - i + 1) * (l - i - 2) + 6 * (l - i + 1)
+    # In the paper i counts from 1. Behind column i there are ℓ − i: a rotation each, of two columns of Q and two rows
+    # of R, in which 1 to ℓ − i elements are left, with six operations for its coefficients.
+    rotations = l - i
+    down = 6 * rotations + 6 * m * rotations + 6 * sum(range(1, rotations + 1))
+    assert nnls_updates.counted(0, "down", m, l, i) == (4 * rotations, down)
+    # The new column, number i, and the ℓ − i + 1 that follow it: the j-th meets the j − 1 before it.
+    inserted = [nnls_updates.counted(1, "last", m, j - 1, 0) for j in range(i, l + 2)]
+    assert len(inserted) == l - i + 2  # the paper's factor
+    assert nnls_updates.counted(1, "middle", m, l, i) == tuple(map(sum, zip(*inserted)))
