@@ -89,8 +89,10 @@ class Table:
 
     @property
     def filled(self) -> list[Column]:
-        """The columns that hold anything."""
-        return [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+        """The columns that hold anything, a paper's figures right behind ours of the same title."""
+        held = [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+        ours = {column.title: place for place, column in enumerate(held) if not column.paper}
+        return sorted(held, key=lambda column: ours.get(column.title, held.index(column)))
 
     def texts(self) -> list[list[str]]:
         """Return the cells of the columns that hold anything, as text."""
