@@ -12,6 +12,8 @@ import pytest
 import stepwell
 from stepwell import studies
 from stepwell.report.study import markdown, read_study, study_record, write_study
+from stepwell.studies import projected_cg
+from stepwell.studies.frame import Table
 
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}
@@ -138,7 +140,7 @@ def test_unknown_names_sizes_devices_and_settings_are_refused():
     with pytest.raises(ValueError, match="device is 'tpu'; allowed: cpu, cuda, cuda:K"):
         studies.run("torsion", device="tpu")
     with pytest.raises(ValueError, match=r"got settings \['tol'\]; allowed: none"):
-        studies.run("torsion", settings={"tol": 1.0})
+        studies.run("panels", settings={"tol": 1.0})
     with pytest.raises(ValueError, match="cuda:999"):
         studies.run("torsion", device="cuda:999")
 
@@ -164,3 +166,33 @@ def test_both_cauchy_points_lead_torsion_to_one_energy():
 def test_seconds_of_a_run_are_checked(seconds):
     with pytest.raises(ValueError, match=r"run_seconds is .*allowed: a finite number of seconds, 0 or more"):
         studies.run("torsion", size="toy", settings={"run_seconds": seconds})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tol", (1e-3, 0.0)), ("tol", ()), ("seed_tol", math.nan), ("relative_lam", -1.0), ("noise", math.inf)],
+)
+def test_settings_of_the_poster_are_checked_before_any_work(name, value):
+    with pytest.raises(ValueError, match=f"^{name} is .*allowed: "):
+        studies.run("projected-cg", size="toy", settings={name: value}, tell=pytest.fail)
+
+
+def test_a_tolerance_given_twice_is_one():
+    once, twice = (studies.run("projected-cg", size="toy", settings={"tol": tol}) for tol in ((1e-2,), (1e-2, 1e-2)))
+    for name in ("summary", "slices"):
+        assert len(twice.find_table(name).rows) == len(once.find_table(name).rows)
+
+
+def test_scipys_cg_is_named_only_where_it_ran():
+    table = Table("slices", "", projected_cg.COLUMNS)
+    for device in ("CPU", "GPU"):
+        for method, seconds in (("CG", 9.0), ("APrCG", 1.0), *([("SciPy cg", 1.5)] if device == "CPU" else [])):
+            table.add(device=device, tol=1e-3, method=method, products=9 * seconds, seconds=seconds, quality=14.0,
+                      ratio_paper=2.0)  # fmt: skip
+    for device, ends in (
+        ("CPU", "in seconds at 0.001; in seconds of SciPy's cg at none of these."),
+        ("GPU", "at 0.001."),
+    ):
+        said = projected_cg._compared(table, device, [1e-3])[0]
+        assert said.endswith(ends)
+        assert ("SciPy" in said) == (device == "CPU")
