@@ -12,7 +12,7 @@ import pytest
 import stepwell
 from stepwell import studies
 from stepwell.report.study import markdown, read_study, study_record, write_study
-from stepwell.studies import projected_cg
+from stepwell.studies import nnls, projected_cg
 from stepwell.studies.frame import Table
 
 #: Toy settings that keep the whole file within its minute.
@@ -123,6 +123,35 @@ def test_every_timed_run_of_rosenbrock_is_warmed_up(monkeypatch):
     assert len(runs) == 2 * len(timed)
     for before, run in zip(runs[::2], runs[1::2]):
         assert before == (*run[:2], run[2] | {"maxiter": 2})
+
+
+def test_l_bfgs_b_is_warmed_up_before_it_is_timed(monkeypatch):
+    runs = []
+
+    def watched(fun, x0, **how):
+        runs.append((x0.shape, how["options"]))
+        return minimize_batch(fun, x0, **how)
+
+    minimize_batch = stepwell.minimize_batch
+    monkeypatch.setattr(stepwell, "minimize_batch", watched)
+    study = studies.run("nnls", size="toy")
+    timed = [row for row in study.find_table("systems").rows if row["method"].startswith("L-BFGS-B")]
+    assert len(runs) == 2 * len(timed) >= 6
+    for before, run in zip(runs[::2], runs[1::2]):
+        assert before == (run[0], run[1] | {"maxiter": 2})
+
+
+def test_the_full_study_of_nnls_has_every_column_of_the_tables(monkeypatch):
+    seen = []
+    monkeypatch.setattr(nnls, "SETS", dict.fromkeys(nnls.PAPER, lambda count: (None, count)))
+    monkeypatch.setattr(nnls, "_compare", lambda context, table, title, A, b, paper: seen.append((title, b, paper)))
+    monkeypatch.setattr(nnls, "_real", lambda *_: None)
+    monkeypatch.setattr(nnls, "_draw", lambda *_: None)
+    studies.run("nnls", size="full")
+    assert [(title, count) for title, count, _ in seen] == [
+        (title, count) for title in nnls.PAPER for count in (1, 24, 48, 96, 192)
+    ]
+    assert all(paper for *_, paper in seen)
 
 
 def test_the_plotted_energy_ends_at_the_one_in_the_table():
