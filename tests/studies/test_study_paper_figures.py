@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion
+from stepwell.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion, voronoi
 
 
 @pytest.mark.parametrize("shares", [*cauchy.PAPER.values(), *cauchy.PAPER_VORONOI.values()])
@@ -17,6 +17,21 @@ def test_speed_ups_of_table_4(side):
     cpu, gpu, ratio = torsion.PAPER[side][3], torsion.PAPER[side][6], torsion.PAPER[side][7]
     # Milliseconds and ratio are each rounded to 0.01.
     assert cpu / gpu == pytest.approx(ratio, abs=0.005 + 0.006 * (1 / gpu + cpu / gpu**2))
+
+
+@pytest.mark.parametrize("size", voronoi.PAPER)
+def test_speed_ups_of_table_2(size):
+    cpu, gpu, ratio = (voronoi.PAPER[size][at] for at in (2, 5, 6))
+    assert cpu / gpu == pytest.approx(ratio, abs=0.005 + 0.006 * (1 / gpu + cpu / gpu**2))
+
+
+def test_slopes_of_figure_6_are_those_of_table_2():
+    """The text's 1.61E-3 and 8.03E-5: lines through the origin, the CPU's without its transfers."""
+    sites = [size[0] for size in voronoi.PAPER]
+    cpu = voronoi.slope(sites, [row[2] - row[3] for row in voronoi.PAPER.values()])
+    gpu = voronoi.slope(sites, [row[5] for row in voronoi.PAPER.values()])
+    assert (f"{cpu:.2e}", f"{gpu:.2e}") == ("1.61e-03", "8.03e-05")
+    assert voronoi.PAPER_SLOPES == {"CPU": 1.61e-3, "GPU": 8.03e-5}
 
 
 def test_speed_ups_of_the_poster():

@@ -7,13 +7,15 @@ import functools
 import json
 import math
 
+import numpy as np
 import pytest
+from scipy.spatial import ConvexHull
 
 import stepwell
 from stepwell import studies
-from stepwell.report.study import markdown, read_study, study_record, write_study
-from stepwell.studies import nnls, projected_cg
-from stepwell.studies.frame import Table
+from stepwell.report.study import draw, markdown, read_study, study_record, write_study
+from stepwell.studies import nnls, projected_cg, voronoi
+from stepwell.studies.frame import Curve, Plot, Table
 
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}
@@ -159,6 +161,40 @@ def test_the_plotted_energy_ends_at_the_one_in_the_table():
     (curve,) = next(plot for plot in study.plots if plot.name == "energy").curves
     assert curve.y[-1] == pytest.approx(study.find_table("tessellations").rows[0]["over_bound"] - 1, rel=1e-9)
     assert min(curve.y) > 0  # no tessellation is below the bound
+
+
+def test_the_mesh_is_drawn_with_every_edge():
+    """Figure 5: of a triangulated square, by Euler's formula, e = 3n − 3 − h with h sites on the hull."""
+    (plot,) = (plot for plot in toy("voronoi").plots if plot.drawing)
+    (edges,) = plot.curves
+    assert edges.x[2::3] == edges.y[2::3] == [None] * (len(edges.x) // 3)
+    ends = [(x, y) for x, y in zip(edges.x, edges.y) if x is not None]
+    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in ends)
+    assert len(set(ends)) == 60
+    hull = ConvexHull(ends)
+    # Flat triangles along the border are left out: at most as many edges are missing as the hull has.
+    assert 3 * 60 - 3 - 2 * len(hull.vertices) - 10 <= len(ends) // 2 <= 3 * 60 - 3 - len(hull.vertices)
+
+
+def test_minima_that_differ_are_counted():
+    table = Table("tessellations", "", voronoi.COLUMNS)
+    for difference in (None, 0.0, 1e-5, -2e-5):
+        table.add(difference=difference)
+    (line,) = voronoi._minima(table)
+    assert line.startswith("2 of 3 runs end at another energy on the GPU than on the CPU (paper: 4 of 12)")
+    assert voronoi._minima(Table("none", "", voronoi.COLUMNS)) == []
+    assert not any("GPU" in line for line in toy("voronoi").remarks)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_curve_below_another_one_is_seen(same, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    below, above = [1.0, 2.0, 3.0], [1.0, 2.01, 3.0] if same else [1.0, 3.0, 2.0]
+    plot = Plot("two", "Two", "x", "y", [Curve("below", [1, 2, 3], below), Curve("above", [1, 2, 3], above)])
+    draw(plot, tmp_path / "two.png")
+    pixels = np.asarray(image.open(tmp_path / "two.png").convert("RGB")).astype(int)
+    blue = (pixels[..., 2] - pixels[..., 0] > 30).sum()  # the first curve's colour, as a line or as a pale band
+    assert blue > 2000  # some 800 columns, at least two rows of each
 
 
 def test_unknown_names_sizes_devices_and_settings_are_refused():

@@ -105,17 +105,17 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """One line of a plot; `paper` marks published points."""
+    """One line of a plot; `paper` marks published points, None parts the pieces of a drawing."""
 
     label: str
-    x: Sequence[float]
+    x: Sequence[float | None]
     y: Sequence[float | None]
     paper: bool = False
 
 
 @dataclasses.dataclass
 class Plot:
-    """A picture of a study: curves over a common axis, or bars over categories (`bars`)."""
+    """A picture of a study: curves over a common axis, bars over categories (`bars`), or a `drawing` to scale."""
 
     name: str
     title: str
@@ -125,6 +125,7 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     bars: Sequence[str] | None = None
+    drawing: bool = False
 
 
 @dataclasses.dataclass
