@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import re
 import webbrowser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +125,7 @@ def test_an_interrupt_is_not_a_failed_chapter():
     [
         (["-o", "nowhere/report.html"], "there is no folder"),
         (["-o", "."], "is a directory"),
+        (["-o", ""], "is a folder; a file is needed"),
         (["--device", "tpu"], "allowed: cpu, cuda, cuda:K"),
         (["--device", "cuda:77"], "cuda:77"),
     ],
@@ -150,6 +152,28 @@ def test_the_report_is_opened_where_it_makes_sense(monkeypatch, tmp_path, flags,
     outcome = CliRunner().invoke(main, ["tour", "-o", str(path), *flags])
     assert outcome.exit_code == 0
     assert asked == ([path.as_uri()] if opened else [])
+
+
+def test_a_report_that_cannot_be_written_is_told_of(monkeypatch):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    monkeypatch.setattr(command, "CHAPTERS", [Chapter("count", "A count", count)])
+    outcome = CliRunner().invoke(main, ["tour", "-o", "/dev/full", "--no-open"])
+    assert outcome.exit_code == 1
+    assert "one and one" in outcome.stdout  # what was found is not lost
+    assert "the report could not be written: " in outcome.stderr
+    assert "No space left" in outcome.stderr
+
+
+def test_no_word_of_the_summary_is_lost_on_a_narrow_terminal(monkeypatch, tmp_path):
+    def long(stage):
+        return Account([Comparison("antidisestablishmentarianism", 1.0, "incomprehensibilities", True)], [])
+
+    monkeypatch.setattr(command, "CHAPTERS", [Chapter("long", "Long words", long)])
+    outcome = CliRunner().invoke(
+        main, ["tour", "-o", str(tmp_path / "report.html"), "--no-open"], env={"COLUMNS": "50"}
+    )
+    assert "…" not in outcome.stdout.partition("the report")[0]
 
 
 def test_no_browser_is_started_without_a_terminal():
