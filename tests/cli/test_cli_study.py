@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -31,6 +33,14 @@ def test_help_lists_every_study():
         assert "--full" in one.output
         assert "--device" in one.output
         assert "--output" in one.output
+
+
+def test_the_page_names_every_study_and_what_bounds_its_runs():
+    head = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8").partition("<!-- below")[0]
+    (bounded,) = re.findall(r"([^.]*) take `--run-seconds S`", head)
+    for name in STUDIES:
+        assert f"\n| `{name}` |" in head
+        assert (f"`{name}`" in bounded) == ("--run-seconds" in call(name, "--help").output)
 
 
 def test_a_study_prints_its_tables_and_writes_its_files(tmp_path):
