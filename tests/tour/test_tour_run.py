@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from stepwell.cli import main
 from stepwell.cli import tour as command
 from stepwell.report.html import Text
-from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, take_tour, tour_page
+from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, Stop, Tour, take_tour, tour_page
 from stepwell.tour import rosenbrock as rosenbrock_chapter
 from stepwell.tour.chapter import duration
+from stepwell.tour.page import summary_rows
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -217,6 +218,19 @@ def test_a_peer_that_takes_too_long_is_cut_short(monkeypatch):
     for chapter in CHAPTERS[:4]:
         account = chapter.run(Stage(quick=True))
         assert all(one.agrees for one in account.comparisons), chapter.key
+        # Of shots and slices fewer are taken, each to its end; a single run is told to be unfinished.
+        single = chapter.key in ("bounds", rosenbrock_chapter.CHAPTER.key)
+        assert [one.cut for one in account.comparisons] == [single] * len(account.comparisons)
+        assert all(("not finished" in one.answer) == single for one in account.comparisons)
+        tour = Tour([Stop(chapter, 1.0, account)], 1.0, quick=True)
+        for cells, _ in summary_rows(tour):
+            assert cells[2].startswith("> ") == cells[3].startswith("> ") == single
+
+
+def test_a_peer_that_gets_to_the_end_is_not_cut_short():
+    for chapter in CHAPTERS[:2]:
+        account = chapter.run(Stage(quick=True))
+        assert not any(one.cut or "not finished" in one.answer for one in account.comparisons)
 
 
 def test_durations():
