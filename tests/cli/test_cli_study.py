@@ -98,6 +98,17 @@ def test_a_papers_figures_stand_beside_ours(width):
     assert cells.count("345678") == 1
 
 
+def test_no_figure_is_lost_however_narrow_the_terminal():
+    table = Table("words", "Words", [Column("n", "n"), Column("how", "ended by"), Column("t", "seconds")])
+    table.add(n="abcdefghij", how="klmnopqrst", t=1234567)
+    console = Console(width=12, record=True, file=io.StringIO())
+    for part in _fitting(table, console):
+        console.print(part)
+    text = console.export_text()
+    assert "…" not in text
+    assert set("abcdefghijklmnopqrst1234567") <= set(text)
+
+
 def test_words_begin_where_their_heading_begins():
     table = Table("words", "Words", [Column("n", "n"), Column("how", "ended by"), Column("t", "seconds")])
     table.add(n=1, how="x", t=2)

@@ -98,6 +98,14 @@ def test_nnls_methods_reach_the_optimum():
             assert row["updates"] >= row["downdates"]
 
 
+def test_shots_that_cannot_be_read_are_skipped(monkeypatch, tmp_path):
+    (tmp_path / "gedi_l1b_150shots.npz").write_bytes(b"no archive")
+    monkeypatch.setenv("STEPWELL_DATA", str(tmp_path))
+    study = studies.run("nnls", size="toy")
+    assert any(line.startswith(f"Real GEDI shots were skipped: {tmp_path}") for line in study.remarks)
+    assert study.find_table("systems").rows
+
+
 def test_toy_systems_are_named_by_their_own_size():
     labels = {row["set"] for row in toy("nnls").find_table("systems").rows}
     assert {"7.1 lidar deconvolution 64", "7.2 mean-shifted Gaussians 64", "7.3 random 64"} <= labels

@@ -119,7 +119,7 @@ def _drawn(table: Table, texts: list[list[str]], places: list[int], *, narrow: b
     shown.title, shown.title_justify = table.title, "left"
     for column, place in zip(shown.columns, places):
         words = any(isinstance(row[table.filled[place].key], str) for row in table.rows)
-        column.justify = "left" if words or place == 0 else "right"
+        column.justify, column.overflow = "left" if words or place == 0 else "right", "fold"
     for row in texts:
         shown.add_row(*(row[place] for place in places))
     return shown
