@@ -70,7 +70,7 @@ SETTINGS = (RUN_SECONDS,)
 
 
 def voronoi_case(sites: int, resolution: int, place: Place) -> Case:
-    """Build the tessellation of the unit square by random sites: F n, of the order of one, in the box of the domain.
+    """Build the tessellation of the unit square by sites as drawn: F n, of the order of one, in the box of the domain.
 
     Examples
     --------
@@ -125,9 +125,9 @@ def run(context: Context, study: Study) -> None:
     _draw(context, study, table, histories)
     study.remarks += [*_slopes(context, table), *_minima(table)]
     study.differs += [
-        "The paper does not state its domain or density; here it is the unit square with density 1, sites drawn at "
-        "random with seed 0, and F is shown as F n/|Ω|², which no tessellation brings below 0.160375. Energies can "
-        "be compared between our devices, not with the paper's.",
+        "The paper states neither its domain nor density nor start; here it is the unit square with density 1, one "
+        "site drawn from each of n compact pieces of it (seed 0), and F is shown as F n/|Ω|², which no tessellation "
+        "brings below 0.160375. Energies can be compared between our devices, not with the paper's.",
         f"The paper stops when F falls by less than 1e-64; here at a fall of {FTOL:g} max(F n, 1) or after {MAXITER} "
         "iterations.",
         "The paper assigns pixels to sites by jump flooding, which can err; here they are assigned exactly.",
@@ -175,7 +175,7 @@ def _meshes(context: Context, study: Study, last: dict[str, Watched], resolution
         seen = last[place.short]
         sites = place.fetch(seen.x).reshape(-1, 2)
         start = draw_sites(len(sites), np.ones((resolution, resolution)), seed=0)
-        for stage, points in (("random", start), ("tessellated", sites)):
+        for stage, points in (("as drawn", start), ("tessellated", sites)):
             mesh = delaunay_mesh(points)
             quality = mesh_quality(mesh)
             table.add(
