@@ -16,6 +16,7 @@ from stepwell import studies
 from stepwell.report.study import draw, markdown, read_study, study_record, write_study
 from stepwell.studies import nnls, projected_cg, voronoi
 from stepwell.studies.frame import Curve, Plot, Table
+from stepwell.studies.places import Place
 
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}
@@ -182,6 +183,15 @@ def test_the_mesh_is_drawn_with_every_edge():
     hull = ConvexHull(ends)
     # Flat triangles along the border are left out: at most as many edges are missing as the hull has.
     assert 3 * 60 - 3 - 2 * len(hull.vertices) - 10 <= len(ends) // 2 <= 3 * 60 - 3 - len(hull.vertices)
+
+
+def test_iterations_beyond_the_papers_are_told():
+    (line,) = voronoi._beyond_paper(1000, Place(), [1.3, 1.02, 1.01, 1.0], 2)
+    assert line == (
+        "CPU, 1,000 sites: after as many iterations as the paper's run takes, 2, the energy is 2.00% above where it "
+        "ends after 4."
+    )
+    assert voronoi._beyond_paper(1000, Place(), [1.3, 1.02], 2) == []
 
 
 def test_minima_that_differ_are_counted():
