@@ -28,7 +28,7 @@ def second_place(monkeypatch):
     monkeypatch.setattr(measure, "gpu_machine", lambda device: {"gpu": "none"})
 
 
-@pytest.mark.parametrize("name", ["rosenbrock", "projected-cg", "blas-levels", "nnls"])
+@pytest.mark.parametrize("name", ["rosenbrock", "projected-cg", "blas-levels", "nnls", "voronoi", "torsion"])
 def test_rows_of_a_second_place(name, second_place):
     settings = {"tol": (5e-3,)} if name == "projected-cg" else None
     study = studies.run(name, device="cuda:0", size="toy", settings=settings)
