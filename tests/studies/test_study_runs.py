@@ -136,6 +136,15 @@ def test_every_timed_run_of_rosenbrock_is_warmed_up(monkeypatch):
         assert before == (*run[:2], run[2] | {"maxiter": 2})
 
 
+def test_the_speed_ups_that_the_paper_states_stand_beside_ours():
+    rows = toy("rosenbrock").find_table("speed").rows
+    assert {(row["dtype"], row["speedup_paper"]) for row in rows if row["speedup"]} == {
+        ("float64", 8.0),
+        ("float32", 14.0),
+    }
+    assert all(row["speedup_paper"] is None for row in rows if not row["speedup"])
+
+
 def test_l_bfgs_b_is_warmed_up_before_it_is_timed(monkeypatch):
     runs = []
 

@@ -212,7 +212,8 @@ def _speed(context: Context, study: Study, sizes: list[int]) -> None:
                 table.add(
                     n=n, dtype=dtype, device=label, iterations=result.nit, evaluations=result.nfev, seconds=seconds,
                     speedup=base / seconds if base and threads != 1 else None,
-                    speedup_paper=SPEEDUP[dtype] if place.gpu else None, f=result.fun, status=result.reason.name,
+                    speedup_paper=SPEEDUP[dtype] if place is context.places[-1] else None, f=result.fun,
+                    status=result.reason.name,
                 )  # fmt: skip
                 del result
     plot = study.plot(
