@@ -89,8 +89,10 @@ class Table:
 
     @property
     def filled(self) -> list[Column]:
-        """The columns that hold anything."""
-        return [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+        """The columns that hold anything, a paper's figures right behind ours of the same title."""
+        held = [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+        ours = {column.title: place for place, column in enumerate(held) if not column.paper}
+        return sorted(held, key=lambda column: ours.get(column.title, held.index(column)))
 
     def texts(self) -> list[list[str]]:
         """Return the cells of the columns that hold anything, as text."""
@@ -103,17 +105,17 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """One line of a plot; `paper` marks published points."""
+    """One line of a plot; `paper` marks published points, None parts the pieces of a drawing."""
 
     label: str
-    x: Sequence[float]
+    x: Sequence[float | None]
     y: Sequence[float | None]
     paper: bool = False
 
 
 @dataclasses.dataclass
 class Plot:
-    """A picture of a study: curves over a common axis, or bars over categories (`bars`)."""
+    """A picture of a study: curves over a common axis, bars over categories (`bars`), or a `drawing` to scale."""
 
     name: str
     title: str
@@ -123,6 +125,7 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     bars: Sequence[str] | None = None
+    drawing: bool = False
 
 
 @dataclasses.dataclass
