@@ -42,6 +42,19 @@ def run(names: list[str], device: str, size: str, run_seconds: float, files: Pat
         print(f"{name}: {time.perf_counter() - began:.0f} s, {path.stat().st_size // 1024} KiB", flush=True)
 
 
+def _differences(kept: list[studies.Study]) -> list[str]:
+    """Lines that all kept results share, and those that one has for itself."""
+    lines = []
+    for study in kept:
+        device = "GPU" if study.device != "cpu" else "CPU"
+        for line in study.differs:
+            alone = len(kept) > 1 and any(line not in other.differs for other in kept)
+            text = f"- {f'On the {device}: ' if alone else ''}{escaped(line)}"
+            if text not in lines:
+                lines.append(text)
+    return lines
+
+
 def page() -> None:
     """Put the tables of all kept results under the mark."""
     on_gpu = [name for name in studies.STUDIES if (RESULTS / f"{name}-cuda.json").exists()]
@@ -64,8 +77,7 @@ def page() -> None:
                     parts.append(f"{escaped(table.title)}:")
                     parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
             parts += map(escaped, study.remarks)
-        differs = "\n".join(f"- {escaped(line)}" for line in kept[-1].differs)
-        parts.append(f"What differs from the paper, and why:\n\n{differs}")
+        parts.append("What differs from the paper, and why:\n\n" + "\n".join(_differences(kept)))
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
     print(f"wrote {PAGE}")

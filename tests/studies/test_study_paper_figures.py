@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepwell.studies import cauchy, nnls, nnls_updates, projected_cg, rosenbrock, torsion, voronoi
+from stepwell.studies.measure import slope
 
 
 @pytest.mark.parametrize("shares", [*cauchy.PAPER.values(), *cauchy.PAPER_VORONOI.values()])
@@ -28,10 +29,20 @@ def test_speed_ups_of_table_2(size):
 def test_slopes_of_figure_6_are_those_of_table_2():
     """The text's 1.61E-3 and 8.03E-5: lines through the origin, the CPU's without its transfers."""
     sites = [size[0] for size in voronoi.PAPER]
-    cpu = voronoi.slope(sites, [row[2] - row[3] for row in voronoi.PAPER.values()])
-    gpu = voronoi.slope(sites, [row[5] for row in voronoi.PAPER.values()])
+    cpu = slope(sites, [row[2] - row[3] for row in voronoi.PAPER.values()])
+    gpu = slope(sites, [row[5] for row in voronoi.PAPER.values()])
     assert (f"{cpu:.2e}", f"{gpu:.2e}") == ("1.61e-03", "8.03e-05")
     assert voronoi.PAPER_SLOPES == {"CPU": 1.61e-3, "GPU": 8.03e-5}
+
+
+def test_slopes_of_figure_9_are_those_of_table_4():
+    """Lines through the origin, the GPU's without the transfers in brackets; the text has one unit less for the CPU."""
+    transfers = (0.04, 0.05, 0.08, 0.08, 0.19, 0.20, 0.63, 1.57, 2.70, 4.30, 6.45, 9.97, 17.92)
+    sizes = [side * side for side in torsion.PAPER]
+    cpu = slope(sizes, [row[3] for row in torsion.PAPER.values()])
+    gpu = slope(sizes, [row[6] - moved for row, moved in zip(torsion.PAPER.values(), transfers)])
+    assert cpu == pytest.approx(torsion.PAPER_SLOPES["CPU"], abs=1.5e-6)
+    assert gpu == pytest.approx(torsion.PAPER_SLOPES["GPU"], abs=0.5e-7)
 
 
 def test_speed_ups_of_the_poster():

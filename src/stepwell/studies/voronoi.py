@@ -11,6 +11,7 @@ from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, draw_sites
 from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh
 from stepwell.apps.voronoi.quality import mesh_quality
 from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study, Table
+from stepwell.studies.measure import slope
 from stepwell.studies.places import Place
 from stepwell.studies.stepping import Case, Watched, solver_state, watch
 
@@ -190,18 +191,6 @@ def _meshes(context: Context, study: Study, last: dict[str, Watched], resolution
         part = "the middle of " if len(sites) > 400 else ""
         title = f"The dual mesh, {part}{len(sites):,} sites, {place.label} (Figure 5)"
         study.plot(f"mesh-{place.short.lower()}", title, "", "", drawing=True).curves.append(_middle(mesh))
-
-
-def slope(sites: Sequence[float], milliseconds: Sequence[float]) -> float:
-    """Return how steep the line through the origin is that is nearest to the points, in squares.
-
-    Examples
-    --------
-    >>> slope([1.0, 2.0], [3.0, 6.0])
-    3.0
-    """
-    x, y = np.asarray(sites, dtype=float), np.asarray(milliseconds, dtype=float)
-    return float(x @ y / (x @ x))
 
 
 def _slopes(context: Context, table: Table) -> list[str]:
