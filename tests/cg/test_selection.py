@@ -176,6 +176,15 @@ def test_a_joint_rule_gives_one_lam_and_lets_columns_share_a_space():
     np.testing.assert_allclose(total, np.sum(noise**2), rtol=1e-4)
 
 
+@pytest.mark.parametrize("used", range(1, 13))
+def test_a_joint_lam_is_the_same_to_the_last_bit_for_columns_that_take_no_part(used):
+    A, B, _ = blurred()
+    B = np.column_stack([np.tile(B, 4)[:, :used], np.zeros(len(B))])
+    result = stepwell.tikhonov((lambda v: A @ v, lambda v: A.T @ v), B, "gcv", joint=True, tol=1e-3)
+    assert np.unique(result.lam).size == 1
+    assert result.method == "block"
+
+
 def test_zero_columns_take_no_part_in_the_choice():
     A, B, _ = blurred()
     B[:, 1] = 0

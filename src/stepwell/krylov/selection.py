@@ -145,8 +145,8 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
         products[usable] += (grown.probe_products + POWER_STEPS + 1) / usable.size
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
-    if joint:
-        ends[:] = ends[usable[0]]
+    if joint:  # to the last bit, which a mean of equal numbers may lose: only columns of one λ share a space
+        lams[:], ends[:] = lams[usable[0]], ends[usable[0]]
     if usable.size < everyone.size:
         products[everyone] = products.sum() / everyone.size
     return Choice(lams, products, ends)
