@@ -354,6 +354,27 @@ def test_torch_parameters_batches_and_gradients_left_alone():
         assert minimize(lambda x: (x * x).sum(), torch.ones(2, dtype=torch.float64)).success
 
 
+def test_torch_values_with_a_graph_are_taken_without_a_warning():
+    """What `loss.backward()` leaves; PyTorch warns, once a process unless told otherwise, of making it a number."""
+    torch = pytest.importorskip("torch")
+
+    def fun(x):
+        x = x.detach().requires_grad_()
+        loss = ((x - 1) ** 2).sum()
+        loss.backward()
+        return loss, x.grad
+
+    torch.set_warn_always(True)
+    try:
+        assert torch.allclose(minimize(fun, torch.zeros(3), jac=True).x, torch.ones(3))
+        opt = LBFGSB(torch.zeros(3))
+        while not opt.done:
+            opt.tell(*fun(opt.x))
+        assert torch.allclose(opt.x, torch.ones(3))
+    finally:
+        torch.set_warn_always(False)
+
+
 def test_torch_functions_without_a_graph_are_refused():
     torch = pytest.importorskip("torch")
     for fun, what in (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, is_cuda, kind_of, namespace_of
+from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, without_graph
 from stepwell.operators.operator import Operator, from_functions, require_real
 from stepwell.settings import default_threads
 from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
@@ -56,6 +56,7 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         return _scipy_sparse(A, dtype, name)
     if type(A).__module__.startswith("cupyx.scipy.sparse") and hasattr(A, "tocsr"):
         return _cupy_sparse(A, dtype, name, columns)
+    A = without_graph(A)
     if kind_of(A) == "torch" and str(A.layout) != "torch.strided":
         return _torch_sparse(A, dtype, name, columns)
     if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
