@@ -220,6 +220,20 @@ def test_difference_step_is_the_caller_s():
     assert max(moves) == 1e-3
 
 
+@pytest.mark.parametrize("jac", ["2-point", "3-point"])
+@pytest.mark.parametrize("width", [np.float32, np.float16])
+def test_differences_of_values_coarser_than_the_point(jac, width):
+    """As of a JAX function in single precision of a NumPy point: with a step for doubles they would all be zero."""
+    x0 = np.array([0.0, -0.5, 0.25])
+    epsilon = float(np.finfo(width).eps)
+    step = epsilon ** (1 / 3 if jac == "3-point" else 1 / 2)
+    r = minimize(lambda x: width(((x - 1) ** 2).sum()), x0, jac=jac, options=dict(maxiter=0))
+    # The second derivative is 2, the third 0; f < 6 nearby, and each value is rounded by half an ulp at most.
+    assert np.abs(r.jac - 2 * (x0 - 1)).max() <= (step if jac == "2-point" else 0) + 6 * epsilon / step
+    rows = minimize_batch(lambda x: ((x - 1) ** 2).sum(1).astype(width), x0[None], jac=jac, options=dict(maxiter=0))
+    assert np.array_equal(rows.jac[0], r.jac)
+
+
 def test_differences_where_f_is_infinite():
     r = minimize(lambda x: np.inf if x[0] > 0.5 else float(((x - 1) ** 2).sum()), np.zeros(2))
     assert r.x[0] <= 0.5
