@@ -112,6 +112,8 @@ def is_sparse(matrix: Any) -> bool:
 def _dense(A: Array, dtype: Any, name: str) -> Operator:
     if len(A.shape) != 2:
         raise ValueError(f"{name}: got an array of shape {tuple(A.shape)}; it must have two dimensions")
+    if isinstance(A, np.ndarray):
+        A = np.asarray(A)  # np.matrix, which SciPy's todense() makes, has rules of its own for products
     xp = namespace_of(A)
     require_real(A, name)
     given = A
