@@ -47,6 +47,41 @@ def test_as_a_method_of_scipy(form):
     assert r.x == pytest.approx(REFERENCE.x, abs=1e-4)
 
 
+class Remembering:
+    """Code as it is written for SciPy: it keeps the point, without a copy, to know when to evaluate again."""
+
+    def __init__(self):
+        self.x = None
+
+    def evaluate(self, x):
+        if self.x is None or not np.array_equal(self.x, x):
+            self.x, self.pair = x, (value(x), slope(x))
+        return self.pair
+
+    def fun(self, x):
+        return self.evaluate(x)[0]
+
+    def jac(self, x):
+        return self.evaluate(x)[1]
+
+
+def changing(x):
+    f, g = value(x), slope(x)
+    x[:] = 1e30
+    return f, g
+
+
+@pytest.mark.parametrize("form", ["remembering", "changing"])
+def test_code_written_for_scipy_may_keep_and_change_its_points(form):
+    found = []
+    for method in (stepwell.scipy_method, "L-BFGS-B"):
+        memory = Remembering()
+        fun, jac = (memory.fun, memory.jac) if form == "remembering" else (changing, True)
+        found.append(scipy.optimize.minimize(fun, np.zeros(N), jac=jac, method=method, bounds=Bounds(LOWER, UPPER)))
+    assert all(r.success for r in found)
+    assert found[0].fun == pytest.approx(found[1].fun, rel=1e-7)
+
+
 def test_as_a_method_of_scipy_with_everything_else():
     seen = []
 
