@@ -18,6 +18,7 @@ from pathlib import Path
 
 from stepwell import studies
 from stepwell.report.study import escaped, markdown_table, read_study, study_record, where, write_study
+from stepwell.studies.frame import RUN_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "studies"
@@ -26,16 +27,32 @@ COUNTS_ONLY = ["nnls-updates"]
 MARK = "<!-- below: written by benchmarks/studies.py -->"
 
 
-def run(names: list[str], device: str, size: str, files: Path | None) -> None:
+def run(names: list[str], device: str, size: str, run_seconds: float, files: Path | None) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in names:
         began = time.perf_counter()
-        study = studies.run(name, device=device, size=size, tell=lambda text: print(f"  {text}", file=sys.stderr))
+        asked = {"run_seconds": run_seconds} if RUN_SECONDS in studies.settings_of(name) else {}
+        study = studies.run(
+            name, device=device, size=size, settings=asked, tell=lambda text: print(f"  {text}", file=sys.stderr)
+        )
         path = RESULTS / f"{name}-{device.split(':')[0]}.json"
         path.write_text(json.dumps(study_record(study), ensure_ascii=False, separators=(",", ":")) + "\n")
         if files is not None:
             write_study(study, files)
         print(f"{name}: {time.perf_counter() - began:.0f} s, {path.stat().st_size // 1024} KiB", flush=True)
+
+
+def _differences(kept: list[studies.Study]) -> list[str]:
+    """Lines that all kept results share, and those that one has for itself."""
+    lines = []
+    for study in kept:
+        device = "GPU" if study.device != "cpu" else "CPU"
+        for line in study.differs:
+            alone = len(kept) > 1 and any(line not in other.differs for other in kept)
+            text = f"- {f'On the {device}: ' if alone else ''}{escaped(line)}"
+            if text not in lines:
+                lines.append(text)
+    return lines
 
 
 def page() -> None:
@@ -60,8 +77,7 @@ def page() -> None:
                     parts.append(f"{escaped(table.title)}:")
                     parts.append(markdown_table([column.heading for column in table.filled], table.texts()))
             parts += map(escaped, study.remarks)
-        differs = "\n".join(f"- {escaped(line)}" for line in kept[-1].differs)
-        parts.append(f"What differs from the paper, and why:\n\n{differs}")
+        parts.append("What differs from the paper, and why:\n\n" + "\n".join(_differences(kept)))
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n\n" + "\n\n".join(parts) + "\n")
     print(f"wrote {PAGE}")
@@ -73,11 +89,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--full", dest="size", action="store_const", const="full", default="default")
     parser.add_argument("--toy", dest="size", action="store_const", const="toy")
+    parser.add_argument("--run-seconds", type=float, default=0.0, help="stop a run after this; 0: as the size has it")
     parser.add_argument("--files", type=Path, help="folder for CSV, Markdown and pictures")
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     if not options.page:
-        run(options.study or list(studies.STUDIES), options.device, options.size, options.files)
+        run(options.study or list(studies.STUDIES), options.device, options.size, options.run_seconds, options.files)
     page()
 
 

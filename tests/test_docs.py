@@ -66,6 +66,17 @@ def test_some_page_runs():
     assert {"quasi-newton.md", "nnls.md", "many-rhs.md"} <= {page.name for page in RUN}
 
 
+def test_every_picture_is_shown_and_readable():
+    shown = {
+        name for page in [*PAGES, ROOT / "README.md"] for name in re.findall(r"images/([\w-]+\.png)", page.read_text())
+    }
+    kept = sorted((ROOT / "docs" / "images").iterdir())
+    assert shown == {path.name for path in kept}
+    for path in kept:
+        assert path.read_bytes().startswith(b"\x89PNG\r\n")
+        assert path.stat().st_size <= 400_000  # a page should load at once
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for file, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text()):

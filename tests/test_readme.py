@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -37,3 +38,38 @@ def test_versions_agree():
         version = tomllib.load(file)["project"]["version"]
     assert version == stepwell.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_figures_are_those_of_the_kept_results():
+    """A row of the README, and the same in benchmarks/results: two printed digits are within five per cent of it."""
+
+    def kept(name):
+        return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+    def named(rows, key, value):
+        return next(row for row in rows if row[key] == value)
+
+    shots = {name: named(kept(name)["batches"], "name", "real GEDI shots 512, dense") for name in ("nnls", "nnls_gpu")}
+    slices = kept("many_rhs")["phantom"]["figures"]["rows"]
+    cells = {
+        name: named(kept(name)[part], "sites", 20_000)
+        for name, part in (("voronoi", "evaluations"), ("voronoi_gpu", "sizes"))
+    }
+    expected = {
+        "150 lidar shots": (shots["nnls"]["seconds"], shots["nnls_gpu"]["seconds"], shots["nnls"]["seconds_scipy"]),
+        "102 slices": (
+            named(slices, "run", "block, default")["best"],
+            named(kept("many_rhs_gpu")["figures"][0]["rows"], "method", "block")["median"],
+            named(slices, "run", "SciPy cg, 1 thread")["best"],
+        ),
+        "energy and gradient of 20,000 Voronoi cells": (
+            1e-3 * cells["voronoi"]["evaluation ms"],
+            1e-3 * cells["voronoi_gpu"]["evaluation_ms"],
+            1e-3 * cells["voronoi"]["k-d tree ms"],
+        ),
+    }
+    for work, seconds in expected.items():
+        (row,) = (line for line in README.splitlines() if line.startswith(f"| {work}"))
+        units = {"s": 1.0, "ms": 1e-3}
+        printed = [float(value) * units[unit] for value, unit in re.findall(r"([\d.]+) (ms|s)\b", row)]
+        assert printed == pytest.approx(seconds, rel=0.05), work

@@ -214,8 +214,9 @@ static __device__ void each_tile(const Plan* plan, const double* xy, int32_t* ow
         }
         if (!__any_sync(0xffffffffu, any)) continue;  // nobody's mass depends on it
         if (known) {
+            // -1, where no site has a finite position, is nobody too.
             for (int r = 0; r < TileWarp::rows; ++r)
-                nearest.site[r][0] = inside[r] ? known[pixel[r]] : TileWarp::nobody;
+                nearest.site[r][0] = inside[r] && known[pixel[r]] >= 0 ? known[pixel[r]] : TileWarp::nobody;
         } else {
             search_tile(team, sites, top, left, nearest);
         }

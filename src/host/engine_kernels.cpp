@@ -1,6 +1,7 @@
 // Turns of the quasi-Newton iteration, compiled once per instruction set.
 #include "core/team.hpp"
 #include "host/engine.hpp"
+#include "host/lone_ldlt.hpp"  // found by the decisions of core through Lone
 #include "host/sweeps.hpp"
 #include "host/walk.hpp"
 

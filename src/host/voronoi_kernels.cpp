@@ -166,10 +166,14 @@ double evaluate(const VoronoiJob& job) {
             for (const auto& row : weight)
                 for (double w : row) most += w;
             if (most == 0) continue;  // nobody's mass depends on it
-            if (found)
+            if (found) {
                 load_tile(grid, found, top, left, Thread::nobody, nearest.site);
-            else
+                // Where no site has a finite position a pixel has no owner.
+                for (auto& row : nearest.site)
+                    for (double& site : row) site = site < 0 ? Thread::nobody : site;
+            } else {
                 search_tile(thread, sites, top, left, nearest);
+            }
             add_tile(thread, points, grid, top, left, weight, nearest, job.moments, spread);
         }
         spreads[piece] = spread;

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import device_name, host_view, is_cuda, real_host_array
+from stepwell.arrays import host_view, is_cuda
+from stepwell.checks import read_host_array, require_each
 from stepwell.settings import warn_caller
 
 #: How bounds may be written; the text of error messages.
@@ -105,12 +106,7 @@ def read_bounds(
     size = int(np.prod(own))
     checked = []
     for name, value in zip(("lower", "upper"), halves):
-        if is_cuda(value):
-            raise ValueError(
-                f"bounds: the {name} bounds are on {device_name(value)}, x0 on the host; allowed: one device "
-                "(nothing is moved silently)"
-            )
-        array = real_host_array(value, f"bounds: the array of {name} bounds")
+        array = read_host_array(f"bounds: the array of {name} bounds", value)
         if batch and array.shape == shape:
             array = array.reshape(shape[0], size)
         elif array.size in (1, size) and array.shape in ((), (1,), (size,), own):
@@ -125,9 +121,7 @@ def read_bounds(
     if lower.shape != upper.shape:
         lower, upper = np.broadcast_arrays(lower, upper)
     for name, array in (("lower", lower), ("upper", upper)):
-        if np.isnan(array).any():
-            index = int(np.flatnonzero(np.isnan(array))[0])
-            raise ValueError(f"bounds: the {name} bound at index {index} is NaN; allowed: numbers, -inf, inf")
+        require_each(~np.isnan(array), f"bounds: the {name} bound", array, "numbers, -inf, inf")
     if (lower > upper).any():
         index = int(np.flatnonzero(lower > upper)[0])
         low, high = lower.reshape(-1)[index], upper.reshape(-1)[index]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepwell.arrays import Array, host_copy, numpy_dtype, to_like
+from stepwell.checks import require_shape
 from stepwell.device import WINDOW, DeviceRun
 from stepwell.device_inputs import device_gradient, device_values
 from stepwell.device_objective import DeviceObjective
@@ -98,8 +99,7 @@ def minimize_batch_on_device(
     """Do what `stepwell.minimize_batch` does, on the GPU of x0; ``how`` as in `minimize_on_device`."""
     began = time.perf_counter()
     x0 = adopt(x0)
-    if x0.ndim != 2:
-        raise ValueError(f"x0 has shape {tuple(x0.shape)}; allowed: (B, n), one row per problem")
+    require_shape(x0.ndim == 2, "x0", x0, "(B, n), one row per problem")
     run = DeviceRun(x0, bounds, how["h0"], Settings(**settings), batch=True)
     objective = _objective(run, fun, jac, args, how["rel_step"], batch=True)
     clock = run.clock() if how["time_objective"] else None

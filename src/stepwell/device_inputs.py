@@ -21,24 +21,21 @@ from stepwell.arrays import (
     kind_of,
     namespace_of,
     numpy_dtype,
-    real_host_array,
     scalar_of,
     to_like,
 )
 from stepwell.bounds import read_bounds, split_bounds, warn_projected
+from stepwell.checks import (
+    read_host_array,
+    require_each,
+    require_finite,
+    require_one_home,
+    require_shape,
+)
 from stepwell.foreign_arrays import adopt
 
 #: Lower and upper bounds, whether the problems of a batch share them, and whether every variable has two finite ones.
 DeviceBounds = tuple[Array, Array, bool, bool]
-
-
-def require_same_device(name: str, array: Array, x0: Array) -> None:
-    """Raise if an array lives on another device than x0, or is of another library."""
-    if device_name(array) != device_name(x0) or kind_of(array) != kind_of(x0):
-        raise ValueError(
-            f"{name} is a {kind_of(array)} array on {device_name(array)}, x0 a {kind_of(x0)} array on "
-            f"{device_name(x0)}; allowed: one library and one device (nothing is moved silently)"
-        )
 
 
 def _beside(name: str, value: Any, x0: Array) -> Array | None:
@@ -47,7 +44,7 @@ def _beside(name: str, value: Any, x0: Array) -> Array | None:
         if not is_cuda(value):
             return None
         value = adopt(value, x0)
-    require_same_device(name, value, x0)
+    require_one_home(name, value, "x0", x0)
     return value
 
 
@@ -59,12 +56,10 @@ def read_device_start(x0: Array) -> Array:
     if not is_contiguous(x0):
         raise ValueError("x0 is not contiguous; allowed on a GPU: a contiguous array (x0.contiguous(), or a copy)")
     xp = namespace_of(x0)
-    if 0 in x0.shape:
-        raise ValueError("x0 is empty; allowed: at least one variable")
+    require_shape(0 not in x0.shape, "x0", x0, "at least one variable")
     # (One number, by operations that most programs use anyway: a library loads each from disk at its first use.)
     if not math.isfinite(float(xp.max(xp.abs(x0)))):
-        index = int(np.flatnonzero(~np.isfinite(host_copy(x0).reshape(-1)))[0])
-        raise ValueError(f"x0 is not finite at index {index}; allowed: finite numbers")
+        require_finite("x0", x0)
     return x0.detach() if kind_of(x0) == "torch" else x0
 
 
@@ -88,7 +83,7 @@ def read_device_bounds(bounds: Any, x0: Array, batch: bool) -> DeviceBounds | No
     arrays = []
     for name, half, array in zip(("lower", "upper"), halves, found):
         if array is None:
-            array = to_like(real_host_array(half, f"bounds: the array of {name} bounds"), x0)
+            array = to_like(read_host_array(f"bounds: the array of {name} bounds", half), x0)
         if array.ndim == 0 or tuple(array.shape) in ((1,), (size,), own):
             array = xp.broadcast_to(xp.reshape(array, (-1,)), (size,))
         elif tuple(array.shape) == shape:
@@ -143,21 +138,17 @@ def read_device_diagonal(h0: Any, x0: Array, start: Array, batch: bool) -> Array
     """Check a diagonal H0 and return a copy of it, (n,) or (B, n)."""
     weights = _beside("h0", h0, x0)
     if weights is None:
-        weights = to_like(real_host_array(h0, "h0"), x0)
+        weights = to_like(read_host_array("h0", h0), x0)
     each = tuple(x0.shape) if not batch or weights.ndim == 2 else tuple(x0.shape)[1:]
-    if not is_like(tuple(weights.shape), each):
-        raise ValueError(f"h0 has shape {tuple(weights.shape)}; allowed: {each}")
+    require_shape(is_like(tuple(weights.shape), each), "h0", weights, each)
     return checked_diagonal(weights, x0, tuple(start.shape) if batch and weights.ndim == 2 else (-1,))
 
 
 def checked_diagonal(weights: Array, x0: Array, shape: tuple[int, ...]) -> Array:
     """Return a copy of a diagonal in a given shape and x0's dtype, every element checked to be positive and finite."""
-    require_same_device("h0", weights, x0)
+    require_one_home("h0", weights, "x0", x0)
     xp = namespace_of(weights)
-    if not bool(xp.all((weights > 0) & xp.isfinite(weights))):
-        host = host_copy(weights).reshape(-1)
-        index = int(np.flatnonzero(~((host > 0) & np.isfinite(host)))[0])
-        raise ValueError(f"h0[{index}] is {host[index]}; allowed: positive, finite numbers")
+    require_each((weights > 0) & xp.isfinite(weights), "h0", weights, "positive, finite numbers")
     return xp.asarray(xp.reshape(xp.astype(weights, x0.dtype), shape), copy=True)
 
 
@@ -172,7 +163,7 @@ def device_values(f: Any, count: int, x0: Array) -> Any:
         return f if is_contiguous(f) else namespace_of(f).asarray(f, copy=True)
     if count == 1 and np.ndim(f) == 0:
         return scalar_of(f)
-    values = real_host_array(f, "f")
+    values = read_host_array("f", f)
     if values.size != count:
         raise ValueError(f"fun returned values of shape {values.shape}; allowed: {count} of them")
     return values if count > 1 else float(values.reshape(-1)[0])
@@ -183,9 +174,8 @@ def device_gradient(g: Any, x0: Array, shape: tuple[int, ...]) -> Array:
     if not is_cuda(g):
         raise TypeError(f"the gradient is a {type(g).__name__} on the host; allowed: an array on {device_name(x0)}")
     g = adopt(g, x0) if kind_of(g) == "numpy" else g
-    require_same_device("the gradient", g, x0)
-    if not is_like(tuple(g.shape), shape):
-        raise ValueError(f"the gradient has shape {tuple(g.shape)}; allowed: {shape}")
+    require_one_home("the gradient", g, "x0", x0)
+    require_shape(is_like(tuple(g.shape), shape), "the gradient", g, shape)
     if g.dtype != x0.dtype:
         raise TypeError(f"the gradient has dtype {g.dtype}; allowed: {x0.dtype}, as x0")
     return g if is_contiguous(g) else namespace_of(g).asarray(g, copy=True)

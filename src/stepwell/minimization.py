@@ -12,10 +12,11 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, in_kind, is_cuda
 from stepwell.bounds import read_bounds
+from stepwell.checks import read_real, require, require_function, require_kind, require_shape
 from stepwell.objective import Objective
 from stepwell.optimizer import LBFGSB, project_start, read_diagonal, read_start
 from stepwell.results import Status, batch_result, intermediate_batch, intermediate_result
-from stepwell.settings import LineSearch, Settings, is_number, require, warn_caller
+from stepwell.settings import LineSearch, Settings, warn_caller
 from stepwell.targets.host import BEGIN, FINISH, WHOLE, HostTarget
 
 if TYPE_CHECKING:
@@ -31,11 +32,9 @@ def _read_options(
     options: dict[str, Any] | None, tol: float | None
 ) -> tuple[dict[str, Any], Any, float | None, dict[str, Any]]:
     """Split options into settings, h0, the finite-difference step and what only a GPU knows; unknown ones warn."""
-    if not (options is None or isinstance(options, Mapping)):
-        raise TypeError(f"options is {options!r}; allowed: None or a dict")
-    if not (tol is None or is_number(tol)):
-        raise TypeError(f"tol is {tol!r}; allowed: None or a number")
-    require(tol is None or 0 <= float(tol) < np.inf, "tol", tol, "None, zero or a positive number")
+    require_kind(options is None or isinstance(options, Mapping), "options", options, "None or a dict")
+    if tol is not None:
+        read_real("tol", tol, least=0)
     given = dict(options or {})
     unknown = sorted(set(given) - _OPTION_NAMES)
     if unknown:
@@ -55,8 +54,8 @@ def _read_options(
         search = LineSearch(**{**search.__dict__, "maxls": given["maxls"]})
     settings["line_search"] = search
     relative = given.get("finite_diff_rel_step")
-    good = relative is None or (is_number(relative) and 0 < float(relative) < np.inf)
-    require(good, "finite_diff_rel_step", relative, "None or a positive number")
+    if relative is not None:
+        read_real("finite_diff_rel_step", relative, above=0)
     graph = given.get("graph", "auto")
     require(graph in ("auto", True, False), "options['graph']", graph, "'auto', True, False")
     how = {"graph": graph, "time_objective": bool(given.get("time_objective"))}
@@ -65,10 +64,9 @@ def _read_options(
 
 def _callback_form(callback: Callable[..., Any] | None) -> str | None:
     """Tell how a callback wants to be called: by keyword ``intermediate_result`` or with the point."""
+    require_function("callback", callback)
     if callback is None:
         return None
-    if not callable(callback):
-        raise TypeError(f"callback is {callback!r}; allowed: a callable")
     try:
         names = set(inspect.signature(callback).parameters)
     except (TypeError, ValueError):
@@ -222,8 +220,7 @@ def minimize_batch(
     """
     given, h0, rel_step, how = _read_options(options, tol)
     args = args if isinstance(args, tuple) else (args,)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback is {callback!r}; allowed: a callable")
+    require_function("callback", callback)
     if is_cuda(x0):
         from stepwell.device_doors import minimize_batch_on_device
 
@@ -231,8 +228,7 @@ def minimize_batch(
     settings = Settings(**given)
     began = time.perf_counter()
     start = read_start(x0)
-    if start.ndim != 2:
-        raise ValueError(f"x0 has shape {start.shape}; allowed: (B, n), one row per problem")
+    require_shape(start.ndim == 2, "x0", start, "(B, n), one row per problem")
     template: Array = x0 if hasattr(x0, "shape") else start
     box = read_bounds(bounds, start.shape, start.dtype, batch=True)
     start = project_start(start, box)

@@ -18,10 +18,10 @@ from stepwell.arrays import (
     kind_of,
     lent,
     namespace_of,
-    real_host_array,
     scalar_of,
     with_column,
 )
+from stepwell.checks import read_host_array, require, require_function, require_shape
 
 _DIFFERENCES = ("2-point", "3-point")
 #: Rounding of values that are coarser than doubles, by the name of their dtype.
@@ -73,10 +73,9 @@ class Objective:
         batch: bool = False,
         rel_step: float | None = None,
     ) -> None:
-        if not callable(fun):
-            raise TypeError(f"fun is {fun!r}; allowed: a callable fun(x, *args)")
-        if not (jac is None or isinstance(jac, bool | np.bool_) or callable(jac) or jac in _DIFFERENCES):
-            raise ValueError(f"jac is {jac!r}; allowed: None, True, a callable, '2-point' or '3-point'")
+        require_function("fun", fun, optional=False)
+        good = jac is None or isinstance(jac, bool | np.bool_) or callable(jac) or jac in _DIFFERENCES
+        require(good, "jac", jac, "None, True, a callable, '2-point' or '3-point'")
         self._args = args
         self._template, self._shape, self._dtype = template, shape, dtype
         self._bounds, self._batch, self._rel_step = bounds, batch, rel_step
@@ -269,15 +268,15 @@ class Objective:
     def _values(self, f: Any) -> Any:
         if not self._batch:
             return f if type(f) is float else scalar_of(f)
-        values = real_host_array(f, "f")
+        values = read_host_array("f", f)
         if values.shape != (self._shape[0],):
             raise ValueError(f"fun returned values of shape {values.shape}; allowed: ({self._shape[0]},)")
         return values
 
     def _gradient(self, g: Any) -> np.ndarray:
-        gradient: np.ndarray = g if type(g) is np.ndarray else real_host_array(g, "the gradient", self._dtype)
+        gradient: np.ndarray = g if type(g) is np.ndarray else read_host_array("the gradient", g, self._dtype)
         if gradient.dtype != self._dtype or not gradient.flags.c_contiguous:
-            gradient = real_host_array(gradient, "the gradient", self._dtype)
-        if gradient.shape != self._shape and not is_like(gradient.shape, self._shape):
-            raise ValueError(f"the gradient has shape {gradient.shape}; allowed: {self._shape}")
+            gradient = read_host_array("the gradient", gradient, self._dtype)
+        if gradient.shape != self._shape:
+            require_shape(is_like(gradient.shape, self._shape), "the gradient", gradient, self._shape)
         return gradient

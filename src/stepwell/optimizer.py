@@ -19,11 +19,18 @@ from stepwell.arrays import (
     is_cuda,
     is_like,
     lent,
-    named_host_view,
-    real_host_array,
     scalar_of,
 )
 from stepwell.bounds import read_bounds, warn_projected
+from stepwell.checks import (
+    read_host_array,
+    require,
+    require_each,
+    require_finite,
+    require_real,
+    require_shape,
+    view_on_host,
+)
 from stepwell.results import Status, single_result, status_message
 from stepwell.settings import LineSearch, Settings
 from stepwell.targets.host import BEGIN, ENDED, FINISH, NEEDS_DIAGONAL, WHOLE, HostTarget
@@ -38,16 +45,12 @@ _STATE_NAMES = {"shape", "settings", "weights_vary", "trial", "x", "g", "d", "s"
 
 def read_start(x0: Array) -> np.ndarray:
     """Check a starting point and return it as a fresh, contiguous float64 or float32 host array of the same shape."""
-    values = named_host_view(x0, "x0")
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"x0 has dtype {values.dtype}; allowed: real numbers (float64, float32, or integers)")
+    values = view_on_host("x0", x0)
+    require_real("x0", values)
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(default_float(x0))
-    if values.size == 0:
-        raise ValueError("x0 is empty; allowed: at least one variable")
-    if not np.isfinite(values).all():
-        index = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"x0 is not finite at index {index}; allowed: finite numbers")
+    require_shape(values.size > 0, "x0", values, "at least one variable")
+    require_finite("x0", values)
     return np.array(values, order="C", ndmin=1)
 
 
@@ -64,21 +67,17 @@ def project_start(x0: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None) 
 
 def read_diagonal(h0: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Check a diagonal H0: every element positive and finite."""
-    diagonal = real_host_array(h0, "h0", dtype)
-    if not is_like(diagonal.shape, shape):
-        raise ValueError(f"h0 has shape {diagonal.shape}; allowed: {shape}")
+    diagonal = read_host_array("h0", h0, dtype)
+    require_shape(is_like(diagonal.shape, shape), "h0", diagonal, shape)
     diagonal = diagonal.reshape(shape)
-    bad = ~((diagonal > 0) & np.isfinite(diagonal))
-    if bad.any():
-        index = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"h0[{index}] is {diagonal.reshape(-1)[index]}; allowed: positive, finite numbers")
+    require_each((diagonal > 0) & np.isfinite(diagonal), "h0", diagonal, "positive, finite numbers")
     return diagonal
 
 
 def ending(status: Status) -> Status:
     """Check a status with which a run is to be ended."""
-    if not isinstance(status, Status) or status is Status.RUNNING:
-        raise ValueError(f"status is {status!r}; allowed: a stepwell.Status other than RUNNING")
+    good = isinstance(status, Status) and status is not Status.RUNNING
+    require(good, "status", status, "a stepwell.Status other than RUNNING")
     return status
 
 
@@ -207,9 +206,8 @@ class LBFGSB:
         """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
         if self.done:
             raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
-        gradient = real_host_array(g, "g", self._dtype)
-        if not is_like(gradient.shape, self._shape):
-            raise ValueError(f"g has shape {gradient.shape}; allowed: {self._shape}")
+        gradient = read_host_array("g", g, self._dtype)
+        require_shape(is_like(gradient.shape, self._shape), "g", gradient, self._shape)
         self.advance(scalar_of(f), gradient)
 
     def advance(self, f: float, gradient: np.ndarray) -> None:
@@ -318,8 +316,9 @@ class LBFGSB:
         missing = sorted(_STATE_NAMES - set(state))
         if missing:
             raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
-        if bool(state["weights_vary"]) != (h0 is not None) or not (h0 is None or callable(h0)):
-            raise ValueError("h0 must be given as a callable exactly if the saved run had a callable h0")
+        had_one = bool(state["weights_vary"])
+        good = callable(h0) if had_one else h0 is None
+        require(good, "h0", h0, f"{'a callable' if had_one else 'None'}, as in the saved run")
         saved = json.loads(str(state["settings"]))
         settings = Settings(**saved | {"line_search": LineSearch(**saved["line_search"])})
         if like is not None and is_cuda(like):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
+from stepwell.checks import read_choice, read_real, read_whole, require
 
 CAUCHY_POLICIES = ("exact", "first-interval", "none")
 
@@ -36,12 +37,6 @@ _PRESETS: dict[str, dict[str, float]] = {
 MOST_THREADS = 4096
 
 
-def require(holds: bool, argument: str, value: Any, allowed: str) -> None:
-    """Raise ValueError naming the argument, the value and what is allowed, unless it holds."""
-    if not holds:
-        raise ValueError(f"{argument} is {value!r}; allowed: {allowed}")
-
-
 def warn_caller(message: str) -> None:
     """Warn, with SciPy's OptimizeWarning, at the line of the first caller outside this package and SciPy."""
     from scipy.optimize import OptimizeWarning
@@ -52,25 +47,14 @@ def warn_caller(message: str) -> None:
     warnings.warn(message, OptimizeWarning, stacklevel=level)
 
 
-def is_number(value: Any) -> bool:
-    """Whether something is a real number, as Python, NumPy and the array libraries have them."""
-    if isinstance(value, bool | str | bytes | complex) or getattr(value, "shape", ()) != ():
-        return False
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def is_whole(value: Any) -> bool:
-    """Whether something is a whole number, be it a float such as 1e4, or infinite."""
-    return is_number(value) and (float(value) == math.inf or float(value).is_integer())
-
-
 def default_threads() -> int:
     """Return how many threads solvers use unless told otherwise: all that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_threads(threads: Any) -> int | None:
+    """Return a number of threads, checked; None leaves the choice to the solver."""
+    return None if threads is None else read_whole("threads", threads, 1, MOST_THREADS, as_float=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,21 +91,14 @@ class LineSearch:
     maxls: int | None = None
 
     def __post_init__(self) -> None:
-        require(self.preset in _PRESETS, "line_search", self.preset, "'lbfgsb' or 'va15'")
+        read_choice("line_search", self.preset, _PRESETS)
         c = self.constants()
-        for name in ("ftol", "gtol", "xtol", "stpmin", "stpmax"):
-            require(is_number(c[name]), f"line_search {name}", c[name], "a number")
-        require(0 < c["ftol"] < 1, "line_search ftol", c["ftol"], "between 0 and 1")
-        require(0 < c["gtol"] < 1, "line_search gtol", c["gtol"], "between 0 and 1")
-        require(c["xtol"] >= 0, "line_search xtol", c["xtol"], "zero or more")
-        require(0 <= c["stpmin"] < c["stpmax"], "line_search stpmin", c["stpmin"], "zero or more, below stpmax")
-        require(math.isfinite(c["stpmax"]), "line_search stpmax", c["stpmax"], "a finite number")
-        require(
-            is_whole(c["maxls"]) and 1 <= c["maxls"] < 2**31,
-            "maxls",
-            c["maxls"],
-            "a whole number, 1 or more",
-        )
+        read_real("line_search ftol", c["ftol"], above=0, below=1)
+        read_real("line_search gtol", c["gtol"], above=0, below=1)
+        read_real("line_search xtol", c["xtol"], least=0, infinite=True)
+        largest = read_real("line_search stpmax", c["stpmax"])
+        read_real("line_search stpmin", c["stpmin"], least=0, below=largest)
+        read_whole("maxls", c["maxls"], 1, 2**31 - 1, as_float=True)
 
     @classmethod
     def of(cls, value: LineSearch | str | dict[str, Any]) -> LineSearch:
@@ -176,22 +153,15 @@ class Settings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.m, int | np.integer) and not isinstance(self.m, bool)
-        require(whole and 1 <= self.m <= _core.MAX_CAPACITY, "m (maxcor)", self.m, f"1 to {_core.MAX_CAPACITY}, an int")
+        read_whole("m (maxcor)", self.m, 1, _core.MAX_CAPACITY)
         for name in ("gtol", "ftol", "eps"):
-            value = getattr(self, name)
-            good = is_number(value) and value >= 0 and math.isfinite(value)
-            require(good, name, value, "zero or a positive number")
-        for name, least in (("maxiter", 0), ("maxfun", 1)):
-            value = getattr(self, name)
-            require(is_whole(value) and value >= least, name, value, f"a whole number, {least} or more")
-        require(is_number(self.target) and not math.isnan(self.target), "target", self.target, "a number")
-        seconds = self.time_limit
-        require(is_number(seconds) and seconds > 0, "time_limit", seconds, "a positive number of seconds")
-        require(self.cauchy in CAUCHY_POLICIES, "cauchy", self.cauchy, ", ".join(map(repr, CAUCHY_POLICIES)))
-        count = self.threads
-        fits = count is None or (is_whole(count) and 1 <= count <= MOST_THREADS)
-        require(fits, "threads", count, f"None, or a whole number from 1 to {MOST_THREADS}")
+            read_real(name, getattr(self, name), least=0)
+        read_whole("maxiter", self.maxiter, 0, as_float=True, infinite=True)
+        read_whole("maxfun", self.maxfun, 1, as_float=True, infinite=True)
+        read_real("target", self.target, infinite=True)
+        read_real("time_limit", self.time_limit, above=0, infinite=True)
+        read_choice("cauchy", self.cauchy, CAUCHY_POLICIES)
+        read_threads(self.threads)
 
     def engine_options(
         self, *, bounded: bool, boxed: bool, weighted: bool, weights_vary: bool, single: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,16 @@ def test_coincident_sites_are_moved_apart():
     assert t.normalized_energy < 1.15 * HEXAGONAL_BOUND
 
 
+def test_coincident_sites_in_corners_part_too():
+    """All of them, inside the domain, by half a pixel at most."""
+    for corner in ([0.0, 0.0], [1.0, 0.0], [0.0, 0.6], [1.0, 0.6]):
+        start = np.tile(corner, (30, 1))
+        t = centroidal(start, resolution=(60, 100), maxiter=0)
+        assert len(np.unique(t.sites, axis=0)) == 30
+        assert ((t.sites >= 0) & (t.sites <= [1.0, 0.6])).all()
+        assert np.abs(t.sites - start).max() <= 0.5 / 100 + 1e-15
+
+
 def test_starts_on_the_border_and_where_the_density_is_zero():
     edge = np.linspace(0, 1, 21)
     sites = np.concatenate([np.stack([edge, 0 * edge], 1), np.stack([0 * edge[1:] + 1, edge[1:]], 1)])
@@ -174,8 +186,9 @@ def test_runs_repeat_and_do_not_depend_on_threads():
 
 
 def test_limits_and_callbacks():
-    t = centroidal(200, resolution=128, maxiter=3, ftol=0.0, gtol=0.0)
-    assert (t.status, t.success, t.iterations) == (1, False, 3)
+    for three in (3, 3.0, np.int64(3)):
+        t = centroidal(200, resolution=128, maxiter=three, ftol=0.0, gtol=0.0)
+        assert (t.status, t.success, t.iterations) == (1, False, 3)
     for method in ("lbfgsb", "lloyd"):
         seen, steps = [], []
 
@@ -199,6 +212,21 @@ def test_limits_and_callbacks():
         assert seen[-1].sites.shape == (200, 2)
     t = centroidal(2000, resolution=512, method="lloyd", time_limit=1e-6)
     assert "time limit" in t.message
+
+
+@pytest.mark.parametrize("method", ["lbfgsb", "lloyd"])
+def test_what_a_caller_holds_is_his(method):
+    """Writing into what a callback was shown changes nothing, nor does writing into the result change the start."""
+    start = draw_sites(50, resolution=64)
+    kept = start.copy()
+
+    def scribble(intermediate):
+        intermediate.sites[:] = 0.0
+
+    plain = centroidal(start, resolution=64, method=method)
+    np.testing.assert_array_equal(centroidal(start, resolution=64, method=method, callback=scribble).sites, plain.sites)
+    centroidal(start, resolution=64, method=method, maxiter=0).sites[:] = 0.0
+    np.testing.assert_array_equal(start, kept)
 
 
 def test_other_libraries_on_the_host():
@@ -238,6 +266,16 @@ def test_images_of_any_layout():
         np.testing.assert_array_equal(centroidal(80, same).sites, expected)
     torch = pytest.importorskip("torch")
     np.testing.assert_array_equal(centroidal(80, torch.tensor(density.T.copy()).T).sites.numpy(), expected)
+
+
+@pytest.mark.parametrize("factor", [1e-280, 1e280])
+def test_the_unit_of_the_density_does_not_matter(factor):
+    density = hills((60, 90))
+    density /= density.max()
+    plain, other = centroidal(80, density, maxiter=30), centroidal(80, density * factor, maxiter=30)
+    # F is proportional to the density. A run magnifies rounding: ends are as good, not the same.
+    assert other.normalized_energy == pytest.approx(plain.normalized_energy, rel=1e-2)
+    assert other.history[0] == pytest.approx(plain.history[0] * factor, rel=1e-9)
 
 
 def test_a_start_has_one_site_in_each_piece_of_equal_mass():
@@ -289,8 +327,8 @@ def test_errors_name_argument_and_value(sites, options, message):
         (10, {"progress": "bar"}, "progress is 'bar'; allowed: a callable"),
         (10, {"density": "ones"}, "density is 'ones'; allowed: an array of real numbers"),
         ([[0.1, 0.2], [0.3]], {}, r"sites is \[\[0.1, 0.2\], \[0.3\]\]; allowed: an array of real numbers"),
-        ("all", {}, "count is 'all'; allowed: a whole number"),
-        (True, {}, "count is True; allowed: a whole number"),
+        ("all", {}, r"sites is 'all'; allowed: a whole number, or an array \(n, 2\)"),
+        (True, {}, "sites is True; allowed: a whole number"),
     ],
 )
 def test_wrong_types_are_named_before_any_work(sites, options, message):
@@ -301,7 +339,17 @@ def test_wrong_types_are_named_before_any_work(sites, options, message):
 def test_a_number_of_sites_is_whole():
     assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
     assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
-    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+    with pytest.raises(TypeError, match=r"sites is 10.5; allowed: a whole number"):
         centroidal(10.5, resolution=16)
     with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+        draw_sites(10.5, resolution=16)
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
         VoronoiEnergy(1.0, 10.5, resolution=16)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None, "a", [1, 2]])
+@pytest.mark.parametrize("door", [draw_sites, centroidal])
+def test_a_seed_is_a_whole_number(door, seed):
+    """Anything else, None above all, would give a start that does not come again."""
+    with pytest.raises(ValueError, match=re.escape(f"seed is {seed!r}; allowed: whole numbers from 0 on")):
+        door(10, resolution=16, seed=seed)

@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import stepwell
+from stepwell import _core
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, cvt_energy
 from stepwell.apps.voronoi.domain import read_density, weight_bits
 
@@ -197,10 +198,19 @@ def test_fun_goes_into_minimize_in_every_kind():
     np.testing.assert_array_equal(kind.x.numpy(), plain.x)
 
 
-def test_not_a_number_gives_not_a_number():
-    energy = VoronoiEnergy(1.0, 3, resolution=16)
+@pytest.mark.parametrize("method", ["exact", "jump-flooding"])
+def test_not_a_number_gives_not_a_number(method):
+    energy = VoronoiEnergy(1.0, 3, resolution=16, method=method)
     f, _ = energy.fun(np.full(6, np.nan))
     assert np.isnan(f)
+
+
+def test_pixels_without_an_owner_are_added_to_nobody():
+    """Sites that are nowhere own nothing: no moment is written, not even in front of the first site's."""
+    moments = np.full((4, 3), 7)
+    host = _core.VoronoiHost(16, 16, 3, 1)
+    host.evaluate(np.full((3, 2), np.nan), True, np.ones((16, 16), np.float32), 1.0, 1.0, np.empty((3, 2)), moments[1:])
+    np.testing.assert_array_equal(moments, [[7] * 3, [0] * 3, [0] * 3, [0] * 3])
 
 
 @pytest.mark.parametrize(
@@ -216,6 +226,9 @@ def test_not_a_number_gives_not_a_number():
         (np.ones((4, 4)), 4, "resolution is 4 beside a density image"),
         (1.0, None, "resolution is missing"),
         (0.0, 8, "density is 0.0; allowed: a positive number"),
+        (np.full((4, 4), 1e-320), None, "density is at most 1e-320; allowed: a maximum from 1e-280 to 1e"),
+        (np.full((4, 4), 1e305), None, r"density is at most 1e\+305; allowed: a maximum from 1e-280 to 1e"),
+        (1e-320, 8, "density is at most 1e-320; allowed"),
         (1.0, (8, 8, 8), r"resolution is \(8, 8, 8\); allowed"),
     ],
 )
@@ -227,6 +240,8 @@ def test_errors_name_argument_and_value(density, resolution, message):
 def test_more_errors():
     with pytest.raises(TypeError, match="density has dtype complex128; allowed: real numbers"):
         VoronoiEnergy(np.ones((4, 4), complex), 3)
+    with pytest.raises(TypeError, match=r"density is a masked array; allowed: .* density.filled\(0\)"):
+        VoronoiEnergy(np.ma.masked_greater(np.ones((4, 4)), 2), 3)
     with pytest.raises(ValueError, match="there are 17 sites for 4 x 4 pixels; allowed: 1 to 16"):
         VoronoiEnergy(np.ones((4, 4)), 17)
     with pytest.raises(ValueError, match="method is 'k-d tree'; allowed"):

@@ -121,6 +121,17 @@ def test_transparent_means_white(tmp_path):
     assert read_picture(tmp_path / "la.png").colours == pytest.approx(1 - 128 / 255)
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"])
+def test_every_mode_is_what_pillow_makes_of_it(tmp_path, monkeypatch, mode):
+    noise = np.random.default_rng(0).integers(0, 256, (9, 7, 4), dtype=np.uint8)
+    image = Image.fromarray(noise)
+    image = image.convert("RGBA" if mode in ("RGBA", "RGBa") else "LA" if mode in ("LA", "PA") else "RGB").convert(mode)
+    monkeypatch.setattr("PIL.Image.open", lambda path: image)
+    rgba = np.asarray(image.convert("RGBA")) / 255
+    expected = rgba[..., :3] * rgba[..., 3:] + 1 - rgba[..., 3:]
+    assert read_picture(tmp_path / "any").colours == pytest.approx(expected, abs=1e-12)
+
+
 def test_deep_palette_and_rotated_pictures(tmp_path):
     deep = np.array([[0, 32768, 65535]], np.uint16)
     assert read_picture(save(tmp_path, deep)).colours[0, :, 0] == pytest.approx([0, 32768 / 65535, 1], abs=1e-4)
@@ -144,6 +155,27 @@ def test_numbers_as_a_picture(tmp_path):
         np.save(tmp_path / "a.npy", bad)
         with pytest.raises(ValueError, match=r"a\.npy: "):
             read_picture(tmp_path / "a.npy")
+
+
+def test_what_is_no_array(tmp_path):
+    """Nothing at all, half a file, an archive of arrays, and objects, under the name of an array."""
+    np.save(tmp_path / "whole.npy", np.ones((20, 20)))
+    np.savez(tmp_path / "a.npz", ones=np.ones((2, 2)))
+    np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
+    contents = [b"", (tmp_path / "whole.npy").read_bytes()[:300], (tmp_path / "a.npz").read_bytes()]
+    for content in (*contents, (tmp_path / "objects.npy").read_bytes()):
+        (tmp_path / "a.npy").write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.npy: cannot be read: "):
+            read_picture(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_pixels_that_are_not_finite(tmp_path, value):
+    grey = np.full((4, 5), 0.5, np.float32)
+    grey[1, 2] = value
+    path = save(tmp_path, grey, "a.tif")
+    with pytest.raises(ValueError, match=r"a\.tif: cannot be read: there are pixels that are not finite"):
+        read_picture(path)
 
 
 def test_what_is_no_picture(tmp_path):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull, cKDTree
 
+from stepwell.apps.voronoi.domain import extent_of
 from stepwell.apps.voronoi.mesh import Mesh, circumcentres, delaunay_mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells, clip_to_rectangle
 
@@ -204,9 +205,25 @@ def test_bad_sites(sites, message):
         voronoi_cells(sites)
 
 
+def test_sides_may_be_rounded_either_way():
+    """3/5 and 3 (1/5) are one side: a site on the border of one has its cell in the other."""
+    assert 3 / 5 < 3 * (1 / 5)
+    cells = voronoi_cells([[0.5, 0.15], [0.5, 3 * (1 / 5)]], (1.0, 3 / 5))
+    assert cells.areas == pytest.approx([0.375, 0.225], rel=1e-12)
+    for shape in ((24, 40), (41, 69), (69, 41)):
+        width, height = extent_of(shape)
+        far = [[width, height], [0.0, height], [width, 0.0]]
+        assert voronoi_cells(far, (shape[1] / max(shape), shape[0] / max(shape))).areas.min() > 0
+
+
 def test_bad_extents():
     with pytest.raises(ValueError, match="extent: width and height must be positive"):
         voronoi_cells([[0.1, 0.1]], (1.0, 0.0))
+    for bad in ((1.0,), 1.0, (1.0, 1.0, 1.0)):
+        with pytest.raises(ValueError, match=r"extent: must be \(width, height\), got"):
+            delaunay_mesh([[0.1, 0.1]], bad)
+    with pytest.raises(ValueError, match=r"density: the shape must be \(rows, columns\), got \(4,\)"):
+        delaunay_mesh([[0.1, 0.1]], density=np.ones(4))
     with pytest.raises(ValueError, match="density: an extent must say"):
         delaunay_mesh([[0.1, 0.1]], None, density=np.ones((2, 2)))
 

@@ -64,3 +64,14 @@ def test_the_kernels_of_a_device_agree_with_the_cpu(device_program, height, widt
         np.testing.assert_allclose(gradient / side**3, g, rtol=0, atol=1e-14 * np.abs(g).max())
         kept = np.frombuffer(out, np.float64, 2, len(out) - 16)
         assert energy in kept
+
+
+def test_sites_that_are_nowhere_own_nothing_on_a_device(device_program):
+    """No pixel has an owner, the energy is not a number, and nothing is written where no site has its moments."""
+    height, width, count = 20, 30, 3
+    data = np.array([height, width, count], np.int64).tobytes() + np.full((count, 2), np.nan).tobytes()
+    data += np.ones((height, width), np.float32).tobytes()
+    out = subprocess.run([device_program], input=data, capture_output=True, check=True).stdout
+    for offset in (0, 4 * height * width + 8 + 16 * count):
+        assert np.all(np.frombuffer(out, np.int32, height * width, offset) == -1)
+        assert np.isnan(np.frombuffer(out, np.float64, 1, offset + 4 * height * width)[0])

@@ -126,6 +126,20 @@ def test_the_same_every_time():
     assert np.array_equal(plotting_route(points).order, plotting_route(points.copy()).order)
 
 
+def test_many_points_take_the_shorter_of_two_paths(monkeypatch):
+    """A square grid is a Hilbert curve's own ground; of random points the greedy path is shorter."""
+    monkeypatch.setattr("stepwell.apps.voronoi.route.MOST_IMPROVED", 100)
+    grid = np.stack(np.meshgrid(np.arange(32.0), np.arange(32.0)), axis=-1).reshape(-1, 2)
+    for points, expected in ((grid, "hilbert"), (np.random.default_rng(0).random((1000, 2)), "greedy")):
+        lengths = {method: plotting_route(points, method=method).length for method in ("greedy", "hilbert")}
+        chosen = plotting_route(points)
+        assert chosen.length == min(lengths.values())
+        assert chosen.method == expected
+    assert lengths["greedy"] < lengths["hilbert"]
+
+
 def test_bad_method():
     with pytest.raises(ValueError, match="method: got 'best'; allowed: auto, improved, greedy, hilbert, given"):
         plotting_route([[0.0, 0.0]], method="best")
+    with pytest.raises(ValueError, match=r"extent: must be \(width, height\), got \(1.0,\)"):
+        plotting_route([[0.0, 0.0]], (1.0,))

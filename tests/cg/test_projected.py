@@ -94,7 +94,7 @@ def test_the_budget_holds_at_all_times():
     assert max(held) <= solver.memory
     assert max(held) > 10 * per_direction
     assert conjugacy_error(solver) < 1e-10
-    with pytest.raises(ValueError, match="memory: got 100 bytes"):
+    with pytest.raises(ValueError, match=r"memory is 100; allowed: \d+ bytes or more"):
         stepwell.ProjectedCG(A, 0.5, memory=100).solve(B[:, 0])
 
 
@@ -123,7 +123,7 @@ def test_bad_arguments_are_named():
     A, B = small()
     with pytest.raises(ValueError, match="lam"):
         stepwell.ProjectedCG(A, -1.0)
-    with pytest.raises(ValueError, match="b: got 6 columns"):
+    with pytest.raises(ValueError, match="b has 6 columns; allowed: one"):
         stepwell.ProjectedCG(A, 1.0).solve(B)
     with pytest.raises(ValueError, match="tol"):
         stepwell.ProjectedCG(A, 1.0).solve(B[:, 0], tol=-1)

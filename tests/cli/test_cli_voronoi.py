@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import stepwell
-from stepwell.apps.voronoi import HEXAGONAL_BOUND, cvt_energy
+from stepwell.apps.voronoi import HEXAGONAL_BOUND, centroidal, cvt_energy
 from stepwell.apps.voronoi.mesh import voronoi_cells
-from stepwell.cli import main
+from stepwell.cli import main, tessellating
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
@@ -133,6 +136,60 @@ def test_one_site(tmp_path):
     assert strict_json((tmp_path / "out/statistics.json").read_text())["quality"]["angle_min"] is None
 
 
+@pytest.mark.parametrize("method", ["lbfgsb", "lloyd"])
+def test_an_interrupted_run_keeps_its_sites(tmp_path, monkeypatch, method):
+    """Ctrl-C in the third iteration gives the sites of a run of three; pressed twice, it ends everything."""
+    presses = 1
+
+    def interrupted(*arguments, progress, **options):
+        def press(done, total):
+            for _ in range(presses if done == 3 else 0):
+                signal.raise_signal(signal.SIGINT)
+            progress(done, total)
+
+        return centroidal(*arguments, progress=press, **options)
+
+    monkeypatch.setattr(tessellating, "centroidal", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    run = ["voronoi", "-n", 60, "--resolution", 96, "--method", method, "-o", tmp_path / "a.npy"]
+    outcome = call(*run, "--json", tmp_path / "a.json")
+    assert outcome.exit_code == 130
+    assert "interrupted; these are the sites so far: 3 iterations" in outcome.stdout
+    expected = centroidal(60, np.ones((96, 96)), method=method, maxiter=3)
+    assert np.array_equal(np.load(tmp_path / "a.npy"), expected.sites)
+    result = strict_json((tmp_path / "a.json").read_text())["result"]
+    assert (result["status"], result["success"], result["energy"]) == (99, False, expected.energy)
+    presses = 2
+    outcome = call(*run)
+    assert outcome.exit_code == 1
+    assert "Aborted!" in outcome.stderr
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_pipe_gets_no_progress(tmp_path):
+    assert works("voronoi", "-n", 60, "-o", tmp_path / "a.npy", *QUICK).stderr == ""
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_few_sites_are_told_without_nan(tmp_path, count):
+    """They have no triangles, or triangles round no site: what does not exist is left out."""
+    outcome = works("voronoi", "-n", count, "-o", tmp_path / "a.svg", *QUICK)
+    assert re.search(r"\bnan\b", outcome.stdout) is None
+
+
+def test_plots_of_no_triangles_say_so(tmp_path):
+    from matplotlib import rc_context
+
+    from stepwell.apps.voronoi.mesh import delaunay_mesh
+    from stepwell.report.voronoi import quality_png
+
+    with rc_context({"svg.fonttype": "none"}):
+        quality_png(delaunay_mesh([[0.5, 0.5]]), tmp_path / "quality.svg")
+    text = (tmp_path / "quality.svg").read_text()
+    assert text.count("no triangles") == 2
+    assert re.search(r"\bnan\b", "".join(ElementTree.fromstring(text).itertext())) is None
+
+
 def test_seed_and_method(tmp_path):
     for name, options in {"a": [], "b": [], "c": ["--seed", 1], "d": ["--method", "lloyd"]}.items():
         works("voronoi", "-n", 60, "-o", tmp_path / f"{name}.npy", *QUICK, *options)
@@ -220,6 +277,32 @@ def test_errors_of_files(tmp_path, picture):
     assert "text.png' is a file; a folder is needed" in fails("voronoi", "-n", 9, "-o", tmp_path / "text.png/new/out")
 
 
+def test_what_may_not_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
+    (tmp_path / "old.svg").touch(mode=0o444)
+    (tmp_path / "folder").mkdir(mode=0o555)
+    if os.access(tmp_path / "folder", os.W_OK):
+        pytest.skip("this user may write anywhere")
+    monkeypatch.setattr(tessellating, "centroidal", lambda *_, **__: pytest.fail("work was done"))
+    for path in ("old.svg", "folder/new.svg", "folder", "folder/new"):
+        assert "nothing can be written to" in fails("voronoi", "-n", 9, "-o", tmp_path / path)
+    assert "--json" in fails("voronoi", "-n", 9, "--json", tmp_path / "folder/new.json")
+
+
+def test_without_matplotlib_and_pillow(tmp_path, monkeypatch, picture):
+    """As after a plain installation: everything but PNG files is written; what cannot be is refused before any work."""
+    np.save(tmp_path / "grey.npy", np.linspace(0, 1, 96 * 96).reshape(96, 96))
+    for name in ("matplotlib", "PIL", "PIL.Image"):
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = works("voronoi", "-n", 50, "-o", tmp_path / "out", *QUICK)
+    assert "left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'" in outcome.stderr
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".svg", ".csv", ".npy", ".obj", ".ply", ".json"}
+    works("stipple", tmp_path / "grey.npy", "-n", 50, "-o", tmp_path / "grey.svg", *QUICK)  # has its size already
+    monkeypatch.setattr(tessellating, "centroidal", lambda *_, **__: pytest.fail("work was done"))
+    assert "needs matplotlib" in fails("voronoi", "-n", 50, "-o", tmp_path / "a.png")
+    for source in (["--demo"], [picture], [tmp_path / "grey.npy", "--resolution", 40]):
+        assert "pictures need Pillow: pip install" in fails("stipple", *source, "-n", 50, "-o", tmp_path / "a.svg")
+
+
 def test_errors_of_density(tmp_path):
     Image.fromarray(np.full((20, 20), 255, np.uint8)).save(tmp_path / "white.png")
     out = ["-o", tmp_path / "a.svg"]
@@ -240,6 +323,29 @@ def test_errors_of_density(tmp_path):
     (tmp_path / "bad.npy").write_text("text")
     assert "cannot be read" in fails("voronoi", "--density", tmp_path / "bad.npy", *out)
     assert "'tpu' is not a device" in fails("voronoi", "--device", "tpu", *out)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_numbers_are_finite(tmp_path, picture, value):
+    for option in ("--gamma", "--size"):
+        said = fails("voronoi", "--density", picture, option, value, "-o", tmp_path / "a.svg")
+        assert "is not a finite number" in said or "is not in the range" in said
+    for option in ("--gamma", "--size", "--scale", "--contrast"):
+        said = fails("stipple", picture, option, value, "-o", tmp_path / "a.svg")
+        assert option in said
+        assert "is not a finite number" in said or "is not in the range" in said
+
+
+def test_the_largest_drawing_keeps_its_digits(tmp_path):
+    """A hundredth of a millimetre on a hundred metres: polygons lie where the points of the same run do."""
+    largest = 99_999
+    works("voronoi", "-n", 40, "--size", largest, "-o", tmp_path / "a.svg", "-o", tmp_path / "a.npy", *QUICK)
+    (path,) = (p for p in ElementTree.parse(tmp_path / "a.svg").getroot().iter(f"{SVG}path"))
+    drawn = np.array(re.findall(r"(-?[\d.]+) (-?[\d.]+)", path.get("d")), float)
+    expected = voronoi_cells(np.load(tmp_path / "a.npy")).vertices * largest
+    away = np.abs(drawn[:, None] - expected[None]).max(axis=2).min(axis=1)
+    assert away.max() <= 0.005 + 1e-6
+    assert "is not in the range" in fails("voronoi", "-n", 40, "--size", 1e9, "-o", tmp_path / "a.svg")
 
 
 def test_help_names_both_commands():

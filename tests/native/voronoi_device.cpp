@@ -1,5 +1,6 @@
 // The kernels of src/cuda/voronoi.cu on the CPU, launched as the package launches them. Reads sizes, sites
-// and weights from standard input; writes owners, flooded owners, and energy and gradient of both.
+// and weights from standard input; writes owners, flooded owners, and energy and gradient of both. The exit
+// status is 1 if something was written in front of the moments.
 #define SW_THREADS 64
 #include "device_emulator.hpp"
 #include "pipes.hpp"
@@ -26,7 +27,8 @@ int main() {
     std::vector<float> weights(pixels);
     std::vector<int32_t> first(grid.buckets() + 1), slot(count), totals(spans), site(count), owners(pixels);
     std::vector<int32_t> known(pixels), next(pixels), ticket(1);
-    std::vector<int64_t> moments(moments_per_site * count), spread(2), entries(1);
+    // In front of the first site's moments lie some that nobody may write to.
+    std::vector<int64_t> moments(moments_per_site * (count + 1)), spread(2), entries(1);
     receive(xy.data(), xy.size());
     receive(weights.data(), weights.size());
     const Plan plan{height,
@@ -40,7 +42,7 @@ int main() {
                     address(x),
                     address(y),
                     address(site),
-                    address(moments),
+                    address(moments) + moments_per_site * int64_t(sizeof(int64_t)),
                     address(spread),
                     address(parts),
                     address(ticket),
@@ -78,4 +80,5 @@ int main() {
     send(energy.data(), 1);
     send(gradient.data(), gradient.size());
     send(history.data(), 2);
+    return moments[0] || moments[1] || moments[2];
 }

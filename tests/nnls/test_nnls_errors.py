@@ -15,30 +15,34 @@ b = np.ones(3)
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((np.ones(3), b), {}, r"A must have shape \(m, n\) or \(systems, m, n\), got \(3,\)"),
-        ((A, np.ones((2, 2, 3))), {}, r"b must have shape \(m,\) or \(systems, m\), got \(2, 2, 3\)"),
-        ((A, np.ones(4)), {}, r"b must have 3 entries a system, as A of shape \(3, 3\) has rows, got \(4,\)"),
-        ((np.ones((2, 3, 3)), b), {}, r"A of shape \(2, 3, 3\) needs b of shape \(2, 3\), got \(3,\)"),
-        ((np.ones((2, 3, 3)), np.ones((4, 3))), {}, r"needs b of shape \(2, 3\), got \(4, 3\)"),
-        ((A, b), {"method": "magic"}, "method must be one of 'auto', 'qr', 'gram', got 'magic'"),
-        ((A, b), {"insertion": "two"}, "insertion must be one of 'guarded', 'single', got 'two'"),
-        ((A, b), {"update": "luck"}, "update must be one of 'cgs2', 'mgs', 'rotations', 'csne', got 'luck'"),
-        ((A, b), {"method": "gram", "update": "mgs"}, "update='mgs' belongs to method=\"qr\""),
-        ((A, b), {"damping": -1}, "damping must be finite and not negative, got -1"),
-        ((A, b), {"damping": np.nan}, "damping must be finite and not negative, got nan"),
-        ((A, b), {"method": "qr", "update": "rotations", "damping": 1}, "has no damping"),
-        ((A, b), {"tol": 0}, "tol must lie between 0 and 1, got 0"),
-        ((A, b), {"tol": np.nan}, "tol must lie between 0 and 1, got nan"),
-        ((A, b), {"max_iter": 0}, "max_iter must be at least 1, got 0"),
-        ((A, b), {"threads": 0}, "threads must be at least 1, got 0"),
-        ((A, b), {"threads": 10**9}, "threads must be at most 4096, got 1000000000"),
-        ((A, b), {"warm_start": "hot"}, "warm_start must be an x, a boolean set, or \"chain\", got 'hot'"),
-        ((A, b), {"warm_start": np.ones(4)}, r"warm_start must have shape \(3,\) or \(1, 3\), got \(4,\)"),
-        ((A, b), {"warm_start": b * np.nan}, "warm_start must not hold NaN"),
-        ((A, b), {"update": "rotations", "damping": 1}, "has no damping"),
-        ((A, np.array([1, np.nan, 1])), {}, "b must be finite, got NaN or infinity"),
-        ((np.full((3, 3), np.inf), b), {}, "A must be finite, got NaN or infinity"),
-        ((np.full((3, 3), np.nan), np.ones((2, 3))), {}, "A must be finite, got NaN or infinity"),
+        ((np.ones(3), b), {}, r"A has shape \(3,\); allowed: \(m, n\) or \(systems, m, n\)"),
+        ((A, np.ones((2, 2, 3))), {}, r"b has shape \(2, 2, 3\); allowed: \(m,\) or \(systems, m\)"),
+        ((A, np.ones(4)), {}, r"b has shape \(4,\); allowed: 3 entries a system, as A of shape \(3, 3\) has rows"),
+        ((np.ones((2, 3, 3)), b), {}, r"b has shape \(3,\); allowed: \(2, 3\), as A has shape \(2, 3, 3\)"),
+        ((np.ones((2, 3, 3)), np.ones((4, 3))), {}, r"b has shape \(4, 3\); allowed: \(2, 3\), as A"),
+        ((A, b), {"method": "magic"}, "method is 'magic'; allowed: 'auto', 'qr', 'gram'"),
+        ((A, b), {"insertion": "two"}, "insertion is 'two'; allowed: 'guarded', 'single'"),
+        ((A, b), {"update": "luck"}, "update is 'luck'; allowed: 'cgs2', 'mgs', 'rotations', 'csne'"),
+        ((A, b), {"method": "gram", "update": "mgs"}, "update is 'mgs'; allowed: 'cgs2' with method='gram'"),
+        ((A, b), {"damping": -1}, "damping is -1; allowed: a finite number of at least 0"),
+        ((A, b), {"damping": np.nan}, "damping is nan; allowed: a finite number of at least 0"),
+        (
+            (A, b),
+            {"method": "qr", "update": "rotations", "damping": 1},
+            "damping is 1.0; allowed: 0 with update='rotations'",
+        ),
+        ((A, b), {"tol": 0}, "tol is 0; allowed: a finite number above 0 and below 1"),
+        ((A, b), {"tol": np.nan}, "tol is nan; allowed: a finite number above 0 and below 1"),
+        ((A, b), {"max_iter": 0}, "max_iter is 0; allowed: an integer of at least 1"),
+        ((A, b), {"threads": 0}, "threads is 0; allowed: a whole number from 1 to 4096"),
+        ((A, b), {"threads": 10**9}, "threads is 1000000000; allowed: a whole number from 1 to 4096"),
+        ((A, b), {"warm_start": "hot"}, "warm_start is 'hot'; allowed: an x, a boolean set, or 'chain'"),
+        ((A, b), {"warm_start": np.ones(4)}, r"warm_start has shape \(4,\); allowed: \(3,\) or \(1, 3\)"),
+        ((A, b), {"warm_start": b * np.nan}, r"warm_start is nan at index \(0, 0\); allowed: numbers other than NaN"),
+        ((A, b), {"update": "rotations", "damping": 1}, "damping is 1.0; allowed: 0 with update='rotations'"),
+        ((A, np.array([1, np.nan, 1])), {}, "b is nan at index 1; allowed: finite numbers"),
+        ((np.full((3, 3), np.inf), b), {}, r"A is inf at index \(0, 0\); allowed: finite numbers"),
+        ((np.full((3, 3), np.nan), np.ones((2, 3))), {}, r"A is nan at index \(0, 0\); allowed: finite numbers"),
     ],
 )
 def test_bad_values(arguments, options, message):
@@ -49,16 +53,20 @@ def test_bad_values(arguments, options, message):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((A * 1j, b), {}, "A must hold real numbers, got dtype complex128"),
-        ((A, b * 1j), {}, "b must hold real numbers, got dtype complex128"),
-        ((A, b), {"max_iter": 2.5}, "max_iter must be an integer, got 2.5"),
-        ((A, b), {"damping": "much"}, "damping must be a number, got 'much'"),
-        ((A, b), {"damping": "0.1"}, "damping must be a number, got '0.1'"),
-        (("A", b), {}, "A must be an array of numbers, got 'A'"),
-        (([[1, 2], [3]], b), {}, "A must be an array of numbers, got"),
-        ((sparse.csr_array(A), b), {}, r"A must be a dense array, got csr_array; allowed: A.toarray\(\)"),
-        ((A, b), {"progress": 5}, "progress must be callable, got 5"),
-        ((A, b), {"warm_start": b * 1j}, "warm_start must hold real numbers or bools, got dtype complex128"),
+        ((A * 1j, b), {}, "A has dtype complex128; allowed: real numbers"),
+        ((A, b * 1j), {}, "b has dtype complex128; allowed: real numbers"),
+        ((A, b), {"max_iter": 2.5}, "max_iter is 2.5; allowed: an integer of at least 1"),
+        ((A, b), {"damping": "much"}, "damping is 'much'; allowed: a finite number of at least 0"),
+        ((A, b), {"damping": "0.1"}, "damping is '0.1'; allowed: a finite number of at least 0"),
+        ((A, b), {"damping": True}, "damping is True; allowed: a finite number of at least 0"),
+        ((A, b), {"tol": True}, "tol is True; allowed: a finite number above 0 and below 1"),
+        ((A, b), {"max_iter": True}, "max_iter is True; allowed: an integer of at least 1"),
+        ((A, b), {"threads": True}, "threads is True; allowed: a whole number from 1 to 4096"),
+        (("A", b), {}, "A is 'A'; allowed: an array of real numbers"),
+        (([[1, 2], [3]], b), {}, r"A is \[\[1, 2\], \[3\]\]; allowed: an array of real numbers"),
+        ((sparse.csr_array(A), b), {}, "A is a sparse csr_array; allowed: a dense array"),
+        ((A, b), {"progress": 5}, "progress is 5; allowed: None or a callable"),
+        ((A, b), {"warm_start": b * 1j}, "warm_start has dtype complex128; allowed: real numbers"),
     ],
 )
 def test_bad_types(arguments, options, message):
@@ -68,9 +76,9 @@ def test_bad_types(arguments, options, message):
 
 def test_libraries_are_not_mixed():
     torch = pytest.importorskip("torch")
-    with pytest.raises(TypeError, match="A and b must be arrays of one library, got numpy and torch"):
+    with pytest.raises(TypeError, match="A is a numpy array on cpu, b a torch array on cpu; allowed: one library"):
         stepwell.nnls(A, torch.ones(3))
-    with pytest.raises(TypeError, match=r"warm_start must be an array like b \(torch on cpu\), got numpy on cpu"):
+    with pytest.raises(TypeError, match="warm_start is a numpy array on cpu, b a torch array on cpu; allowed: one"):
         stepwell.nnls(torch.eye(3), torch.ones(3), warm_start=b)
 
 
@@ -78,7 +86,7 @@ def test_libraries_are_not_mixed():
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_sparse_tensors_are_refused(layout):
     torch = pytest.importorskip("torch")
-    with pytest.raises(TypeError, match="A must be a dense array, got Tensor"):
+    with pytest.raises(TypeError, match="A is a sparse Tensor; allowed: a dense array"):
         stepwell.nnls(getattr(torch.eye(3), layout)(), torch.ones(3))
 
 
@@ -90,11 +98,11 @@ def test_lists_and_integers_are_numbers():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((np.ones((1, 2, 3)), 4), {}, r"pulse must have shape \(length,\) or \(systems, length\)"),
-        ((np.ones(0), 4), {}, "with length >= 1"),
-        ((b, -1), {}, "n must be at least 0, got -1"),
-        ((b, 4), {"m": -2}, "m must be at least 0, got -2"),
-        ((b, 4), {"origin": 3}, "origin must be a sample of the pulse, 0 to 2, got 3"),
+        ((np.ones((1, 2, 3)), 4), {}, r"pulse has shape \(1, 2, 3\); allowed: \(length,\) or \(systems, length\)"),
+        ((np.ones(0), 4), {}, r"pulse has shape \(0,\); allowed: .* with length >= 1"),
+        ((b, -1), {}, "n is -1; allowed: an integer of at least 0"),
+        ((b, 4), {"m": -2}, "m is -2; allowed: an integer of at least 0"),
+        ((b, 4), {"origin": 3}, "origin is 3; allowed: an integer from 0 to 2"),
     ],
 )
 def test_bad_convolutions(arguments, options, message):
@@ -105,10 +113,11 @@ def test_bad_convolutions(arguments, options, message):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((b, 2.5), {}, "n must be an integer, got 2.5"),
-        ((b, 3), {"m": "x"}, "m must be an integer, got 'x'"),
-        ((b, 3), {"origin": 1.5}, "origin must be an integer, got 1.5"),
-        (("abc", 3), {}, "pulse must be an array of numbers, got 'abc'"),
+        ((b, 2.5), {}, "n is 2.5; allowed: an integer of at least 0"),
+        ((b, 3), {"m": "x"}, "m is 'x'; allowed: an integer of at least 0"),
+        ((b, 3), {"origin": 1.5}, "origin is 1.5; allowed: an integer from 0 to 2"),
+        ((b, True), {}, "n is True; allowed: an integer of at least 0"),
+        (("abc", 3), {}, "pulse is 'abc'; allowed: an array of real numbers"),
     ],
 )
 def test_bad_types_of_convolutions(arguments, options, message):

@@ -57,12 +57,12 @@ def cauchy_time(b, x, g, h, lower, upper):
     raise AssertionError("the model is convex: there is a minimiser")
 
 
-def subspace_trial(b, x, g, h, lower, upper, carried, t_cauchy):
+def subspace_trial(b, x, g, h, lower, upper, carried, t_cauchy, last_step):
     """The trial point at step 1, and whether the projected minimiser had to be given up.
 
     `carried` variables go to their bound; the model is minimised over the free ones by a dense solve; the minimiser
     is projected (Morales & Nocedal 2011) or, where that descends by less than a tenth of what the way to the Cauchy
-    point promises, the way on from there is cut.
+    point promises, or after a step that took less than a thousandth of its direction, the way on from there is cut.
     """
     stuck = held(x, g, lower, upper)
     descent = h * g
@@ -74,7 +74,8 @@ def subspace_trial(b, x, g, h, lower, upper, carried, t_cauchy):
     d[free] = np.linalg.solve(b[np.ix_(free, free)], right)
     goal = x + d
     projected = np.clip(goal, lower, upper)
-    if g @ (projected - x) < -0.1 * t_cauchy * float((g * descent)[~stuck].sum()):
+    descends = g @ (projected - x) < -0.1 * t_cauchy * float((g * descent)[~stuck].sum())
+    if descends and last_step >= 1e-3:
         return projected, False
     cauchy = np.clip(x - t_cauchy * descent, lower, upper)
     way = goal - cauchy

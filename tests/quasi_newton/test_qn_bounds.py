@@ -119,9 +119,9 @@ def test_torch_and_jax_bounds():
     [
         ((np.array([0.0, 2.0, 0.0]), np.ones(3)), r"index 1 \(2.0 > 1.0\)"),
         ([(0, 1), (0, 1), (3, -3)], r"index 2 \(3.0 > -3.0\)"),
-        ((np.array([0.0, np.nan, 0.0]), np.ones(3)), "lower bound at index 1 is NaN"),
-        ((0.0, np.array([1.0, 1.0, np.nan])), "upper bound at index 2 is NaN"),
-        ([(0, 1), (0, float("nan")), (0, 1)], "upper bound at index 1 is NaN"),
+        ((np.array([0.0, np.nan, 0.0]), np.ones(3)), "lower bound is nan at index 1; allowed: numbers"),
+        ((0.0, np.array([1.0, 1.0, np.nan])), "upper bound is nan at index 2"),
+        ([(0, 1), (0, float("nan")), (0, 1)], "upper bound is nan at index 1"),
         ((np.full(3, np.inf), np.full(3, np.inf)), "inf"),
         ((np.full(3, -np.inf), np.full(3, -np.inf)), "inf"),
         ((np.zeros(2), np.ones(3)), r"lower bounds have shape \(2,\)"),

@@ -85,7 +85,8 @@ def compare_directions(seed, n, m, diagonal, cauchy, iterations, shift=8.0):
         if state["held_time"] >= 0:
             carried = ~held(x, g, lower, upper) & (breakpoints(x, path * g, lower, upper) <= state["held_time"])
             assert carried.any()
-        expected, gave_up = subspace_trial(b, x, g, path, lower, upper, carried, state["cauchy_time"])
+        share = state["step"] if len(s) > 1 else 1.0  # a first step's length is a guess
+        expected, gave_up = subspace_trial(b, x, g, path, lower, upper, carried, state["cauchy_time"], share)
         assert gave_up == truncated
         assert np.abs(trial - expected).max() <= error_limit(b, expected, x) * (10 if gave_up else 1)
         compared += 1
@@ -154,7 +155,9 @@ def test_pairs_without_curvature_are_refused_and_the_rest_stay_in_order(m):
             carried = np.zeros(n, bool)
             if state["held_time"] >= 0:
                 carried = ~held(x, g, lower, upper) & (breakpoints(x, g, lower, upper) <= state["held_time"])
-            expected, _ = subspace_trial(b, x, g, np.ones(n), lower, upper, carried, state["cauchy_time"])
+            # The longest step is a tenth here: the share that counts as nothing is of that.
+            share = 10 * state["step"] if count > 1 else 1.0
+            expected, _ = subspace_trial(b, x, g, np.ones(n), lower, upper, carried, state["cauchy_time"], share)
             assert np.abs(goal - expected).max() <= 10 * error_limit(b, expected, x)
     assert refused_when_full > 0
 

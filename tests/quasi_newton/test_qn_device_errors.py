@@ -69,16 +69,16 @@ def test_a_pytorch_without_cuda_does_not_compute_with_a_foreign_array(monkeypatc
 
 @pytest.mark.parametrize("array", [Claims(), ClaimsDLPack(2)])
 def test_answers_on_a_gpu_for_a_start_on_the_host(array):
-    said = r"an array on cuda, while x0 is on the host; allowed: one device"
-    with pytest.raises(ValueError, match="the gradient: " + said):
+    said = r"is an array on cuda, x0 on the host; allowed: one device"
+    with pytest.raises(ValueError, match="the gradient " + said):
         stepwell.minimize(lambda x: (1.0, array), np.ones(4), jac=True)
-    with pytest.raises(ValueError, match="the gradient: " + said):
+    with pytest.raises(ValueError, match="the gradient " + said):
         stepwell.minimize_batch(lambda x: (np.ones(2), array), np.ones((2, 4)), jac=True)
-    with pytest.raises(ValueError, match="f: " + said):
+    with pytest.raises(ValueError, match="f " + said):
         stepwell.minimize_batch(lambda x: (array, x), np.ones((2, 4)), jac=True)
-    with pytest.raises(ValueError, match="g: " + said):
+    with pytest.raises(ValueError, match="g " + said):
         stepwell.LBFGSB(np.ones(4)).tell(1.0, array)
-    with pytest.raises(ValueError, match="h0: " + said):
+    with pytest.raises(ValueError, match="h0 " + said):
         stepwell.minimize(bowl, np.ones(4), jac=True, options={"h0": array})
 
 

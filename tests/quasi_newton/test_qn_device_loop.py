@@ -285,7 +285,7 @@ def test_wrong_starts():
     for start, error, words in (
         (torch.ones(8).double()[::2], ValueError, "not contiguous"),
         (torch.ones(8).half(), TypeError, "float16"),
-        (torch.ones(0).double(), ValueError, "empty"),
+        (torch.ones(0).double(), ValueError, "at least one variable"),
         (torch.tensor([1.0, torch.nan]).double(), ValueError, "at index 1"),
     ):
         for door in (stepwell.minimize, stepwell.LBFGSB):

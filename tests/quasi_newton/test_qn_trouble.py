@@ -307,10 +307,10 @@ def test_read_only_start_and_bounds():
         (np.ones(2) * 1j, TypeError, "complex"),
         (np.array(["a", "b"]), TypeError, "x0"),
         (np.array([None, 1.0]), TypeError, "x0"),
-        (np.array([]), ValueError, "empty"),
-        (np.zeros((0, 3)), ValueError, "empty"),
-        (np.array([1.0, np.nan, 2.0]), ValueError, "index 1"),
-        (np.array([np.inf]), ValueError, "index 0"),
+        (np.array([]), ValueError, r"x0 has shape \(0,\); allowed: at least one"),
+        (np.zeros((0, 3)), ValueError, r"x0 has shape \(0, 3\); allowed: at least one"),
+        (np.array([1.0, np.nan, 2.0]), ValueError, "x0 is nan at index 1; allowed: finite"),
+        (np.array([np.inf]), ValueError, "x0 is inf at index 0; allowed: finite"),
     ],
     ids=["complex", "text", "object", "empty", "empty 2-D", "nan", "inf"],
 )
@@ -469,10 +469,10 @@ def test_a_gradient_array_that_is_used_again_and_again():
 @pytest.mark.parametrize(
     ("h0", "said"),
     [
-        (np.array([1.0, 0.0, 1.0]), r"h0\[1\] is 0.0"),
-        (np.array([1.0, 1.0, -2.0]), r"h0\[2\] is -2.0"),
-        (np.array([np.nan, 1.0, 1.0]), r"h0\[0\] is nan"),
-        (np.array([1.0, np.inf, 1.0]), r"h0\[1\] is inf"),
+        (np.array([1.0, 0.0, 1.0]), "h0 is 0.0 at index 1"),
+        (np.array([1.0, 1.0, -2.0]), "h0 is -2.0 at index 2"),
+        (np.array([np.nan, 1.0, 1.0]), "h0 is nan at index 0"),
+        (np.array([1.0, np.inf, 1.0]), "h0 is inf at index 1"),
         (np.ones(2), r"shape \(2,\)"),
         (np.ones((3, 3)), r"shape \(3, 3\)"),
     ],
@@ -483,7 +483,7 @@ def test_bad_diagonals(h0, said, callable_h0):
     given = (lambda x: h0) if callable_h0 else h0
     with pytest.raises(ValueError, match=said):
         minimize(bowl, np.ones(3), jac=True, options=dict(h0=given))
-    with pytest.raises(ValueError, match=said.split(" ")[0].split(r"\[")[0]):
+    with pytest.raises(ValueError, match=said.split(" ")[0]):
         minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.ones((2, 3)), jac=True, options=dict(h0=given))
 
 

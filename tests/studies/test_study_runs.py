@@ -7,11 +7,16 @@ import functools
 import json
 import math
 
+import numpy as np
 import pytest
+from scipy.spatial import ConvexHull
 
 import stepwell
 from stepwell import studies
-from stepwell.report.study import markdown, read_study, study_record, write_study
+from stepwell.report.study import draw, markdown, read_study, study_record, write_study
+from stepwell.studies import nnls, projected_cg, voronoi
+from stepwell.studies.frame import Curve, Plot, Table
+from stepwell.studies.places import Place
 
 #: Toy settings that keep the whole file within its minute.
 QUICK = {"projected-cg": {"tol": (5e-3,)}}
@@ -80,7 +85,7 @@ def test_runs_that_converge_agree_on_the_energy():
 def test_the_engine_and_the_definition_agree_on_the_cauchy_point():
     study = toy("cauchy")
     for row in study.find_table("differences").rows:
-        shares = [row[key] for key in row if key.startswith("class_")]
+        shares = [row[key] for key in ("same", *(f"to_{k}" for k in (5, 10, 15, 20, 25, 30, 40)), "beyond_40")]
         assert math.isclose(sum(shares), 100.0)
         # The one-dimensional Ginzburg–Landau model has a history of condition 1e10: digits are lost on either side.
         assert row["oracle"] <= (1e-3 if "ginzburg" in row["problem"] else 1e-9)
@@ -92,6 +97,14 @@ def test_nnls_methods_reach_the_optimum():
             assert row["failed"] == 0
             assert row["violation"] <= 1e-13
             assert row["updates"] >= row["downdates"]
+
+
+def test_shots_that_cannot_be_read_are_skipped(monkeypatch, tmp_path):
+    (tmp_path / "gedi_l1b_150shots.npz").write_bytes(b"no archive")
+    monkeypatch.setenv("STEPWELL_DATA", str(tmp_path))
+    study = studies.run("nnls", size="toy")
+    assert any(line.startswith(f"Real GEDI shots were skipped: {tmp_path}") for line in study.remarks)
+    assert study.find_table("systems").rows
 
 
 def test_toy_systems_are_named_by_their_own_size():
@@ -123,11 +136,92 @@ def test_every_timed_run_of_rosenbrock_is_warmed_up(monkeypatch):
         assert before == (*run[:2], run[2] | {"maxiter": 2})
 
 
+def test_the_speed_ups_that_the_paper_states_stand_beside_ours():
+    rows = toy("rosenbrock").find_table("speed").rows
+    assert {(row["dtype"], row["speedup_paper"]) for row in rows if row["speedup"]} == {
+        ("float64", 8.0),
+        ("float32", 14.0),
+    }
+    assert all(row["speedup_paper"] is None for row in rows if not row["speedup"])
+
+
+def test_l_bfgs_b_is_warmed_up_before_it_is_timed(monkeypatch):
+    runs = []
+
+    def watched(fun, x0, **how):
+        runs.append((x0.shape, how["options"]))
+        return minimize_batch(fun, x0, **how)
+
+    minimize_batch = stepwell.minimize_batch
+    monkeypatch.setattr(stepwell, "minimize_batch", watched)
+    study = studies.run("nnls", size="toy")
+    timed = [row for row in study.find_table("systems").rows if row["method"].startswith("L-BFGS-B")]
+    assert len(runs) == 2 * len(timed) >= 6
+    for before, run in zip(runs[::2], runs[1::2]):
+        assert before == (run[0], run[1] | {"maxiter": 2})
+
+
+def test_the_full_study_of_nnls_has_every_column_of_the_tables(monkeypatch):
+    seen = []
+    monkeypatch.setattr(nnls, "SETS", dict.fromkeys(nnls.PAPER, lambda count: (None, count)))
+    monkeypatch.setattr(nnls, "_compare", lambda context, table, title, A, b, paper: seen.append((title, b, paper)))
+    monkeypatch.setattr(nnls, "_real", lambda *_: None)
+    monkeypatch.setattr(nnls, "_draw", lambda *_: None)
+    studies.run("nnls", size="full")
+    assert [(title, count) for title, count, _ in seen] == [
+        (title, count) for title in nnls.PAPER for count in (1, 24, 48, 96, 192)
+    ]
+    assert all(paper for *_, paper in seen)
+
+
 def test_the_plotted_energy_ends_at_the_one_in_the_table():
     study = toy("voronoi")
     (curve,) = next(plot for plot in study.plots if plot.name == "energy").curves
     assert curve.y[-1] == pytest.approx(study.find_table("tessellations").rows[0]["over_bound"] - 1, rel=1e-9)
     assert min(curve.y) > 0  # no tessellation is below the bound
+
+
+def test_the_mesh_is_drawn_with_every_edge():
+    """Figure 5: of a triangulated square, by Euler's formula, e = 3n − 3 − h with h sites on the hull."""
+    (plot,) = (plot for plot in toy("voronoi").plots if plot.drawing)
+    (edges,) = plot.curves
+    assert edges.x[2::3] == edges.y[2::3] == [None] * (len(edges.x) // 3)
+    ends = [(x, y) for x, y in zip(edges.x, edges.y) if x is not None]
+    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in ends)
+    assert len(set(ends)) == 60
+    hull = ConvexHull(ends)
+    # Flat triangles along the border are left out: at most as many edges are missing as the hull has.
+    assert 3 * 60 - 3 - 2 * len(hull.vertices) - 10 <= len(ends) // 2 <= 3 * 60 - 3 - len(hull.vertices)
+
+
+def test_iterations_beyond_the_papers_are_told():
+    (line,) = voronoi._beyond_paper(1000, Place(), [1.3, 1.02, 1.01, 1.0], 2)
+    assert line == (
+        "CPU, 1,000 sites: after as many iterations as the paper's run takes, 2, the energy is 2.00% above where it "
+        "ends after 4."
+    )
+    assert voronoi._beyond_paper(1000, Place(), [1.3, 1.02], 2) == []
+
+
+def test_minima_that_differ_are_counted():
+    table = Table("tessellations", "", voronoi.COLUMNS)
+    for difference in (None, 0.0, 1e-5, -2e-5):
+        table.add(difference=difference)
+    (line,) = voronoi._minima(table)
+    assert line.startswith("2 of 3 runs end at another energy on the GPU than on the CPU (paper: 4 of 12)")
+    assert voronoi._minima(Table("none", "", voronoi.COLUMNS)) == []
+    assert not any("GPU" in line for line in toy("voronoi").remarks)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_curve_below_another_one_is_seen(same, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    below, above = [1.0, 2.0, 3.0], [1.0, 2.01, 3.0] if same else [1.0, 3.0, 2.0]
+    plot = Plot("two", "Two", "x", "y", [Curve("below", [1, 2, 3], below), Curve("above", [1, 2, 3], above)])
+    draw(plot, tmp_path / "two.png")
+    pixels = np.asarray(image.open(tmp_path / "two.png").convert("RGB")).astype(int)
+    blue = (pixels[..., 2] - pixels[..., 0] > 30).sum()  # the first curve's colour, as a line or as a pale band
+    assert blue > 2000  # some 800 columns, at least two rows of each
 
 
 def test_unknown_names_sizes_devices_and_settings_are_refused():
@@ -138,6 +232,59 @@ def test_unknown_names_sizes_devices_and_settings_are_refused():
     with pytest.raises(ValueError, match="device is 'tpu'; allowed: cpu, cuda, cuda:K"):
         studies.run("torsion", device="tpu")
     with pytest.raises(ValueError, match=r"got settings \['tol'\]; allowed: none"):
-        studies.run("torsion", settings={"tol": 1.0})
+        studies.run("panels", settings={"tol": 1.0})
     with pytest.raises(ValueError, match="cuda:999"):
         studies.run("torsion", device="cuda:999")
+
+
+def test_runs_stop_when_their_seconds_are_over():
+    study = studies.run("torsion", size="toy", settings={"run_seconds": 1e-9})
+    assert study.settings["run_seconds"] == 1e-9
+    rows = study.find_table("torsion").rows
+    assert {row["status"] for row in rows} == {"TIME_LIMIT"}
+    assert all(row["policy_difference"] is None and row["energy_difference"] is None for row in rows)
+    assert any("not final" in line for line in study.remarks)
+
+
+def test_both_cauchy_points_lead_torsion_to_one_energy():
+    """A convex problem has one: the paper's last column is at most 6e-11, ours below the stopping test's remainder."""
+    rows = toy("torsion").find_table("torsion").rows
+    compared = [row["policy_difference"] for row in rows if row["policy"] == "first-interval"]
+    assert compared
+    assert all(abs(difference) <= 1e-12 for difference in compared)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
+def test_seconds_of_a_run_are_checked(seconds):
+    with pytest.raises(ValueError, match=r"run_seconds is .*allowed: a finite number of seconds, 0 or more"):
+        studies.run("torsion", size="toy", settings={"run_seconds": seconds})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tol", (1e-3, 0.0)), ("tol", ()), ("seed_tol", math.nan), ("relative_lam", -1.0), ("noise", math.inf)],
+)
+def test_settings_of_the_poster_are_checked_before_any_work(name, value):
+    with pytest.raises(ValueError, match=f"^{name} is .*allowed: "):
+        studies.run("projected-cg", size="toy", settings={name: value}, tell=pytest.fail)
+
+
+def test_a_tolerance_given_twice_is_one():
+    once, twice = (studies.run("projected-cg", size="toy", settings={"tol": tol}) for tol in ((1e-2,), (1e-2, 1e-2)))
+    for name in ("summary", "slices"):
+        assert len(twice.find_table(name).rows) == len(once.find_table(name).rows)
+
+
+def test_scipys_cg_is_named_only_where_it_ran():
+    table = Table("slices", "", projected_cg.COLUMNS)
+    for device in ("CPU", "GPU"):
+        for method, seconds in (("CG", 9.0), ("APrCG", 1.0), *([("SciPy cg", 1.5)] if device == "CPU" else [])):
+            table.add(device=device, tol=1e-3, method=method, products=9 * seconds, seconds=seconds, quality=14.0,
+                      ratio_paper=2.0)  # fmt: skip
+    for device, ends in (
+        ("CPU", "in seconds at 0.001; in seconds of SciPy's cg at none of these."),
+        ("GPU", "at 0.001."),
+    ):
+        said = projected_cg._compared(table, device, [1e-3])[0]
+        assert said.endswith(ends)
+        assert ("SciPy" in said) == (device == "CPU")

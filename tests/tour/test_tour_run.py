@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import re
 import webbrowser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from click.testing import CliRunner
 from stepwell.cli import main
 from stepwell.cli import tour as command
 from stepwell.report.html import Text
-from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, take_tour, tour_page
+from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, Stop, Tour, take_tour, tour_page
 from stepwell.tour import rosenbrock as rosenbrock_chapter
 from stepwell.tour.chapter import duration
+from stepwell.tour.page import summary_rows
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -124,6 +126,7 @@ def test_an_interrupt_is_not_a_failed_chapter():
     [
         (["-o", "nowhere/report.html"], "there is no folder"),
         (["-o", "."], "is a directory"),
+        (["-o", ""], "is a folder; a file is needed"),
         (["--device", "tpu"], "allowed: cpu, cuda, cuda:K"),
         (["--device", "cuda:77"], "cuda:77"),
     ],
@@ -150,6 +153,28 @@ def test_the_report_is_opened_where_it_makes_sense(monkeypatch, tmp_path, flags,
     outcome = CliRunner().invoke(main, ["tour", "-o", str(path), *flags])
     assert outcome.exit_code == 0
     assert asked == ([path.as_uri()] if opened else [])
+
+
+def test_a_report_that_cannot_be_written_is_told_of(monkeypatch):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    monkeypatch.setattr(command, "CHAPTERS", [Chapter("count", "A count", count)])
+    outcome = CliRunner().invoke(main, ["tour", "-o", "/dev/full", "--no-open"])
+    assert outcome.exit_code == 1
+    assert "one and one" in outcome.stdout  # what was found is not lost
+    assert "the report could not be written: " in outcome.stderr
+    assert "No space left" in outcome.stderr
+
+
+def test_no_word_of_the_summary_is_lost_on_a_narrow_terminal(monkeypatch, tmp_path):
+    def long(stage):
+        return Account([Comparison("antidisestablishmentarianism", 1.0, "incomprehensibilities", True)], [])
+
+    monkeypatch.setattr(command, "CHAPTERS", [Chapter("long", "Long words", long)])
+    outcome = CliRunner().invoke(
+        main, ["tour", "-o", str(tmp_path / "report.html"), "--no-open"], env={"COLUMNS": "50"}
+    )
+    assert "…" not in outcome.stdout.partition("the report")[0]
 
 
 def test_no_browser_is_started_without_a_terminal():
@@ -193,6 +218,19 @@ def test_a_peer_that_takes_too_long_is_cut_short(monkeypatch):
     for chapter in CHAPTERS[:4]:
         account = chapter.run(Stage(quick=True))
         assert all(one.agrees for one in account.comparisons), chapter.key
+        # Of shots and slices fewer are taken, each to its end; a single run is told to be unfinished.
+        single = chapter.key in ("bounds", rosenbrock_chapter.CHAPTER.key)
+        assert [one.cut for one in account.comparisons] == [single] * len(account.comparisons)
+        assert all(("not finished" in one.answer) == single for one in account.comparisons)
+        tour = Tour([Stop(chapter, 1.0, account)], 1.0, quick=True)
+        for cells, _ in summary_rows(tour):
+            assert cells[2].startswith("> ") == cells[3].startswith("> ") == single
+
+
+def test_a_peer_that_gets_to_the_end_is_not_cut_short():
+    for chapter in CHAPTERS[:2]:
+        account = chapter.run(Stage(quick=True))
+        assert not any(one.cut or "not finished" in one.answer for one in account.comparisons)
 
 
 def test_durations():

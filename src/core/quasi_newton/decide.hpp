@@ -295,8 +295,10 @@ SW_HD_CALLED void decide_regather(Team& team, State& s, const SmallMatrices& m, 
     team.sync();
 }
 
-// The share of the Cauchy step's descent below which a projected direction is refused.
+// The share of the Cauchy step's descent below which a projected direction is refused, and the share of such
+// a direction below which a search has not got anywhere along it.
 constexpr double least_descent = 0.1;
+constexpr double least_step = 1e-3;
 
 // After the aim sweep. Scalar.
 SW_HD void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
@@ -310,10 +312,14 @@ SW_HD void decide_aim(State& s, const Options& o, const AimScalars& scalars) {
     s.step_limit = scalars.step_limit;
     // Projecting may leave a direction that hardly descends, along which runs crawl to a halt far from any
     // minimum. The step to the Cauchy point promises about A t; a direction with less than a small part of
-    // that is no better than one that ascends, and gets the same fallback.
+    // that is no better than one that ascends, and gets the same fallback. So does the next direction after
+    // one of which next to nothing could be taken: near kinks projected steps lead across the same one again
+    // and again, each time by less. A first step, whose length is a guess, says nothing of the kind.
     const bool projected = s.pairs > 0 && o.bounded && s.confine == Confine::project;
     const double promised = projected ? least_descent * s.movable_descent * s.cauchy_time : 0.0;
-    if (!(scalars.slope < -promised) || !is_finite(scalars.slope) || !is_finite(scalars.direction_squared)) {
+    const bool crawls = projected && s.pairs > 1 && s.step < least_step * min_of(1.0, o.search.step_max);
+    if (!(scalars.slope < -promised) || crawls || !is_finite(scalars.slope) ||
+        !is_finite(scalars.direction_squared)) {
         s.info = SearchInfo::improper;
         if (projected) {
             s.confine = Confine::measure;

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stepwell.checks import read_array, read_whole, require, require_shape
 from stepwell.leastsq import Convolution, NNLSResult, nnls
 
 
@@ -90,8 +91,8 @@ def synthetic_shots(
     >>> shots.waveforms.shape, shots.pulses.shape
     ((3, 100), (3, 25))
     """
-    if samples < 60 or not 0 <= returns <= samples - 40:
-        raise ValueError(f"samples must be at least 60 and returns at most samples - 40, got {samples} and {returns}")
+    samples = read_whole("samples", samples, 60)
+    returns = read_whole("returns", returns, 0, samples - 40)
     rng = np.random.default_rng(seed)
     time = np.arange(25)
     width = rng.uniform(3.0, 4.5, count)
@@ -121,25 +122,20 @@ def gedi_shots(
     samples : int
         Length of the window round the peak of each waveform.
     """
-    tx, rx, noise_mean = _real("tx", tx).astype(float), _real("rx", rx), _real("noise_mean", noise_mean).astype(float)
-    rx_count = np.asarray(rx_count)
-    if tx.ndim != 2 or 0 in tx.shape:
-        raise ValueError(f"tx must have shape (shots, length), at least one of each, got {tx.shape}")
-    if rx.ndim != 2 or len(rx) != len(tx):
-        raise ValueError(f"rx must have shape ({len(tx)}, longest), a row a pulse of tx, got {rx.shape}")
+    tx, rx, rx_count = read_array("tx", tx).astype(float), read_array("rx", rx), read_array("rx_count", rx_count)
+    noise_mean = read_array("noise_mean", noise_mean).astype(float)
+    require_shape(tx.ndim == 2 and 0 not in tx.shape, "tx", tx, "(shots, length), at least one of each")
+    require_shape(rx.ndim == 2 and len(rx) == len(tx), "rx", rx, f"({len(tx)}, longest), a row a pulse of tx")
     for name, array in (("rx_count", rx_count), ("noise_mean", noise_mean)):
-        if array.shape != (len(tx),):
-            raise ValueError(f"{name} must have shape ({len(tx)},), one a pulse of tx, got {array.shape}")
-    if not np.issubdtype(rx_count.dtype, np.integer) or rx_count.max() > rx.shape[1]:
-        raise ValueError(f"rx_count must hold integers up to {rx.shape[1]}, the length of rx, got {rx_count}")
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
-    if int(np.min(rx_count)) < samples:
-        raise ValueError(f"samples is {samples}, but a waveform has only {int(np.min(rx_count))} valid samples")
+        require_shape(array.shape == (len(tx),), name, array, f"({len(tx)},), one a pulse of tx")
+    counted = rx_count.dtype.kind in "iu" and rx_count.max() <= rx.shape[1]
+    require(counted, "rx_count", rx_count, f"integers up to {rx.shape[1]}, the length of rx")
+    samples, shortest = read_whole("samples", samples, 1), int(np.min(rx_count))
+    require(samples <= shortest, "samples", samples, f"up to {shortest}, the valid samples of the shortest waveform")
     pulses = np.clip(tx - np.median(tx, axis=1, keepdims=True), 0, None)
     flat = np.flatnonzero(pulses.max(axis=1) == 0)
     if flat.size:
-        raise ValueError(f"tx must rise above its median, which that of shot {flat[0]} does not")
+        raise ValueError(f"tx is flat in shot {flat[0]}; allowed: pulses that rise above their median")
     pulses /= pulses.max(axis=1, keepdims=True)
     peaks = pulses.argmax(axis=1)
     origin = int(peaks.max())
@@ -165,44 +161,33 @@ def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
         if {"waveforms", "pulses"} <= names:
             return _given_shots({name: file[name] for name in names})
     raise ValueError(
-        "the file must hold 'waveforms' and 'pulses', or GEDI's 'tx', 'rx', 'rx_count' and 'noise_mean'; "
-        f"it holds {', '.join(sorted(names)) or 'nothing'}"
+        f"the file holds {', '.join(sorted(names)) or 'nothing'}; allowed: 'waveforms' and 'pulses', or GEDI's 'tx', "
+        "'rx', 'rx_count' and 'noise_mean'"
     )
 
 
-def _real(name: str, values: np.ndarray) -> np.ndarray:
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold real numbers, got dtype {values.dtype}")
-    return values
-
-
 def _given_shots(held: dict[str, np.ndarray]) -> Shots:
-    waveforms, pulses = (_real(name, held[name]).astype(float) for name in ("waveforms", "pulses"))
-    if waveforms.ndim != 2 or 0 in waveforms.shape:
-        raise ValueError(f"waveforms must have shape (shots, samples), at least one of each, got {waveforms.shape}")
+    waveforms, pulses = (read_array(name, held[name]).astype(float) for name in ("waveforms", "pulses"))
+    good = waveforms.ndim == 2 and 0 not in waveforms.shape
+    require_shape(good, "waveforms", waveforms, "(shots, samples), at least one of each")
     count = len(waveforms)
-    if pulses.ndim not in (1, 2) or (pulses.ndim == 2 and len(pulses) not in (1, count)):
-        raise ValueError(f"pulses must have shape (length,) or ({count}, length), one a waveform, got {pulses.shape}")
+    good = pulses.ndim == 1 or (pulses.ndim == 2 and len(pulses) in (1, count))
+    require_shape(good, "pulses", pulses, f"(length,) or ({count}, length), one a waveform")
     pulses = np.broadcast_to(pulses, (count, pulses.shape[-1]))
     empty = np.flatnonzero(~pulses.any(axis=1))
     if empty.size:
-        raise ValueError(f"pulses must not be zero throughout, as that of shot {empty[0]} is")
-    background = _real("background", held.get("background", np.array(0.0))).astype(float)
-    if background.shape not in ((), (1,), (count,)):
-        raise ValueError(f"background must be a number or have shape ({count},), got {background.shape}")
-    origin = np.asarray(held.get("origin", 0))
-    if origin.shape != () or origin.dtype.kind not in "iu" or not 0 <= origin < pulses.shape[-1]:
-        raise ValueError(
-            f"origin must be one integer from 0 to {pulses.shape[-1] - 1}, a sample of the pulses, got {origin}"
-        )
+        raise ValueError(f"pulses is zero throughout in shot {empty[0]}; allowed: pulses that are not")
+    background = read_array("background", held.get("background", np.array(0.0))).astype(float)
+    good = background.shape in ((), (1,), (count,))
+    require_shape(good, "background", background, f"one number or ({count},), one a waveform")
+    origin = read_whole("origin", held.get("origin", 0), 0, pulses.shape[-1] - 1)
     for name, shape in (("truth", waveforms.shape), ("start", (count,))):
-        if name in held and held[name].shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {held[name].shape}")
+        if name in held:
+            require_shape(held[name].shape == shape, name, held[name], shape)
     return Shots(
         waveforms,
         pulses,
-        int(origin),
+        origin,
         np.array(np.broadcast_to(background, count)),
         held.get("truth"),
         held.get("start"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.kinds import Array, device_name, is_cuda, kind_of, namespace_of
+from stepwell.arrays.kinds import Array, kind_of, namespace_of
 
 
 def host_view(array: Array) -> np.ndarray:
@@ -34,27 +34,6 @@ def scalar_of(value: Any) -> float:
     except (TypeError, ValueError, RuntimeError):
         what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
         raise TypeError(f"f is {what}; allowed: a number") from None
-
-
-def real_host_array(value: Any, name: str, dtype: Any = np.float64) -> np.ndarray:
-    """Return values as a contiguous host array of a dtype; what does not hold real numbers is an error with a name."""
-    array = value if type(value) is np.ndarray else named_host_view(value, name)
-    if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
-        raise TypeError(f"{name} has dtype {array.dtype}; allowed: real numbers")
-    return np.ascontiguousarray(array, dtype=dtype)
-
-
-def named_host_view(value: Any, name: str) -> np.ndarray:
-    """View an array as `host_view` does; what cannot be viewed, or lives on a GPU, is an error with a name."""
-    if is_cuda(value):
-        raise ValueError(
-            f"{name}: an array on {device_name(value)}, while x0 is on the host; allowed: one device (nothing is moved "
-            "silently)"
-        )
-    try:
-        return host_view(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
-        raise type(error)(f"{name} cannot be read as an array: {error}") from None
 
 
 def in_kind(values: np.ndarray, template: Array) -> Array:

@@ -20,6 +20,17 @@ from stepwell.report.convergence import FORMATS
 LIBRARIES = ("numpy", "torch", "cupy", "jax")
 
 
+class FiniteRange(click.FloatRange):
+    """A range of numbers without nan and infinity, which click lets through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number of the range."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
 # The first three are callbacks of click options: a BadParameter raised in one names the option by itself.
 
 
@@ -66,6 +77,11 @@ def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) 
         raise click.BadParameter(f"there is no folder {str(Path(path).parent)!r}", param_hint=flag)
     if endings and Path(path).suffix[1:].lower() not in endings:
         raise click.BadParameter(f"{str(path)!r} must end in .{' or .'.join(endings)}", param_hint=flag)
+    if Path(path).is_dir():
+        raise click.BadParameter(f"{str(path)!r} is a folder; a file is needed", param_hint=flag)
+    place = Path(path) if Path(path).exists() else Path(path).parent
+    if not os.access(place, os.W_OK):
+        raise click.BadParameter(f"nothing can be written to {str(place)!r}", param_hint=flag)
 
 
 def check_folder(path: Path, flag: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,11 @@ DRAWINGS = ("stipples", "cells", "mesh", "route")
 MOST_DRAWN = 40_000
 #: Kinds of files.
 SUFFIXES = (".svg", ".png", ".csv", ".npy", ".obj", ".ply", ".json")
+
+
+def can_draw() -> bool:
+    """Return whether PNG files can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def is_folder(path: Path) -> bool:
@@ -159,7 +165,7 @@ class Products:
         """Names of the files in a folder, and what those that are drawings show."""
         shown = list(dict.fromkeys([self.drawn, "cells", "mesh", *(["route"] if self.order != "given" else [])]))
         pictures = [(f"{drawn}.svg", drawn) for drawn in shown if drawn != "mesh"]
-        pictures += [(f"{drawn}.png", drawn) for drawn in (*shown, "quality")]
+        pictures += [(f"{drawn}.png", drawn) for drawn in (*shown, "quality") if can_draw()]
         data = ("points.csv", "points.npy", "mesh.obj", "mesh.ply", "statistics.json")
         return pictures + [(name, "") for name in data]
 
@@ -287,8 +293,9 @@ class Products:
             table.add_row("mesh", f"{quality.triangles:,} triangles, smallest angle {quality.angle_min:.1f}°, "
                           f"{quality.angle_mean:.1f}° on average, {100 * quality.angles_below_30:.2g} % of angles "
                           "below 30°")  # fmt: skip
-            table.add_row("", f"Q {quality.q_min:.3f}, {quality.q_mean:.4f} on average; "
-                          f"{100 * quality.regular:.1f} % of interior sites have six neighbours")  # fmt: skip
+            regular = f"; {100 * quality.regular:.1f} % of interior sites have six neighbours"
+            table.add_row("", f"Q {quality.q_min:.3f}, {quality.q_mean:.4f} on average"
+                          + (regular if quality.interior else ""))  # fmt: skip
         if self.order != "given":
             route = self.route
             scale = self.size / max(self.extent) / 1000

@@ -11,6 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.drawing import MARKS
 from stepwell.apps.voronoi.picture import TONES
 from stepwell.apps.voronoi.route import METHODS as ORDERS
+from stepwell.cli.inputs import FiniteRange
 from stepwell.cli.products import DRAWINGS, Products
 from stepwell.cli.tessellating import (
     automatic_resolution,
@@ -32,12 +33,12 @@ from stepwell.cli.voronoi import finish
               help="Longer side of the grid that the picture is brought to.  [default: about 64 pixels a dot, 512 to "
               "4096]")  # fmt: skip
 @click.option("--even", is_flag=True, help="Dots of one size; otherwise each is as large as its cell is dark.")
-@click.option("--contrast", type=click.FloatRange(0, 4), metavar="POWER",
+@click.option("--contrast", type=FiniteRange(0, 4), metavar="POWER",
               help="Power of the darkness by which dots are spread; their sizes make up for it. A higher one puts more "
               "into dark detail.  [default: 1.5; with --even 2]")  # fmt: skip
-@click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--scale", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Factor on the sizes of dots.")  # fmt: skip
-@click.option("--gamma", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--gamma", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Power of the darkness itself; above 1 light tones become lighter.")  # fmt: skip
 @click.option("--tone", type=click.Choice(TONES), default="display", show_default=True,
               help="Darkness as a display's grey values, or linear in the light.")  # fmt: skip
@@ -76,6 +77,7 @@ def command(
     The dots are the sites of a centroidal Voronoi tessellation whose density is the picture's darkness; each covers as
     much paper as its cell is dark. IMAGE is any picture that Pillow reads, or an .npy file with grey values from 0
     (black) to 1; transparent means white. The exit status is 0 when files were written, 2 if the command line is wrong.
+    Ctrl-C ends a run on the CPU early: what was asked for is made from the dots so far, and the status is 130.
     """
     if demo == (image is not None):
         raise click.UsageError("give either IMAGE or --demo")
@@ -87,7 +89,10 @@ def command(
     else:
         picture = open_picture(str(image), "IMAGE")
     longest = resolution or automatic_resolution(count, min(picture.shape) / max(picture.shape))
-    picture = picture.resized(longest)
+    try:
+        picture = picture.resized(longest)
+    except ImportError as error:
+        raise click.UsageError(str(error)) from None
     darkness = picture.darkness(tone=tone, invert=invert, gamma=gamma)
     if not np.any(darkness > 0):
         which = "black, and with --invert" if invert else "white:"

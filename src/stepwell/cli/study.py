@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,16 @@ class StudyGroup(click.Group):
         with formatter.section("Studies"):
             formatter.write_dl([(name, title) for name, (title, _) in STUDIES.items()])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of one study; a name that is none is told with the names that are."""
+        try:
+            settings_of(args[0])
+        except ValueError as error:
+            raise click.UsageError(str(error), ctx) from None
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Make the command of one study."""
         if name not in STUDIES:
@@ -40,16 +52,18 @@ class StudyGroup(click.Group):
         options: list[click.Parameter] = [
             click.Option(["--device"], default="cpu", show_default=True, callback=read_device,
                          help="cpu, cuda or cuda:K; with a GPU its rows stand beside the CPU's."),
-            click.Option(["--full", "size"], flag_value="full", help="The paper's sizes."),
-            click.Option(["--toy", "size"], flag_value="toy", help="Sizes that take seconds, to see that it works."),
+            click.Option(["--full"], is_flag=True, help="The paper's sizes."),
+            click.Option(["--toy"], is_flag=True, help="Sizes that take seconds, to see that it works."),
             click.Option(["-o", "--output", "folder"], type=click.Path(file_okay=False, path_type=Path),
                          help="Folder for JSON, CSV, Markdown and PNG."),
         ]  # fmt: skip
         for setting in settings_of(name):
             options.append(_as_option(setting))
 
-        def call(device: str, size: str | None, folder: Path | None, **settings: Any) -> None:
-            _run(name, device, size or "default", folder, settings)
+        def call(device: str, full: bool, toy: bool, folder: Path | None, **settings: Any) -> None:
+            if full and toy:
+                raise click.UsageError("--full and --toy were both given; allowed: one of them, or neither")
+            _run(name, device, "full" if full else "toy" if toy else "default", folder, settings)
 
         return click.Command(
             name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}.", short_help=title
@@ -65,7 +79,7 @@ def _as_option(setting: Setting) -> click.Option:
     return click.Option([name], default=default, multiple=many, type=kind, show_default=True, help=setting.help)
 
 
-@click.group("study", cls=StudyGroup)
+@click.group("study", cls=StudyGroup, subcommand_metavar="NAME [OPTIONS]")
 def command() -> None:
     """Repeat a published experiment: the paper's figures beside ours, as tables, CSV, JSON and plots."""
 
@@ -82,11 +96,13 @@ def _fitting(table: Table, console: Console) -> list[RichTable]:
     if fits(whole):
         return [whole]
     keys = next((k for k in range(1, count) if len({tuple(row[:k]) for row in texts}) == len(texts)), 1)
+    titles = [column.title for column in table.filled]
     parts: list[list[int]] = [list(range(keys))]
-    for place in range(keys, count):
-        if len(parts[-1]) > keys and not fits(_drawn(table, texts, [*parts[-1], place], narrow=True)):
+    for _, group in itertools.groupby(range(keys, count), key=titles.__getitem__):  # ours and the paper's stay together
+        places = list(group)
+        if len(parts[-1]) > keys and not fits(_drawn(table, texts, [*parts[-1], *places], narrow=True)):
             parts.append(list(range(keys)))
-        parts[-1].append(place)
+        parts[-1] += places
     return [_drawn(table, texts, part, narrow=True) for part in parts]
 
 
@@ -101,8 +117,9 @@ def _drawn(table: Table, texts: list[list[str]], places: list[int], *, narrow: b
         ]
     shown = make_table(*headings)
     shown.title, shown.title_justify = table.title, "left"
-    for column in shown.columns[1:]:
-        column.justify = "right"
+    for column, place in zip(shown.columns, places):
+        words = any(isinstance(row[table.filled[place].key], str) for row in table.rows)
+        column.justify, column.overflow = "left" if words or place == 0 else "right", "fold"
     for row in texts:
         shown.add_row(*(row[place] for place in places))
     return shown
@@ -120,26 +137,34 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     console = make_console()
-    if not console.is_terminal:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PIPE_WIDTH
-    console.print(f"{study.title}\nRepeats {study.paper}")
-    console.print(f"{where(study)}\n")
+    parts: list[str | RichTable] = [f"{study.title}\nRepeats {study.paper}", f"{where(study)}\n"]
     for table in study.tables:
-        if table.detail or not table.rows:
-            continue
-        for part in _fitting(table, console):
-            console.print(part)
-            console.print()
+        if not table.detail and table.rows:
+            parts += [part for drawn in _fitting(table, console) for part in (drawn, "")]
     for title, lines in (("Remarks", study.remarks), ("What differs from the paper, and why", study.differs)):
         if lines:
-            console.print(f"{title}:")
-            for line in lines:
-                console.print(f"- {line}")
+            parts += [f"{title}:", *(f"- {line}" for line in lines)]
     if folder is not None:
         try:
             written = write_study(study, folder)
         except OSError as error:
+            _print(console, parts)
             raise click.ClickException(f"cannot write: {error}") from None
-        console.print(f"wrote {len(written)} files: {', '.join(path.name for path in written)} in {folder}")
-        if not plotting():
-            make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
+        parts.append(f"wrote {len(written)} files: {', '.join(path.name for path in written)} in {folder}")
+    _print(console, parts)
+    if folder is not None and not plotting():
+        make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
+
+
+def _print(console: Console, parts: list[str | RichTable]) -> None:
+    """Print lines and tables; in a pipe without blanks at the ends of lines, and a sentence is a line."""
+    if console.is_terminal:
+        for part in parts:
+            console.print(part)
+        return
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, soft_wrap=isinstance(part, str))
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

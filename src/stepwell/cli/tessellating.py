@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,14 +20,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
-from stepwell.apps.voronoi.picture import Picture, read_picture
+from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import array_library, check_file, check_folder, read_device
-from stepwell.cli.products import SUFFIXES, is_folder
+from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device
+from stepwell.cli.products import SUFFIXES, can_draw, is_folder
+from stepwell.results import Status
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
 _LEAST, _MOST = 512, 4096
+#: Millimetres of a drawing at most: its coordinates have seven digits, two of them after the point.
+_LARGEST = 99_999
+#: How a run ended that Ctrl-C stopped.
+INTERRUPTED = "interrupted; these are the sites so far"
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +46,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Where the tessellation is computed; cuda needs PyTorch."),
         click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
                      help=f"A file, its kind by its ending ({' '.join(SUFFIXES)}), or a folder for all; repeatable."),
-        click.option("--size", type=click.FloatRange(min=1), default=200.0, show_default=True,
+        click.option("--size", type=FiniteRange(1, _LARGEST), default=200.0, show_default=True,
                      help="Millimetres of a drawing's longer side."),
         click.option("--pixels", type=click.IntRange(16, 20000), default=2000, show_default=True,
                      help="Pixels of a PNG's longer side."),
@@ -118,12 +127,14 @@ def open_density(
 
 def _open_numbers(path: str, hint: str) -> np.ndarray:
     try:
-        density = np.load(path, allow_pickle=False)
+        density = read_npy(path)
     except FileNotFoundError:
         raise click.BadParameter(f"there is no file {path!r}", param_hint=hint) from None
-    except (OSError, ValueError, EOFError) as error:
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=hint) from None
+    except OSError as error:
         raise click.BadParameter(f"{path}: cannot be read: {error}", param_hint=hint) from None
-    numbers = isinstance(density, np.ndarray) and density.ndim == 2 and density.dtype.kind in "fiub" and density.size
+    numbers = density.ndim == 2 and density.dtype.kind in "fiub" and density.size
     if not numbers or not np.all(np.isfinite(density)) or density.min() < 0:
         raise click.BadParameter(f"{path}: must hold finite numbers >= 0 in rows and columns", param_hint=hint)
     return np.asarray(density, dtype=np.float64)
@@ -144,6 +155,8 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
             allowed = " ".join(SUFFIXES)
             raise click.BadParameter(f"{str(path)!r} has an unknown ending; allowed: {allowed}, or a folder",
                                      param_hint="-o")  # fmt: skip
+        if path.suffix.lower() == ".png" and not can_draw():
+            raise click.BadParameter(f"{str(path)!r} needs matplotlib: pip install 'stepwell[plot]'", param_hint="-o")
         check_file(path, "-o")
     check_file(json_file, "--json")
 
@@ -160,6 +173,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
         )
     given: Any = density
     on_host = device == "cpu"
+    console = make_console(stderr=True)
     if not on_host:
         if importlib.util.find_spec("torch") is None:
             raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
@@ -171,20 +185,46 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
         MofNCompleteColumn(),
         TextColumn("iterations"),
         TimeElapsedColumn(),
-        console=make_console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
-    with bar:
-        # A device would wait for the host after every iteration to tell: there the bar only moves.
-        task = bar.add_task("", total=maxiter if on_host else None)
+    # A device would wait for the host after every iteration to tell: there the bar only moves, and Ctrl-C aborts.
+    task = bar.add_task("", total=maxiter if on_host else None)
+    with bar, first_interrupt(heed=on_host) as interrupted:
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            if interrupted():
+                raise StopIteration
+
         try:
-            return centroidal(
-                count,
-                given,
-                method=method,
-                seed=seed,
-                maxiter=maxiter,
-                progress=(lambda done, total: bar.update(task, completed=done, total=total)) if on_host else None,
+            made = centroidal(
+                count, given, method=method, seed=seed, maxiter=maxiter, progress=progress if on_host else None
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
+    return replace(made, message=INTERRUPTED) if interrupted() and made.status == Status.CALLBACK.scipy else made
+
+
+@contextmanager
+def first_interrupt(heed: bool) -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether Ctrl-C was pressed, once; pressed again it interrupts as ever.
+
+    Only the main thread may ask for signals: elsewhere, or where it is not to be heeded, Ctrl-C interrupts at once.
+    """
+    pressed = False
+
+    def take(number: int, frame: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, before)
+
+    if not heed or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, take)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -58,7 +58,10 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None) -> Non
     with _Display(make_console(stderr=True)) as display:
         tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
     _show_summary(tour)
-    output.write_text(tour_page(tour), encoding="utf-8")
+    try:
+        output.write_text(tour_page(tour), encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"the report could not be written: {error}") from None
     path = output.resolve()
     click.echo(f"\nthe report: {path}")
     if open_it or (open_it is None and _has_browser()):
@@ -71,6 +74,8 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None) -> Non
 
 def _check_folder(output: Path) -> None:
     """Refuse, before any work, a report that could not be written after it."""
+    if output.is_dir():  # click takes an empty name for a new file
+        raise click.BadParameter(f"{str(output)!r} is a folder; a file is needed", param_hint="-o")
     folder = output.absolute().parent
     if not folder.is_dir():
         raise click.BadParameter(f"there is no folder {str(folder)!r}", param_hint="-o")
@@ -152,8 +157,8 @@ class _Display(Watcher):
 
 def _show_summary(tour: Tour) -> None:
     table = make_table(*HEAD)
-    for column in (1, 3):
-        table.columns[column].justify = "right"
+    for place, column in enumerate(table.columns):
+        column.overflow, column.justify = "fold", "right" if place in (1, 3) else "left"
     for cells, good in summary_rows(tour):
         table.add_row(*cells, style=None if good else "red")
     show(table)

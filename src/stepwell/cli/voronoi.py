@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 from stepwell.apps.voronoi import files
 from stepwell.apps.voronoi.route import METHODS as ORDERS
 from stepwell.cli.console import show
-from stepwell.cli.products import DRAWINGS, Products
+from stepwell.cli.inputs import FiniteRange
+from stepwell.cli.products import DRAWINGS, Products, can_draw, is_folder
 from stepwell.cli.tessellating import (
+    INTERRUPTED,
     automatic_resolution,
     check_outputs,
     open_density,
@@ -32,7 +35,7 @@ from stepwell.cli.tessellating import (
               help="A picture, dark where sites are to be dense, or an .npy file with the density itself.  [default: "
               "uniform]")  # fmt: skip
 @click.option("--invert", is_flag=True, help="Bright where sites are to be dense.")
-@click.option("--gamma", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+@click.option("--gamma", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Power to which the density is raised.")  # fmt: skip
 @click.option("--draw", type=click.Choice(DRAWINGS), default="cells", show_default=True,
               help="What SVG and PNG files show.")  # fmt: skip
@@ -58,7 +61,7 @@ def command(
     Minimises the energy of the tessellation under uniform density or that of a picture, and writes points (CSV, NPY),
     cells or stipples (SVG, PNG), the dual Delaunay mesh (OBJ, PLY), plots of its quality, and statistics (JSON). The
     exit status is 0 when files were written, also if the run ended at its limit of iterations; 2 if the command line is
-    wrong.
+    wrong. Ctrl-C ends a run on the CPU early: what was asked for is made from the sites so far, and the status is 130.
     """
     check_outputs(outputs, json_file)
     if density_file is None:
@@ -92,7 +95,11 @@ def finish(products: Products, outputs: tuple[Path, ...], json_file: str | None)
         raise click.ClickException(f"cannot write: {error}") from None
     if json_file == "-":
         click.echo(files.json_text(products.record()))
-        return
-    show(products.summary())
-    if written:
-        click.echo("wrote " + ", ".join(str(path) for path in written))
+    else:
+        show(products.summary())
+        if written:
+            click.echo("wrote " + ", ".join(str(path) for path in written))
+    if any(is_folder(path) for path in outputs) and not can_draw():
+        click.echo("left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'", err=True)
+    if products.tessellation.message == INTERRUPTED:
+        click.get_current_context().exit(128 + signal.SIGINT)  # as shells report a program that Ctrl-C ended

@@ -11,15 +11,24 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import available_bytes, is_cuda, namespace_of, take_columns, to_host
+from stepwell.checks import (
+    read_array,
+    read_choice,
+    read_real,
+    read_switch,
+    read_whole,
+    require,
+    require_each,
+    require_function,
+    require_kind,
+    require_shape,
+)
 from stepwell.krylov.block import BlockCG
 from stepwell.krylov.direct import Direct, direct_bytes
 from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
     bytes_per_number,
-    check_callback,
-    check_memory,
-    check_tolerance,
     column_numbers,
     iteration_limit,
     prepare,
@@ -32,7 +41,6 @@ from stepwell.krylov.selection import RULES, Choice, choose
 from stepwell.krylov.space import DirectionSpace, space_bytes
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators import from_functions
-from stepwell.settings import is_whole
 
 METHODS = ("auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
 
@@ -199,15 +207,12 @@ class _Options:
     width: int
 
     def __post_init__(self) -> None:
-        check_tolerance(self.tol)
-        if self.method not in METHODS:
-            raise ValueError(f"method: got {self.method!r}; allowed are {', '.join(METHODS)}")
+        self.tol = read_real("tol", self.tol, above=0)
+        read_choice("method", self.method, METHODS)
         if self.memory is not None:
-            check_memory(self.memory)
-            self.memory = int(self.memory)
-        if not (is_whole(self.width) and self.width >= 1):
-            raise ValueError(f"width: got {self.width!r}; it must be a whole number, at least 1")
-        check_callback(self.callback)
+            self.memory = int(read_real("memory", self.memory, least=0))
+        self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
+        require_function("callback", self.callback)
 
 
 class _Watch:
@@ -293,32 +298,24 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
 def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:
     """One λ per column, and what choosing took."""
     count = problem.columns
-    if not isinstance(joint, bool | np.bool_):
-        raise TypeError(f"joint: got {joint!r}; it must be True or False")
+    joint = read_switch("joint", joint)
     levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
     if isinstance(lam, str):
-        if lam not in RULES:
-            raise ValueError(f"lam: got {lam!r}; allowed are numbers and the rules {', '.join(RULES)}")
+        require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
         if lam == "discrepancy" and noise is None:
-            raise ValueError("noise: the rule 'discrepancy' needs the norm of the noise in each column")
+            raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
         choice = choose(problem, lam, levels, joint)
         return replace(choice, lams=choice.lams * problem.unit)
     return Choice(_per_column(lam, count, "lam"), np.zeros(count), np.zeros(count, dtype=np.int64))
 
 
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:
-    if "complex" in str(getattr(value, "dtype", "")):
-        raise TypeError(f"{name}: got dtype {value.dtype}; it must hold real numbers")
-    if value is None:
-        raise TypeError(f"{name}: got None; it must be one number or one per column ({count})")
-    try:
-        values = to_host(value) if hasattr(value, "shape") else np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: got {value!r}; it must be one number or one per column ({count})") from None
-    if values.shape not in ((), (count,)):
-        raise ValueError(f"{name}: got shape {values.shape}; it must be one number or one per column ({count})")
-    if not np.all(np.isfinite(values) & (values >= 0)):
-        raise ValueError(f"{name}: got {value!r}; it must be finite and at least 0")
+    allowed = f"one real number or one per column ({count})"
+    given = read_array(name, value, allowed)
+    require_kind("bool" not in str(given.dtype), name, value, allowed)
+    values = to_host(given)
+    require_shape(values.shape in ((), (count,)), name, values, allowed)
+    require_each(np.isfinite(values) & (values >= 0), name, values, "finite numbers of at least 0")
     return np.array(np.broadcast_to(values, (count,)))
 
 
@@ -375,8 +372,8 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
         available = available_bytes(problem.B)
         if available is not None and needed > available:
             raise ValueError(
-                f"method: 'direct' needs {needed / 2**30:.1f} GiB for {size} unknowns, {available / 2**30:.1f} GiB are "
-                f"free; use 'block' or 'cgls'"
+                f"method is 'direct', which needs {needed / 2**30:.1f} GiB for {size} unknowns, where "
+                f"{available / 2**30:.1f} GiB are free; allowed: 'block' or 'cgls'"
             )
         return needed
     one = number * column_numbers(problem, least_squares)

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from stepwell.arrays import (
     Array,
-    device_name,
     host_view,
     in_kind,
     is_cuda,
@@ -22,12 +21,19 @@ from stepwell.arrays import (
     to_like,
     without_graph,
 )
+from stepwell.checks import (
+    WrongKind,
+    read_array,
+    read_whole,
+    require_finite,
+    require_one_home,
+    require_real,
+    require_shape,
+)
 from stepwell.krylov.results import LinearResult, Status
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
 from stepwell.operators.matrices import power_near, scaled
-from stepwell.operators.operator import require_real
-from stepwell.settings import is_number, is_whole
 
 #: Solutions that are to be multiplied by more than this may leave the range of their dtype.
 LARGE = {"float32": 1e15, "float64": 1e150}
@@ -105,10 +111,8 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     The work is done in the library of A (a pair of functions takes that of B), in the dtype of all of them together
     (see :func:`working_dtype`).
     """
-    given = B if hasattr(B, "shape") and kind_of(B) != "numpy" else np.asarray(B)
-    if len(given.shape) not in (1, 2):
-        raise ValueError(f"B: got an array of shape {tuple(given.shape)}; it must be a vector or a block of columns")
-    require_real(given, "B")
+    given = read_array("B", B)
+    require_shape(len(given.shape) in (1, 2), "B", given, "(m,), a vector, or (m, columns), a block")
     dtype = working_dtype(A, given, L, x0)
     width = 1 if len(given.shape) == 1 else int(given.shape[1])
     operator = as_operator(A, dtype, name=name, columns=width)
@@ -116,18 +120,16 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     penalty = None if L is None else as_operator(_beside(L, template), dtype, name="L", columns=width)
     block = _in_common(given, template, dtype, "B", name)
     if penalty is not None and penalty.home is not None:
-        _require_same_device(penalty.home, template, "L", name)
+        require_one_home("L", penalty.home, name, template, library=False)
 
     rows, size = operator.shape
-    if rows is not None and rows != block.shape[0]:
-        raise ValueError(f"B: has {block.shape[0]} rows, but {name} has shape {operator.shape}")
-    if square and size is not None and size != block.shape[0]:
-        raise ValueError(f"{name}: has shape {operator.shape}; it must be square")
+    require_shape(rows in (None, block.shape[0]), "B", given, f"{rows} rows, as {name} of shape {operator.shape} has")
+    require_shape(not square or size in (None, block.shape[0]), name, operator, "as many columns as rows")
     if size is None:
         size = int(block.shape[0]) if square else int(operator.adjoint(block[:, :1]).shape[0])
         operator.shape = (int(block.shape[0]), size)
-    if penalty is not None and penalty.shape[1] not in (None, size):
-        raise ValueError(f"L: has shape {penalty.shape}, but there are {size} unknowns")
+    if penalty is not None:
+        require_shape(penalty.shape[1] in (None, size), "L", penalty, f"{size} columns, one an unknown")
     if penalty is not None and penalty.shape[1] is None:
         image = penalty.forward(to_like(np.zeros((size, 1)), block))
         penalty.shape = (int(image.shape[0]), size)
@@ -136,13 +138,10 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     start = None
     if x0 is not None:
         expected = (size,) if len(given.shape) == 1 else (size, block.shape[1])
-        start = x0 if hasattr(x0, "shape") else np.asarray(x0)
-        require_real(start, "x0")
-        if tuple(start.shape) != tuple(expected):
-            raise ValueError(f"x0: got shape {tuple(start.shape)}; it must be {tuple(expected)}")
+        start = read_array("x0", x0)
+        require_shape(tuple(start.shape) == tuple(expected), "x0", start, tuple(expected))
         start = _in_common(start, template, dtype, "x0", name) / scale
-        if not bool(namespace_of(start).all(namespace_of(start).isfinite(start))):
-            raise ValueError("x0: has entries that are not finite")
+        require_finite("x0", start)
     return Problem(operator, penalty, scaled, start, scale, scaled is not block, given, size)
 
 
@@ -184,44 +183,19 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
         return lambda block: without_graph(preconditioner(block))
     if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
-        require_real(preconditioner, "preconditioner")
-        if preconditioner.shape[0] != problem.size:
-            raise ValueError(
-                f"preconditioner: the diagonal has {preconditioner.shape[0]} entries, there are {problem.size} unknowns"
-            )
+        require_real("preconditioner", preconditioner)
+        require_shape(preconditioner.shape[0] == problem.size, "preconditioner", preconditioner, (problem.size,))
         diagonal = _in_common(preconditioner, problem.B, _dtype_name(problem.B), "preconditioner", "A")
         return lambda block: diagonal * block
     operator = as_operator(preconditioner, _dtype_name(problem.B), name="preconditioner")
-    if operator.shape != (problem.size, problem.size):
-        raise ValueError(f"preconditioner: has shape {operator.shape}; it must be {(problem.size, problem.size)}")
+    square = (problem.size, problem.size)
+    require_shape(operator.shape == square, "preconditioner", operator, square)
     return operator.forward
-
-
-def check_tolerance(tol: float) -> None:
-    """Refuse a tolerance that no residual can be compared with."""
-    if not (isinstance(tol, int | float | np.number) and np.isfinite(tol) and float(tol) > 0):
-        raise ValueError(f"tol: got {tol!r}; it must be one finite positive number")
 
 
 def iteration_limit(max_iter: int | None, size: int) -> int:
     """Return the limit, twice the unknowns and at least 100 by default."""
-    if max_iter is None:
-        return max(100, 2 * size)
-    if not is_whole(max_iter) or not 0 <= max_iter < np.inf:
-        raise ValueError(f"max_iter: got {max_iter!r}; it must be an integer, at least 0")
-    return int(max_iter)
-
-
-def check_memory(memory: int) -> None:
-    """Refuse what is no number of bytes."""
-    if not (is_number(memory) and 0 <= float(memory) < np.inf):
-        raise ValueError(f"memory: got {memory!r}; it must be a finite number of bytes, at least 0")
-
-
-def check_callback(callback: Any) -> None:
-    """Refuse what cannot be called."""
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback: got {callback!r}; it must be callable")
+    return max(100, 2 * size) if max_iter is None else read_whole("max_iter", max_iter, 0, as_float=True)
 
 
 def column_numbers(problem: Problem, least_squares: bool) -> int:
@@ -244,15 +218,6 @@ def _dtype_name(block: Array) -> str:
     return "float32" if "float32" in str(block.dtype) else "float64"
 
 
-def _require_same_device(array: Array, template: Array, argument: str, name: str) -> None:
-    here, there = device_name(array), device_name(template)
-    if here != there or (is_cuda(array) and kind_of(array) != kind_of(template)):
-        raise TypeError(
-            f"{argument}: is {kind_of(array)} on {here}, but {name} works with {kind_of(template)} on {there}; "
-            f"move one of them"
-        )
-
-
 def _beside(L: Any, template: Array) -> Any:
     """Return L in the library of the template, where both are on the host; what cannot be brought there is refused."""
     if is_cuda(template) or isinstance(L, tuple | Operator) or (callable(L) and not hasattr(L, "shape")):
@@ -260,18 +225,16 @@ def _beside(L: Any, template: Array) -> Any:
     kind = kind_of(template)
     if sp.issparse(L):
         return L if kind == "numpy" else in_library_of(L, template)
-    if kind == "numpy" and kind_of(L) != "numpy":
-        raise TypeError(f"L: is a {kind_of(L)} array, but A and B are NumPy's; allowed: one library")
     if kind != "numpy" and isinstance(L, np.ndarray):
         return to_like(L, template)
-    if kind != "numpy" and kind_of(L) != kind:
-        raise TypeError(f"L: is a {type(L).__name__}, but A and B are {kind}'s; allowed: an array of that library")
+    if kind_of(L) != kind:
+        raise WrongKind(f"L is a {type(L).__name__}, while A and B are of {kind}; allowed: one library")
     return L
 
 
 def _in_common(array: Array, template: Array, dtype: str, argument: str, name: str) -> Array:
     """Bring an array on the same device to the template's library and the working dtype, as a block of columns."""
-    _require_same_device(array, template, argument, name)
+    require_one_home(argument, array, name, template, library=False)
     array = without_graph(array)
     if kind_of(array) != kind_of(template):
         array = in_kind(np.array(host_view(array)), template)

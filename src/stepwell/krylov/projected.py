@@ -23,13 +23,11 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
+from stepwell.checks import read_real, read_switch, require_function, require_shape
 from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
     bytes_per_number,
-    check_callback,
-    check_memory,
-    check_tolerance,
     column_numbers,
     iteration_limit,
     prepare,
@@ -95,17 +93,14 @@ class ProjectedCG:
         augmented: bool = False,
         preconditioner: Any = None,
     ) -> None:
-        if not (isinstance(lam, int | float | np.number) and np.isfinite(lam) and float(lam) >= 0):
-            raise ValueError(f"lam: got {lam!r}; it must be one finite number, at least 0")
-        check_memory(memory)
+        lam = read_real("lam", lam, least=0)
+        memory = int(read_real("memory", memory, least=0))
         for name, operator in (("A", A), ("L", L), ("preconditioner", preconditioner)):
             if not (callable(operator) or hasattr(operator, "shape") or (operator is None and name != "A")):
                 as_operator(operator, name=name)  # a pair, or a TypeError
-        if not isinstance(augmented, bool | np.bool_):
-            raise TypeError(f"augmented: got {augmented!r}; it must be True or False")
-        self.A, self.L, self.lam = A, L, float(lam)
-        self.memory = int(memory)
-        self.augmented = augmented
+        self.A, self.L, self.lam = A, L, lam
+        self.memory = memory
+        self.augmented = read_switch("augmented", augmented)
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None
         self._operators: dict[str, tuple[Operator, Operator | None]] = {}
@@ -151,12 +146,12 @@ class ProjectedCG:
             As for one column of :func:`stepwell.tikhonov`.
         """
         start = time.perf_counter()
-        check_tolerance(tol)
-        check_callback(callback)
+        tol = read_real("tol", tol, above=0)
+        require_function("callback", callback)
         A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
         problem = prepare(A, b, L, x0)
         if problem.columns != 1:
-            raise ValueError(f"b: got {problem.columns} columns; ProjectedCG.solve takes one at a time")
+            raise ValueError(f"b has {problem.columns} columns; allowed: one at a time")
         limit = iteration_limit(max_iter, problem.size)
         if self._in_units is not None:
             problem = problem.in_units(*self._in_units)
@@ -240,10 +235,8 @@ class ProjectedCG:
             operator = scaled(operator, 1 / unit)
             solver._in_units = operator, unit
         saved = (images.shape[1], directions.shape[1])
-        if any(known not in (None, wanted) for known, wanted in zip(operator.shape, saved)):
-            raise ValueError(
-                f"A: has shape {operator.shape}, the saved directions have {saved[1]} unknowns and {saved[0]} equations"
-            )
+        fits = all(known in (None, wanted) for known, wanted in zip(operator.shape, saved))
+        require_shape(fits, "A", operator, f"{saved}, the equations and unknowns of the saved directions")
         operator.shape = saved
         template = directions if operator.home is None else operator.home
         kept = tuple(to_like(part, template) for part in (directions, products, images))

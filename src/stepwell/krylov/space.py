@@ -24,6 +24,7 @@ from stepwell.arrays import (
     to_like,
     with_row,
 )
+from stepwell.checks import require
 from stepwell.krylov.systems import column_norms
 from stepwell.settings import default_threads
 
@@ -170,10 +171,8 @@ class DirectionSpace:
         self.size, self.data_size, self.number = size, data_size, number
         self.per_direction = (2 * size + data_size) * number
         self.capacity = memory // self.per_direction
-        if self.capacity < 2:
-            raise ValueError(
-                f"memory: got {memory} bytes; two directions of {size} unknowns need {2 * self.per_direction}"
-            )
+        needed = 2 * self.per_direction
+        require(self.capacity >= 2, "memory", memory, f"{needed} bytes or more, for two directions of {size} unknowns")
         self._panels: list[Panel] = []
         self._scores = np.empty(0)
         self._longest = 0.0  # of the kept directions, which have unit energy

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from stepwell import _core
 from stepwell.arrays import Array
+from stepwell.checks import require_finite
 
 #: Systems of a chain of warm starts.
 CHAIN = int(_core.NNLS_CHAIN)
@@ -53,3 +54,10 @@ class Batch:
     def shared(self) -> bool:
         """Whether one matrix serves all right-hand sides."""
         return bool(self.matrix.ndim == (1 if self.convolution else 2))
+
+    def refuse_non_finite(self, matrix: Array, b: Array) -> None:
+        """Raise for a lone system or a shared matrix that is not finite; systems of a batch get a status instead."""
+        if self.shared:
+            require_finite("A", matrix)
+        if self.lone:
+            require_finite("b", b[0])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
-from stepwell.leastsq.inputs import as_array, index_of
+from stepwell.checks import read_array, read_whole, require_shape
 
 
 class Convolution:
@@ -41,17 +41,13 @@ class Convolution:
     """
 
     def __init__(self, pulse: arrays.Array, n: int, *, m: int | None = None, origin: int = 0) -> None:
-        pulse = as_array("pulse", pulse)
-        if pulse.ndim not in (1, 2) or pulse.shape[-1] == 0:
-            raise ValueError(
-                f"pulse must have shape (length,) or (systems, length) with length >= 1, got {tuple(pulse.shape)}"
-            )
+        pulse = read_array("pulse", pulse)
+        good = pulse.ndim in (1, 2) and pulse.shape[-1] > 0
+        require_shape(good, "pulse", pulse, "(length,) or (systems, length) with length >= 1")
         self.pulse = pulse
-        self.n = index_of("n", n, 0)
-        self.m = self.n if m is None else index_of("m", m, 0)
-        self.origin = index_of("origin", origin, 0)
-        if not self.origin < pulse.shape[-1]:
-            raise ValueError(f"origin must be a sample of the pulse, 0 to {pulse.shape[-1] - 1}, got {self.origin}")
+        self.n = read_whole("n", n, 0)
+        self.m = self.n if m is None else read_whole("m", m, 0)
+        self.origin = read_whole("origin", origin, 0, int(pulse.shape[-1]) - 1)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell import _core, arrays
+from stepwell import _core
 from stepwell.leastsq.batch import CHAIN, COSTS, COUNTS, UPDATE_CODES, Batch
 from stepwell.leastsq.device_memory import DeviceMemory, memory_of_device
 from stepwell.leastsq.result import NNLSResult, NNLSStatus
@@ -185,7 +185,7 @@ def solve(batch: Batch) -> NNLSResult:
     memory = DeviceMemory(batch.b)
     memory.make_current()
     matrix, b = memory.rows_contiguous(batch.matrix), memory.rows_contiguous(batch.b)
-    _refuse_non_finite(batch)
+    batch.refuse_non_finite(batch.matrix, batch.b)
     systems, n = batch.systems, batch.columns
     single = batch.single
     real = "float32" if single else "float64"
@@ -315,15 +315,6 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, str
         tiles = -(-gram_stride // 32)
         launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
     return [vectors, bounds, columns, gram]
-
-
-def _refuse_non_finite(batch: Batch) -> None:
-    """Raise for a lone system or a shared matrix that is not finite; systems of a batch get a status instead."""
-    xp = arrays.namespace_of(batch.b)
-    if batch.shared and not bool(xp.all(xp.isfinite(batch.matrix))):
-        raise ValueError("A must be finite, got NaN or infinity")
-    if batch.lone and not bool(xp.all(xp.isfinite(batch.b))):
-        raise ValueError("b must be finite, got NaN or infinity")
 
 
 def _wrap(

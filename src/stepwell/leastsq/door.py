@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
+from stepwell.checks import (
+    read_array,
+    read_choice,
+    read_real,
+    read_whole,
+    require,
+    require_each,
+    require_function,
+    require_one_home,
+    require_shape,
+)
 from stepwell.leastsq.batch import Batch
 from stepwell.leastsq.convolution import Convolution
-from stepwell.leastsq.inputs import as_array, index_of, number_of, one_of
 from stepwell.leastsq.result import NNLSResult
-from stepwell.settings import MOST_THREADS
+from stepwell.settings import read_threads
 
 Array = arrays.Array
 
@@ -119,39 +129,31 @@ def check(
     progress: Callable[[int, int], None] | None,
 ) -> Batch:
     """Turn the arguments of :func:`nnls` into a batch, or say what is wrong with them."""
-    one_of("method", method, METHODS)
-    one_of("insertion", insertion, INSERTIONS)
-    one_of("update", update, UPDATES)
+    read_choice("method", method, METHODS)
+    read_choice("insertion", insertion, INSERTIONS)
+    read_choice("update", update, UPDATES)
     if method == "gram" and update != "cgs2":
-        raise ValueError(f'update={update!r} belongs to method="qr"; method="gram" has one update of its own')
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be callable, got {progress!r}")
+        raise ValueError(f"update is {update!r}; allowed: 'cgs2' with method='gram', which has one update of its own")
+    require_function("progress", progress)
     convolution = isinstance(A, Convolution)
     matrix, b, single = _alike(A.pulse if convolution else A, b)
     shape = tuple(A.shape) if convolution else tuple(matrix.shape)
-    if len(shape) not in (2, 3):
-        raise ValueError(f"A must have shape (m, n) or (systems, m, n), got {shape}")
-    if b.ndim not in (1, 2):
-        raise ValueError(f"b must have shape (m,) or (systems, m), got {tuple(b.shape)}")
+    require_shape(len(shape) in (2, 3), "A", matrix, "(m, n) or (systems, m, n)")
+    require_shape(b.ndim in (1, 2), "b", b, "(m,) or (systems, m)")
     rows, columns = shape[-2:]
-    if b.shape[-1] != rows:
-        raise ValueError(f"b must have {rows} entries a system, as A of shape {shape} has rows, got {tuple(b.shape)}")
-    if len(shape) == 3 and (b.ndim == 1 or b.shape[0] != shape[0]):
-        raise ValueError(f"A of shape {shape} needs b of shape ({shape[0]}, {rows}), got {tuple(b.shape)}")
+    require_shape(b.shape[-1] == rows, "b", b, f"{rows} entries a system, as A of shape {shape} has rows")
+    fits = len(shape) == 2 or (b.ndim == 2 and b.shape[0] == shape[0])
+    require_shape(fits, "b", b, f"({shape[0]}, {rows}), as A has shape {shape}")
     lone = b.ndim == 1
     b = b[None] if lone else b
     systems = int(b.shape[0])
-    damping = number_of("damping", damping)
-    if not 0 <= damping < np.inf:
-        raise ValueError(f"damping must be finite and not negative, got {damping}")
-    if update == "rotations" and damping > 0:
-        raise ValueError('update="rotations" has no damping; use update="cgs2"')
+    damping = read_real("damping", damping, least=0)
+    if update == "rotations":
+        require(damping == 0, "damping", damping, "0 with update='rotations', which has none; or update='cgs2'")
     size = max(rows, columns, 16)
-    tolerance = 0.0 if tol is None else number_of("tol", tol)
-    if tol is not None and not 0 < tolerance < 1:
-        raise ValueError(f"tol must lie between 0 and 1, got {tolerance}")
-    limit = 10 * columns + 100 if max_iter is None else index_of("max_iter", max_iter, 1)
-    threads = None if threads is None else index_of("threads", threads, 1, MOST_THREADS)
+    tolerance = 0.0 if tol is None else read_real("tol", tol, above=0, below=1)
+    limit = 10 * columns + 100 if max_iter is None else read_whole("max_iter", max_iter, 1)
+    threads = read_threads(threads)
     warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns)
     method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns, damping > 0)
     many = len(shape) == 2 and systems > 1
@@ -207,18 +209,11 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array, bool]:
 
     Those of a device are brought to one dtype; on the host that is left to each part of the batch.
     """
-    matrix, b = as_array("A", matrix), as_array("b", b)
-    kinds = arrays.kind_of(matrix), arrays.kind_of(b)
-    if kinds[0] != kinds[1]:
-        raise TypeError(f"A and b must be arrays of one library, got {kinds[0]} and {kinds[1]}")
-    if arrays.device_name(matrix) != arrays.device_name(b):
-        raise ValueError(f"A and b must be on one device, got {arrays.device_name(matrix)} and {arrays.device_name(b)}")
+    matrix, b = read_array("A", matrix), read_array("b", b)
+    require_one_home("A", matrix, "b", b)
     xp = arrays.namespace_of(matrix, b)
     if matrix.dtype == b.dtype == xp.float64:
         return matrix, b, False
-    for name, array in (("A", matrix), ("b", b)):
-        if not xp.isdtype(array.dtype, ("real floating", "integral", "bool")):
-            raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     single = bool(matrix.dtype == xp.float32 and b.dtype == xp.float32)
     return _ready(matrix, single), _ready(b, single), single
 
@@ -237,24 +232,16 @@ def _warm(
     if warm_start is None:
         return None, None, False
     if isinstance(warm_start, str):
-        if warm_start != "chain":
-            raise ValueError(f'warm_start must be an x, a boolean set, or "chain", got {warm_start!r}')
+        require(warm_start == "chain", "warm_start", warm_start, "an x, a boolean set, or 'chain'")
         return None, None, True
-    start = as_array("warm_start", warm_start, dtype=None)
-    if arrays.kind_of(start) != arrays.kind_of(b) or arrays.device_name(start) != arrays.device_name(b):
-        raise TypeError(
-            f"warm_start must be an array like b ({arrays.kind_of(b)} on {arrays.device_name(b)}), "
-            f"got {arrays.kind_of(start)} on {arrays.device_name(start)}"
-        )
-    if tuple(start.shape) not in ((columns,), (systems, columns)):
-        raise ValueError(f"warm_start must have shape ({columns},) or ({systems}, {columns}), got {tuple(start.shape)}")
+    start = read_array("warm_start", warm_start)
+    require_one_home("warm_start", start, "b", b)
+    allowed = ((columns,), (systems, columns))
+    require_shape(tuple(start.shape) in allowed, "warm_start", start, f"{allowed[0]} or {allowed[1]}")
     start = start[None] if start.ndim == 1 else start
     xp = arrays.namespace_of(b)
     if xp.isdtype(start.dtype, "bool"):
         return None, start, False
-    if not xp.isdtype(start.dtype, ("real floating", "integral")):
-        raise TypeError(f"warm_start must hold real numbers or bools, got dtype {start.dtype}")
     start = _ready(start, single)
-    if bool(xp.any(xp.isnan(start))):
-        raise ValueError("warm_start must not hold NaN")
+    require_each(~xp.isnan(start), "warm_start", start, "numbers other than NaN")
     return start, None, False

@@ -21,7 +21,7 @@ ENTRIES_A_PART = 1 << 27  # for each thread
 def solve(batch: Batch) -> NNLSResult:
     """Solve a checked batch of host arrays."""
     matrix, b = arrays.host_view(batch.matrix), arrays.host_view(batch.b)
-    _refuse_non_finite(batch, matrix, b)
+    batch.refuse_non_finite(matrix, b)
     systems, n = batch.systems, batch.columns
     dtype = np.dtype(np.float32 if batch.single else np.float64)
     x = np.empty((systems, n), dtype)
@@ -81,14 +81,6 @@ def _core_solve(batch: Batch, **given: Any) -> None:
             f"A: no room to work on systems of {batch.rows} x {batch.columns} on {given['threads']} threads; "
             "fewer threads need less"
         ) from None
-
-
-def _refuse_non_finite(batch: Batch, matrix: np.ndarray, b: np.ndarray) -> None:
-    """Raise for a lone system or a shared matrix that is not finite; systems of a batch get a status instead."""
-    if batch.shared and not np.all(np.isfinite(matrix)):
-        raise ValueError("A must be finite, got NaN or infinity")
-    if batch.lone and not np.all(np.isfinite(b)):
-        raise ValueError("b must be finite, got NaN or infinity")
 
 
 def _needs_copy(array: np.ndarray, dtype: np.dtype) -> bool:

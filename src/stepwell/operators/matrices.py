@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, without_graph
-from stepwell.operators.operator import Operator, from_functions, require_real
+from stepwell.checks import WrongKind, require_real, require_shape
+from stepwell.operators.operator import Operator, from_functions
 from stepwell.settings import default_threads
 from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
 
@@ -66,8 +67,8 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     if hasattr(A, "shape") and hasattr(A, "__matmul__") and hasattr(A, "T"):
         transposed = A.T
         return Operator(lambda X: A @ X, lambda Y: transposed @ Y, tuple(A.shape))
-    raise TypeError(
-        f"{name}: got {type(A).__name__}; allowed are a dense or sparse matrix, a LinearOperator, a pair of functions "
+    raise WrongKind(
+        f"{name} is a {type(A).__name__}; allowed: a dense or sparse matrix, a LinearOperator, a pair of functions "
         f"(forward, adjoint) or a stepwell.operators.Operator"
     )
 
@@ -110,12 +111,11 @@ def is_sparse(matrix: Any) -> bool:
 
 
 def _dense(A: Array, dtype: Any, name: str) -> Operator:
-    if len(A.shape) != 2:
-        raise ValueError(f"{name}: got an array of shape {tuple(A.shape)}; it must have two dimensions")
+    require_shape(len(A.shape) == 2, name, A, "two dimensions, (m, n)")
     if isinstance(A, np.ndarray):
         A = np.asarray(A)  # np.matrix, which SciPy's todense() makes, has rules of its own for products
     xp = namespace_of(A)
-    require_real(A, name)
+    require_real(name, A)
     given = A
     if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
         A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
@@ -127,7 +127,7 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
     from stepwell import _core
 
-    require_real(A, name)
+    require_real(name, A)
     value = np.dtype(dtype or (A.dtype if A.dtype in (np.float32, np.float64) else np.float64))
     matrix = sp.csr_matrix(A, dtype=value)
     transposed = sp.csr_matrix(matrix.T)
@@ -154,7 +154,7 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import cupy
 
-    require_real(A, name)
+    require_real(name, A)
     matrix = A.tocsr().astype(dtype or A.dtype)
     transposed = matrix.T.tocsr()
 
@@ -167,7 +167,7 @@ def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator
 def _torch_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
     import torch
 
-    require_real(A, name)
+    require_real(name, A)
     with _beta_warnings_silenced():
         coo = A.to_sparse_coo().to(getattr(torch, dtype) if dtype else A.dtype)
         matrix, transposed = coo.to_sparse_csr(), coo.t().to_sparse_csr()

@@ -128,9 +128,3 @@ def from_functions(
         return apply
 
     return Operator(by_column(forward), by_column(adjoint), shape, like)
-
-
-def require_real(A: Any, name: str) -> None:
-    """Refuse arrays and matrices of what are no real numbers."""
-    if "complex" in str(A.dtype) or (isinstance(A.dtype, np.dtype) and A.dtype.kind not in "biuf"):
-        raise TypeError(f"{name}: got dtype {A.dtype}; it must hold real numbers")

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, kind_of, namespace_of, to_like
+from stepwell.checks import read_whole, require_kind
 from stepwell.operators.matrices import _beta_warnings_silenced, as_operator
-from stepwell.settings import is_whole
 
 
 def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
@@ -37,12 +37,9 @@ def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
            [-1,  1,  0,  0],
            [ 0,  0, -1,  1]])
     """
-    good = (
-        isinstance(shape, Sequence | np.ndarray) and len(shape) and all(is_whole(s) and 1 <= s < np.inf for s in shape)
-    )
-    if not good:
-        raise ValueError(f"shape: got {shape!r}; it must be a sequence of whole numbers, each at least 1")
-    sizes = [int(s) for s in shape]
+    good = isinstance(shape, Sequence | np.ndarray) and len(shape) > 0
+    require_kind(good, "shape", shape, "a sequence of whole numbers")
+    sizes = [read_whole("shape", size, 1, as_float=True) for size in shape]
     parts = []
     for axis, size in enumerate(sizes):
         step = sp.diags([-np.ones(size - 1), np.ones(size - 1)], [0, 1], shape=(size - 1, size))
@@ -123,13 +120,14 @@ def adjoint_error(
     True
     """
     operator = as_operator(A)
-    if not (is_whole(trials) and 1 <= trials < np.inf):
-        raise ValueError(f"trials: got {trials!r}; it must be a whole number, at least 1")
-    if shape is not None and not (isinstance(shape, tuple | list) and len(shape) == 2 and all(map(is_whole, shape))):
-        raise ValueError(f"shape: got {shape!r}; it must be a pair of whole numbers (m, n)")
-    rows, columns = shape or operator.shape
+    trials = read_whole("trials", trials, 1, as_float=True)
+    rows, columns = operator.shape
+    if shape is not None:
+        good = isinstance(shape, tuple | list) and len(shape) == 2
+        require_kind(good, "shape", shape, "a pair of whole numbers (m, n)")
+        rows, columns = (read_whole("shape", size, 0, as_float=True) for size in shape)
     if rows is None or columns is None:
-        raise ValueError("shape: a pair of functions does not tell its shape; give shape=(m, n)")
+        raise ValueError("shape is None; allowed: (m, n) for a pair of functions, which do not tell it")
     template = like if like is not None else operator.home if operator.home is not None else np.empty(0)
     xp = namespace_of(template)
     random = np.random.default_rng(seed)

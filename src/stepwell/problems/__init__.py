@@ -14,12 +14,12 @@ Examples
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.checks import meant, read_choice
 from stepwell.problems import clusters, extended, membranes, superconductors, surfaces
 from stepwell.problems.problem import Problem
 
@@ -122,19 +122,13 @@ def get(name: str, *, xp: Any = None, dtype: Any = None, device: Any = None, **s
     >>> problem.n, problem.bounds[0].min(), problem.bounds[1].max()
     (96, np.float64(0.0), np.float64(inf))
     """
-    builder = _BUILDERS.get(name) if isinstance(name, str) else None
-    if builder is None:
-        close = difflib.get_close_matches(str(name).lower().replace("_", "-"), _BUILDERS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"name must be one of {', '.join(_BUILDERS)}, got {name!r}{hint}")
+    builder = _BUILDERS[read_choice("name", name, _BUILDERS)]
     allowed = tuple(inspect.signature(builder).parameters)
     arguments: dict[str, Any] = {}
     for key, value in sizes.items():
         plain = _ALIASES.get(key, key)
         if plain not in allowed:
-            close = difflib.get_close_matches(key, allowed, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise TypeError(f"{name} takes {', '.join(allowed)}, got {key} = {value!r}{hint}")
+            raise TypeError(f"{name} got {key} = {value!r}; allowed: {', '.join(allowed)}{meant(key, allowed)}")
         if plain in arguments:
             raise TypeError(f"{name} got {plain} twice, once as {key}")
         arguments[plain] = value

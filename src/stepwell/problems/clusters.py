@@ -10,9 +10,10 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.checks import read_whole
 from stepwell.problems.grids import MINPACK2
 from stepwell.problems.problem import PIECE, Problem
-from stepwell.problems.sizes import integer
+from stepwell.problems.sizes import require_agreement
 
 #: Pairs that other libraries than NumPy work on at a time; a table of all would not fit for 10,000 atoms.
 LARGE_PIECE = 1 << 22
@@ -23,18 +24,12 @@ def lennard_jones(n: int | None = None, natoms: int | None = None, ndim: int = 3
 
     The coordinates of an atom are neighbours in x. `n` alone is rounded to whole atoms.
     """
-    if ndim not in (2, 3):
-        raise ValueError(f"ndim must be 2 or 3, got {ndim!r}")
-    ndim = int(ndim)
+    ndim = read_whole("ndim", ndim, 2, 3, as_float=True)
     if natoms is None:
-        natoms = 100 if n is None else max(2, round(integer("n", n, 1) / ndim))
+        natoms = 100 if n is None else max(2, round(read_whole("n", n, 1) / ndim))
     else:
-        natoms = integer("natoms", natoms, 2)
-        if n is not None and integer("n", n, 1) != natoms * ndim:
-            raise ValueError(
-                f"n must be natoms * ndim = {natoms * ndim} for natoms = {natoms} and ndim = {ndim}, "
-                f"got {n}; leave it out"
-            )
+        natoms = read_whole("natoms", natoms, 2)
+        require_agreement(n, natoms * ndim, f"natoms * ndim for natoms = {natoms} and ndim = {ndim}")
 
     def evaluate(xp: Any, x: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         atoms = xp.reshape(x, (*x.shape[:-1], natoms, ndim))

@@ -9,8 +9,8 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.checks import read_real, read_whole
 from stepwell.problems.problem import PIECE, Evaluate, Problem
-from stepwell.problems.sizes import integer, real
 
 MORE_GARBOW_HILLSTROM = (
     "J. J. Moré, B. S. Garbow and K. E. Hillstrom, Testing unconstrained optimization software, "
@@ -58,7 +58,7 @@ def _extended(
     **parameters: float,
 ) -> Problem:
     width = len(block)
-    n = integer("n", n, width, multiple=width)
+    n = read_whole("n", n, width, multiple=width)
     return Problem(
         name=name,
         n=n,
@@ -74,7 +74,7 @@ def _extended(
 
 def rosenbrock(n: int = 1000, c: float = 100.0) -> Problem:
     """Build the extended Rosenbrock function: sum of c (x2 - x1^2)^2 + (1 - x1)^2 over pairs."""
-    c = real("c", c, 0.0)
+    c = read_real("c", c, above=0)
 
     def blocks(x1: Array, x2: Array) -> tuple[Array, tuple[Array, ...]]:
         valley = x2 - x1 * x1
@@ -155,7 +155,7 @@ def wood(n: int = 1000) -> Problem:
 
 def trigonometric(n: int = 100) -> Problem:
     """Build the trigonometric function: sum of squares of n - sum_j cos x_j + i (1 - cos x_i) - sin x_i."""
-    n = integer("n", n, 1)
+    n = read_whole("n", n, 1)
 
     def evaluate(xp: Any, x: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
         # By half angles: 1 - cos x = 2 sin^2(x/2) keeps its digits near x = 0, where the minimum is.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.checks import read_real
 from stepwell.problems.grids import (
     MINPACK2,
     Grid,
@@ -25,7 +26,7 @@ from stepwell.problems.grids import (
     zero_border,
 )
 from stepwell.problems.problem import Evaluate, Problem
-from stepwell.problems.sizes import grid_sides, real
+from stepwell.problems.sizes import grid_sides
 
 #: (xp, v, tables) -> the terms of the nodes and their derivatives, added to the energy of the edges.
 Nodes = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
@@ -63,7 +64,7 @@ def _membrane(grid: Grid, nodes: Nodes, constant: float = 0.0) -> Evaluate:
 def torsion(n: int | None = None, nx: int | None = None, ny: int | None = None, c: float = 5.0) -> Problem:
     """Build the elastic-plastic torsion problem: the stress in a cylinder under twist c per unit length."""
     grid = Grid(*grid_sides(n, nx, ny, default=50))
-    c = real("c", c)
+    c = read_real("c", c)
     area = grid.hx * grid.hy
 
     def nodes(xp: Any, v: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -96,8 +97,8 @@ def journal_bearing(
 
     The domain is (0, 2 pi) by (0, 2 b).
     """
-    grid = Grid(*grid_sides(n, nx, ny, default=50), 2.0 * math.pi, 2.0 * real("b", b, 0.0))
-    e = real("e", e, 0.0, 1.0)
+    grid = Grid(*grid_sides(n, nx, ny, default=50), 2.0 * math.pi, 2.0 * read_real("b", b, above=0))
+    e = read_real("e", e, above=0, below=1)
     area = grid.hx * grid.hy
     angle = np.arange(grid.nx + 2) * grid.hx
     film = (1.0 + e * np.cos(angle)) ** 3
@@ -130,7 +131,7 @@ def combustion(n: int | None = None, nx: int | None = None, ny: int | None = Non
     Unbounded below; the start lies in the basin of the lower solution branch, which exists for lam < 6.81.
     """
     grid = Grid(*grid_sides(n, nx, ny, default=50))
-    lam = real("lam", lam, 0.0, closed=True)
+    lam = read_real("lam", lam, least=0)
     heat = -lam * grid.hx * grid.hy
 
     def nodes(xp: Any, v: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.checks import require_shape
 
 #: What a problem module supplies: ``evaluate(xp, x, tables) -> (f, g)`` for x of shape (..., n).
 Evaluate = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
@@ -103,11 +104,9 @@ class Problem:
         else:
             return self.fun(np.asarray(x, dtype=np.float64))
         if not floating:
-            raise TypeError(f"x must hold real floating-point numbers, got dtype {x.dtype}")
-        if x.ndim == 0 or x.shape[-1] != self.n:
-            raise ValueError(
-                f"x must have shape (..., {self.n}) for {self.name} with n = {self.n}, got {tuple(x.shape)}"
-            )
+            raise TypeError(f"x has dtype {x.dtype}; allowed: real floating-point numbers")
+        good = x.ndim > 0 and x.shape[-1] == self.n
+        require_shape(good, "x", x, f"(..., {self.n}) for {self.name} with n = {self.n}")
         tables = self._cache.get(key) if key is not None else None
         if tables is None:
             tables = self._tables_like(xp, x)

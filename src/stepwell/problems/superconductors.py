@@ -10,9 +10,10 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.checks import read_real, read_whole
 from stepwell.problems.grids import MINPACK2, total
 from stepwell.problems.problem import PIECE, Problem
-from stepwell.problems.sizes import grid_sides, integer, real
+from stepwell.problems.sizes import grid_sides
 
 # Physical constants and properties of lead (S) and tin (N), in cgs units, as the collection fixes them.
 ELECTRON_MASS, LIGHT_SPEED, ELECTRON_CHARGE, PLANCK = 9.11e-28, 2.99e10, 4.80e-10, 1.05459e-27
@@ -34,8 +35,8 @@ def _material(kind: str, temperature: float) -> tuple[float, float]:
 
 def ginzburg_landau_1d(n: int = 100, T: float = 5.0) -> Problem:
     """Build the one-dimensional problem: a layer of lead between two of tin, at temperature T in kelvin."""
-    n = integer("n", n, 4)
-    T = real("T", T, CRITICAL_TEMPERATURE["N"], CRITICAL_TEMPERATURE["S"])
+    n = read_whole("n", n, 4)
+    T = read_real("T", T, above=CRITICAL_TEMPERATURE["N"], below=CRITICAL_TEMPERATURE["S"])
     outer = n // 4
     inner = n - 2 * outer
     (alpha_s, beta_s), (alpha_n, beta_n) = _material("S", T), _material("N", T)
@@ -102,8 +103,8 @@ def ginzburg_landau_2d(
     v, and the two components a, b of the vector potential.
     """
     nx, ny = grid_sides(n, nx, ny, default=20, fields=4, least=2)
-    nv = integer("nv", nv, 1)
-    kappa = real("kappa", kappa, 0.0)
+    nv = read_whole("nv", nv, 1)
+    kappa = read_real("kappa", kappa, above=0)
     scale = math.sqrt(nv / 2.0) * 3.0
     hx, hy = scale / nx, scale * math.sqrt(3.0) / ny
     nodes = nx * ny

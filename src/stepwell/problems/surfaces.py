@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.checks import read_real
 from stepwell.problems.grids import (
     MINPACK2,
     Grid,
@@ -21,7 +22,7 @@ from stepwell.problems.grids import (
     total,
 )
 from stepwell.problems.problem import Evaluate, Problem
-from stepwell.problems.sizes import grid_sides, real
+from stepwell.problems.sizes import grid_sides
 
 #: (xp, s, tables) -> energy(s) and weight(s) of triangles with squared slope s.
 Density = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
@@ -120,7 +121,7 @@ def minimal_surface(n: int | None = None, nx: int | None = None, ny: int | None 
 def composites(n: int | None = None, nx: int | None = None, ny: int | None = None, lam: float = 0.008) -> Problem:
     """Build the optimal design with composites problem: a rod of two materials, lam their trade-off."""
     grid = Grid(*grid_sides(n, nx, ny, default=50))
-    lam = real("lam", lam, 0.0)
+    lam = read_real("lam", lam, above=0)
     mu1, mu2 = 1.0, 2.0
     t1, t2 = math.sqrt(2.0 * lam * mu1 / mu2), math.sqrt(2.0 * lam * mu2 / mu1)
 

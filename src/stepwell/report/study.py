@@ -67,7 +67,7 @@ def markdown(study: Study) -> str:
     parts = [f"## {study.title} (`stepwell study {study.name}`)", f"Repeats {study.paper}."]
     parts += [f"Device {study.device}, size {study.size}, {study.seconds:.0f} s. {about}."]
     if study.settings:
-        parts.append("Settings: " + ", ".join(f"{key} {value}" for key, value in study.settings.items()) + ".")
+        parts.append(f"Settings: {_settings(study)}.")
     for table in study.tables:
         if table.detail or not table.rows:
             continue
@@ -77,6 +77,10 @@ def markdown(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _settings(study: Study) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in study.settings.items())
+
+
 def where(study: Study) -> str:
     """Machine, versions, size and settings in one paragraph."""
     m = study.machine
@@ -84,7 +88,7 @@ def where(study: Study) -> str:
     load = m.get("load average at start")
     busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
     versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
-    settings = ", ".join(f"{key} {value}" for key, value in study.settings.items())
+    settings = _settings(study)
     return (
         f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}. Size "
         f"{study.size}, {study.seconds:.0f} s." + (f" {settings}." if settings else "")
@@ -132,13 +136,16 @@ def draw(plot: Plot, path: str | Path) -> None:
     # The figure is made without pyplot: no window, no global state.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    figure = Figure(figsize=(6.4, 6.6) if plot.drawing else (8, 4.8), layout="constrained")
     axes = figure.subplots()
-    if plot.bars is not None:
+    if plot.drawing:
+        _draw_to_scale(axes, plot)
+    elif plot.bars is not None:
         _draw_bars(axes, plot, plot.bars)
     else:
         for number, curve in enumerate(plot.curves):
-            _draw_curve(axes, curve, _COLOURS[number % len(_COLOURS)], plot.log_y)
+            hidden = any(_covers(later, curve) for later in plot.curves[number + 1 :])
+            _draw_curve(axes, curve, _COLOURS[number % len(_COLOURS)], plot.log_y, hidden)
         if plot.log_x:
             axes.set_xscale("log")
     if plot.log_y and any(y and y > 0 for curve in plot.curves for y in curve.y):
@@ -155,7 +162,23 @@ def draw(plot: Plot, path: str | Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _draw_curve(axes: Any, curve: Curve, colour: str, positive: bool) -> None:
+def _draw_to_scale(axes: Any, plot: Plot) -> None:
+    for number, curve in enumerate(plot.curves):
+        # matplotlib parts a line where a coordinate is not a number.
+        x, y = ([math.nan if value is None else value for value in values] for values in (curve.x, curve.y))
+        axes.plot(x, y, color=_COLOURS[number % len(_COLOURS)], linewidth=0.8)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+
+
+def _covers(later: Curve, curve: Curve) -> bool:
+    """Whether a curve would not be seen below a later one: equal to a few per cent wherever both are."""
+    above = dict(zip(later.x, later.y))
+    pairs = [(y, above[x]) for x, y in zip(curve.x, curve.y) if y and above.get(x)]
+    return len(pairs) > 1 and all(math.isclose(one, other or 0.0, rel_tol=0.03) for one, other in pairs)
+
+
+def _draw_curve(axes: Any, curve: Curve, colour: str, positive: bool, hidden: bool) -> None:
     points = [(x, y) for x, y in zip(curve.x, curve.y) if y is not None and math.isfinite(y)]
     label = curve.label
     if positive and points:
@@ -165,8 +188,12 @@ def _draw_curve(axes: Any, curve: Curve, colour: str, positive: bool) -> None:
     if not points:
         return
     x, y = zip(*points)
-    style = dict(linestyle=(0, (4, 3)), marker="o", markerfacecolor="none") if curve.paper else dict(marker="o")
-    axes.plot(x, y, color=colour, linewidth=1.5, markersize=4 if len(x) <= 60 else 2, label=label, **style)
+    style: dict[str, Any] = dict(linewidth=1.5, marker="o", markersize=4 if len(x) <= 60 else 2)
+    if curve.paper:
+        style |= dict(linestyle=(0, (4, 3)), markerfacecolor="none")
+    if hidden:  # a pale band shows on both sides of the curve above it
+        style |= dict(linewidth=6, alpha=0.4, marker="")
+    axes.plot(x, y, color=colour, label=label, **style)
 
 
 def _draw_bars(axes: Any, plot: Plot, categories: Sequence[str]) -> None:

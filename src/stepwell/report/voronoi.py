@@ -97,9 +97,9 @@ def stipples_png(
         Red, green and blue of each dot, 0 to 1; otherwise all are `ink`.
     ink, background : str
     """
+    pyplot = load_pyplot()
     from matplotlib.collections import EllipseCollection
 
-    pyplot = load_pyplot()
     figure, axis = _sheet(pyplot, Window(0.0, 0.0, *extent), pixels, background)
     across = 2 * np.broadcast_to(np.asarray(radii, np.float64), len(sites))
     dots = EllipseCollection(
@@ -145,9 +145,9 @@ def cells_png(
     window : Window, optional
         The part of the domain to show.
     """
+    pyplot = load_pyplot()
     from matplotlib.collections import PolyCollection
 
-    pyplot = load_pyplot()
     window = window or Window(0.0, 0.0, *extent)
     figure, axis = _sheet(pyplot, window, pixels, "white")
     filled = np.unique(cells.owner[window.holds(cells.vertices)])
@@ -184,9 +184,9 @@ def mesh_png(
     window : Window, optional
         The part of the domain to show.
     """
+    pyplot = load_pyplot()
     from matplotlib.collections import PolyCollection
 
-    pyplot = load_pyplot()
     window = window or Window(0.0, 0.0, *extent)
     figure, axis = _sheet(pyplot, window, pixels, "white")
     inside = window.holds(mesh.sites)
@@ -265,11 +265,13 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) ->
     angle.hist(smallest, np.arange(0.0, 61.0), color="#4a7fb5")
     angle.set_xlabel("smallest angle, degrees")
     angle.set_ylabel("triangles")
-    angle.set_title(f"minimum {quality.angle_min:.1f}°, mean {quality.angle_mean:.1f}°", fontsize=9)
+    some = quality.triangles > 0
+    angles = f"minimum {quality.angle_min:.1f}°, mean {quality.angle_mean:.1f}°"
+    angle.set_title(angles if some else "no triangles", fontsize=9)
     q.hist(shapes.q, np.linspace(0, 1, 61), color="#e07b39")
     q.set_xlabel("Q = 2√3 S / (p h)")
     q.set_ylabel("triangles")
-    q.set_title(f"minimum {quality.q_min:.3f}, mean {quality.q_mean:.4f}", fontsize=9)
+    q.set_title(f"minimum {quality.q_min:.3f}, mean {quality.q_mean:.4f}" if some else "no triangles", fontsize=9)
     for axis in axes.flat:
         axis.grid(alpha=0.25, lw=0.6)
         axis.set_axisbelow(True)

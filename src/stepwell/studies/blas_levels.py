@@ -95,7 +95,8 @@ def run(context: Context, study: Study) -> None:
                               level=KERNELS[name], calls=calls, gflops=rates[name],
                               below=rates["matrix–matrix"] / rates[name])  # fmt: skip
         for dtype in ("float32", "float64"):
-            plot = study.plot(f"{place.short.lower()}-{dtype}", f"{place.label}, {dtype}", "operations, 10⁶", "Gflop/s",
+            title = f"BLAS 1, 2 and 3 at equal operations: {place.label}, {dtype}"
+            plot = study.plot(f"{place.short.lower()}-{dtype}", title, "operations, 10⁶", "Gflop/s",
                               log_x=True, log_y=True)  # fmt: skip
             for name in KERNELS:
                 rows = table.find(device=place.short, dtype=dtype, kernel=name)

@@ -89,8 +89,10 @@ class Table:
 
     @property
     def filled(self) -> list[Column]:
-        """The columns that hold anything."""
-        return [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+        """The columns that hold anything, a paper's figures right behind ours of the same title."""
+        held = [column for column in self.columns if any(row[column.key] is not None for row in self.rows)]
+        ours = {column.title: place for place, column in enumerate(held) if not column.paper}
+        return sorted(held, key=lambda column: ours.get(column.title, held.index(column)))
 
     def texts(self) -> list[list[str]]:
         """Return the cells of the columns that hold anything, as text."""
@@ -103,17 +105,17 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """One line of a plot; `paper` marks published points."""
+    """One line of a plot; `paper` marks published points, None parts the pieces of a drawing."""
 
     label: str
-    x: Sequence[float]
+    x: Sequence[float | None]
     y: Sequence[float | None]
     paper: bool = False
 
 
 @dataclasses.dataclass
 class Plot:
-    """A picture of a study: curves over a common axis, or bars over categories (`bars`)."""
+    """A picture of a study: curves over a common axis, bars over categories (`bars`), or a `drawing` to scale."""
 
     name: str
     title: str
@@ -123,6 +125,7 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     bars: Sequence[str] | None = None
+    drawing: bool = False
 
 
 @dataclasses.dataclass
@@ -187,6 +190,10 @@ class Setting:
     help: str
 
 
+#: For studies whose runs may take long; see `Context.run_seconds`.
+RUN_SECONDS = Setting("run_seconds", 0.0, "Seconds after which a run is stopped; 0: what belongs to the size.")
+
+
 @dataclasses.dataclass
 class Context:
     """What a study is told: where to run, how large, with which settings, and whom to tell how it goes.
@@ -220,3 +227,18 @@ class Context:
     def pick(self, *, toy: T, default: T, full: T) -> T:
         """Return the one that belongs to the size."""
         return {"toy": toy, "default": default, "full": full}[self.size]
+
+    def run_seconds(self, *, toy: float, default: float, full: float) -> float:
+        """Return how long one run may take: as `RUN_SECONDS` was set, else what belongs to the size.
+
+        Examples
+        --------
+        >>> Context(settings={"run_seconds": 0.0}).run_seconds(toy=1.0, default=10.0, full=600.0)
+        10.0
+        >>> Context(settings={"run_seconds": 2.5}).run_seconds(toy=1.0, default=10.0, full=600.0)
+        2.5
+        """
+        asked = float(self.settings[RUN_SECONDS.name])
+        if not 0 <= asked < float("inf"):
+            raise ValueError(f"{RUN_SECONDS.name} is {asked!r}; allowed: a finite number of seconds, 0 or more")
+        return asked or self.pick(toy=toy, default=default, full=full)

@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -125,3 +125,14 @@ class Recorder:
 def blas_threads(count: int | None) -> Any:
     """Limit the BLAS to so many threads within a ``with`` block; None: no limit."""
     return threadpool_limits(count, user_api="blas")
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return how steep the line through the origin is that is nearest to the points, in squares.
+
+    Examples
+    --------
+    >>> slope([1.0, 2.0], [3.0, 6.0])
+    3.0
+    """
+    return float(np.dot(x, y) / np.dot(x, x))

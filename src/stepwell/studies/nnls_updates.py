@@ -30,7 +30,10 @@ _CGS2, _MGS, _ROTATIONS, _CSNE = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class _Update:
-    """One line of Table 3.1: formulas of m, ℓ and i, the engine's number, and what is done to count it."""
+    """One line of Table 3.1: formulas of m, ℓ and i, the engine's number, and what is done to count it.
+
+    ℓ columns are there before, and i is counted from 1: a new column that comes last has i = ℓ + 1.
+    """
 
     name: str
     accesses: _Formula | None
@@ -76,11 +79,11 @@ def counted(update: int, kind: str, m: int, l: int, i: int, seed: int = 0) -> tu
     def costs(*moves: int) -> np.ndarray:
         return np.array(_core.nnls_try_factor(A, update, np.array(moves, dtype=np.int32))[4])
 
-    if kind == "down":  # a negative move takes out the column at that position
-        cost = costs(*range(l), -1 - i)[2:]
+    if kind == "down":  # the move −i takes out the i-th column
+        cost = costs(*range(l), -i)[2:]
     else:
-        # In the middle, everything to the right is inserted again: columns i to ℓ after the first i.
-        cost = (costs(*range(l + 1)) - costs(*range(l if kind == "last" else i)))[:2]
+        # In the middle, everything to the right is inserted again: the new column and the ℓ − i + 1 behind it.
+        cost = (costs(*range(l + 1)) - costs(*range(l if kind == "last" else i - 1)))[:2]
     return int(cost[0]), int(cost[1])
 
 
@@ -118,9 +121,10 @@ def run(context: Context, study: Study) -> None:
         "CSNE: the paper counts A as m x m; Stepwell reads the ℓ passive columns only, 6mℓ instead of 6m² operations "
         "and 4ℓ instead of 3m + 2ℓ accesses.",
         "A removed column: the table prints 6m(m − i) operations for Q. There are ℓ − i rotations of two columns of "
-        "length m, 6m(ℓ − i), and that is what is counted.",
+        "length m, 6m(ℓ − i), and that is what is counted, with 4(ℓ − i) accesses.",
         "Insertion in the middle exists in Stepwell for no update: columns are kept in the order of their insertion, "
-        "which is the paper's point. For MGS the cost is counted by inserting the columns from i on once more.",
+        "which is the paper's point. For MGS the cost is counted by inserting the columns from i on once more: each "
+        "reads those before it, where the paper's accesses count all ℓ for each.",
         "CGS2, classical Gram–Schmidt twice, is Stepwell's own choice: it keeps Q orthogonal to rounding, which MGS "
         "does not, at twice the operations of MGS.",
     ]

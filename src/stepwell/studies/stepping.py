@@ -67,7 +67,7 @@ def watch(
     limit: float = float("inf"),
     **settings: Any,
 ) -> Watched:
-    """Run to the end, or for `limit` seconds, waiting after every turn; `after` sees each accepted iteration.
+    """Run to the end, or for `limit` seconds and at least a turn, each waited for; `after` sees accepted iterations.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def watch(
     seen = Watched(0.0, 0, 0, "", False, None)
     times: list[float] = []
     began = time.perf_counter()
-    while not optimizer.done and time.perf_counter() - began < limit:
+    while not optimizer.done:
         held: list[Any] = []
         seen.evaluation.append(place.seconds(lambda held=held: held.append(fun(optimizer.x))))  # type: ignore[misc]
         value, gradient = held[0]
@@ -91,6 +91,8 @@ def watch(
             times.append(float(state["cauchy_time"]))
             if after is not None:
                 after(optimizer)
+        if time.perf_counter() - began >= limit:
+            break
     state = solver_state(optimizer)
     seen.fun, seen.nit, seen.nfev = float(state["f"]), int(state["iterations"]), int(state["evaluations"])
     seen.status = optimizer.status.name if optimizer.done else "TIME_LIMIT"

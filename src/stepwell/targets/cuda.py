@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
+from stepwell.checks import require
 from stepwell.settings import Settings
 from stepwell.targets.cuda_devices import checked, cuda_driver, memory_free, memory_kept, open_device
 from stepwell.targets.host import STATE_DTYPE
@@ -136,8 +137,7 @@ class CudaTarget:
         device_id: int,
         stream: int,
     ) -> None:
-        if settings.m > MAX_CAPACITY:
-            raise ValueError(f"m (maxcor) is {settings.m}; allowed on a GPU: 1 to {MAX_CAPACITY}")
+        require(settings.m <= MAX_CAPACITY, "m (maxcor)", settings.m, f"1 to {MAX_CAPACITY} on a GPU")
         core = cuda_core()
         self._driver = cuda_driver()
         self.batch, self.n, self.dtype = batch, n, np.dtype(dtype)

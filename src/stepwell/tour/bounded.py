@@ -64,6 +64,7 @@ def run(stage: Stage) -> Account:
                 ours.success and agrees,
                 "SciPy L-BFGS-B",
                 theirs.total,
+                cut=not theirs.success,
             )
         )
         for who, one in (("Stepwell", ours), ("SciPy", theirs)):
@@ -80,7 +81,8 @@ def run(stage: Stage) -> Account:
         Table(
             ("run", "iterations", "evaluations", "f"),
             rows,
-            "The same method by two programs: the paths agree until rounding errors part them.",
+            "The same method by two programs: the paths agree until rounding errors part them."
+            + (" A run of SciPy's was not finished." if any(one.cut for one in comparisons) else ""),
             numbers=True,
             dense=True,
         ),

@@ -33,6 +33,8 @@ class Comparison:
         Who did the same work; empty if nobody.
     peer_seconds : float or None
         Their time for it.
+    cut : bool
+        Whether they did not get to the end: the whole would have taken them longer.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class Comparison:
     agrees: bool
     peer: str = ""
     peer_seconds: float | None = None
+    cut: bool = False
 
     @property
     def ratio(self) -> float | None:

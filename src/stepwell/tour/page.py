@@ -26,6 +26,8 @@ def summary_rows(tour: Tour) -> list[tuple[tuple[str, ...], bool]]:
 def _cells(one: Comparison) -> tuple[str, ...]:
     other = "" if one.peer_seconds is None else f"{duration(one.peer_seconds)}, {one.peer}"
     ratio = "" if one.ratio is None else f"{one.ratio:.1f}" if one.ratio < 100 else f"{one.ratio:.0f}"
+    if one.cut:
+        other, ratio = f"> {other}", f"> {ratio}"
     return one.what, duration(one.seconds), other, ratio, one.answer if one.agrees else f"wrong: {one.answer}"
 
 

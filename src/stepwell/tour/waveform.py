@@ -71,7 +71,7 @@ def run(stage: Stage) -> Account:
             f"noise. How much each delay contributes cannot be negative: min ‖Ax − b‖ with x >= 0, where A is the "
             f"convolution with the pulse that was sent, so every shot has a matrix of its own. {converged:,} of "
             f"{count:,} shots were solved to rounding in {duration(clock.seconds)}, and each answer carries its own "
-            f"certificate. SciPy had {few} of them. The time is that of one shot."
+            f"certificate. SciPy was given {few} of them; the summary has the time of one shot."
         ),
         Gallery([_figure(shots, x, shot) for shot in (0, 1)]),
         Text(

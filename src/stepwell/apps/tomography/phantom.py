@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from stepwell.settings import is_whole
+from stepwell.checks import read_whole
 
 #: Added grey value, half axes (x, y, z), centre (x, y, z), turn about z in degrees. The head of Shepp and Logan (1974)
 #: with the contrasts of Toft (1996), in the common extension to ellipsoids.
@@ -44,11 +44,10 @@ def shepp_logan_3d(size: int) -> np.ndarray:
     >>> volume.shape, float(volume.max())
     ((32, 32, 32), 1.0)
     """
-    if not (is_whole(size) and 2 <= size < math.inf):
-        raise ValueError(f"size: got {size!r}; it must be an integer, at least 2")
-    axis = np.linspace(-1.0, 1.0, int(size))
+    size = read_whole("size", size, 2, as_float=True)
+    axis = np.linspace(-1.0, 1.0, size)
     z, y, x = axis[:, None, None], -axis[None, :, None], axis[None, None, :]
-    volume = np.zeros((int(size),) * 3)
+    volume = np.zeros((size,) * 3)
     for value, (a, b, c), (x0, y0, z0), degrees in ELLIPSOIDS:
         cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         along, across = (x - x0) * cosine + (y - y0) * sine, (y - y0) * cosine - (x - x0) * sine

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.settings import is_number, is_whole
+from stepwell.checks import read_array, read_real, read_whole, require, require_finite, require_shape
 
 #: Parts of a pixel smaller than this are left to its other bins.
 SMALLEST_AREA = 1e-12
@@ -48,18 +48,13 @@ def parallel_beam(
     array([0., 1., 0., 0.])
     """
     rows, columns = _sides(size)
-    try:
-        degrees = np.atleast_1d(np.asarray(angles, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise ValueError(f"angles: got {angles!r}; it must be a list of finite angles in degrees") from None
-    if degrees.ndim != 1 or not np.isfinite(degrees).all():
-        raise ValueError(f"angles: got shape {degrees.shape}; it must be a list of finite angles in degrees")
-    if detectors is not None and not (is_whole(detectors) and 1 <= detectors < math.inf):
-        raise ValueError(f"detectors: got {detectors!r}; it must be a whole number, at least 1")
-    bins = default_detectors((rows, columns)) if detectors is None else int(detectors)
-    if center is not None and not (is_number(center) and math.isfinite(center)):
-        raise ValueError(f"center: got {center!r}; it must be a finite number")
-    middle = (bins - 1) / 2 if center is None else float(center)
+    degrees = np.atleast_1d(np.asarray(read_array("angles", angles, "a list of angles in degrees"), dtype=np.float64))
+    require_shape(degrees.ndim == 1, "angles", degrees, "a list of angles in degrees")
+    require_finite("angles", degrees)
+    if detectors is None:
+        detectors = default_detectors((rows, columns))
+    bins = read_whole("detectors", detectors, 1, as_float=True)
+    middle = (bins - 1) / 2 if center is None else read_real("center", center)
 
     y, x = np.mgrid[0:rows, 0:columns].astype(np.float64)
     x, y = x.ravel() - (columns - 1) / 2, (rows - 1) / 2 - y.ravel()
@@ -83,9 +78,9 @@ def default_detectors(size: int | tuple[int, int]) -> int:
 def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of the image, checked."""
     sides: tuple[Any, ...] = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    if len(sides) != 2 or not all(is_whole(side) and 1 <= side < math.inf for side in sides):
-        raise ValueError(f"size: got {size!r}; it must be a positive integer or a pair of them")
-    return int(sides[0]), int(sides[1])
+    require(len(sides) == 2, "size", size, "a whole number or a pair of them")
+    rows, columns = (read_whole("size", side, 1, as_float=True) for side in sides)
+    return rows, columns
 
 
 def _one_angle(x: np.ndarray, y: np.ndarray, angle: float, bins: int, middle: float) -> sp.csr_matrix:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.settings import is_whole
+from stepwell.checks import read_whole, require_shape
 
 #: Smallest transmission that is told apart from a dead pixel.
 SMALLEST_TRANSMISSION = 1e-6
@@ -56,11 +56,10 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
     white, black = (field.mean(axis=0) if field.ndim == 3 else field for field in (white, black))
     if counts.ndim != 3 or white.shape != counts.shape[1:] or black.shape != counts.shape[1:]:
         raise ValueError(
-            f"flat, dark: got shapes {white.shape} and {black.shape}; projections of shape {counts.shape} need "
-            f"(slices, detectors)"
+            f"flat and dark have shapes {white.shape} and {black.shape}; allowed: (slices, detectors) of the "
+            f"projections, whose shape is {counts.shape}"
         )
-    if not (is_whole(border) and 0 <= border <= counts.shape[2] // 2):
-        raise ValueError(f"border: got {border!r}; it must be between 0 and half the detector ({counts.shape[2] // 2})")
+    border = read_whole("border", border, 0, counts.shape[2] // 2, as_float=True)
     dead = white <= black
     transmission = (counts - black) / np.where(dead, 1.0, white - black)
     everywhere = np.arange(counts.shape[2])
@@ -108,7 +107,6 @@ def load_scan(path: str | os.PathLike[str]) -> Scan:
 
 def sinograms(integrals: np.ndarray) -> np.ndarray:
     """Right-hand sides, a column per slice, from line integrals by (angle, slice, detector)."""
-    if np.ndim(integrals) != 3:
-        raise ValueError(f"integrals: got shape {np.shape(integrals)}; it must be (angles, slices, detectors)")
+    require_shape(np.ndim(integrals) == 3, "integrals", integrals, "(angles, slices, detectors)")
     angles, slices, detectors = integrals.shape
     return np.ascontiguousarray(integrals.transpose(0, 2, 1).reshape(angles * detectors, slices))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
+from stepwell.checks import read_real
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import power_near
-from stepwell.settings import is_number
 
 
 def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
@@ -22,8 +22,7 @@ def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
     >>> bool(abs(np.linalg.norm(add_noise(clean, 0.01) - clean) / 100 - 0.01) < 1e-3)
     True
     """
-    if not (is_number(level) and 0 <= level < np.inf):
-        raise ValueError(f"level: got {level!r}; it must be a finite number, at least 0")
+    level = read_real("level", level, least=0)
     deviation = level * np.linalg.norm(B, axis=0) / np.sqrt(B.shape[0])
     return np.asarray(B + deviation * np.random.default_rng(seed).standard_normal(B.shape))
 

@@ -11,16 +11,25 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.assignment import check_method, describe, shared_pixels
-from stepwell.apps.voronoi.domain import Density, host_template, read_count, read_density, read_sites, require_one_home
+from stepwell.apps.voronoi.domain import (
+    Density,
+    check_seed,
+    host_template,
+    read_count,
+    read_density,
+    read_sites,
+    require_one_home,
+)
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
 from stepwell.apps.voronoi.starts import draw_from
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, namespace_of, to_like
+from stepwell.checks import require
 from stepwell.minimization import minimize
 from stepwell.results import Status
-from stepwell.settings import Settings, require
+from stepwell.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
-#: Energies of so many evaluations are kept on a device.
+#: Energies of so many evaluations are kept.
 _HISTORY_ROOM = 1 << 16
 
 
@@ -57,7 +66,7 @@ class Tessellation:
     projected_gradient : float
         Largest component of the gradient of F at the final sites, without those that push out of the domain.
     history : (evaluations,) array
-        F at each evaluation, on the host.
+        F at each evaluation, of the first 65,536 at most; on the host.
     seconds : dict
         ``"total"``, ``"evaluation"`` and ``"solver"``. On a device, where both run on without the host, evaluations
         are timed afterwards at the final sites and the solver has the rest, unless ``time_parts`` was asked for.
@@ -178,7 +187,7 @@ def centroidal(
     for name, told in (("callback", callback), ("progress", progress)):
         if told is not None and not callable(told):
             raise TypeError(f"{name} is {told!r}; allowed: a callable")
-    require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "whole numbers from 0 on")
+    check_seed(seed)
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
     )  # checks them
@@ -196,7 +205,7 @@ def centroidal(
         scale=scale,
         threads=threads,
         like=start,
-        history=min(_HISTORY_ROOM, 21 * (maxiter + 1)),
+        history=int(min(_HISTORY_ROOM, 21 * (maxiter + 1))),
     )
     run = _Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
     return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)))
@@ -204,7 +213,7 @@ def centroidal(
 
 def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
     if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
-        return draw_from(read_count(sites), density, seed, like)
+        return draw_from(read_count(sites, "sites", "a whole number, or an array (n, 2)"), density, seed, like)
     points = read_sites(sites, density.shape)
     density.require_room(int(points.shape[0]))
     return _apart(points, density, seed)
@@ -221,7 +230,9 @@ def _apart(points: Array, density: Density, seed: int) -> Array:
     if len(again) == 0:
         return points
     moves = np.random.default_rng(seed).uniform(-0.5, 0.5, (len(again), 2)) * density.pixel
-    host[again] = np.clip(host[again] + moves, 0.0, density.extent)
+    # What would leave the domain is mirrored at its border: held there, several would meet again in a corner.
+    far = np.array(density.extent)
+    host[again] = far - np.abs(far - np.abs(host[again] + moves))
     return to_like(host, points)
 
 
@@ -301,13 +312,14 @@ class _Run:
         xp = namespace_of(start)
         if is_cuda(start):
             self.mode = "one launch an evaluation"
-        sites, before, iteration = start, float("inf"), 0
+        # Copies: the start stays the caller's, and what a callback is shown is its own.
+        sites, before, iteration = xp.asarray(start, copy=True), float("inf"), 0
         while True:
             f, g = self.energy.evaluate(sites, self.energy.scale)
             value, pull = float(f) / self.energy.scale, float(xp.max(xp.abs(g))) / (2 * self.energy.scale)
             try:
                 if iteration:
-                    self.tell(iteration, value, lambda kept=sites: kept)  # type: ignore[misc]
+                    self.tell(iteration, value, lambda kept=sites: xp.asarray(kept, copy=True))  # type: ignore[misc]
             except StopIteration:
                 return sites, iteration, iteration + 1, Status.CALLBACK
             for ended, reason in (

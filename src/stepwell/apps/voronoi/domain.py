@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, as_contiguous, device_name, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
+from stepwell.settings import require
 
 LONGEST_SIDE = 32768
 MOST_BITS = 24  # of a pixel's weight: exact in float32
+#: Between these the largest density may lie, so that energies, gradients and their scales are ordinary numbers.
+LEAST_MAXIMUM, MOST_MAXIMUM = 1e-280, 1e280
 
 
 def pixel_size(shape: tuple[int, int]) -> float:
@@ -118,6 +121,8 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     """
     if not hasattr(density, "shape"):
         density = _as_numbers(density, "density")
+    if isinstance(density, np.ma.MaskedArray):
+        raise TypeError("density is a masked array; allowed: one without a mask, such as density.filled(0)")
     if density.ndim == 0:
         return _uniform(density, resolution)
     if resolution is not None:
@@ -141,6 +146,7 @@ def read_density(density: Any, resolution: Any = None) -> Density:
         raise ValueError(f"density is {low} somewhere; allowed: zero or more")
     if high == 0:
         raise ValueError("density is zero everywhere; allowed: positive somewhere")
+    _check_maximum(high)
     most = 2.0 ** weight_bits(shape)
     # Images in whole numbers stay as they are.
     unit = 1.0 if kind in "bui" and high < most else high / (most - 1)
@@ -152,10 +158,16 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     return Density(weights, unit, shape, mass, root)
 
 
+def _check_maximum(high: float) -> None:
+    if not LEAST_MAXIMUM <= high <= MOST_MAXIMUM:
+        raise ValueError(f"density is at most {high}; allowed: a maximum from {LEAST_MAXIMUM} to {MOST_MAXIMUM}")
+
+
 def _uniform(density: np.ndarray, resolution: Any) -> Density:
     value = float(density)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"density is {value}; allowed: a positive number, or an image")
+    _check_maximum(value)
     if resolution is None:
         raise ValueError("resolution is missing; allowed: (height, width) or a whole number, for a uniform density")
     shape = read_shape(resolution, "resolution")
@@ -204,14 +216,19 @@ def _as_numbers(values: Any, name: str) -> np.ndarray:
     return found
 
 
-def read_count(count: Any) -> int:
+def read_count(count: Any, name: str = "count", allowed: str = "a whole number") -> int:
     """Return a number of sites as an int, or say that it is none."""
     try:
         if isinstance(count, bool | np.bool_):
             raise TypeError
         return operator.index(count)
     except TypeError:
-        raise TypeError(f"count is {count!r}; allowed: a whole number") from None
+        raise TypeError(f"{name} is {count!r}; allowed: {allowed}") from None
+
+
+def check_seed(seed: Any) -> None:
+    """Raise unless a start can be drawn again from this."""
+    require(isinstance(seed, int | np.integer) and int(seed) >= 0, "seed", seed, "whole numbers from 0 on")
 
 
 def host_template(*candidates: Any) -> Any:

@@ -92,10 +92,12 @@ def delaunay_mesh(
         raise ValueError("density: an extent must say where the image lies, got extent=None")
     triangles = _triangles(sites)
     if extent is not None:
-        width, height = _checked_extent(extent)
+        width, height = checked_extent(extent)
         centres = circumcentres(sites, triangles)
         inside = np.all((centres >= 0) & (centres <= (width, height)), axis=1)
         if density is not None:
+            if np.ndim(density) != 2:
+                raise ValueError(f"density: the shape must be (rows, columns), got {np.shape(density)}")
             rows, columns = np.shape(density)
             across = np.clip(centres[:, 0] * (columns / width), 0, columns - 1).astype(np.intp)
             down = np.clip(centres[:, 1] * (rows / height), 0, rows - 1).astype(np.intp)
@@ -125,8 +127,9 @@ def voronoi_cells(sites: Any, extent: tuple[float, float] = (1.0, 1.0)) -> Cells
     ([0.5, 0.5], [[0.0, 0.0], [0.0, 1.0], [0.5, 0.0], [0.5, 1.0]])
     """
     sites = checked_sites(sites)
-    width, height = _checked_extent(extent)
-    if sites.size and not (np.all(sites >= 0) and np.all(sites <= (width, height))):
+    width, height = checked_extent(extent)
+    # Sides such as 3/5 and 3 (1/5) differ in the last place, and sites lie on the border of either.
+    if sites.size and not (np.all(sites >= 0) and np.all(sites <= np.nextafter((width, height), np.inf))):
         raise ValueError(f"sites: every site must lie in [0, {width:g}] x [0, {height:g}]")
     n = len(sites)
     if not n:
@@ -182,7 +185,16 @@ def checked_sites(sites: Any) -> np.ndarray:
     return array
 
 
-def _checked_extent(extent: tuple[float, float]) -> tuple[float, float]:
+def checked_extent(extent: Any) -> tuple[float, float]:
+    """Return width and height of a domain as positive numbers, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> checked_extent([1, 2])
+    (1.0, 2.0)
+    """
+    if np.shape(extent) != (2,):
+        raise ValueError(f"extent: must be (width, height), got {extent!r}")
     width, height = (float(side) for side in extent)
     if not (0 < width < np.inf and 0 < height < np.inf):
         raise ValueError(f"extent: width and height must be positive and finite, got {extent}")

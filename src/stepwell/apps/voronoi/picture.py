@@ -36,17 +36,18 @@ class Picture:
 
         Pixels are averaged where there are more than needed and interpolated where there are fewer.
         """
-        from PIL import Image
-
         rows, columns = self.shape
         if longest == max(rows, columns):
             return self
+        Image = _load_pillow().Image
         scale = longest / max(rows, columns)
         shape = (max(1, round(columns * scale)), max(1, round(rows * scale)))
         how = Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC
         # Light adds up, display values do not: the average of black and white is the grey of a fine checkerboard.
-        light = linear_light(self.colours)
-        channels = [np.asarray(Image.fromarray(light[..., k].astype(np.float32)).resize(shape, how)) for k in range(3)]
+        channels = []
+        for k in range(3):  # one by one: a photograph in floating point is large
+            light = linear_light(self.colours[..., k]).astype(np.float32)
+            channels.append(np.asarray(Image.fromarray(light).resize(shape, how)))
         return Picture(display_values(np.clip(np.stack(channels, axis=-1), 0, 1).astype(np.float64)), self.name)
 
     def darkness(self, *, tone: str = "display", invert: bool = False, gamma: float = 1.0) -> np.ndarray:
@@ -128,35 +129,57 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
     path = os.fspath(path)
     name = os.path.basename(path)
     if path.lower().endswith(".npy"):
-        grey = np.load(path, allow_pickle=False)
+        grey = read_npy(path)
         if grey.ndim != 2 or not grey.size or grey.dtype.kind not in "fiub" or not np.all(np.isfinite(grey)):
             raise ValueError(f"{path}: must hold finite numbers (rows, columns), got {grey.dtype} {grey.shape}")
         if grey.min() < 0 or grey.max() > 1:
             raise ValueError(f"{path}: grey must lie between 0 and 1, got {grey.min():g} to {grey.max():g}")
         return Picture(np.repeat(grey[..., None].astype(np.float64), 3, axis=2), name)
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError("pictures need Pillow: pip install 'stepwell[plot]'") from error
+    _load_pillow()
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
     try:
         with Image.open(path) as image:
             colours = _on_paper(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:
         raise ValueError(f"{path}: not a picture that Pillow can read") from None
-    except (SyntaxError, EOFError, Image.DecompressionBombError) as error:
+    except (SyntaxError, EOFError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
     return Picture(colours, name)
+
+
+def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read the array of an .npy file; anything else under that name is a ValueError."""
+    with open(path, "rb") as file:
+        try:
+            array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{os.fspath(path)}: cannot be read: {error}") from None
+    return array
+
+
+def _load_pillow() -> Any:
+    """Return the package PIL with its Image; without it an error says how to get it."""
+    try:
+        import PIL.Image
+    except ImportError as error:
+        raise ImportError("pictures need Pillow: pip install 'stepwell[plot]'") from error
+    return PIL
 
 
 def _on_paper(image: Any) -> np.ndarray:
     """Colours of a Pillow image over white."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         grey = np.asarray(image, dtype=np.float64)
+        if not np.all(np.isfinite(grey)):
+            raise ValueError("there are pixels that are not finite")
         # Modes of 32 bits say nothing of their white: it is the least of 1 (fractions), 255 and 65535 that holds all.
         top = float(grey.max(initial=0.0)) if image.mode in ("I", "F") else 65535.0
         white = 1.0 if image.mode == "F" and top <= 1 else 255.0 if top <= 255 else 65535.0
         return np.repeat(np.clip(grey / white, 0, 1)[..., None], 3, axis=2)
-    rgba = np.asarray(image.convert("RGBA"), dtype=np.float64) / 255
+    if not {"A", "a"} & set(image.getbands()) and "transparency" not in image.info:
+        return np.asarray(image.convert("RGB")) / 255
+    rgba = np.asarray(image.convert("RGBA")) / 255
     alpha = rgba[..., 3:]
     paper: np.ndarray = rgba[..., :3] * alpha + (1.0 - alpha)
     return paper

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from stepwell.apps.voronoi.mesh import checked_sites
+from stepwell.apps.voronoi.mesh import checked_extent, checked_sites
 
 METHODS = ("auto", "improved", "greedy", "hilbert", "given")
 #: The shortest tour of n random points in area A tends to this times √(n A) (Applegate et al. 2006).
 RANDOM_TOUR = 0.7124
 #: A tour of n points of a hexagonal lattice links nearest neighbours: √(2/√3) √(n A).
 LATTICE_TOUR = math.sqrt(2 / math.sqrt(3))
-#: `auto` improves up to so many points and is content with the greedy path beyond.
+#: `auto` improves up to so many points and is content with the shorter one of two paths beyond.
 MOST_IMPROVED = 200_000
 _NEIGHBOURS = 8
 _LONGEST_SEGMENT = 3
@@ -69,7 +69,8 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
     extent : (width, height), optional
         The rectangle that the reference lengths are for; by default the smallest that holds the points.
     method : {"auto", "improved", "greedy", "hilbert", "given"}
-        ``improved`` is the greedy path after 2-opt and Or-opt; ``auto`` is that up to 200,000 points, else ``greedy``.
+        ``improved`` is the greedy path after 2-opt and Or-opt; ``auto`` is that up to 200,000 points, else the shorter
+        one of ``greedy`` and ``hilbert``.
         ``hilbert`` takes next to no time.
 
     Returns
@@ -89,9 +90,10 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
     if method not in METHODS:
         raise ValueError(f"method: got {method!r}; allowed: {', '.join(METHODS)}")
     n = len(points)
-    if method == "auto":
+    choose = method == "auto"
+    if choose:
         method = "improved" if n <= MOST_IMPROVED else "greedy"
-    width, height = extent if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
+    width, height = checked_extent(extent) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
     curve = hilbert_order(points)
     order = curve
     if method == "given":
@@ -103,6 +105,9 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
         if method == "improved":
             path = _improve(points[curve], path, nearest, distance)
         order = curve[path]
+        # Of points as evenly spread as a tessellation's the curve is often the shorter one.
+        if choose and method == "greedy" and path_length(points, curve) < path_length(points, order):
+            order, method = curve, "hilbert"
     scale = math.sqrt(n * float(width) * float(height))
     return Route(
         order=order,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.domain import Density, host_template, read_count, read_density
+from stepwell.apps.voronoi.domain import Density, check_seed, host_template, read_count, read_density
 from stepwell.arrays import Array, in_kind, is_cuda, kind_of, namespace_of, to_like
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
@@ -73,6 +73,7 @@ def draw_sites(
     >>> draw_sites(3, 1.0, resolution=(32, 64), seed=1).shape
     (3, 2)
     """
+    check_seed(seed)
     sites = draw_from(read_count(count), read_density(density, resolution), seed, like)
     return sites if is_cuda(sites) else in_kind(sites, host_template(density, like))
 

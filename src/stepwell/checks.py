@@ -1,0 +1,267 @@
+"""Checks of arguments: before any work, an error that names the argument, what was got and what is allowed.
+
+What is called ``read_...`` returns the argument in the form that solvers work with; what is called ``require_...`` only
+raises. Every text reads ``argument is ...; allowed: ...``, or ``argument has shape (dtype) ...; allowed: ...``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from stepwell.arrays import Array, device_name, host_copy, host_view, is_cuda, kind_of, namespace_of
+
+#: What an infinite whole number becomes, where one is allowed: more than any run can count.
+UNLIMITED = 2**62
+
+
+class WrongKind(TypeError, ValueError):
+    """An argument of the wrong kind, such as text for a number; whoever expects either of the two errors catches it."""
+
+
+def require(holds: bool, argument: str, value: Any, allowed: str) -> None:
+    """Raise ValueError naming the argument, the value and what is allowed, unless it holds."""
+    if not holds:
+        _refuse(ValueError, argument, value, allowed)
+
+
+def require_kind(holds: bool, argument: str, value: Any, allowed: str) -> None:
+    """Raise as `require` does, for a value that is of the wrong kind altogether."""
+    if not holds:
+        _refuse(WrongKind, argument, value, allowed)
+
+
+def _refuse(error: type[ValueError], argument: str, value: Any, allowed: str) -> NoReturn:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    raise error(f"{argument} is {shown}; allowed: {allowed}")
+
+
+# ---- numbers ----
+
+
+def read_real(
+    argument: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    infinite: bool = False,
+) -> float:
+    """Return one real number within limits as a float; `infinite`: it may be that, too.
+
+    Examples
+    --------
+    >>> read_real("tol", np.float32(0.5), above=0, below=1)
+    0.5
+    >>> read_real("tol", 1, above=0, below=1)
+    Traceback (most recent call last):
+    ...
+    ValueError: tol is 1; allowed: a finite number above 0 and below 1
+    """
+    number = _real(value)
+    if number is not None and not math.isnan(number) and (infinite or not math.isinf(number)):
+        fits = (least is None or number >= least) and (above is None or number > above)
+        if fits and (below is None or number < below):
+            return number
+    ends = {"of at least": least, "above": above, "below": below}
+    limits = " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
+    allowed = f"a {'' if infinite else 'finite '}number {limits}".rstrip()
+    _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
+
+
+def read_whole(
+    argument: str,
+    value: Any,
+    least: int,
+    most: int | None = None,
+    *,
+    multiple: int = 1,
+    as_float: bool = False,
+    infinite: bool = False,
+) -> int:
+    """Return one whole number within limits as an int; `as_float`: it may be written as one, such as 1e4.
+
+    Examples
+    --------
+    >>> read_whole("maxiter", 1e4, 0, as_float=True)
+    10000
+    >>> read_whole("n", 7, 2, multiple=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: n is 7; allowed: an integer of at least 2, a multiple of 2
+    """
+    number = _whole(value, as_float, infinite)
+    if number is not None and number >= least and (most is None or number <= most) and not number % multiple:
+        return number
+    allowed = "a whole number" if as_float else "an integer"
+    allowed += f" of at least {least}" if most is None else f" from {least} to {most}"
+    allowed += f", a multiple of {multiple}" if multiple > 1 else ""
+    _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
+
+
+def _whole(value: Any, as_float: bool, infinite: bool) -> int | None:
+    number = _real(value)
+    if number is None:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        if infinite and number == math.inf:
+            return UNLIMITED
+        return int(number) if as_float and number.is_integer() else None
+
+
+def _real(value: Any) -> float | None:
+    """Return one real number, of Python, NumPy or an array library; None for what is none, such as a bool."""
+    if type(value) is float:
+        return value
+    if isinstance(value, bool | str | bytes | complex) or getattr(value, "shape", ()) != ():
+        return None
+    if hasattr(value, "dtype") and any(word in str(value.dtype) for word in ("bool", "complex")):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+# ---- words, switches, functions ----
+
+
+def read_choice(argument: str, value: Any, names: Iterable[str]) -> str:
+    """Return a name that is among those allowed; the error says which one may have been meant.
+
+    Examples
+    --------
+    >>> read_choice("method", "gramm", ("auto", "qr", "gram"))
+    Traceback (most recent call last):
+    ...
+    ValueError: method is 'gramm'; allowed: 'auto', 'qr', 'gram'; did you mean 'gram'?
+    """
+    names = tuple(names)
+    if isinstance(value, str) and value in names:
+        return value
+    _refuse(ValueError, argument, value, ", ".join(map(repr, names)) + meant(value, names))
+
+
+def meant(word: Any, names: Iterable[str]) -> str:
+    """Return the end of an error's text: the name that an unknown word may stand for, or nothing.
+
+    Examples
+    --------
+    >>> meant("Journal_Bearing", ["torsion", "journal-bearing"])
+    "; did you mean 'journal-bearing'?"
+    """
+    from difflib import get_close_matches
+
+    plain = {name.lower().replace("_", "-"): name for name in names}
+    close = get_close_matches(str(word).lower().replace("_", "-"), plain, 1)
+    return f"; did you mean {plain[close[0]]!r}?" if close else ""
+
+
+def read_switch(argument: str, value: Any) -> bool:
+    """Return True or False, as Python or NumPy have them."""
+    require_kind(isinstance(value, bool | np.bool_), argument, value, "True or False")
+    return bool(value)
+
+
+def require_function(argument: str, value: Any, *, optional: bool = True) -> None:
+    """Raise for what cannot be called; `optional`: None stands for no function."""
+    allowed = "None or a callable" if optional else "a callable"
+    require_kind(callable(value) or (optional and value is None), argument, value, allowed)
+
+
+# ---- arrays ----
+
+
+def read_array(argument: str, value: Any, allowed: str = "an array of real numbers") -> Array:
+    """Return a dense array of real numbers as it is, of whatever library; make one of a number, a list or the like.
+
+    Examples
+    --------
+    >>> read_array("b", [[1, 2], [3]])
+    Traceback (most recent call last):
+    ...
+    stepwell.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
+    """
+    dense = str(getattr(value, "layout", "torch.strided")) == "torch.strided"  # PyTorch has several that are not
+    if hasattr(value, "toarray") or hasattr(value, "todense") or not dense:
+        raise WrongKind(
+            f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like)"
+        )
+    if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
+        if "bfloat16" not in str(value.dtype):  # real, but of no kind that NumPy knows
+            require_real(argument, value)
+        return value
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind == "O" and value is not None:  # fractions, large integers
+            found = found.astype(float)
+    except (TypeError, ValueError, OverflowError):  # rows of different lengths, and the like
+        found = np.empty(0, object)
+    require_kind(found.dtype.kind in "biuf", argument, value, allowed)
+    return found
+
+
+def read_host_array(argument: str, value: Any, dtype: Any = np.float64) -> np.ndarray:
+    """Return values as a contiguous host array of a dtype."""
+    array = value if type(value) is np.ndarray else view_on_host(argument, value)
+    if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
+        raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def view_on_host(argument: str, value: Any) -> np.ndarray:
+    """View an array as `stepwell.arrays.host_view` does; what cannot be viewed, or lives on a GPU, is refused."""
+    if is_cuda(value):
+        raise ValueError(
+            f"{argument} is an array on {device_name(value)}, x0 on the host; allowed: one device (nothing is moved "
+            "silently)"
+        )
+    try:
+        return host_view(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
+        raise type(error)(f"{argument} cannot be read as an array: {error}") from None
+
+
+def require_real(argument: str, array: Array) -> None:
+    """Raise for an array or matrix, dense or sparse, of what are no real numbers."""
+    dtype = array.dtype
+    if not (dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)):
+        raise WrongKind(f"{argument} has dtype {dtype}; allowed: real numbers")
+
+
+def require_shape(holds: bool, argument: str, array: Array, allowed: Any) -> None:
+    """Raise, naming the shape, unless it holds."""
+    if not holds:
+        raise ValueError(f"{argument} has shape {tuple(array.shape)}; allowed: {allowed}")
+
+
+def require_each(good: Array, argument: str, array: Array, allowed: str) -> None:
+    """Raise, naming the first number of an array that is not good, unless all are."""
+    if not bool(namespace_of(good).all(good)):
+        first = int(np.argmin(host_copy(good)))
+        index = tuple(map(int, np.unravel_index(first, tuple(array.shape))))
+        place = f" at index {index if len(index) > 1 else first}" if index else ""
+        raise ValueError(f"{argument} is {float(array.reshape(-1)[first])}{place}; allowed: {allowed}")
+
+
+def require_finite(argument: str, array: Array) -> None:
+    """Raise unless all numbers of an array are finite."""
+    require_each(namespace_of(array).isfinite(array), argument, array, "finite numbers")
+
+
+def require_one_home(argument: str, array: Array, other: str, template: Array, *, library: bool = True) -> None:
+    """Raise for arrays on different devices or, on a GPU in any case and if `library` elsewhere, of two libraries."""
+    kinds, devices = (kind_of(array), kind_of(template)), (device_name(array), device_name(template))
+    if devices[0] != devices[1] or (kinds[0] != kinds[1] and (library or is_cuda(array))):
+        raise WrongKind(
+            f"{argument} is a {kinds[0]} array on {devices[0]}, {other} a {kinds[1]} array on {devices[1]}; "
+            "allowed: one library and one device (nothing is moved silently)"
+        )

@@ -1,0 +1,157 @@
+"""The checks that all doors share: what they let through, and errors that name argument, value and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from stepwell import checks
+
+NO_NUMBERS = [True, np.True_, np.array(True), "1", b"1", None, 1j, np.complex64(1), [1.0], np.ones(1), 10**400]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+def test_what_is_no_number_is_refused_as_both_errors(value):
+    shown = repr(value) if len(repr(value)) < 80 else repr(value)[:77] + "..."
+    for read, allowed in (
+        (lambda: checks.read_real("a", value, least=0), "a finite number of at least 0"),
+        (lambda: checks.read_whole("a", value, 0, as_float=True), "a whole number of at least 0"),
+        (lambda: checks.read_whole("a", value, 0, 9), "an integer from 0 to 9"),
+    ):
+        for error in (TypeError, ValueError):
+            with pytest.raises(error) as caught:
+                read()
+            assert str(caught.value) == f"a is {shown}; allowed: {allowed}"
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), np.array(2.0), Fraction(2), Decimal(2)], ids=repr)
+def test_one_number_in_many_forms(value):
+    for found in (checks.read_real("a", value), checks.read_whole("a", value, 0, as_float=True)):
+        assert found == 2
+    assert type(checks.read_real("a", value)) is float
+    assert type(checks.read_whole("a", value, 0, as_float=True)) is int
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_numbers_of_other_libraries(library):
+    xp = pytest.importorskip(library)
+    assert checks.read_real("a", xp.asarray(0.5)) == 0.5
+    assert checks.read_whole("a", xp.asarray(3), 0) == 3
+    for wrong in (xp.asarray(True), xp.asarray(1j), xp.asarray([1.0])):
+        with pytest.raises(checks.WrongKind, match=r"^a is .*; allowed: a finite number$"):
+            checks.read_real("a", wrong)
+
+
+@pytest.mark.parametrize(
+    ("limits", "inside", "outside", "allowed"),
+    [
+        ({}, [-1e300, 0, 1e300], [np.nan, np.inf, -np.inf], "a finite number"),
+        ({"infinite": True}, [-np.inf, 0, np.inf], [np.nan], "a number"),
+        ({"least": 0}, [0, 1e300], [-1e-300, np.inf, np.nan], "a finite number of at least 0"),
+        ({"above": 0, "infinite": True}, [1e-300, np.inf], [0, np.nan], "a number above 0"),
+        ({"above": 0, "below": 1}, [1e-300, 0.99], [0, 1, np.nan], "a finite number above 0 and below 1"),
+    ],
+)
+def test_ranges_of_real_numbers(limits, inside, outside, allowed):
+    for value in inside:
+        assert checks.read_real("a", value, **limits) == value
+    for value in outside:
+        with pytest.raises(ValueError, match=f"^a is {value}; allowed: {allowed}$"):
+            checks.read_real("a", value, **limits)
+
+
+def test_whole_numbers():
+    assert checks.read_whole("a", 1e4, 0, as_float=True) == 10_000
+    assert checks.read_whole("a", np.inf, 0, as_float=True, infinite=True) == checks.UNLIMITED
+    assert checks.read_whole("a", 10**30, 0) == 10**30
+    for value, options in ((2.0, {}), (2.5, {"as_float": True}), (np.inf, {"as_float": True}), (np.nan, {})):
+        with pytest.raises(
+            checks.WrongKind, match=rf"^a is {value}; allowed: (a whole number|an integer) of at least 0$"
+        ):
+            checks.read_whole("a", value, 0, **options)
+    for value in (3, 1, 12):
+        with pytest.raises(ValueError, match=f"^a is {value}; allowed: an integer from 2 to 10, a multiple of 2$"):
+            checks.read_whole("a", value, 2, 10, multiple=2)
+
+
+def test_words_switches_and_functions():
+    names = ("torsion", "journal-bearing")
+    assert checks.read_choice("name", "torsion", names) == "torsion"
+    for wrong, hint in (("torson", "; did you mean 'torsion'?"), ("x", ""), (3, ""), (np.ones(2), "")):
+        said = f"name is {wrong!r}; allowed: 'torsion', 'journal-bearing'{hint}"
+        with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+            checks.read_choice("name", wrong, names)
+    assert checks.read_switch("joint", np.True_) is True
+    with pytest.raises(TypeError, match=r"^joint is 1; allowed: True or False$"):
+        checks.read_switch("joint", 1)
+    checks.require_function("callback", None)
+    checks.require_function("callback", print)
+    with pytest.raises(TypeError, match=r"^callback is 3; allowed: None or a callable$"):
+        checks.require_function("callback", 3)
+    with pytest.raises(TypeError, match=r"^fun is None; allowed: a callable$"):
+        checks.require_function("fun", None, optional=False)
+
+
+def test_arrays_are_left_as_they_are():
+    torch = pytest.importorskip("torch")
+    for array in (
+        np.ones(3, np.float32),
+        np.ones(3, ">f8"),
+        np.ones((2, 2), bool),
+        torch.ones(3, dtype=torch.bfloat16),
+    ):
+        assert checks.read_array("b", array) is array
+    assert checks.read_array("b", [1, 2]).dtype.kind == "i"
+    assert checks.read_array("b", [Fraction(1, 2), 10**30]).tolist() == [0.5, 1e30]
+    jax = pytest.importorskip("jax")
+    half = jax.numpy.ones(3, dtype=jax.numpy.bfloat16)
+    assert checks.read_array("b", half) is half
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("abc", "b is 'abc'; allowed: an array of real numbers"),
+        (["1", "2"], r"b is \['1', '2'\]; allowed: an array of real numbers"),
+        ([[1, 2], [3]], r"b is \[\[1, 2\], \[3\]\]; allowed: an array of real numbers"),
+        ([10**400], r"b is \[1000.*; allowed: an array of real numbers"),
+        ([1j], r"b is \[1j\]; allowed: an array of real numbers"),
+        (np.ones(2, complex), "b has dtype complex128; allowed: real numbers"),
+        (np.array(["a"]), "b has dtype <U1; allowed: real numbers"),
+        (np.array([1], "M8[s]"), r"b has dtype datetime64\[s\]; allowed: real numbers"),
+        (sparse.csr_array(np.eye(2)), "b is a sparse csr_array; allowed: a dense array"),
+    ],
+)
+def test_what_is_no_array_of_real_numbers(value, said):
+    with pytest.raises(TypeError, match=f"^{said}"):
+        checks.read_array("b", value)
+
+
+def test_the_first_bad_number_is_named():
+    checks.require_finite("b", np.ones((2, 3)))
+    checks.require_finite("b", np.empty(0))
+    for array, where in (
+        (np.array([1.0, np.nan, np.inf]), "nan at index 1"),
+        (np.array([[1.0, 2.0], [3.0, np.inf]]), r"inf at index \(1, 1\)"),
+        (np.array(np.nan), "nan"),
+    ):
+        with pytest.raises(ValueError, match=f"^b is {where}; allowed: finite numbers$"):
+            checks.require_finite("b", array)
+
+
+def test_arrays_of_two_libraries():
+    torch = pytest.importorskip("torch")
+    checks.require_one_home("b", np.ones(2), "A", torch.ones(2), library=False)
+    with pytest.raises(
+        checks.WrongKind, match=r"^b is a numpy array on cpu, A a torch array on cpu; allowed: one library"
+    ):
+        checks.require_one_home("b", np.ones(2), "A", torch.ones(2))
+    with pytest.raises(
+        checks.WrongKind, match=r"^b is a torch array on meta, A a torch array on cpu; allowed: one library"
+    ):
+        checks.require_one_home("b", torch.ones(2, device="meta"), "A", torch.ones(2), library=False)
