@@ -214,6 +214,9 @@ class DeviceLBFGSB(LBFGSB):
         weights = None if run.weights is None else host_copy(run.weights)
         return self._saved(run.shape, lower, upper, weights, run.diagonal is not None, arrays)
 
+    def _beside_state(self) -> tuple[Array, Any]:
+        return to_like(np.empty(0), self._run.template), self._run.diagonal
+
 
 def resume_on_device(state: Mapping[str, Any], settings: Settings, like: Array, h0: Any) -> DeviceLBFGSB:
     """Make an optimizer on the GPU of `like` that continues from a saved state."""

@@ -310,6 +310,8 @@ def scipy_method(
 ) -> Result:
     """Work as ``scipy.optimize.minimize(..., method=stepwell.scipy_method)``.
 
+    `fun` and `jac`, written for SciPy, get copies of the points as from SciPy's own methods: they may keep them.
+
     Examples
     --------
     >>> import numpy as np, scipy.optimize, stepwell
@@ -324,4 +326,10 @@ def scipy_method(
         if value is not None and not (name == "constraints" and len(value) == 0):
             raise ValueError(f"{name} was given; stepwell.scipy_method takes bounds only")
     tol = options.pop("tol", None)
-    return minimize(fun, x0, args, jac=jac, bounds=bounds, tol=tol, callback=callback, options=options)
+    own = _on_copies(jac) if callable(jac) else jac
+    return minimize(_on_copies(fun), x0, args, jac=own, bounds=bounds, tol=tol, callback=callback, options=options)
+
+
+def _on_copies(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with its point copied in every call."""
+    return lambda x, *args: function(np.array(x), *args)

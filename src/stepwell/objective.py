@@ -24,6 +24,8 @@ from stepwell.arrays import (
 from stepwell.checks import read_host_array, require, require_function, require_shape
 
 _DIFFERENCES = ("2-point", "3-point")
+#: Rounding of values that are coarser than doubles, by the name of their dtype.
+_ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def _leaving_alone(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
@@ -181,13 +183,14 @@ class Objective:
 
     def _by_differences(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
-        value = self._values(self._fun(self.kindly(x)))
+        value = self._fun(self.kindly(x))
+        epsilon = self._rounding(value)
+        value = self._values(value)
         f = self._comparable(value)
         central = self._jac == "3-point"
         rows = self._rows(x)
         xp = namespace_of(rows)
         # Steps balance truncation against rounding: eps^(1/2), and eps^(1/3) for central differences.
-        epsilon = float(np.finfo(self._dtype).eps)
         relative = self._rel_step or epsilon ** (1 / 3 if central else 1 / 2)
         size = relative * xp.maximum(xp.ones_like(rows), xp.abs(rows))
         step = xp.where(rows >= 0, size, -size)
@@ -215,6 +218,11 @@ class Objective:
             gradient = with_column(gradient, j, slope)
             moved = with_column(moved, j, rows[:, j])
         return value, xp.reshape(gradient, self._shape)
+
+    def _rounding(self, value: Any) -> float:
+        """Relative rounding of x or of what `fun` returns for it, whichever is coarser."""
+        name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+        return max(float(np.finfo(self._dtype).eps), _ROUNDING.get(name, 0.0))
 
     @staticmethod
     def _quotient(f: Any, h: Array, moved: Any) -> Array:

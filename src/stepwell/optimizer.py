@@ -289,6 +289,14 @@ class LBFGSB:
             **{name: array.copy() for name, array in arrays.items()},
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by the state: what comes out goes on bit for bit, and alone."""
+        return _resumed, (type(self), self.state_dict(), *self._beside_state())
+
+    def _beside_state(self) -> tuple[Array, Callable[[Array], Any] | None]:
+        """Return what a state lacks: an (empty) array of the caller's kind, and a callable diagonal."""
+        return in_kind(np.empty(0, self._dtype), self._template), self._diagonal
+
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any], *, like: Array = None, h0: Any = None) -> LBFGSB:
         """Make an optimizer that continues, bit for bit, where `state_dict` was taken.
@@ -332,3 +340,8 @@ class LBFGSB:
             array[...] = values
         new._bind()
         return new
+
+
+def _resumed(cls: type[LBFGSB], state: Mapping[str, Any], like: Array, h0: Any) -> LBFGSB:
+    """Make an optimizer from what `LBFGSB.__reduce__` has put away."""
+    return cls.from_state_dict(state, like=like, h0=h0)

@@ -266,3 +266,25 @@ def test_reconstruct_from_a_file_and_its_complaints(tmp_path):
     missing = run.invoke(main, ["reconstruct", str(tmp_path / "none.npz")])
     assert missing.exit_code == 1
     assert "none.npz" in missing.output
+
+
+def test_reconstruct_from_a_scan_with_holes(tmp_path):
+    """A slice that is not finite is told; the others are what they are without it."""
+    angles = np.arange(0, 180, 10.0)
+    A = tomography.parallel_beam(16, angles=angles, detectors=16)
+    X = tomography.shepp_logan_3d(16)[6:10].reshape(4, -1).T
+    integrals = (A @ X).reshape(18, 16, 4).transpose(0, 2, 1)
+    integrals[3, 1, 5], integrals[3, 2, 5] = np.nan, np.inf
+    np.savez(tmp_path / "scan.npz", integrals=integrals, angles_deg=angles)
+    np.savez(tmp_path / "aside.npz", integrals=integrals, angles_deg=angles, center_column=1e6)
+    run, out = CliRunner(), ["--no-plots", "-o", str(tmp_path / "out"), "--lam"]
+    told = run.invoke(main, ["reconstruct", str(tmp_path / "scan.npz"), *out, "0.1"])
+    assert told.exit_code == 1
+    assert "2 of 4: the right-hand side or an operator product is not finite" in " ".join(told.output.split())
+    image = np.load(tmp_path / "out" / "volume.npy").reshape(4, -1).T
+    expected = np.linalg.solve((A.T @ A).toarray() + 0.01 * np.eye(256), A.T @ (A @ X))
+    np.testing.assert_allclose(image[:, [0, 3]], expected[:, [0, 3]], atol=1e-2)
+    assert run.invoke(main, ["reconstruct", str(tmp_path / "scan.npz"), *out, "discrepancy"]).exit_code == 1
+    aside = run.invoke(main, ["reconstruct", str(tmp_path / "aside.npz"), "-o", str(tmp_path / "out")])
+    assert aside.exit_code == 1
+    assert "no ray meets the image, with a center_column of 1e+06" in " ".join(aside.output.split())

@@ -49,6 +49,26 @@ def test_an_indefinite_matrix_is_told(method):
     assert np.isfinite(result.x).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_singular_matrix_leaves_no_worse_point_than_zero(method, seed):
+    """Without a solution conjugate gradients diverge: that is a status, without NumPy's warnings, and x is finite."""
+    random = np.random.default_rng(seed)
+    rank, size = int(random.integers(0, 5)), 8
+    turn = np.linalg.qr(random.normal(size=(size, size)))[0] if seed % 2 else np.eye(size)
+    H = turn * np.append(10.0 ** random.uniform(-8, 8, size=rank), np.zeros(size - rank)) @ turn.T
+    B = random.normal(size=(size, 3)) * 10.0 ** random.integers(-20, 20)
+    H = (H + H.T) / 2
+    result = stepwell.cg(H, B, method=method)
+    assert not result.success
+    assert np.isfinite(result.x).all()
+    assert (result.residual <= 1).all()
+    left = np.linalg.norm(B - H @ result.x, axis=0) / np.linalg.norm(B, axis=0)
+    # Sums of eight products, rounded here and there, and one subtraction.
+    rounding = 10 * np.finfo(float).eps * np.linalg.norm(abs(H) @ abs(result.x) + abs(B), axis=0)
+    assert (abs(result.residual - left) <= 2 * rounding / np.linalg.norm(B, axis=0)).all()
+
+
 @pytest.mark.parametrize("method", ["cgls", "pseudo-block", "block", "aprcg"])
 def test_an_operator_that_turns_nan_is_told(method):
     calls = []

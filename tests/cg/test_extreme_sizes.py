@@ -117,3 +117,15 @@ def test_the_adjoint_test_sees_through_size(size):
     assert stepwell.adjoint_error(size * A) < 1e-15
     wrong = (lambda x: size * (A @ x), lambda y: 1.1 * size * (A.T @ y))
     assert stepwell.adjoint_error(wrong, shape=A.shape) > 1e-3
+
+
+@pytest.mark.parametrize("method", ["cgls", "block", "prcg", "aprcg"])
+@pytest.mark.parametrize("size", [1e-152, 1e-154, 1e-155, 1e-156])
+def test_squares_of_directions_at_the_edge_of_the_range(method, size):
+    """λ is 1 beside a tiny A, so x is Aᵀb: told to be right only where it is, and never an exception."""
+    result = stepwell.tikhonov(size * A, B, 1.0, method=method, tol=1e-3)
+    assert np.isfinite(result.x).all()
+    exact = (size * A).T @ B
+    for j, status in enumerate(result.status):
+        error = np.linalg.norm((result.x - exact)[:, j] / size) / np.linalg.norm(exact[:, j] / size)
+        assert status is not Status.CONVERGED or error <= 1e-2

@@ -87,6 +87,26 @@ def test_gradient_and_lam_rules_in_torch():
     assert stepwell.adjoint_error(L) < 1e-14
 
 
+@pytest.mark.parametrize("what", ["A", "B", "functions", "preconditioner"])
+@pytest.mark.parametrize("method", ["direct", "cgls", "pseudo-block", "block", "prcg", "aprcg"])
+def test_answers_are_no_part_of_autograds_graph(method, what):
+    """As those of `minimize` and `nnls`: a gradient through the steps of an iteration would not be the solution's."""
+    torch = pytest.importorskip("torch")
+    A, B = problem()
+    matrix, block, extra = torch.from_numpy(A), torch.from_numpy(B), {}
+    watched = matrix.clone().requires_grad_()
+    operator = watched if what == "A" else matrix
+    if what == "functions":
+        operator = (lambda v: watched @ v, lambda v: watched.T @ v)
+    if what == "B":
+        block = block.clone().requires_grad_()
+    if what == "preconditioner":
+        extra["preconditioner"] = torch.full((A.shape[1],), 2.0, dtype=torch.float64, requires_grad=True)
+    result = stepwell.tikhonov(operator, block, 0.5, method=method, tol=1e-10, **extra)
+    assert not result.x.requires_grad
+    assert_solves(to_host(result.x), normal_matrix(A, 0.5), A.T @ B, 1e-10)
+
+
 def test_projected_cg_in_torch(tmp_path):
     torch = pytest.importorskip("torch")
     A, B = problem()

@@ -103,6 +103,9 @@ def test_save_and_load(tmp_path):
     solver = stepwell.ProjectedCG(A, 0.5, augmented=True)
     solver.solve(B[:, 0], tol=1e-10)
     solver.save(tmp_path / "space.npz")
+    solver.save(tmp_path / "space")  # a file of that very name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["space", "space.npz"]
+    assert stepwell.ProjectedCG.load(tmp_path / "space", A).directions == solver.directions
     again = stepwell.ProjectedCG.load(tmp_path / "space.npz", sp.csr_matrix(A))
     assert again.directions == solver.directions
     assert again.augmented

@@ -176,6 +176,35 @@ def test_a_joint_rule_gives_one_lam_and_lets_columns_share_a_space():
     np.testing.assert_allclose(total, np.sum(noise**2), rtol=1e-4)
 
 
+@pytest.mark.parametrize("used", range(1, 13))
+def test_a_joint_lam_is_the_same_to_the_last_bit_for_columns_that_take_no_part(used):
+    A, B, _ = blurred()
+    B = np.column_stack([np.tile(B, 4)[:, :used], np.zeros(len(B))])
+    result = stepwell.tikhonov((lambda v: A @ v, lambda v: A.T @ v), B, "gcv", joint=True, tol=1e-3)
+    assert np.unique(result.lam).size == 1
+    assert result.method == "block"
+
+
+@pytest.mark.parametrize("rule", selection.RULES)
+@pytest.mark.parametrize("entry", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["matrix", "functions", "penalty"])
+@pytest.mark.parametrize("way", ["exact", "grown"])
+def test_operators_that_are_not_finite_are_told_as_without_a_rule(rule, entry, form, way, monkeypatch):
+    A, B, noise = blurred()
+    if way == "grown":
+        monkeypatch.setattr(selection, "EXACT_SIZE", 0)
+    wrong = A.copy()
+    wrong[3, 5] = entry
+    given = (lambda v: wrong @ v, lambda v: wrong.T @ v) if form == "functions" else A if form == "penalty" else wrong
+    options = {"noise": noise} if rule == "discrepancy" else {}
+    with np.errstate(invalid="ignore"):  # the caller's own product
+        result = stepwell.tikhonov(given, B, rule, wrong if form == "penalty" else None, **options)
+        without = stepwell.tikhonov(given, B, 1.0, wrong if form == "penalty" else None)
+    assert not result.success
+    assert result.status == without.status
+    assert np.isfinite(result.x).all()
+
+
 def test_zero_columns_take_no_part_in_the_choice():
     A, B, _ = blurred()
     B[:, 1] = 0

@@ -45,6 +45,13 @@ def test_a_penalty_given_by_functions(method):
     np.testing.assert_allclose(result.x, expected(0.7, D.toarray()), atol=1e-6)
 
 
+@pytest.mark.parametrize("method", [*ITERATIVE, "direct"])
+def test_matrices_as_todense_makes_them(method):
+    result = stepwell.tikhonov(sp.csr_matrix(A).todense(), B, 0.7, D.todense(), method=method, tol=1e-9)
+    assert type(result.x) is np.ndarray
+    np.testing.assert_allclose(result.x, expected(0.7, D.toarray()), atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:lam of:scipy.optimize.OptimizeWarning")  # noise alone: any λ will do
 @pytest.mark.parametrize("rule", ["gcv", "lcurve", "discrepancy"])
 def test_rules_with_a_penalty_given_by_functions(rule):

@@ -223,3 +223,10 @@ def test_the_picture_counts_the_returns_that_the_file_holds():
     for least in (0.0, 8.0, 1e9):
         title = plot_shots(done, least=least).axes[0].get_title()
         assert title.startswith(f"shot 0: {len(done.returns(0, least)[0])} returns")
+
+
+def test_a_file_has_the_very_name_it_was_given(tmp_path):
+    shots = waveform.synthetic_shots(2, samples=100, returns=2)
+    waveform.save_shots(tmp_path / "shots", shots)
+    assert [path.name for path in tmp_path.iterdir()] == ["shots"]
+    np.testing.assert_array_equal(waveform.load_shots(tmp_path / "shots").waveforms, shots.waveforms)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -271,6 +274,8 @@ def test_ask_tell_and_resume(torch):
     assert whole.nit == again.nit
     host = stepwell.LBFGSB.from_state_dict(part.state_dict())
     assert host.nit == part.nit
+    for copied in (pickle.loads(pickle.dumps(part)), copy.deepcopy(part)):
+        assert torch.equal(whole.x, run(copied, 37).x)
 
 
 def test_inverse_hessian_secant(torch):

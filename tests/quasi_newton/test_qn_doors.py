@@ -47,6 +47,41 @@ def test_as_a_method_of_scipy(form):
     assert r.x == pytest.approx(REFERENCE.x, abs=1e-4)
 
 
+class Remembering:
+    """Code as it is written for SciPy: it keeps the point, without a copy, to know when to evaluate again."""
+
+    def __init__(self):
+        self.x = None
+
+    def evaluate(self, x):
+        if self.x is None or not np.array_equal(self.x, x):
+            self.x, self.pair = x, (value(x), slope(x))
+        return self.pair
+
+    def fun(self, x):
+        return self.evaluate(x)[0]
+
+    def jac(self, x):
+        return self.evaluate(x)[1]
+
+
+def changing(x):
+    f, g = value(x), slope(x)
+    x[:] = 1e30
+    return f, g
+
+
+@pytest.mark.parametrize("form", ["remembering", "changing"])
+def test_code_written_for_scipy_may_keep_and_change_its_points(form):
+    found = []
+    for method in (stepwell.scipy_method, "L-BFGS-B"):
+        memory = Remembering()
+        fun, jac = (memory.fun, memory.jac) if form == "remembering" else (changing, True)
+        found.append(scipy.optimize.minimize(fun, np.zeros(N), jac=jac, method=method, bounds=Bounds(LOWER, UPPER)))
+    assert all(r.success for r in found)
+    assert found[0].fun == pytest.approx(found[1].fun, rel=1e-7)
+
+
 def test_as_a_method_of_scipy_with_everything_else():
     seen = []
 
@@ -220,6 +255,20 @@ def test_difference_step_is_the_caller_s():
     assert max(moves) == 1e-3
 
 
+@pytest.mark.parametrize("jac", ["2-point", "3-point"])
+@pytest.mark.parametrize("width", [np.float32, np.float16])
+def test_differences_of_values_coarser_than_the_point(jac, width):
+    """As of a JAX function in single precision of a NumPy point: with a step for doubles they would all be zero."""
+    x0 = np.array([0.0, -0.5, 0.25])
+    epsilon = float(np.finfo(width).eps)
+    step = epsilon ** (1 / 3 if jac == "3-point" else 1 / 2)
+    r = minimize(lambda x: width(((x - 1) ** 2).sum()), x0, jac=jac, options=dict(maxiter=0))
+    # The second derivative is 2, the third 0; f < 6 nearby, and each value is rounded by half an ulp at most.
+    assert np.abs(r.jac - 2 * (x0 - 1)).max() <= (step if jac == "2-point" else 0) + 6 * epsilon / step
+    rows = minimize_batch(lambda x: ((x - 1) ** 2).sum(1).astype(width), x0[None], jac=jac, options=dict(maxiter=0))
+    assert np.array_equal(rows.jac[0], r.jac)
+
+
 def test_differences_where_f_is_infinite():
     r = minimize(lambda x: np.inf if x[0] > 0.5 else float(((x - 1) ** 2).sum()), np.zeros(2))
     assert r.x[0] <= 0.5
@@ -352,6 +401,27 @@ def test_torch_parameters_batches_and_gradients_left_alone():
     assert torch.allclose(batch.x, centre.clamp(-1, 1), atol=1e-6)
     with torch.no_grad():
         assert minimize(lambda x: (x * x).sum(), torch.ones(2, dtype=torch.float64)).success
+
+
+def test_torch_values_with_a_graph_are_taken_without_a_warning():
+    """What `loss.backward()` leaves; PyTorch warns, once a process unless told otherwise, of making it a number."""
+    torch = pytest.importorskip("torch")
+
+    def fun(x):
+        x = x.detach().requires_grad_()
+        loss = ((x - 1) ** 2).sum()
+        loss.backward()
+        return loss, x.grad
+
+    torch.set_warn_always(True)
+    try:
+        assert torch.allclose(minimize(fun, torch.zeros(3), jac=True).x, torch.ones(3))
+        opt = LBFGSB(torch.zeros(3))
+        while not opt.done:
+            opt.tell(*fun(opt.x))
+        assert torch.allclose(opt.x, torch.ones(3))
+    finally:
+        torch.set_warn_always(False)
 
 
 def test_torch_functions_without_a_graph_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import pickle
@@ -67,6 +68,34 @@ def test_resume_is_bitwise_at_every_turn(kind, save):
     assert ended.done
     assert np.array_equal(ended.result().x, opt.result().x)
     assert np.array_equal(ended.result().hess_inv.todense(), opt.result().hess_inv.todense())
+
+
+def milder(x):
+    return 1 / (5 + x * x)
+
+
+@pytest.mark.parametrize("copied", [through_pickle, copy.deepcopy, copy.copy])
+@pytest.mark.parametrize("kind", ["numpy", "float32", "torch", "jax", "callable"])
+def test_optimizers_can_be_pickled_and_copied(kind, copied):
+    """Oracle: the run itself, which a copy must repeat bit for bit without disturbing it."""
+    fun = Quadratic(9, np.random.default_rng(2), condition=1e3, quartic=0.5, shift=6.0)
+    x0 = np.ones((3, 3), np.float32 if kind == "float32" else float)
+    start = {"torch": "torch", "jax": "jax.numpy"}.get(kind)
+    given = x0 if start is None else pytest.importorskip(start).asarray(x0)
+    opt = LBFGSB(given, (-2.0, 2.0), m=3, h0=milder if kind == "callable" else None)
+    evaluate = lambda x: fun(np.asarray(x).reshape(-1))  # noqa: E731
+    for turn in range(8):
+        opt.tell(*evaluate(opt.x))
+        if turn == 4:
+            early = copied(opt)
+    late = copied(opt)
+    for run_on in (early, late, opt):
+        while not run_on.done:
+            run_on.tell(*evaluate(run_on.x))
+    for other in (early, late, copied(opt)):
+        assert type(other.x) is type(opt.x)
+        assert np.array_equal(np.asarray(other.x), np.asarray(opt.x))
+        assert (other.status, other.nit, other.nfev, other.fun) == (opt.status, opt.nit, opt.nfev, opt.fun)
 
 
 def test_a_saved_state_has_the_version_of_its_layout():

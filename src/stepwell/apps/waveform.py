@@ -197,7 +197,8 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
 def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
     """Write shots to an npz file that :func:`load_shots` reads."""
     values = {name: value for name, value in dataclasses.asdict(shots).items() if value is not None}
-    np.savez_compressed(path, **values)
+    with open(path, "wb") as file:  # given a name, savez would add an ending that load_shots does not
+        np.savez_compressed(file, **values)
 
 
 def deconvolve(

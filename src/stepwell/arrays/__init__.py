@@ -30,6 +30,7 @@ from stepwell.arrays.conversion import (
     scalar_of,
     to_host,
     to_like,
+    without_graph,
 )
 from stepwell.arrays.device import (
     available_bytes,
@@ -91,4 +92,5 @@ __all__ = [
     "to_like",
     "with_column",
     "with_row",
+    "without_graph",
 ]

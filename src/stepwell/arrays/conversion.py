@@ -24,6 +24,7 @@ def scalar_of(value: Any) -> float:
     """Return a function value as a float: a number, or an array of any library with one element."""
     if isinstance(value, float):
         return float(value)
+    value = without_graph(value)  # PyTorch warns where a value that is to be differentiated becomes a number
     if hasattr(value, "shape") and math.prod(value.shape) == 1:
         value = value.reshape(-1)[0]
     if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
@@ -94,6 +95,11 @@ def host_copy(array: Array) -> np.ndarray:
 def to_host(array: Array) -> np.ndarray:
     """Copy an array of any library and device to the host, as float64."""
     return np.asarray(host_copy(array), dtype=np.float64)
+
+
+def without_graph(array: Array) -> Array:
+    """Return a PyTorch tensor without what autograd has recorded of it, and anything else as it is."""
+    return array.detach() if kind_of(array) == "torch" else array
 
 
 def to_like(values: np.ndarray, template: Array) -> Array:

@@ -89,7 +89,7 @@ def command(
         console.print(f"{task.name}: {task.B.shape[1]} slices of {task.shape[0]} x {task.shape[1]}, matrix "
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
         penalty = gradient(task.shape) if smooth else None
-        level = noise * np.linalg.norm(task.B, axis=0)
+        level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
         with _bar(console) as bar:
             watch = _Watch(bar, tol)
             with warnings.catch_warnings():  # what they say of λ stands in the table
@@ -226,6 +226,8 @@ def _scan(source: str, noise: float, slices: str | None) -> Task:
     detectors = scan.integrals.shape[2]
     first, last = _range(slices, scan.integrals.shape[1])
     A = parallel_beam(detectors, angles=scan.angles, detectors=detectors, center=scan.center)
+    if not A.nnz:
+        raise ValueError(f"{source}: no ray meets the image, with a center_column of {scan.center:g}")
     B = sinograms(scan.integrals[:, first:last])
     return Task(Path(source).name, A, B, (detectors, detectors), first, None)
 

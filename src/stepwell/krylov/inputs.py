@@ -19,6 +19,7 @@ from stepwell.arrays import (
     namespace_of,
     to_host,
     to_like,
+    without_graph,
 )
 from stepwell.checks import (
     WrongKind,
@@ -180,7 +181,7 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if preconditioner is None:
         return lambda block: block
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
-        return lambda block: preconditioner(block)
+        return lambda block: without_graph(preconditioner(block))
     if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
         require_real("preconditioner", preconditioner)
         require_shape(preconditioner.shape[0] == problem.size, "preconditioner", preconditioner, (problem.size,))
@@ -234,6 +235,7 @@ def _beside(L: Any, template: Array) -> Any:
 def _in_common(array: Array, template: Array, dtype: str, argument: str, name: str) -> Array:
     """Bring an array on the same device to the template's library and the working dtype, as a block of columns."""
     require_one_home(argument, array, name, template, library=False)
+    array = without_graph(array)
     if kind_of(array) != kind_of(template):
         array = in_kind(np.array(host_view(array)), template)
     xp = namespace_of(array)

@@ -209,7 +209,8 @@ class ProjectedCG:
         """
         unit = 1.0 if self._in_units is None else self._in_units[1]
         held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented, "unit": unit}
-        np.savez(path, **held | ({} if self._space is None else self._space.arrays()))
+        with open(path, "wb") as file:  # given a name, savez would add an ending that load does not
+            np.savez(file, **held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], A: Any, L: Any = None, *, preconditioner: Any = None) -> ProjectedCG:

@@ -99,6 +99,7 @@ class Account:
     history: list[np.ndarray]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a run that diverges ends with a status, not with NumPy's warnings
 def solve_in_rounds(
     system: System,
     method: Method,
@@ -174,6 +175,8 @@ def solve_in_rounds(
                 history[column].append(float(true[place]))
             stopped |= watch(int(iterations[columns].max()), int(np.sum(true > tol)), float(true.max()))
         worse = true > before
+        if np.isnan(true).any():
+            worse |= _diverged(x, true, before, correction)
         if worse.any():  # a round that made things worse is not taken
             x = xp.where(to_like(worse, x), xp.zeros_like(x) if previous is None else previous, x)
             true = np.where(worse, before, true)
@@ -229,6 +232,18 @@ def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.
     if rescalable and usable.any() and not least <= size <= most:
         raise OutOfRange(size)
     return norms, usable & ~((norms > 0) & np.isfinite(norms))
+
+
+def _diverged(x: Array, true: np.ndarray, before: np.ndarray, correction: Correction) -> np.ndarray:
+    """Which columns have no true residual as x has left all bounds, and not because the operator has become NaN.
+
+    That x is not finite shows it, or the last residual that the iteration itself has seen.
+    """
+    xp = namespace_of(x)
+    finite = to_host(xp.all(xp.isfinite(x), axis=0))
+    seen = [next((norm for norm in reversed(norms) if np.isfinite(norm)), 0.0) for norms in correction.history]
+    gone: np.ndarray = np.isnan(true) & ((finite == 0) | (np.array(seen) > before))
+    return gone
 
 
 def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Array:

@@ -108,10 +108,12 @@ class Choice:
     ends: np.ndarray
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an operator that is not finite shows in the sums
 def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> Choice:
     """Choose one λ per column by a rule.
 
-    A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none).
+    A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none, or if the
+    operators are not finite: the solver tells that).
     """
     norms = to_host(column_norms(problem.B))
     usable = np.flatnonzero(np.isfinite(norms) & (norms > 0))
@@ -129,11 +131,16 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
     levels = np.zeros(problem.columns) if noise is None else noise * weights
     together = [usable] if joint else [np.array([column]) for column in usable]
     if whole:
-        spectra = dict(zip(usable.tolist(), _exact(problem, usable)))
+        known = _exact(problem, usable)
+        if known is None:
+            return Choice(lams, products, ends)
+        spectra = dict(zip(usable.tolist(), known))
         if problem.A.matrix is None:  # AᵀA was written out by products
             products[usable] += problem.size / usable.size
     else:
         grown = _Grown(problem, rule, len(together[0]))
+        if not np.isfinite(grown.lam):
+            return Choice(lams, products, ends)
     for members in together:
         level = float(np.sum(levels[members] ** 2))
         if whole:
@@ -145,8 +152,8 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
         products[usable] += (grown.probe_products + POWER_STEPS + 1) / usable.size
     rest = np.setdiff1d(np.arange(problem.columns), usable)
     lams[rest] = float(np.mean(lams[usable]))
-    if joint:
-        ends[:] = ends[usable[0]]
+    if joint:  # to the last bit, which a mean of equal numbers may lose: only columns of one λ share a space
+        lams[:], ends[:] = lams[usable[0]], ends[usable[0]]
     if usable.size < everyone.size:
         products[everyone] = products.sum() / everyone.size
     return Choice(lams, products, ends)
@@ -160,7 +167,7 @@ class _Grown:
         self.rows = int(problem.B.shape[0])
         self.lam = KRYLOV_LAM * _norm_ratio(problem)
         self.probes: list[KrylovSpace] = []
-        count = PROBES if rule == "gcv" else 0
+        count = PROBES if rule == "gcv" and np.isfinite(self.lam) else 0
         room = SPACE_MEMORY // (2 * problem.size * bytes_per_number(problem.B) * (columns + count))
         self.most = max(FIRST_STEPS, min(MOST_STEPS, room))
         if count:
@@ -252,14 +259,16 @@ def curvature(spectra: Spectra, grid: np.ndarray) -> np.ndarray:
     return np.asarray(bent)
 
 
-def _exact(problem: Problem, usable: np.ndarray) -> list[Spectrum]:
-    """Spectra in the whole space of unknowns."""
+def _exact(problem: Problem, usable: np.ndarray) -> list[Spectrum] | None:
+    """Spectra in the whole space of unknowns; None where the operators are not finite."""
     template = problem.B
     block = take_columns(template, usable)
     rhs = to_host(problem.A.adjoint(block))
     _require_sound(problem, float(np.abs(rhs).max(initial=0.0)))
     A = to_host(problem.A.gram(template))
     L = np.eye(problem.size) if problem.L is None else to_host(problem.L.gram(template))
+    if not (np.isfinite(A).all() and np.isfinite(L).all()):
+        return None
     data = to_host(column_norms(block)) ** 2
     signal, penalty, basis = diagonal_pencil(A, L)
     coefficients = basis.T @ rhs
@@ -305,4 +314,4 @@ def _norm_ratio(problem: Problem) -> float:
             vector = operator.adjoint(image)
             vector = vector / column_norms(vector)
         ratio.append(float(to_host(column_norms(operator.forward(vector)))[0]))
-    return ratio[0] / ratio[1] if ratio[1] > 0 else 1.0
+    return ratio[0] / ratio[1] if ratio[1] != 0 else 1.0

@@ -175,7 +175,7 @@ class DirectionSpace:
         require(self.capacity >= 2, "memory", memory, f"{needed} bytes or more, for two directions of {size} unknowns")
         self._panels: list[Panel] = []
         self._scores = np.empty(0)
-        self._least_energy = np.inf  # of a kept direction scaled to length one
+        self._longest = 0.0  # of the kept directions, which have unit energy
 
     def copy(self) -> DirectionSpace:
         """Return a space with the same directions; full panels are shared, as they are never written to."""
@@ -236,7 +236,7 @@ class DirectionSpace:
         for _ in range(MOST_REMOVALS):
             if overlaps is None:
                 overlaps = np.concatenate([rows_times(panel.products, column) for panel in panels])
-            small = np.abs(overlaps) <= bound * before * self._least_energy**0.5
+            small = np.abs(overlaps) * self._longest <= bound * before
             shares, left = np.where(small, 0, overlaps), overlaps[small]
             first = 0
             for panel in panels:
@@ -277,7 +277,7 @@ class DirectionSpace:
             self._panels.append(Panel(*blocks, images, 0))
         self._panels[-1].add(unit, direction, product, image)
         if isinstance(direction, np.ndarray):
-            self._least_energy = min(self._least_energy, 1 / (unit**2 * float(column_dots(direction, direction)[0])))
+            self._longest = max(self._longest, unit * float(column_dots(direction, direction)[0]) ** 0.5)
 
     def score(self, coefficients: np.ndarray | None) -> None:
         """Weigh each direction by its share in a solution; earlier solutions count half as much each time.
@@ -313,7 +313,7 @@ class DirectionSpace:
         count = int(directions.shape[0])
         self._panels, self._scores = [Panel(directions, products, images, count)], scores
         if isinstance(directions, np.ndarray):
-            self._least_energy = 1 / float(np.max(np.sum(directions * directions, axis=1)))
+            self._longest = float(np.max(np.sum(directions * directions, axis=1))) ** 0.5
         if count > self.capacity:
             self._keep(np.concatenate([scores, np.zeros(count - scores.size)]), self.capacity)
 

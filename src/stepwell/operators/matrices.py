@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, is_cuda, kind_of, namespace_of
+from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, without_graph
 from stepwell.checks import WrongKind, require_real, require_shape
 from stepwell.operators.operator import Operator, from_functions
 from stepwell.settings import default_threads
@@ -57,6 +57,7 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         return _scipy_sparse(A, dtype, name)
     if type(A).__module__.startswith("cupyx.scipy.sparse") and hasattr(A, "tocsr"):
         return _cupy_sparse(A, dtype, name, columns)
+    A = without_graph(A)
     if kind_of(A) == "torch" and str(A.layout) != "torch.strided":
         return _torch_sparse(A, dtype, name, columns)
     if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
@@ -111,6 +112,8 @@ def is_sparse(matrix: Any) -> bool:
 
 def _dense(A: Array, dtype: Any, name: str) -> Operator:
     require_shape(len(A.shape) == 2, name, A, "two dimensions, (m, n)")
+    if isinstance(A, np.ndarray):
+        A = np.asarray(A)  # np.matrix, which SciPy's todense() makes, has rules of its own for products
     xp = namespace_of(A)
     require_real(name, A)
     given = A

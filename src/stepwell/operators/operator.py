@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, namespace_of, to_like
+from stepwell.arrays import Array, namespace_of, to_like, without_graph
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.
 GRAM_WIDTH = 256
@@ -82,6 +82,7 @@ class Operator:
 
 
 def _in_dtype_of(block: Array, image: Array) -> Array:
+    image = without_graph(image)
     if image.dtype == block.dtype:
         return image
     return namespace_of(block).astype(image, block.dtype)
