@@ -15,7 +15,6 @@ import pytest
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.drawing import (
-    PENS,
     PRECISION,
     SIZES,
     cell_inks,
@@ -26,6 +25,7 @@ from stepwell.apps.voronoi.drawing import (
     stipples_svg,
 )
 from stepwell.apps.voronoi.mesh import delaunay_mesh, voronoi_cells
+from stepwell.apps.voronoi.pens import PENS
 from stepwell.apps.voronoi.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
