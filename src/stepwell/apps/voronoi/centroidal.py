@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.assignment import check_method
-from stepwell.apps.voronoi.domain import check_seed, host_template, read_density, require_one_home
+from stepwell.apps.voronoi.assignment import METHODS as ASSIGNMENTS
+from stepwell.apps.voronoi.domain import host_template, read_density
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
 from stepwell.apps.voronoi.run import Run
 from stepwell.apps.voronoi.starts import read_start
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array
-from stepwell.checks import require
+from stepwell.checks import read_choice, read_whole, require_function, require_one_home
 from stepwell.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
@@ -92,19 +92,18 @@ def centroidal(
     >>> t.success, HEXAGONAL_BOUND < t.normalized_energy < 1.1 * HEXAGONAL_BOUND
     (True, True)
     """
-    require(method in METHODS, "method", method, ", ".join(map(repr, METHODS)))
-    check_method(assignment, "assignment")
-    for name, told in (("callback", callback), ("progress", progress)):
-        if told is not None and not callable(told):
-            raise TypeError(f"{name} is {told!r}; allowed: a callable")
-    check_seed(seed)
+    read_choice("method", method, METHODS)
+    read_choice("assignment", assignment, ASSIGNMENTS)
+    require_function("callback", callback)
+    require_function("progress", progress)
+    seed = read_whole("seed", seed, 0)
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
     )  # checks them
     found = read_density(density, resolution)
     start = read_start(sites, found, like, seed)
     if np.ndim(density) != 0:
-        require_one_home(start, found.weights)
+        require_one_home("sites", start, "density", found.weights, library=False)
     count = int(start.shape[0])
     # In units of the least energy that can be hoped for, so that tolerances mean the same for every problem.
     scale = count / (found.root**2 * HEXAGONAL_BOUND)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.voronoi.assignment import shared_pixels
-from stepwell.apps.voronoi.domain import Density, check_seed, host_template, read_count, read_density, read_sites
+from stepwell.apps.voronoi.domain import Density, host_template, read_density, read_sites
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of, to_like
+from stepwell.checks import read_whole
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
 _ROOT_BITS = 8  # after the point, of the roots of whole weights
@@ -74,8 +75,8 @@ def draw_sites(
     >>> draw_sites(3, 1.0, resolution=(32, 64), seed=1).shape
     (3, 2)
     """
-    check_seed(seed)
-    sites = draw_from(read_count(count), read_density(density, resolution), seed, like)
+    seed = read_whole("seed", seed, 0)
+    sites = draw_from(read_whole("count", count, 1), read_density(density, resolution), seed, like)
     return sites if is_cuda(sites) else in_kind(sites, host_template(density, like))
 
 
@@ -90,7 +91,7 @@ def draw_from(count: int, density: Density, seed: int, like: Array | None) -> Ar
 def read_start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
     """Return where sites start: drawn, if `sites` says how many, else as given but with none that coincide."""
     if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
-        return draw_from(read_count(sites, "sites", "a whole number, or an array (n, 2)"), density, seed, like)
+        return draw_from(read_whole("sites", sites, 1, other="an array (n, 2)"), density, seed, like)
     points = read_sites(sites, density.shape)
     density.require_room(int(points.shape[0]))
     return _apart(points, density, seed)
