@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.mesh import Mesh, checked_sites
+from stepwell.apps.voronoi.mesh import Mesh, read_points
 from stepwell.apps.voronoi.pens import paints
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.route import hilbert_order
+from stepwell.checks import read_choice
 
 MARKS = ("dots", "circles")
 #: Millimetres to which positions are rounded, and so many sizes of dots at most.
@@ -139,12 +140,11 @@ def stipples_svg(
     >>> '<path stroke-width="2" d="M50 25h0"/>' in text
     True
     """
-    sites = checked_sites(sites)
-    if marks not in MARKS:
-        raise ValueError(f"marks: got {marks!r}; allowed: {', '.join(MARKS)}")
+    sites = read_points("sites", sites)
+    read_choice("marks", marks, MARKS)
     scale = size / max(extent)
     level, widths = _levels(2 * scale * np.broadcast_to(np.asarray(radii, np.float64), len(sites)))
-    paint, names = paints(colours, ink, len(sites))
+    paint, names = paints("colours", colours, ink, len(sites))
     order = np.arange(len(sites)) if keep_order else hilbert_order(sites)
     order = order[widths[level[order]] > 0]
     # Stable sorts: the order within a group stays.
@@ -203,7 +203,7 @@ def cells_svg(
     corners = np.rint(cells.vertices * (scale / PRECISION)).astype(np.int64)
     body = []
     if fills is not None:
-        paint, names = paints(fills, ink, len(cells))
+        paint, names = paints("fills", fills, ink, len(cells))
         corners_text = _points(corners * PRECISION)
         shape = [
             f"M{'L'.join(corners_text[first:last])}Z" if last > first else ""
@@ -287,7 +287,7 @@ def route_svg(
     True
     """
     scale = size / max(extent)
-    text = " ".join(_points(_rounded(checked_sites(points) * scale)))
+    text = " ".join(_points(_rounded(read_points("points", points) * scale)))
     style = ' fill="none" stroke-linejoin="round" stroke-linecap="round"'
     body = [f'<polyline points="{text}" stroke="{ink}" stroke-width="{line:g}"/>']
     return _document(extent, scale, "route", style, background, body)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.spatial import cKDTree
+
+from stepwell.checks import read_array, require_shape
 
 #: Most colours of a drawing; more are gathered round so many.
 PENS = 64
 
 
-def paints(colours: np.ndarray | None, ink: str, count: int) -> tuple[np.ndarray, list[str]]:
-    """Return the number of each element's colour, and the names of all.
+def paints(argument: str, colours: Any, ink: str, count: int) -> tuple[np.ndarray, list[str]]:
+    """Return the number of each element's colour, and the names of all; without colours all are of the one ink.
 
     Examples
     --------
-    >>> paints(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]), "black", 3)
+    >>> paints("fills", np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]), "black", 3)
     (array([1, 0, 1]), ['#0000ff', '#ff0000'])
     """
     if colours is None:
         return np.zeros(count, np.int64), [ink]
-    if np.shape(colours) != (count, 3):
-        raise ValueError(f"colours: the shape must be ({count}, 3), got {np.shape(colours)}")
+    colours = np.asarray(read_array(argument, colours))
+    require_shape(colours.shape == (count, 3), argument, colours, (count, 3))
     whole = np.rint(np.clip(colours, 0, 1) * 255).astype(np.int64)
     codes, paint = np.unique(whole @ np.array([65536, 256, 1]), return_inverse=True)
     distinct = np.column_stack([codes >> 16, (codes >> 8) & 255, codes & 255]).astype(np.float64)
