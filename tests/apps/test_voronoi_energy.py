@@ -226,9 +226,9 @@ def test_pixels_without_an_owner_are_added_to_nobody():
         (np.ones((4, 4)), 4, "resolution is 4; allowed: None beside a density image"),
         (1.0, None, r"resolution is None; allowed: an integer or a pair \(height, width\)"),
         (0.0, 8, "density is 0.0; allowed: a finite number above 0"),
-        (np.full((4, 4), 1e-320), None, "density is at most 1e-320; allowed: a maximum from 1e-280 to 1e"),
-        (np.full((4, 4), 1e305), None, r"density is at most 1e\+305; allowed: a maximum from 1e-280 to 1e"),
-        (1e-320, 8, "density is at most 1e-320; allowed"),
+        (np.full((4, 4), 1e-320), None, "maximum of density is 1e-320; allowed: 1e-280 to 1e"),
+        (np.full((4, 4), 1e305), None, r"maximum of density is 1e\+305; allowed: 1e-280 to 1e"),
+        (1e-320, 8, "maximum of density is 1e-320; allowed"),
         (1.0, (8, 8, 8), r"resolution is \(8, 8, 8\); allowed"),
     ],
 )
@@ -251,3 +251,12 @@ def test_more_errors():
     ):
         with pytest.raises(ValueError, match=message):
             VoronoiEnergy(np.ones((4, 4)), 3, **options)
+
+
+def test_numbers_that_numpy_has_not():
+    torch = pytest.importorskip("torch")
+    odd = torch.ones((4, 4), dtype=torch.bfloat16)
+    with pytest.raises(TypeError, match=r"density has dtype torch.bfloat16; allowed: real numbers"):
+        VoronoiEnergy(odd, 3)
+    with pytest.raises(TypeError, match=r"sites has dtype torch.bfloat16; allowed: real numbers"):
+        cvt_energy(odd[:, :2], np.ones((4, 4)))

@@ -130,7 +130,7 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     fits = len(sides) == 2 and all(1 <= side <= LONGEST_SIDE for side in sides)
     require_shape(fits, "density", density, f"two dimensions (height, width), each from 1 to {LONGEST_SIDE}")
     shape = int(sides[0]), int(sides[1])
-    kind = numpy_dtype(density).kind
+    kind = _kind_of_numbers("density", density, "biuf")
     values = _as_double("density", density)
     xp = namespace_of(values)
     low, high = float(xp.min(values)), float(xp.max(values))
@@ -152,8 +152,8 @@ def read_density(density: Any, resolution: Any = None) -> Density:
 
 
 def _require_maximum(high: float) -> None:
-    if not LEAST_MAXIMUM <= high <= MOST_MAXIMUM:
-        raise ValueError(f"density is at most {high}; allowed: a maximum from {LEAST_MAXIMUM} to {MOST_MAXIMUM}")
+    fits = LEAST_MAXIMUM <= high <= MOST_MAXIMUM
+    require(fits, "the maximum of density", high, f"{LEAST_MAXIMUM} to {MOST_MAXIMUM}")
 
 
 def _uniform(density: Any, resolution: Any) -> Density:
@@ -170,8 +170,7 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
     """Check sites and return them as a contiguous (n, 2) float64 array: NumPy for the host's, else on their device."""
     sites = read_array("sites", sites)
     require_shape(sites.ndim == 2 and sites.shape[1] == 2, "sites", sites, "(n, 2), x and y of each")
-    if "bool" in str(sites.dtype):
-        raise WrongKind(f"sites has dtype {sites.dtype}; allowed: real numbers")
+    _kind_of_numbers("sites", sites, "iuf")
     require_count(int(sites.shape[0]), shape)
     if kind_of(sites) == "torch":
         sites = sites.detach()
@@ -180,6 +179,17 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
         allowed = f"0 to {far}, the extent of the domain"
         require_each((column >= 0) & (column <= far), f"{name} of sites", column, allowed)
     return sites
+
+
+def _kind_of_numbers(argument: str, array: Array, kinds: str) -> str:
+    """Return NumPy's letter for the kind of numbers, one of some: other libraries have types that NumPy has not."""
+    try:
+        kind = numpy_dtype(array).kind
+    except TypeError:
+        kind = ""
+    if not kind or kind not in kinds:
+        raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
+    return kind
 
 
 def _as_double(argument: str, array: Array) -> Array:
