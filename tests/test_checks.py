@@ -22,6 +22,7 @@ def test_what_is_no_number_is_refused_as_both_errors(value):
         (lambda: checks.read_real("a", value, least=0), "a finite number of at least 0"),
         (lambda: checks.read_whole("a", value, 0, as_float=True), "a whole number of at least 0"),
         (lambda: checks.read_whole("a", value, 0, 9), "an integer from 0 to 9"),
+        (lambda: checks.read_whole("a", value, 1, other="an array"), "an integer of at least 1, or an array"),
     ):
         for error in (TypeError, ValueError):
             with pytest.raises(error) as caught:

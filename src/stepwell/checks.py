@@ -84,8 +84,11 @@ def read_whole(
     multiple: int = 1,
     as_float: bool = False,
     infinite: bool = False,
+    other: str = "",
 ) -> int:
     """Return one whole number within limits as an int; `as_float`: it may be written as one, such as 1e4.
+
+    `other` says what else the argument may be, which the caller has taken care of.
 
     Examples
     --------
@@ -102,6 +105,7 @@ def read_whole(
     allowed = "a whole number" if as_float else "an integer"
     allowed += f" of at least {least}" if most is None else f" from {least} to {most}"
     allowed += f", a multiple of {multiple}" if multiple > 1 else ""
+    allowed += f", or {other}" if other else ""
     _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
 
 

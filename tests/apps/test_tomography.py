@@ -255,10 +255,11 @@ def test_reconstruct_from_a_file_and_its_complaints(tmp_path):
     expected = np.linalg.solve((A.T @ A).toarray() + 0.01 * np.eye(256), A.T @ (A @ X))
     np.testing.assert_allclose(image, expected, atol=1e-2)
     for wrong, message, code in (
-        (["--slices", "9:4"], "--slices", 1),
-        (["--slices", "x"], "--slices", 1),
-        (["--lam", "much"], "--lam", 2),
-        (["--tol", "-1"], "tol", 2),
+        (["--slices", "9:4"], "--slices is '9:4'; allowed: FIRST:LAST, some of 0:4", 1),
+        (["--slices", "x"], "--slices is 'x'; allowed: FIRST:LAST", 1),
+        (["--slices", "0:3:2"], "--slices is '0:3:2'; allowed: FIRST:LAST", 1),
+        (["--lam", "much"], "--lam is 'much'; allowed: a number or one of", 2),
+        (["--tol", "-1"], "--tol is -1.0; allowed: a finite number above 0", 2),
     ):
         failed = run.invoke(main, [*base, *wrong])
         assert failed.exit_code == code

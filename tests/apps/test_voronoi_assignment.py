@@ -152,15 +152,20 @@ def test_other_libraries():
 @pytest.mark.parametrize(
     ("sites", "shape", "options", "message"),
     [
-        (np.zeros((5, 3)), (8, 8), {}, r"sites have shape \(5, 3\); allowed: \(n, 2\)"),
-        (np.zeros((0, 2)), (8, 8), {}, r"there are 0 sites for 8 x 8 pixels; allowed: 1 to 64"),
-        (np.zeros((65, 2)), (8, 8), {}, r"there are 65 sites for 8 x 8 pixels; allowed: 1 to 64"),
-        ([[0.5, np.nan]], (8, 8), {}, "sites are not finite everywhere"),
-        ([[0.5, 0.51]], (4, 8), {}, r"sites: y is 0.51 somewhere; allowed: 0 to 0.5"),
-        ([[-0.1, 0.2]], (4, 8), {}, r"sites: x is -0.1 somewhere; allowed: 0 to 1.0"),
-        ([[0.5, 0.5]], (8, 0), {}, r"shape is \(8, 0\); allowed"),
-        ([[0.5, 0.5]], (8, 8, 8), {}, r"shape is \(8, 8, 8\); allowed"),
-        ([[0.5, 0.5]], 100_000, {}, "shape is 100000; allowed"),
+        (np.zeros((5, 3)), (8, 8), {}, r"sites has shape \(5, 3\); allowed: \(n, 2\)"),
+        (np.zeros((0, 2)), (8, 8), {}, "number of sites is 0; allowed: 1 to 64, the number of pixels in 8 x 8"),
+        (np.zeros((65, 2)), (8, 8), {}, "number of sites is 65; allowed: 1 to 64, the number of pixels in 8 x 8"),
+        ([[0.5, np.nan]], (8, 8), {}, "y of sites is nan at index 0; allowed: 0 to 1.0"),
+        ([[0.5, 0.51]], (4, 8), {}, "y of sites is 0.51 at index 0; allowed: 0 to 0.5"),
+        ([[0.5, 0.2], [-0.1, 0.2]], (4, 8), {}, "x of sites is -0.1 at index 1; allowed: 0 to 1.0"),
+        ([[0.5, 0.5]], (8, 0), {}, r"shape\[1\] is 0; allowed: an integer from 1 to 32768"),
+        ([[0.5, 0.5]], (8, 8, 8), {}, r"shape is \(8, 8, 8\); allowed: an integer or a pair \(height, width\)"),
+        (
+            [[0.5, 0.5]],
+            100_000,
+            {},
+            r"shape is 100000; allowed: an integer from 1 to 32768, or a pair \(height, width\)",
+        ),
         ([[0.5, 0.5]], (8, 8), {"method": "fortune"}, "method is 'fortune'; allowed: 'exact', 'jump-flooding'"),
         ([[0.5, 0.5]], (8, 8), {"threads": 0}, "threads is 0; allowed"),
     ],
@@ -171,7 +176,9 @@ def test_errors_name_argument_and_value(sites, shape, options, message):
 
 
 def test_types_are_checked():
-    with pytest.raises(TypeError, match=r"shape is \(8.5, 8\); allowed: whole numbers"):
-        assign([[0.5, 0.5]], (8.5, 8))
-    with pytest.raises(TypeError, match="sites have dtype complex128; allowed: real numbers"):
-        assign(np.zeros((2, 2), complex), (8, 8))
+    for bad in (8.5, True, "8"):
+        with pytest.raises(TypeError, match=rf"shape\[0\] is {bad!r}; allowed: an integer from 1 to 32768"):
+            assign([[0.5, 0.5]], (bad, 8))
+    for kind in (complex, bool):
+        with pytest.raises(TypeError, match=f"sites has dtype {np.dtype(kind)}; allowed: real numbers"):
+            assign(np.zeros((2, 2), kind), (8, 8))

@@ -144,7 +144,7 @@ def test_as_many_sites_as_pixels():
 def test_more_sites_than_pixels_of_positive_density():
     density = np.zeros((20, 30))
     density[3:6, 4:9] = 2.0
-    message = r"there are 16 sites for 15 pixels of positive density, of 20 x 30; allowed: 1 to 15"
+    message = "number of sites is 16; allowed: 1 to 15, the number of pixels of positive density in 20 x 30"
     start = np.random.default_rng(0).random((16, 2)) * [1, 2 / 3]
     for sites in (16, start):
         for method in ("lbfgsb", "lloyd"):
@@ -305,14 +305,14 @@ def test_a_hilbert_curve_goes_from_neighbour_to_neighbour(side):
     [
         (10, {"method": "newton"}, "method is 'newton'; allowed: 'lbfgsb', 'lloyd'"),
         (10, {"assignment": "brute"}, "assignment is 'brute'; allowed: 'exact', 'jump-flooding'"),
-        (10, {"seed": -1}, "seed is -1; allowed: whole numbers from 0 on"),
-        (0, {}, "there are 0 sites for 16 x 16 pixels; allowed: 1 to 256"),
-        (257, {}, "there are 257 sites for 16 x 16 pixels; allowed: 1 to 256"),
+        (10, {"seed": -1}, "seed is -1; allowed: an integer of at least 0"),
+        (0, {}, r"sites is 0; allowed: an integer of at least 1, or an array \(n, 2\)"),
+        (257, {}, "number of sites is 257; allowed: 1 to 256, the number of pixels"),
         (10, {"maxiter": -1}, "maxiter is -1; allowed"),
         (10, {"ftol": -1.0}, "ftol is -1.0; allowed"),
         (10, {"gtol": float("inf")}, "gtol is inf; allowed"),
         (10, {"maxcor": 0}, "m \\(maxcor\\) is 0; allowed"),
-        ([[0.5, 1.5]], {}, "sites: y is 1.5 somewhere; allowed: 0 to 1.0"),
+        ([[0.5, 1.5]], {}, "y of sites is 1.5 at index 0; allowed: 0 to 1.0"),
     ],
 )
 def test_errors_name_argument_and_value(sites, options, message):
@@ -323,12 +323,15 @@ def test_errors_name_argument_and_value(sites, options, message):
 @pytest.mark.parametrize(
     ("sites", "options", "message"),
     [
-        (10, {"callback": 3}, "callback is 3; allowed: a callable"),
-        (10, {"progress": "bar"}, "progress is 'bar'; allowed: a callable"),
+        (10, {"callback": 3}, "callback is 3; allowed: None or a callable"),
+        (10, {"progress": "bar"}, "progress is 'bar'; allowed: None or a callable"),
         (10, {"density": "ones"}, "density is 'ones'; allowed: an array of real numbers"),
         ([[0.1, 0.2], [0.3]], {}, r"sites is \[\[0.1, 0.2\], \[0.3\]\]; allowed: an array of real numbers"),
-        ("all", {}, r"sites is 'all'; allowed: a whole number, or an array \(n, 2\)"),
-        (True, {}, "sites is True; allowed: a whole number"),
+        ("all", {}, r"sites is 'all'; allowed: an integer of at least 1, or an array \(n, 2\)"),
+        (True, {}, "sites is True; allowed: an integer"),
+        (10, {"density": True}, "density is True; allowed: a finite number above 0"),
+        (10, {"resolution": True}, "resolution is True; allowed: an integer"),
+        (10, {"seed": True}, "seed is True; allowed: an integer"),
     ],
 )
 def test_wrong_types_are_named_before_any_work(sites, options, message):
@@ -339,11 +342,11 @@ def test_wrong_types_are_named_before_any_work(sites, options, message):
 def test_a_number_of_sites_is_whole():
     assert centroidal(np.int64(10), resolution=16).sites.shape == (10, 2)
     assert centroidal([[0.1, 0.2], [0.3, 0.4]], resolution=16).success
-    with pytest.raises(TypeError, match=r"sites is 10.5; allowed: a whole number"):
+    with pytest.raises(TypeError, match=r"sites is 10.5; allowed: an integer of at least 1"):
         centroidal(10.5, resolution=16)
-    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: an integer of at least 1"):
         draw_sites(10.5, resolution=16)
-    with pytest.raises(TypeError, match=r"count is 10.5; allowed: a whole number"):
+    with pytest.raises(TypeError, match=r"count is 10.5; allowed: an integer of at least 1"):
         VoronoiEnergy(1.0, 10.5, resolution=16)
 
 
@@ -351,5 +354,5 @@ def test_a_number_of_sites_is_whole():
 @pytest.mark.parametrize("door", [draw_sites, centroidal])
 def test_a_seed_is_a_whole_number(door, seed):
     """Anything else, None above all, would give a start that does not come again."""
-    with pytest.raises(ValueError, match=re.escape(f"seed is {seed!r}; allowed: whole numbers from 0 on")):
+    with pytest.raises(ValueError, match=re.escape(f"seed is {seed!r}; allowed: an integer of at least 0")):
         door(10, resolution=16, seed=seed)

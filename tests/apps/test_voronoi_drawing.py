@@ -15,7 +15,6 @@ import pytest
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi.drawing import (
-    PENS,
     PRECISION,
     SIZES,
     cell_inks,
@@ -26,6 +25,7 @@ from stepwell.apps.voronoi.drawing import (
     stipples_svg,
 )
 from stepwell.apps.voronoi.mesh import delaunay_mesh, voronoi_cells
+from stepwell.apps.voronoi.pens import PENS
 from stepwell.apps.voronoi.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -94,7 +94,7 @@ def test_stipples_in_colour():
     places, _, names = dots(parse(stipples_svg(sites, 0.01, EXTENT, colours=colours, background=None)))
     which = cKDTree(sites * 200).query(places)[1]
     assert names == ["#ff3300" if k % 2 else "#0000ff" for k in which]
-    with pytest.raises(ValueError, match=r"colours: the shape must be \(50, 3\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"colours has shape \(3,\); allowed: \(50, 3\)"):
         stipples_svg(sites, 0.01, EXTENT, colours=np.zeros(3))
 
 
@@ -146,7 +146,7 @@ def test_dots_of_one_ink_are_in_the_order_of_the_pen():
 
 
 def test_bad_marks():
-    with pytest.raises(ValueError, match="marks: got 'stars'; allowed: dots, circles"):
+    with pytest.raises(ValueError, match="marks is 'stars'; allowed: 'dots', 'circles'"):
         stipples_svg([[0.1, 0.1]], 0.1, marks="stars")
 
 

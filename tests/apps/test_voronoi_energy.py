@@ -217,18 +217,18 @@ def test_pixels_without_an_owner_are_added_to_nobody():
     ("density", "resolution", "message"),
     [
         (np.zeros((4, 4)), None, "density is zero everywhere; allowed: positive somewhere"),
-        (np.full((4, 4), -1.0), None, "density is -1.0 somewhere; allowed: zero or more"),
-        (np.array([[1.0, np.nan]]), None, "density is not finite everywhere"),
-        (np.array([[1.0, np.inf]]), None, "density is not finite everywhere"),
+        (np.full((4, 4), -1.0), None, r"density is -1.0 at index \(0, 0\); allowed: finite numbers of at least 0"),
+        (np.array([[1.0, np.nan]]), None, r"density is nan at index \(0, 1\); allowed: finite numbers"),
+        (np.array([[1.0, np.inf]]), None, r"density is inf at index \(0, 1\); allowed: finite numbers"),
         (np.ones((4, 4, 3)), None, r"density has shape \(4, 4, 3\); allowed: two dimensions"),
         (np.ones(4), None, r"density has shape \(4,\); allowed: two dimensions"),
-        (np.ones((0, 4)), None, r"density's shape is \(0, 4\); allowed"),
-        (np.ones((4, 4)), 4, "resolution is 4 beside a density image"),
-        (1.0, None, "resolution is missing"),
-        (0.0, 8, "density is 0.0; allowed: a positive number"),
-        (np.full((4, 4), 1e-320), None, "density is at most 1e-320; allowed: a maximum from 1e-280 to 1e"),
-        (np.full((4, 4), 1e305), None, r"density is at most 1e\+305; allowed: a maximum from 1e-280 to 1e"),
-        (1e-320, 8, "density is at most 1e-320; allowed"),
+        (np.ones((0, 4)), None, r"density has shape \(0, 4\); allowed: two dimensions \(height, width\), each from 1"),
+        (np.ones((4, 4)), 4, "resolution is 4; allowed: None beside a density image"),
+        (1.0, None, r"resolution is None; allowed: an integer or a pair \(height, width\)"),
+        (0.0, 8, "density is 0.0; allowed: a finite number above 0"),
+        (np.full((4, 4), 1e-320), None, "maximum of density is 1e-320; allowed: 1e-280 to 1e"),
+        (np.full((4, 4), 1e305), None, r"maximum of density is 1e\+305; allowed: 1e-280 to 1e"),
+        (1e-320, 8, "maximum of density is 1e-320; allowed"),
         (1.0, (8, 8, 8), r"resolution is \(8, 8, 8\); allowed"),
     ],
 )
@@ -242,7 +242,21 @@ def test_more_errors():
         VoronoiEnergy(np.ones((4, 4), complex), 3)
     with pytest.raises(TypeError, match=r"density is a masked array; allowed: .* density.filled\(0\)"):
         VoronoiEnergy(np.ma.masked_greater(np.ones((4, 4)), 2), 3)
-    with pytest.raises(ValueError, match="there are 17 sites for 4 x 4 pixels; allowed: 1 to 16"):
+    with pytest.raises(ValueError, match="number of sites is 17; allowed: 1 to 16, the number of pixels in 4 x 4"):
         VoronoiEnergy(np.ones((4, 4)), 17)
-    with pytest.raises(ValueError, match="method is 'k-d tree'; allowed"):
-        VoronoiEnergy(np.ones((4, 4)), 3, method="k-d tree")
+    for options, message in (
+        ({"method": "k-d tree"}, "method is 'k-d tree'; allowed: 'exact', 'jump-flooding'"),
+        ({"scale": True}, "scale is True; allowed: a finite number"),
+        ({"history": -1}, "history is -1; allowed: an integer of at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            VoronoiEnergy(np.ones((4, 4)), 3, **options)
+
+
+def test_numbers_that_numpy_has_not():
+    torch = pytest.importorskip("torch")
+    odd = torch.ones((4, 4), dtype=torch.bfloat16)
+    with pytest.raises(TypeError, match=r"density has dtype torch.bfloat16; allowed: real numbers"):
+        VoronoiEnergy(odd, 3)
+    with pytest.raises(TypeError, match=r"sites has dtype torch.bfloat16; allowed: real numbers"):
+        cvt_energy(odd[:, :2], np.ones((4, 4)))

@@ -30,7 +30,7 @@ def test_points(tmp_path):
     assert table["radius"] == pytest.approx(radii, rel=1e-8)
     write_points_npy(tmp_path / "a.npy", SITES)
     assert np.array_equal(np.load(tmp_path / "a.npy"), SITES)
-    with pytest.raises(ValueError, match=r"radius: the shape must be \(200,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"radius has shape \(3,\); allowed: \(200,\)"):
         write_points_csv(tmp_path / "b.csv", SITES, radius=[1, 2, 3])
     assert not (tmp_path / "b.csv").exists()
 
@@ -151,9 +151,17 @@ def test_deep_palette_and_rotated_pictures(tmp_path):
 def test_numbers_as_a_picture(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[0.0, 0.25], [0.5, 1.0]]))
     assert read_picture(tmp_path / "a.npy").darkness() == pytest.approx(np.array([[1.0, 0.75], [0.5, 0.0]]), abs=1e-9)
-    for bad in (np.array([0.5]), np.array([[2.0]]), np.array([[np.nan]]), np.zeros((0, 3))):
+    for bad, message in (
+        (np.array([0.5]), r"has shape \(1,\); allowed: \(rows, columns\)"),
+        (np.zeros((0, 3)), r"has shape \(0, 3\); allowed: \(rows, columns\), at least one of each"),
+        (np.array([[1j]]), "has dtype complex128; allowed: real numbers"),
+        (np.array([["a"]]), "has dtype <U1; allowed: real numbers"),
+        (np.array([[np.nan]]), r"is nan at index \(0, 0\); allowed: finite numbers"),
+        (np.array([[0.5, 2.0]]), r"is 2.0 at index \(0, 1\); allowed: grey from 0 to 1"),
+        (np.array([[-1, 1]]), r"is -1.0 at index \(0, 0\); allowed: grey from 0 to 1"),
+    ):
         np.save(tmp_path / "a.npy", bad)
-        with pytest.raises(ValueError, match=r"a\.npy: "):
+        with pytest.raises(ValueError, match=rf"a\.npy {message}"):
             read_picture(tmp_path / "a.npy")
 
 
@@ -185,9 +193,10 @@ def test_what_is_no_picture(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_picture(tmp_path / "missing.png")
     picture = Picture(np.zeros((2, 2, 3)), "black")
-    with pytest.raises(ValueError, match="gamma: must be positive and finite, got 0"):
-        picture.darkness(gamma=0)
-    with pytest.raises(ValueError, match="tone: got 'film'; allowed: display, linear"):
+    for gamma in (0, np.inf, True, "1"):
+        with pytest.raises(ValueError, match=f"gamma is {gamma!r}; allowed: a finite number above 0"):
+            picture.darkness(gamma=gamma)
+    with pytest.raises(ValueError, match="tone is 'film'; allowed: 'display', 'linear'"):
         picture.darkness(tone="film")
 
 

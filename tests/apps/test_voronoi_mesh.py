@@ -195,9 +195,9 @@ def test_no_sites():
 @pytest.mark.parametrize(
     ("sites", "message"),
     [
-        (np.zeros((3, 3)), r"sites: the shape must be \(n, 2\), got \(3, 3\)"),
-        ([[0.1, np.nan]], "sites: every coordinate must be finite"),
-        ([[0.5, 1.5]], r"sites: every site must lie in \[0, 1\] x \[0, 1\]"),
+        (np.zeros((3, 3)), r"sites has shape \(3, 3\); allowed: \(n, 2\)"),
+        ([[0.1, np.nan]], r"sites is nan at index \(0, 1\); allowed: finite numbers"),
+        ([[0.5, 1.5]], r"sites is 1.5 at index \(0, 1\); allowed: x and y in \[0, 1\] x \[0, 1\]"),
     ],
 )
 def test_bad_sites(sites, message):
@@ -217,14 +217,15 @@ def test_sides_may_be_rounded_either_way():
 
 
 def test_bad_extents():
-    with pytest.raises(ValueError, match="extent: width and height must be positive"):
-        voronoi_cells([[0.1, 0.1]], (1.0, 0.0))
-    for bad in ((1.0,), 1.0, (1.0, 1.0, 1.0)):
-        with pytest.raises(ValueError, match=r"extent: must be \(width, height\), got"):
+    for height in (0.0, np.inf, True):
+        with pytest.raises(ValueError, match=rf"extent\[1\] is {height!r}; allowed: a finite number above 0"):
+            voronoi_cells([[0.1, 0.1]], (1.0, height))
+    for bad, shape in (((1.0,), r"\(1,\)"), (1.0, r"\(\)"), ((1.0, 1.0, 1.0), r"\(3,\)")):
+        with pytest.raises(ValueError, match=rf"extent has shape {shape}; allowed: \(width, height\)"):
             delaunay_mesh([[0.1, 0.1]], bad)
-    with pytest.raises(ValueError, match=r"density: the shape must be \(rows, columns\), got \(4,\)"):
+    with pytest.raises(ValueError, match=r"density has shape \(4,\); allowed: \(rows, columns\)"):
         delaunay_mesh([[0.1, 0.1]], density=np.ones(4))
-    with pytest.raises(ValueError, match="density: an extent must say"):
+    with pytest.raises(ValueError, match=r"extent is None; allowed: \(width, height\), where a density lies"):
         delaunay_mesh([[0.1, 0.1]], None, density=np.ones((2, 2)))
 
 

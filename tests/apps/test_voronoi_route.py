@@ -139,7 +139,7 @@ def test_many_points_take_the_shorter_of_two_paths(monkeypatch):
 
 
 def test_bad_method():
-    with pytest.raises(ValueError, match="method: got 'best'; allowed: auto, improved, greedy, hilbert, given"):
+    with pytest.raises(ValueError, match="method is 'best'; allowed: 'auto', 'improved', 'greedy', 'hilbert', 'given'"):
         plotting_route([[0.0, 0.0]], method="best")
-    with pytest.raises(ValueError, match=r"extent: must be \(width, height\), got \(1.0,\)"):
+    with pytest.raises(ValueError, match=r"extent has shape \(1,\); allowed: \(width, height\)"):
         plotting_route([[0.0, 0.0]], (1.0,))

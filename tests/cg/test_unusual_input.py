@@ -129,12 +129,12 @@ def test_writing_a_matrix_out_is_counted(rule):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--angles", "0"], "got 0; allowed: finite numbers from 1 on"),
-        (["--lam", "-1"], "got -1.0; allowed: finite numbers from 0 on"),
-        (["--lam", "luck"], "got 'luck'; allowed: a number or one of"),
-        (["--relative-lam", "nan"], "got nan; allowed"),
-        (["--noise", "-1"], "got -1.0; allowed"),
-        (["--tol", "0"], "got 0.0; allowed: positive numbers"),
+        (["--angles", "0"], "--angles is 0; allowed: an integer of at least 1"),
+        (["--lam", "-1"], "--lam is -1.0; allowed: a finite number of at least 0"),
+        (["--lam", "luck"], "--lam is 'luck'; allowed: a number or one of"),
+        (["--relative-lam", "nan"], "--relative-lam is nan; allowed: a finite number of at least 0"),
+        (["--noise", "-1"], "--noise is -1.0; allowed: a finite number of at least 0"),
+        (["--tol", "0"], "--tol is 0.0; allowed: a finite number above 0"),
         (["-o", "a.file"], "'a.file' is a file; a folder is needed"),
     ],
 )

@@ -116,12 +116,15 @@ def test_the_command_line(tmp_path):
     [
         ([], "give either FILE or --synthetic COUNT"),
         (["--synthetic", "2"], "give -o OUT.npz, --plot OUT.png, or both"),
-        (["--synthetic", "2", "-o", "x.npz", "--shots", "a"], "numbers with commas"),
+        (
+            ["--synthetic", "2", "-o", "x.npz", "--shots", "a"],
+            "--shots is 'a'; allowed: integers from 0 to 1 with commas",
+        ),
         (
             ["--synthetic", "2", "-o", "x.npz", "--damping", "-1"],
             "damping is -1.0; allowed: a finite number of at least 0",
         ),
-        (["--synthetic", "2", "-o", "x.npz", "--least", "nan"], "--least: must be a number, got nan"),
+        (["--synthetic", "2", "-o", "x.npz", "--least", "nan"], "--least is nan; allowed: a number"),
         (["--synthetic", "2", "-o", "x.npz", "--seed", "-1"], "'--seed': -1 is not in the range"),
         (["gedi.npz", "-o", "x.npz", "--samples", "0"], "'--samples': 0 is not in the range"),
         (["--synthetic", "2", "-o", "/proc/x.npz"], "could not write"),
@@ -148,7 +151,7 @@ def test_the_command_line(tmp_path):
             ["no-tx.npz", "-o", "x.npz", "--samples", "9"],
             "tx has shape (0, 9); allowed: (shots, length), at least one of each",
         ),
-        (["--synthetic", "2", "-o", "x.npz", "--shots", "77"], "allowed: numbers from 0 to 1"),
+        (["--synthetic", "2", "-o", "x.npz", "--shots", "77"], "--shots is '77'; allowed: integers from 0 to 1"),
         (["--synthetic", "2", "-o", "none/x.npz"], "there is no folder 'none'"),
         (["--synthetic", "2", "--plot", "x.xyz"], "must end in .png or .pdf or .svg"),
         (["junk.npz", "-o", "x.npz"], "junk.npz: is not an npz file"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pathlib
 import time
 import zipfile
@@ -10,7 +9,8 @@ import zipfile
 import click
 import numpy as np
 
-from stepwell.cli.inputs import check_file, check_plot, reading_trouble
+from stepwell.checks import read_real, require
+from stepwell.cli.inputs import check_file, check_plot, reading_trouble, usage_errors
 
 
 @click.command("deconvolve")
@@ -59,8 +59,8 @@ def command(
         raise click.UsageError("give -o OUT.npz, --plot OUT.png, or both")
     check_file(output, "-o", ("npz",))
     check_plot(plot)
-    if math.isnan(least):
-        raise click.BadParameter("must be a number, got nan", param_hint="--least")
+    with usage_errors():
+        read_real("--least", least, infinite=True)
     try:
         shots = waveform.load_shots(file, samples) if file else waveform.synthetic_shots(synthetic or 1, seed=seed)
     except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
@@ -118,11 +118,9 @@ def command(
 def _shots_to_plot(text: str | None, count: int) -> list[int]:
     if text is None:
         return list(range(min(4, count)))
-    try:
-        chosen = [int(part) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise click.BadParameter(f"must be numbers with commas between, got {text!r}", param_hint="--shots") from error
-    wrong = [shot for shot in chosen if not 0 <= shot < count]
-    if wrong or not chosen:
-        raise click.BadParameter(f"got {text!r}; allowed: numbers from 0 to {count - 1}", param_hint="--shots")
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    chosen = [int(part) for part in parts if part.isdecimal()]
+    fits = 0 < len(parts) == len(chosen) and max(chosen) < count
+    with usage_errors():
+        require(fits, "--shots", text, f"integers from 0 to {count - 1} with commas between")
     return chosen

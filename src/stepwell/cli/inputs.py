@@ -7,7 +7,8 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,17 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-# The first three are callbacks of click options: a BadParameter raised in one names the option by itself.
+@contextmanager
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn what `stepwell.checks` raises, and further kinds of errors, into one of the command line: status 2."""
+    expected: tuple[type[Exception], ...] = (ValueError, *kinds)
+    try:
+        yield
+    except expected as error:
+        raise click.UsageError(str(error)) from None
+
+
+# The next two and `read_device` are callbacks of click options: a BadParameter in one names the option by itself.
 
 
 def read_parameters(
@@ -189,9 +200,7 @@ def build_problem(
             problems.get(name)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="PROBLEM") from None
-    try:
+    with usage_errors(TypeError):
         problem = problems.get(name, **given)
-    except (ValueError, TypeError) as error:
-        raise click.UsageError(str(error)) from None
     xp, device = array_library(kind["array"], kind["dtype"], kind["device"])
     return problem.to(xp, kind["dtype"], device)

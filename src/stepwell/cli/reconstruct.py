@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from stepwell.checks import meant, read_real, read_whole, require
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_folder, reading_trouble
+from stepwell.cli.inputs import check_folder, reading_trouble, usage_errors
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.doors import METHODS
@@ -180,24 +181,20 @@ def _summary(result: LinearResult) -> Table:
 def _check(output: Path, lam: str | None, relative: float, tol: float, size: int, angles: int, noise: float) -> None:
     """Refuse, before any work, what could not be done after it."""
     check_folder(output, "-o")
-    number = None
-    if lam is not None and lam not in RULES:
-        try:
-            number = float(lam)
-        except ValueError:
-            allowed = f"a number or one of {', '.join(RULES)}"
-            raise click.BadParameter(f"got {lam!r}; allowed: {allowed}", param_hint="--lam") from None
-    for option, value, least in (
-        ("--lam", number, 0.0),
-        ("--relative-lam", relative, 0.0),
-        ("--noise", noise, 0.0),
-        ("--size", size, 2),
-        ("--angles", angles, 1),
-    ):
-        if value is not None and not least <= value < math.inf:
-            raise click.BadParameter(f"got {value}; allowed: finite numbers from {least:g} on", param_hint=option)
-    if not 0 < tol < math.inf:
-        raise click.BadParameter(f"got {tol}; allowed: positive numbers", param_hint="--tol")
+    with usage_errors():
+        if lam is not None and lam not in RULES:
+            try:
+                number = float(lam)
+            except ValueError:
+                number = math.nan
+            allowed = f"a number or one of {', '.join(RULES)}{meant(lam, RULES)}"
+            require(not math.isnan(number), "--lam", lam, allowed)
+            read_real("--lam", number, least=0)
+        read_real("--relative-lam", relative, least=0)
+        read_real("--noise", noise, least=0)
+        read_whole("--size", size, 2)
+        read_whole("--angles", angles, 1)
+        read_real("--tol", tol, above=0)
 
 
 def _lam(given: str | None, relative: float, A: Any) -> float | str:
@@ -239,7 +236,6 @@ def _range(slices: str | None, count: int) -> tuple[int, int]:
         parts = [int(part) if part else None for part in slices.split(":")]
         first, last, _ = slice(*parts).indices(count)
     except (TypeError, ValueError):
-        raise ValueError(f"--slices: got {slices!r}; it must be FIRST:LAST") from None
-    if len(parts) != 2 or last <= first:
-        raise ValueError(f"--slices: got {slices!r}; FIRST:LAST must name some of the {count} slices")
+        first = last = 0
+    require(slices.count(":") == 1 and first < last, "--slices", slices, f"FIRST:LAST, some of 0:{count}")
     return first, last

@@ -23,6 +23,7 @@ from stepwell.cli.inputs import (
     read_device,
     read_interval,
     read_parameters,
+    usage_errors,
 )
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.minimization import minimize
@@ -161,10 +162,9 @@ def _read_settings(given: dict[str, Any]) -> Settings:
     constants = {name: given[option] for option, name in _SEARCH.items()} | {"maxls": given["maxls"]}
     stopping = dict(_VA15_STOPPING) if given["line_search"] == "va15" else {}
     stopping |= {name: given[name] for name in (*_STOPPING, "cauchy", "threads") if given[name] is not None}
-    try:
-        return Settings(m=given["m"], line_search=LineSearch(given["line_search"], **constants), **stopping)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    with usage_errors():
+        settings = Settings(m=given["m"], line_search=LineSearch(given["line_search"], **constants), **stopping)
+    return settings
 
 
 class _Run:

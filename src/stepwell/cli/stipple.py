@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.drawing import MARKS
 from stepwell.apps.voronoi.picture import TONES
 from stepwell.apps.voronoi.route import METHODS as ORDERS
-from stepwell.cli.inputs import FiniteRange
+from stepwell.cli.inputs import FiniteRange, usage_errors
 from stepwell.cli.products import DRAWINGS, Products
 from stepwell.cli.tessellating import (
     automatic_resolution,
@@ -89,10 +89,8 @@ def command(
     else:
         picture = open_picture(str(image), "IMAGE")
     longest = resolution or automatic_resolution(count, min(picture.shape) / max(picture.shape))
-    try:
+    with usage_errors(ImportError):
         picture = picture.resized(longest)
-    except ImportError as error:
-        raise click.UsageError(str(error)) from None
     darkness = picture.darkness(tone=tone, invert=invert, gamma=gamma)
     if not np.any(darkness > 0):
         which = "black, and with --invert" if invert else "white:"

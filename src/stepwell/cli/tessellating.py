@@ -21,8 +21,9 @@ from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
+from stepwell.checks import require_each
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device
+from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device, usage_errors
 from stepwell.cli.products import SUFFIXES, can_draw, is_folder
 from stepwell.results import Status
 
@@ -85,16 +86,24 @@ def automatic_resolution(count: int, aspect: float) -> int:
     return int(np.clip(64 * np.ceil(needed / 64), _LEAST, _MOST))
 
 
-def open_picture(path: str, hint: str) -> Picture:
-    """Read a picture, or say in one line why that cannot be."""
+@contextmanager
+def _reading(path: str, hint: str) -> Iterator[None]:
+    """Say in one line why a file cannot be read."""
     try:
-        return read_picture(path)
+        yield
     except FileNotFoundError:
         raise click.BadParameter(f"there is no file {path!r}", param_hint=hint) from None
     except (ValueError, ImportError) as error:
         raise click.BadParameter(str(error), param_hint=hint) from None
     except OSError as error:
         raise click.BadParameter(f"{path}: cannot be read: {error}", param_hint=hint) from None
+
+
+def open_picture(path: str, hint: str) -> Picture:
+    """Read a picture, or say in one line why that cannot be."""
+    with _reading(path, hint):
+        picture = read_picture(path)
+    return picture
 
 
 def open_density(
@@ -126,17 +135,9 @@ def open_density(
 
 
 def _open_numbers(path: str, hint: str) -> np.ndarray:
-    try:
+    with _reading(path, hint):
         density = read_npy(path)
-    except FileNotFoundError:
-        raise click.BadParameter(f"there is no file {path!r}", param_hint=hint) from None
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=hint) from None
-    except OSError as error:
-        raise click.BadParameter(f"{path}: cannot be read: {error}", param_hint=hint) from None
-    numbers = density.ndim == 2 and density.dtype.kind in "fiub" and density.size
-    if not numbers or not np.all(np.isfinite(density)) or density.min() < 0:
-        raise click.BadParameter(f"{path}: must hold finite numbers >= 0 in rows and columns", param_hint=hint)
+        require_each(density >= 0, path, density, "finite numbers of at least 0")
     return np.asarray(density, dtype=np.float64)
 
 
@@ -198,12 +199,10 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
             if interrupted():
                 raise StopIteration
 
-        try:
+        with usage_errors():
             made = centroidal(
                 count, given, method=method, seed=seed, maxiter=maxiter, progress=progress if on_host else None
             )
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
     return replace(made, message=INTERRUPTED) if interrupted() and made.status == Status.CALLBACK.scipy else made
 
 

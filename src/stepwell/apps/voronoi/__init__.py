@@ -8,13 +8,14 @@ wide, pixel (row, column) has its centre at ``((column + 0.5), (row + 0.5)) * pi
 from __future__ import annotations
 
 from stepwell.apps.voronoi.assignment import Assignment, assign
-from stepwell.apps.voronoi.centroidal import Intermediate, Tessellation, centroidal
+from stepwell.apps.voronoi.centroidal import centroidal
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy, cvt_energy
 from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import MeshQuality, mesh_quality
 from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.apps.voronoi.starts import draw_sites
+from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 
 __all__ = [
     "HEXAGONAL_BOUND",

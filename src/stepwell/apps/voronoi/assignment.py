@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from stepwell import _core
 from stepwell.apps.voronoi.domain import pixel_size, read_shape, read_sites
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of
+from stepwell.checks import read_choice
 from stepwell.settings import Settings
 
 METHODS = ("exact", "jump-flooding")
@@ -37,13 +38,6 @@ class Assignment:
     empty: Array
     shared: Array
     misassigned: float | None = None
-
-
-def check_method(method: Any, name: str = "method") -> bool:
-    """Return whether the method is jump flooding; raise unless it is a method."""
-    if method not in METHODS:
-        raise ValueError(f"{name} is {method!r}; allowed: {', '.join(map(repr, METHODS))}")
-    return bool(method == "jump-flooding")
 
 
 def thread_count(threads: int | None) -> int:
@@ -83,7 +77,7 @@ def assign(
     array([[0, 0, 1, 1],
            [0, 0, 1, 1]], dtype=int32)
     """
-    flood = check_method(method)
+    flood = read_choice("method", method, METHODS) == "jump-flooding"
     shape = read_shape(shape)
     points = read_sites(sites, shape)
     if is_cuda(points):

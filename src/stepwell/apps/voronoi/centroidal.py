@@ -2,114 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.assignment import check_method, describe, shared_pixels
-from stepwell.apps.voronoi.domain import (
-    Density,
-    check_seed,
-    host_template,
-    read_count,
-    read_density,
-    read_sites,
-    require_one_home,
-)
+from stepwell.apps.voronoi.assignment import METHODS as ASSIGNMENTS
+from stepwell.apps.voronoi.domain import host_template, read_density
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND, VoronoiEnergy
-from stepwell.apps.voronoi.starts import draw_from
-from stepwell.arrays import Array, host_copy, in_kind, is_cuda, namespace_of, to_like
-from stepwell.checks import require
-from stepwell.minimization import minimize
-from stepwell.results import Status
+from stepwell.apps.voronoi.run import Run
+from stepwell.apps.voronoi.starts import read_start
+from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
+from stepwell.arrays import Array
+from stepwell.checks import read_choice, read_whole, require_function, require_one_home
 from stepwell.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
 #: Energies of so many evaluations are kept.
 _HISTORY_ROOM = 1 << 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Tessellation:
-    """A centroidal Voronoi tessellation and how it was found. Arrays are where the density or the start was.
-
-    Attributes
-    ----------
-    sites : (n, 2) float64 array
-        x and y.
-    energy : float
-        F = Σ ρ_p |p − x_owner(p)|² A over pixels p of area A.
-    normalized_energy : float
-        (F + ∫ρ A/6) n / (∫√ρ)²: F n / |Ω|² for uniform ρ = 1, never below `HEXAGONAL_BOUND`; see `VoronoiEnergy`.
-    iterations, evaluations : int
-        Iterations of the method, evaluations of the energy.
-    status : int
-        0 converged, 1 a limit was reached, 2 the energy is not finite, 99 stopped by the callback.
-    message : str
-        The same in words.
-    success : bool
-        Whether it converged.
-    owners : (height, width) int32 array
-        The site that owns each pixel.
-    mass : (n,) float64 array
-        Mass of each cell.
-    empty, shared : int64 arrays
-        Sites that own no pixel; sites in one pixel with another.
-    misassigned : float
-        Fraction of pixels whose owner is not the nearest site: 0 unless by jump flooding.
-    displacement : float
-        Largest distance of a site from the centroid of its cell.
-    projected_gradient : float
-        Largest component of the gradient of F at the final sites, without those that push out of the domain.
-    history : (evaluations,) array
-        F at each evaluation, of the first 65,536 at most; on the host.
-    seconds : dict
-        ``"total"``, ``"evaluation"`` and ``"solver"``. On a device, where both run on without the host, evaluations
-        are timed afterwards at the final sites and the solver has the rest, unless ``time_parts`` was asked for.
-    shape : (int, int)
-        Height and width in pixels.
-    mode : str
-        Where it ran: ``"CPU"`` or, on a CUDA device, how turns were launched.
-    """
-
-    sites: Array
-    energy: float
-    normalized_energy: float
-    iterations: int
-    evaluations: int
-    status: int
-    message: str
-    success: bool
-    owners: Array
-    mass: Array
-    empty: Array
-    shared: Array
-    misassigned: float
-    displacement: float
-    projected_gradient: float
-    history: np.ndarray
-    seconds: dict[str, float]
-    shape: tuple[int, int]
-    mode: str
-
-    @property
-    def pixel(self) -> float:
-        """Width of a pixel."""
-        return 1.0 / max(self.shape)
-
-
-@dataclasses.dataclass(frozen=True)
-class Intermediate:
-    """What a callback sees after an iteration."""
-
-    iteration: int
-    energy: float
-    normalized_energy: float
-    sites: Array
 
 
 def centroidal(
@@ -182,19 +92,18 @@ def centroidal(
     >>> t.success, HEXAGONAL_BOUND < t.normalized_energy < 1.1 * HEXAGONAL_BOUND
     (True, True)
     """
-    require(method in METHODS, "method", method, ", ".join(map(repr, METHODS)))
-    check_method(assignment, "assignment")
-    for name, told in (("callback", callback), ("progress", progress)):
-        if told is not None and not callable(told):
-            raise TypeError(f"{name} is {told!r}; allowed: a callable")
-    check_seed(seed)
+    read_choice("method", method, METHODS)
+    read_choice("assignment", assignment, ASSIGNMENTS)
+    require_function("callback", callback)
+    require_function("progress", progress)
+    seed = read_whole("seed", seed, 0)
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
     )  # checks them
     found = read_density(density, resolution)
-    start = _start(sites, found, like, seed)
+    start = read_start(sites, found, like, seed)
     if np.ndim(density) != 0:
-        require_one_home(start, found.weights)
+        require_one_home("sites", start, "density", found.weights, library=False)
     count = int(start.shape[0])
     # In units of the least energy that can be hoped for, so that tolerances mean the same for every problem.
     scale = count / (found.root**2 * HEXAGONAL_BOUND)
@@ -207,224 +116,5 @@ def centroidal(
         like=start,
         history=int(min(_HISTORY_ROOM, 21 * (maxiter + 1))),
     )
-    run = _Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
+    run = Run(energy, settings, callback, progress, time_parts, host_template(sites, density, like))
     return run.finish(*(run.lbfgsb(start) if method == "lbfgsb" else run.lloyd(start)))
-
-
-def _start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
-    if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
-        return draw_from(read_count(sites, "sites", "a whole number, or an array (n, 2)"), density, seed, like)
-    points = read_sites(sites, density.shape)
-    density.require_room(int(points.shape[0]))
-    return _apart(points, density, seed)
-
-
-def _apart(points: Array, density: Density, seed: int) -> Array:
-    """Move sites that coincide with another by up to half a pixel: nothing else could tell them apart."""
-    crowded = shared_pixels(points, density.shape)
-    if crowded.shape[0] == 0:
-        return points
-    host = host_copy(points)
-    _, first = np.unique(host, axis=0, return_index=True)
-    again = np.setdiff1d(np.arange(len(host)), first)
-    if len(again) == 0:
-        return points
-    moves = np.random.default_rng(seed).uniform(-0.5, 0.5, (len(again), 2)) * density.pixel
-    # What would leave the domain is mirrored at its border: held there, several would meet again in a corner.
-    far = np.array(density.extent)
-    host[again] = far - np.abs(far - np.abs(host[again] + moves))
-    return to_like(host, points)
-
-
-class _Run:
-    """One run: the energy, when to stop, whom to tell."""
-
-    def __init__(
-        self, energy: VoronoiEnergy, settings: Settings, callback: Any, progress: Any, time_parts: bool, like: Array
-    ) -> None:
-        self.energy, self.settings, self.callback, self.progress = energy, settings, callback, progress
-        self.time_parts = time_parts
-        self.like = like  # its library is that of the results, on the host
-        self.parts: dict[str, float] = {}  # seconds of evaluations and solver, where the device tells
-        self.began = time.perf_counter()
-        self.mode = "CPU"
-        density = energy.density
-        #: A site's distance from its centroid, times the mass of its cell, at which it counts as there.
-        spacing = (density.area / energy.count) ** 0.5
-        self.tolerance = settings.gtol * spacing * density.mass / energy.count
-
-    def tell(self, iteration: int, energy: float, sites: Callable[[], Array]) -> None:
-        """Call back; StopIteration passes through."""
-        if self.progress is not None:
-            self.progress(iteration, self.settings.maxiter)
-        if self.callback is not None:
-            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), self.kindly(sites())))
-
-    def kindly(self, array: Array) -> Array:
-        """Return an array as the caller has them."""
-        return array if is_cuda(array) else in_kind(array, self.like)
-
-    def cut_off(self) -> float:
-        """Return a tenth of the distance between sites where the density is.
-
-        The solver's projected gradient ends at the border of the domain. A density that is nearly all in one place has
-        so steep an energy that the tolerance could be wider than the domain, and anything would be below it.
-        """
-        density = self.energy.density
-        return 0.1 * density.root / math.sqrt(density.mass * self.energy.count)
-
-    def lbfgsb(self, start: Array) -> tuple[Array, int, int, Status]:
-        """Minimise; returns sites, iterations, evaluations and why it ended."""
-        energy, count, s = self.energy, self.energy.count, self.settings
-        xp = namespace_of(start)
-        weights = _lloyd_weights(start, energy.density) / (2 * energy.scale)
-        one, (width, height) = xp.ones_like(weights), energy.density.extent
-        high = xp.reshape(xp.stack([width * one, height * one], axis=1), (-1,))
-
-        def watch(*, intermediate_result: Any) -> None:
-            f = float(intermediate_result.fun) / energy.scale
-            self.tell(int(intermediate_result.nit), f, lambda: xp.reshape(intermediate_result.x, (count, 2)))
-
-        result = minimize(
-            energy.fun,
-            xp.reshape(start, (-1,)),
-            jac=True,
-            bounds=(xp.zeros_like(high), high),
-            callback=None if self.callback is None and self.progress is None else watch,
-            options={
-                "maxiter": s.maxiter,
-                "maxcor": s.m,
-                "ftol": s.ftol,
-                "gtol": min(2 * energy.scale * self.tolerance, self.cut_off()),
-                "time_limit": s.time_limit,
-                "threads": s.threads,
-                "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
-                **({"time_objective": True} if self.time_parts and is_cuda(start) else {}),
-            },
-        )
-        if "turns" in result.get("seconds", {}):
-            self.parts = {"evaluation": result.seconds["objective"], "solver": result.seconds["turns"]}
-        self.mode = result.get("mode", self.mode)
-        return xp.reshape(result.x, (count, 2)), result.nit, result.nfev, result.reason
-
-    def lloyd(self, start: Array) -> tuple[Array, int, int, Status]:
-        """Move every site to its centroid, again and again; returns as `lbfgsb`."""
-        xp = namespace_of(start)
-        if is_cuda(start):
-            self.mode = "one launch an evaluation"
-        # Copies: the start stays the caller's, and what a callback is shown is its own.
-        sites, before, iteration = xp.asarray(start, copy=True), float("inf"), 0
-        while True:
-            f, g = self.energy.evaluate(sites, self.energy.scale)
-            value, pull = float(f) / self.energy.scale, float(xp.max(xp.abs(g))) / (2 * self.energy.scale)
-            try:
-                if iteration:
-                    self.tell(iteration, value, lambda kept=sites: xp.asarray(kept, copy=True))  # type: ignore[misc]
-            except StopIteration:
-                return sites, iteration, iteration + 1, Status.CALLBACK
-            for ended, reason in (
-                (pull <= self.tolerance, Status.GRADIENT),
-                (before - value <= self.settings.ftol * value, Status.DECREASE),
-                (iteration >= self.settings.maxiter, Status.MAX_ITERATIONS),
-                (time.perf_counter() - self.began > self.settings.time_limit, Status.TIME_LIMIT),
-            ):
-                if ended:
-                    return sites, iteration, iteration + 1, reason
-            sites, before = sites - _to_centroids(g / self.energy.scale, self.energy.masses()), value
-            iteration += 1
-
-    def finish(self, sites: Array, iterations: int, evaluations: int, reason: Status) -> Tessellation:
-        """Evaluate once more at the final sites, and describe them."""
-        energy = self.energy
-        energy.wait()
-        total = time.perf_counter() - self.began
-        history = energy.energies(evaluations) / energy.scale
-        spent = energy.seconds
-        f, g = energy.evaluate(sites)
-        energy.wait()
-        if is_cuda(sites):
-            times = []
-            for _ in range(3):
-                once = time.perf_counter()
-                energy.evaluate(sites)
-                energy.wait()
-                times.append(time.perf_counter() - once)
-            spent = min(total, sorted(times)[1] * evaluations)
-        xp, density = namespace_of(sites), energy.density
-        mass = energy.masses()
-        moves = _to_centroids(g, mass)
-        flood = energy.method == "jump-flooding"
-        found = describe(sites, energy.owners(sites), self.like, flood=flood, check=flood)
-        status, message, success = _outcome(reason)
-        return Tessellation(
-            sites=self.kindly(sites),
-            energy=float(f),
-            normalized_energy=energy.normalized(float(f)),
-            iterations=int(iterations),
-            evaluations=int(evaluations),
-            status=status,
-            message=message,
-            success=success,
-            owners=found.owners,
-            mass=self.kindly(mass),
-            empty=found.empty,
-            shared=found.shared,
-            misassigned=found.misassigned or 0.0,
-            displacement=float(xp.max(xp.sqrt(xp.sum(moves * moves, axis=1)))),
-            projected_gradient=max(_projected(sites[:, k], g[:, k], side) for k, side in enumerate(density.extent)),
-            history=history,
-            seconds={"total": total, "evaluation": spent, "solver": total - spent} | self.parts,
-            shape=energy.shape,
-            mode=self.mode,
-        )
-
-
-def _lloyd_weights(sites: Array, density: Density) -> Array:
-    """Return 1/m_i, with m_i the mass that the cell of a site has in the limit of many: ∫√ρ √ρ(x_i)/n.
-
-    Lloyd's step is the gradient times 1/(2 m_i): the initial inverse Hessian for which the first step of L-BFGS is
-    Lloyd's. The density is averaged over blocks as large as a cell.
-    """
-    xp = namespace_of(density.weights)
-    count = int(sites.shape[0])
-    height, width = density.shape
-    side = max(1, round((height * width / count) ** 0.5))
-    rows, columns = max(1, height // side), max(1, width // side)
-    # What does not fill a block at the far borders takes the value of the last one.
-    whole = xp.astype(density.weights[: rows * side, : columns * side], xp.float64)
-    side_y, side_x = int(whole.shape[0]) // rows, int(whole.shape[1]) // columns
-    means = xp.mean(xp.reshape(whole, (rows, side_y, columns, side_x)), axis=(1, 3))
-    if is_cuda(sites) and not is_cuda(density.weights):
-        means = to_like(means, sites)
-    xp = namespace_of(sites)
-    place = [
-        xp.clip(xp.astype(sites[:, axis] * max(density.shape), xp.int64) // s, 0, most - 1)
-        for axis, s, most in ((0, side_x, columns), (1, side_y, rows))
-    ]
-    local = xp.sqrt(xp.take(xp.reshape(means, (-1,)), place[1] * columns + place[0]) * density.unit)
-    # Where the image is nearly empty a weight without limit would be of no use.
-    floor = 1e-3 * density.root / density.area
-    return count / (density.root * xp.maximum(local, floor * xp.ones_like(local)))
-
-
-def _to_centroids(gradient: Array, mass: Array) -> Array:
-    """Return x_i − c_i; zero where a cell has no mass."""
-    xp = namespace_of(gradient)
-    safe = xp.where(mass > 0, 2 * mass, xp.ones_like(mass))
-    return gradient / safe[:, None]
-
-
-def _projected(x: Array, gradient: Array, most: float) -> float:
-    """Return the largest component of a gradient, without those that push out of [0, most] where x is at its end."""
-    xp = namespace_of(x)
-    held = ((x <= 0.0) & (gradient > 0.0)) | ((x >= most) & (gradient < 0.0))
-    return float(xp.max(xp.abs(xp.where(held, xp.zeros_like(gradient), gradient))))
-
-
-def _outcome(reason: Status) -> tuple[int, str, bool]:
-    if reason in (Status.ROUNDING, Status.LINE_SEARCH):
-        # Pixels that change hands make the energy's slope jump: below that, no line search goes on.
-        return 0, "converged to the resolution of the image: no step lowers the energy any more", True
-    if reason is Status.GRADIENT:
-        return 0, "converged: every site is at its centroid (gtol)", True
-    return reason.scipy, reason.message, reason.success

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, as_contiguous, device_name, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
-from stepwell.settings import require
+from stepwell.arrays import Array, as_contiguous, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
+from stepwell.checks import (
+    WrongKind,
+    read_array,
+    read_real,
+    read_whole,
+    require,
+    require_each,
+    require_shape,
+)
 
 LONGEST_SIDE = 32768
 MOST_BITS = 24  # of a pixel's weight: exact in float32
@@ -43,14 +50,13 @@ def extent_of(shape: tuple[int, int]) -> tuple[float, float]:
 
 def read_shape(shape: Any, name: str = "shape") -> tuple[int, int]:
     """Return (height, width) of an image; a whole number stands for a square."""
-    sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
-    try:
-        sides = tuple(operator.index(side) for side in sides)
-    except TypeError:
-        raise TypeError(f"{name} is {shape!r}; allowed: whole numbers (height, width)") from None
-    if len(sides) != 2 or not all(1 <= side <= LONGEST_SIDE for side in sides):
-        raise ValueError(f"{name} is {shape!r}; allowed: (height, width), each 1 to {LONGEST_SIDE}")
-    return sides[0], sides[1]
+    if np.ndim(shape) == 0:
+        side = read_whole(name, shape, 1, LONGEST_SIDE, other="a pair (height, width)")
+        return side, side
+    sides = tuple(shape)
+    require(len(sides) == 2, name, shape, "an integer or a pair (height, width)")
+    height, width = (read_whole(f"{name}[{k}]", side, 1, LONGEST_SIDE) for k, side in enumerate(sides))
+    return height, width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,14 +100,9 @@ class Density:
 
     def require_room(self, count: int) -> None:
         """Raise unless the number of sites is positive and no larger than that of pixels with any density."""
-        check_count(count, self.shape)
         xp = namespace_of(self.weights)
         room = int(xp.sum(xp.astype(self.weights > 0, xp.int64)))
-        if count > room:
-            raise ValueError(
-                f"there are {count} sites for {room} pixels of positive density, of {self.shape[0]} x "
-                f"{self.shape[1]}; allowed: 1 to {room}"
-            )
+        _require_at_most(count, room, "pixels of positive density", self.shape)
 
 
 def weight_bits(shape: tuple[int, int]) -> int:
@@ -119,34 +120,26 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     resolution : int or (int, int), optional
         Only with a number.
     """
-    if not hasattr(density, "shape"):
-        density = _as_numbers(density, "density")
     if isinstance(density, np.ma.MaskedArray):
-        raise TypeError("density is a masked array; allowed: one without a mask, such as density.filled(0)")
+        raise WrongKind("density is a masked array; allowed: one without a mask, such as density.filled(0)")
+    given, density = density, read_array("density", density)
     if density.ndim == 0:
-        return _uniform(density, resolution)
-    if resolution is not None:
-        raise ValueError(f"resolution is {resolution!r} beside a density image; allowed: only with a uniform density")
-    if density.ndim != 2:
-        raise ValueError(f"density has shape {tuple(density.shape)}; allowed: two dimensions, (height, width)")
-    shape = read_shape(tuple(density.shape), "density's shape")
-    kind = numpy_dtype(density).kind
-    if kind not in "buif":
-        raise TypeError(f"density has dtype {density.dtype}; allowed: real numbers")
-    if not is_cuda(density):
-        density = host_view(density)
-    xp = namespace_of(density)
-    values = xp.astype(density, xp.float64)
-    if numpy_dtype(values) != np.float64:
-        raise TypeError(f"density becomes {values.dtype}; allowed: JAX with jax_enable_x64 set, for float64")
+        return _uniform(given, resolution)
+    require(resolution is None, "resolution", resolution, "None beside a density image, which has its own shape")
+    sides = tuple(density.shape)
+    fits = len(sides) == 2 and all(1 <= side <= LONGEST_SIDE for side in sides)
+    require_shape(fits, "density", density, f"two dimensions (height, width), each from 1 to {LONGEST_SIDE}")
+    shape = int(sides[0]), int(sides[1])
+    kind = _kind_of_numbers("density", density, "biuf")
+    values = _as_double("density", density)
+    xp = namespace_of(values)
     low, high = float(xp.min(values)), float(xp.max(values))
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError("density is not finite everywhere; allowed: finite numbers, zero or more")
-    if low < 0:
-        raise ValueError(f"density is {low} somewhere; allowed: zero or more")
+    if not 0 <= low <= high < math.inf:  # only then is it worth a look at every pixel
+        good = (values >= 0) & xp.isfinite(values)
+        require_each(good, "density", values, "finite numbers of at least 0")
     if high == 0:
         raise ValueError("density is zero everywhere; allowed: positive somewhere")
-    _check_maximum(high)
+    _require_maximum(high)
     most = 2.0 ** weight_bits(shape)
     # Images in whole numbers stay as they are.
     unit = 1.0 if kind in "bui" and high < most else high / (most - 1)
@@ -158,18 +151,16 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     return Density(weights, unit, shape, mass, root)
 
 
-def _check_maximum(high: float) -> None:
-    if not LEAST_MAXIMUM <= high <= MOST_MAXIMUM:
-        raise ValueError(f"density is at most {high}; allowed: a maximum from {LEAST_MAXIMUM} to {MOST_MAXIMUM}")
+def _require_maximum(high: float) -> None:
+    fits = LEAST_MAXIMUM <= high <= MOST_MAXIMUM
+    require(fits, "the maximum of density", high, f"{LEAST_MAXIMUM} to {MOST_MAXIMUM}")
 
 
-def _uniform(density: np.ndarray, resolution: Any) -> Density:
-    value = float(density)
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"density is {value}; allowed: a positive number, or an image")
-    _check_maximum(value)
-    if resolution is None:
-        raise ValueError("resolution is missing; allowed: (height, width) or a whole number, for a uniform density")
+def _uniform(density: Any, resolution: Any) -> Density:
+    value = read_real("density", density, above=0)
+    _require_maximum(value)
+    allowed = "an integer or a pair (height, width), where the density is uniform"
+    require(resolution is not None, "resolution", resolution, allowed)
     shape = read_shape(resolution, "resolution")
     area = shape[0] * shape[1] * pixel_size(shape) ** 2
     return Density(np.ones(shape, np.float32), value, shape, value * area, math.sqrt(value) * area)
@@ -177,58 +168,39 @@ def _uniform(density: np.ndarray, resolution: Any) -> Density:
 
 def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
     """Check sites and return them as a contiguous (n, 2) float64 array: NumPy for the host's, else on their device."""
-    if not hasattr(sites, "shape"):
-        sites = _as_numbers(sites, "sites")
-    if sites.ndim != 2 or sites.shape[1] != 2:
-        raise ValueError(f"sites have shape {tuple(sites.shape)}; allowed: (n, 2), x and y of each")
-    if numpy_dtype(sites).kind not in "iuf":
-        raise TypeError(f"sites have dtype {sites.dtype}; allowed: real numbers")
-    check_count(int(sites.shape[0]), shape)
-    if is_cuda(sites):
-        xp = namespace_of(sites)
-        if kind_of(sites) == "torch":
-            sites = sites.detach()
-        sites = as_contiguous(xp.astype(sites, xp.float64))
-        if numpy_dtype(sites) != np.float64:
-            raise TypeError(f"sites become {sites.dtype}; allowed: JAX with jax_enable_x64 set, for float64")
-        low = [float(v) for v in xp.min(sites, axis=0)]
-        high = [float(v) for v in xp.max(sites, axis=0)]
-    else:
-        sites = np.ascontiguousarray(host_view(sites), dtype=np.float64)
-        low, high = sites.min(axis=0), sites.max(axis=0)
-    if not all(math.isfinite(v) for v in (*low, *high)):
-        raise ValueError("sites are not finite everywhere; allowed: finite numbers")
-    for name, axis, far in zip("xy", (0, 1), extent_of(shape)):
-        if low[axis] < 0 or high[axis] > far:
-            found = low[axis] if low[axis] < 0 else high[axis]
-            raise ValueError(f"sites: {name} is {found} somewhere; allowed: 0 to {far}, the extent of the domain")
+    sites = read_array("sites", sites)
+    require_shape(sites.ndim == 2 and sites.shape[1] == 2, "sites", sites, "(n, 2), x and y of each")
+    _kind_of_numbers("sites", sites, "iuf")
+    require_count(int(sites.shape[0]), shape)
+    if kind_of(sites) == "torch":
+        sites = sites.detach()
+    sites = as_contiguous(_as_double("sites", sites))
+    for name, column, far in zip("xy", (sites[:, 0], sites[:, 1]), extent_of(shape)):
+        allowed = f"0 to {far}, the extent of the domain"
+        require_each((column >= 0) & (column <= far), f"{name} of sites", column, allowed)
     return sites
 
 
-def _as_numbers(values: Any, name: str) -> np.ndarray:
-    """Return nested lists or a number as a NumPy array."""
+def _kind_of_numbers(argument: str, array: Array, kinds: str) -> str:
+    """Return NumPy's letter for the kind of numbers, one of some: other libraries have types that NumPy has not."""
     try:
-        found = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        found = np.empty(0, object)
-    if found.dtype.kind not in "buif":
-        raise TypeError(f"{name} is {values!r:.60}; allowed: an array of real numbers")
-    return found
-
-
-def read_count(count: Any, name: str = "count", allowed: str = "a whole number") -> int:
-    """Return a number of sites as an int, or say that it is none."""
-    try:
-        if isinstance(count, bool | np.bool_):
-            raise TypeError
-        return operator.index(count)
+        kind = numpy_dtype(array).kind
     except TypeError:
-        raise TypeError(f"{name} is {count!r}; allowed: {allowed}") from None
+        kind = "V"  # nothing that counts
+    if kind not in kinds:
+        raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
+    return kind
 
 
-def check_seed(seed: Any) -> None:
-    """Raise unless a start can be drawn again from this."""
-    require(isinstance(seed, int | np.integer) and int(seed) >= 0, "seed", seed, "whole numbers from 0 on")
+def _as_double(argument: str, array: Array) -> Array:
+    """Return float64 values where they are: in NumPy, without a copy if they are that already, or on the device."""
+    if not is_cuda(array):
+        return np.asarray(host_view(array), dtype=np.float64)
+    xp = namespace_of(array)
+    values = xp.astype(array, xp.float64)
+    if numpy_dtype(values) != np.float64:
+        raise WrongKind(f"{argument} has dtype {values.dtype} in JAX; allowed: float64, with jax_enable_x64 set")
+    return values
 
 
 def host_template(*candidates: Any) -> Any:
@@ -243,20 +215,11 @@ def host_template(*candidates: Any) -> Any:
     return next(arrays, np.empty(0))
 
 
-def check_count(count: int, shape: tuple[int, int]) -> None:
+def require_count(count: int, shape: tuple[int, int]) -> None:
     """Raise unless the number of sites is positive and no larger than that of pixels."""
-    if not 1 <= count <= shape[0] * shape[1]:
-        raise ValueError(
-            f"there are {count} sites for {shape[0]} x {shape[1]} pixels; allowed: 1 to {shape[0] * shape[1]}"
-        )
+    _require_at_most(count, shape[0] * shape[1], "pixels", shape)
 
 
-def require_one_home(sites: Array, weights: Array) -> None:
-    """Raise where sites and density live on different devices or, on a GPU, in different libraries."""
-    if not (is_cuda(sites) or is_cuda(weights)):
-        return
-    if device_name(sites) != device_name(weights) or kind_of(sites) != kind_of(weights):
-        raise ValueError(
-            f"sites are a {kind_of(sites)} array on {device_name(sites)}, the density a {kind_of(weights)} array on "
-            f"{device_name(weights)}; allowed: one library and one device (nothing is moved silently)"
-        )
+def _require_at_most(count: int, room: int, what: str, shape: tuple[int, int]) -> None:
+    allowed = f"1 to {room}, the number of {what} in {shape[0]} x {shape[1]}"
+    require(1 <= count <= room, "the number of sites", count, allowed)

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
 
-from stepwell.apps.voronoi.mesh import Mesh, checked_sites
+from stepwell.apps.voronoi.mesh import Mesh, read_points
+from stepwell.apps.voronoi.pens import paints
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.route import hilbert_order
+from stepwell.checks import read_choice
 
 MARKS = ("dots", "circles")
 #: Millimetres to which positions are rounded, and so many sizes of dots at most.
 PRECISION = 0.01
 SIZES = 32
-#: Most colours of a drawing; more are gathered round so many.
-PENS = 64
 
 
 def dot_radii(darkness: np.ndarray, owners: np.ndarray, count: int, *, even: bool = False) -> np.ndarray:
@@ -141,12 +140,11 @@ def stipples_svg(
     >>> '<path stroke-width="2" d="M50 25h0"/>' in text
     True
     """
-    sites = checked_sites(sites)
-    if marks not in MARKS:
-        raise ValueError(f"marks: got {marks!r}; allowed: {', '.join(MARKS)}")
+    sites = read_points("sites", sites)
+    read_choice("marks", marks, MARKS)
     scale = size / max(extent)
     level, widths = _levels(2 * scale * np.broadcast_to(np.asarray(radii, np.float64), len(sites)))
-    paint, names = _paints(colours, ink, len(sites))
+    paint, names = paints("colours", colours, ink, len(sites))
     order = np.arange(len(sites)) if keep_order else hilbert_order(sites)
     order = order[widths[level[order]] > 0]
     # Stable sorts: the order within a group stays.
@@ -205,7 +203,7 @@ def cells_svg(
     corners = np.rint(cells.vertices * (scale / PRECISION)).astype(np.int64)
     body = []
     if fills is not None:
-        paint, names = _paints(fills, ink, len(cells))
+        paint, names = paints("fills", fills, ink, len(cells))
         corners_text = _points(corners * PRECISION)
         shape = [
             f"M{'L'.join(corners_text[first:last])}Z" if last > first else ""
@@ -289,7 +287,7 @@ def route_svg(
     True
     """
     scale = size / max(extent)
-    text = " ".join(_points(_rounded(checked_sites(points) * scale)))
+    text = " ".join(_points(_rounded(read_points("points", points) * scale)))
     style = ' fill="none" stroke-linejoin="round" stroke-linecap="round"'
     body = [f'<polyline points="{text}" stroke="{ink}" stroke-width="{line:g}"/>']
     return _document(extent, scale, "route", style, background, body)
@@ -311,36 +309,6 @@ def _levels(diameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     step = max(PRECISION, float(diameters.max(initial=0.0)) / SIZES)
     level = np.rint(diameters / step).astype(np.int64)
     return level, np.arange(int(level.max(initial=0)) + 1) * step
-
-
-def _paints(colours: np.ndarray | None, ink: str, count: int) -> tuple[np.ndarray, list[str]]:
-    """Return the number of each element's colour, and the names of all."""
-    if colours is None:
-        return np.zeros(count, np.int64), [ink]
-    if np.shape(colours) != (count, 3):
-        raise ValueError(f"colours: the shape must be ({count}, 3), got {np.shape(colours)}")
-    whole = np.rint(np.clip(colours, 0, 1) * 255).astype(np.int64)
-    codes, paint = np.unique(whole @ np.array([65536, 256, 1]), return_inverse=True)
-    distinct = np.column_stack([codes >> 16, (codes >> 8) & 255, codes & 255]).astype(np.float64)
-    if len(distinct) > PENS:
-        centres, nearest = _gathered(distinct, np.bincount(paint))
-        distinct, paint = centres, nearest[paint]
-    names = [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in np.rint(distinct).astype(int).tolist()]
-    return paint, names
-
-
-def _gathered(colours: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return PENS colours that stand for many, and the number of the nearest for each: Lloyd's iteration once more."""
-    # The start is spread by brightness, as many dots to each.
-    order = np.argsort(colours @ np.array([0.2126, 0.7152, 0.0722]), kind="stable")
-    shares = (np.cumsum(counts[order]) - 0.5 * counts[order]) / counts.sum()
-    centres = colours[order[np.searchsorted(shares, (np.arange(PENS) + 0.5) / PENS).clip(max=len(order) - 1)]]
-    for _ in range(12):
-        nearest = cKDTree(centres).query(colours)[1]
-        weight = np.bincount(nearest, counts, minlength=PENS)
-        sums = np.column_stack([np.bincount(nearest, counts * colours[:, k], minlength=PENS) for k in range(3)])
-        centres = np.where(weight[:, None] > 0, sums / np.maximum(weight, 1)[:, None], centres)
-    return centres, nearest
 
 
 def _rounded(points: np.ndarray) -> np.ndarray:

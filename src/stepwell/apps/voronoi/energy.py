@@ -8,16 +8,10 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.apps.voronoi.assignment import check_method, thread_count
-from stepwell.apps.voronoi.domain import (
-    Density,
-    check_count,
-    read_count,
-    read_density,
-    read_sites,
-    require_one_home,
-)
+from stepwell.apps.voronoi.assignment import METHODS, thread_count
+from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_count
 from stepwell.arrays import Array, host_view, in_kind, is_cuda
+from stepwell.checks import read_choice, read_real, read_whole, require_one_home
 
 #: F n / |Ω|² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
 #: (Fejes Tóth 1972).
@@ -86,11 +80,13 @@ class VoronoiEnergy:
         like: Array | None = None,
         history: int = 0,
     ) -> None:
-        self.method, self._flood = method, check_method(method)
+        self.method = read_choice("method", method, METHODS)
+        self._flood = method == "jump-flooding"
         self.density = density if isinstance(density, Density) else read_density(density, resolution)
         self.shape = self.density.shape
-        self.count, self.scale = read_count(count), float(scale)
-        check_count(self.count, self.shape)
+        self.count, self.scale = read_whole("count", count, 1), read_real("scale", scale)
+        require_count(self.count, self.shape)
+        history = read_whole("history", history, 0)
         self.evaluations, self.seconds = 0, 0.0
         self._device: Any = None
         template = self.density.weights if like is None or is_cuda(self.density.weights) else like
@@ -209,7 +205,7 @@ def cvt_energy(
     found = read_density(density, resolution)
     points = read_sites(sites, found.shape)
     if np.ndim(density) != 0:
-        require_one_home(points, found.weights)
+        require_one_home("sites", points, "density", found.weights, library=False)
     energy = VoronoiEnergy(found, int(points.shape[0]), method=method, threads=threads, like=points)
     f, g = energy.evaluate(points)
     if not is_cuda(points):

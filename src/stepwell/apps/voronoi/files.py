@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.mesh import Mesh, checked_sites
+from stepwell.apps.voronoi.mesh import Mesh, read_points
+from stepwell.checks import read_array, require_shape
 
 Path = str | os.PathLike[str]
 
@@ -32,11 +33,11 @@ def write_points_csv(path: Path, sites: Any, **columns: Any) -> None:
     >>> file.read_text().split()
     ['x,y,radius', '0.25,0.5,0.01']
     """
-    sites = checked_sites(sites)
-    for name, values in columns.items():
-        if np.shape(values) != (len(sites),):
-            raise ValueError(f"{name}: the shape must be ({len(sites)},), got {np.shape(values)}")
-    table = np.column_stack([sites, *columns.values()])
+    sites = read_points("sites", sites)
+    further = {name: np.asarray(read_array(name, values)) for name, values in columns.items()}
+    for name, values in further.items():
+        require_shape(values.shape == (len(sites),), name, values, (len(sites),))
+    table = np.column_stack([sites, *further.values()])
     np.savetxt(path, table, fmt="%.9g", delimiter=",", header=",".join(["x", "y", *columns]), comments="")
 
 
@@ -51,8 +52,9 @@ def write_points_npy(path: Path, sites: Any) -> None:
     >>> np.load(file)
     array([[0.25, 0.5 ]])
     """
+    points = read_points("sites", sites)
     with open(path, "wb") as file:  # np.save would add a suffix of its own to some names
-        np.save(file, checked_sites(sites))
+        np.save(file, points)
 
 
 def write_obj(path: Path, mesh: Mesh, height: float = 1.0) -> None:

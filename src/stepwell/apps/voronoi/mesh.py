@@ -16,6 +16,7 @@ import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
 from stepwell.apps.voronoi.polygons import Cells, clip_to_rectangle
+from stepwell.checks import read_array, read_real, require, require_each, require_finite, require_shape
 
 #: Twice the area of a triangle over its longest edge squared below which it is flat: far above what rounding leaves of
 #: three points on a line, far below anything that a tessellation makes.
@@ -87,21 +88,22 @@ def delaunay_mesh(
     >>> len(mesh.triangles), mesh.edges.tolist()
     (1, [[0, 1], [0, 2], [1, 2]])
     """
-    sites = checked_sites(sites)
-    if extent is None and density is not None:
-        raise ValueError("density: an extent must say where the image lies, got extent=None")
+    sites = read_points("sites", sites)
+    if density is not None:
+        require(extent is not None, "extent", extent, "(width, height), where a density lies")
+        density = np.asarray(read_array("density", density))
+        require_shape(density.ndim == 2, "density", density, "(rows, columns)")
+    if extent is not None:
+        width, height = read_extent(extent)
     triangles = _triangles(sites)
     if extent is not None:
-        width, height = checked_extent(extent)
         centres = circumcentres(sites, triangles)
         inside = np.all((centres >= 0) & (centres <= (width, height)), axis=1)
         if density is not None:
-            if np.ndim(density) != 2:
-                raise ValueError(f"density: the shape must be (rows, columns), got {np.shape(density)}")
-            rows, columns = np.shape(density)
+            rows, columns = density.shape
             across = np.clip(centres[:, 0] * (columns / width), 0, columns - 1).astype(np.intp)
             down = np.clip(centres[:, 1] * (rows / height), 0, rows - 1).astype(np.intp)
-            inside &= np.asarray(density)[down, across] > 0
+            inside &= density[down, across] > 0
         triangles = triangles[inside]
     return Mesh(sites, triangles)
 
@@ -126,11 +128,11 @@ def voronoi_cells(sites: Any, extent: tuple[float, float] = (1.0, 1.0)) -> Cells
     >>> cells.areas.tolist(), sorted(cells.polygon(0).tolist())
     ([0.5, 0.5], [[0.0, 0.0], [0.0, 1.0], [0.5, 0.0], [0.5, 1.0]])
     """
-    sites = checked_sites(sites)
-    width, height = checked_extent(extent)
+    sites = read_points("sites", sites)
+    width, height = read_extent(extent)
     # Sides such as 3/5 and 3 (1/5) differ in the last place, and sites lie on the border of either.
-    if sites.size and not (np.all(sites >= 0) and np.all(sites <= np.nextafter((width, height), np.inf))):
-        raise ValueError(f"sites: every site must lie in [0, {width:g}] x [0, {height:g}]")
+    inside = (sites >= 0) & (sites <= np.nextafter((width, height), np.inf))
+    require_each(inside, "sites", sites, f"x and y in [0, {width:g}] x [0, {height:g}]")
     n = len(sites)
     if not n:
         return Cells(np.zeros((0, 2)), np.zeros(1, np.intp))
@@ -169,35 +171,30 @@ def circumcentres(sites: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     return centres
 
 
-def checked_sites(sites: Any) -> np.ndarray:
-    """Return sites as a float64 array (n, 2) of finite numbers, or say what is wrong with them.
+def read_points(argument: str, points: Any) -> np.ndarray:
+    """Return points as a float64 array (n, 2) of finite numbers, or say what is wrong with them.
 
     Examples
     --------
-    >>> checked_sites([[1, 2]])
+    >>> read_points("sites", [[1, 2]])
     array([[1., 2.]])
     """
-    array = np.asarray(sites, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"sites: the shape must be (n, 2), got {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError("sites: every coordinate must be finite")
+    array = np.asarray(read_array(argument, points), dtype=np.float64)
+    require_shape(array.ndim == 2 and array.shape[1] == 2, argument, array, "(n, 2), x and y of each")
+    require_finite(argument, array)
     return array
 
 
-def checked_extent(extent: Any) -> tuple[float, float]:
+def read_extent(extent: Any) -> tuple[float, float]:
     """Return width and height of a domain as positive numbers, or say what is wrong with them.
 
     Examples
     --------
-    >>> checked_extent([1, 2])
+    >>> read_extent([1, 2])
     (1.0, 2.0)
     """
-    if np.shape(extent) != (2,):
-        raise ValueError(f"extent: must be (width, height), got {extent!r}")
-    width, height = (float(side) for side in extent)
-    if not (0 < width < np.inf and 0 < height < np.inf):
-        raise ValueError(f"extent: width and height must be positive and finite, got {extent}")
+    require_shape(np.shape(extent) == (2,), "extent", np.asarray(extent), "(width, height)")
+    width, height = (read_real(f"extent[{k}]", side, above=0) for k, side in enumerate(extent))
     return width, height
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.checks import read_choice, read_real, require_each, require_finite, require_real, require_shape
+
 TONES = ("display", "linear")
 
 
@@ -65,10 +67,8 @@ class Picture:
         gamma : float, default 1
             The power to which the darkness is raised; above 1 the light tones become lighter.
         """
-        if tone not in TONES:
-            raise ValueError(f"tone: got {tone!r}; allowed: {', '.join(TONES)}")
-        if not 0 < gamma < np.inf:
-            raise ValueError(f"gamma: must be positive and finite, got {gamma}")
+        read_choice("tone", tone, TONES)
+        gamma = read_real("gamma", gamma, above=0)
         luminance = linear_light(self.colours) @ np.array([0.2126, 0.7152, 0.0722])  # ITU-R BT.709
         grey = display_values(luminance) if tone == "display" else luminance
         dark: np.ndarray = np.clip(grey if invert else 1.0 - grey, 0.0, 1.0) ** gamma
@@ -130,10 +130,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
     name = os.path.basename(path)
     if path.lower().endswith(".npy"):
         grey = read_npy(path)
-        if grey.ndim != 2 or not grey.size or grey.dtype.kind not in "fiub" or not np.all(np.isfinite(grey)):
-            raise ValueError(f"{path}: must hold finite numbers (rows, columns), got {grey.dtype} {grey.shape}")
-        if grey.min() < 0 or grey.max() > 1:
-            raise ValueError(f"{path}: grey must lie between 0 and 1, got {grey.min():g} to {grey.max():g}")
+        require_each((grey >= 0) & (grey <= 1), path, grey, "grey from 0 to 1")
         return Picture(np.repeat(grey[..., None].astype(np.float64), 3, axis=2), name)
     _load_pillow()
     from PIL import Image, ImageOps, UnidentifiedImageError
@@ -149,12 +146,15 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read the array of an .npy file; anything else under that name is a ValueError."""
+    """Read finite numbers (rows, columns) from an .npy file; anything else under that name is a ValueError."""
     with open(path, "rb") as file:
         try:
             array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ValueError(f"{os.fspath(path)}: cannot be read: {error}") from None
+    require_shape(array.ndim == 2 and array.size > 0, os.fspath(path), array, "(rows, columns), at least one of each")
+    require_real(os.fspath(path), array)
+    require_finite(os.fspath(path), array)
     return array
 
 

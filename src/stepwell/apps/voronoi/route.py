@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from stepwell.apps.voronoi.mesh import checked_extent, checked_sites
+from stepwell.apps.voronoi.mesh import read_extent, read_points
+from stepwell.checks import read_choice
 
 METHODS = ("auto", "improved", "greedy", "hilbert", "given")
 #: The shortest tour of n random points in area A tends to this times √(n A) (Applegate et al. 2006).
@@ -86,14 +87,13 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
     >>> route.bound < route.length < route.hilbert_length < route.given_length
     True
     """
-    points = checked_sites(points)
-    if method not in METHODS:
-        raise ValueError(f"method: got {method!r}; allowed: {', '.join(METHODS)}")
+    points = read_points("points", points)
+    read_choice("method", method, METHODS)
     n = len(points)
     choose = method == "auto"
     if choose:
         method = "improved" if n <= MOST_IMPROVED else "greedy"
-    width, height = checked_extent(extent) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
+    width, height = read_extent(extent) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
     curve = hilbert_order(points)
     order = curve
     if method == "given":

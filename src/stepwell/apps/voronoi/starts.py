@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.apps.voronoi.domain import Density, check_seed, host_template, read_count, read_density
-from stepwell.arrays import Array, in_kind, is_cuda, kind_of, namespace_of, to_like
+from stepwell.apps.voronoi.assignment import shared_pixels
+from stepwell.apps.voronoi.domain import Density, host_template, read_density, read_sites
+from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of, to_like
+from stepwell.checks import read_whole
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
 _ROOT_BITS = 8  # after the point, of the roots of whole weights
@@ -73,8 +75,8 @@ def draw_sites(
     >>> draw_sites(3, 1.0, resolution=(32, 64), seed=1).shape
     (3, 2)
     """
-    check_seed(seed)
-    sites = draw_from(read_count(count), read_density(density, resolution), seed, like)
+    seed = read_whole("seed", seed, 0)
+    sites = draw_from(read_whole("count", count, 1), read_density(density, resolution), seed, like)
     return sites if is_cuda(sites) else in_kind(sites, host_template(density, like))
 
 
@@ -84,6 +86,32 @@ def draw_from(count: int, density: Density, seed: int, like: Array | None) -> Ar
     sites = _draw(count, density, np.random.default_rng(seed))
     moves = like is not None and is_cuda(like) and not is_cuda(density.weights)
     return to_like(sites, namespace_of(like).astype(like, namespace_of(like).float64)) if moves else sites
+
+
+def read_start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
+    """Return where sites start: drawn, if `sites` says how many, else as given but with none that coincide."""
+    if isinstance(sites, np.generic) or not (hasattr(sites, "shape") or isinstance(sites, list | tuple)):
+        return draw_from(read_whole("sites", sites, 1, other="an array (n, 2)"), density, seed, like)
+    points = read_sites(sites, density.shape)
+    density.require_room(int(points.shape[0]))
+    return _apart(points, density, seed)
+
+
+def _apart(points: Array, density: Density, seed: int) -> Array:
+    """Move sites that coincide with another by up to half a pixel: nothing else could tell them apart."""
+    crowded = shared_pixels(points, density.shape)
+    if crowded.shape[0] == 0:
+        return points
+    host = host_copy(points)
+    _, first = np.unique(host, axis=0, return_index=True)
+    again = np.setdiff1d(np.arange(len(host)), first)
+    if len(again) == 0:
+        return points
+    moves = np.random.default_rng(seed).uniform(-0.5, 0.5, (len(again), 2)) * density.pixel
+    # What would leave the domain is mirrored at its border: held there, several would meet again in a corner.
+    far = np.array(density.extent)
+    host[again] = far - np.abs(far - np.abs(host[again] + moves))
+    return to_like(host, points)
 
 
 def _draw(count: int, density: Density, rng: np.random.Generator) -> Array:
