@@ -218,3 +218,15 @@ def test_a_long_convolution_takes_little_memory():
     assert dual.max() <= room
     assert np.abs(dual[found.x > 0]).max() <= room
     assert found.residual == pytest.approx(np.linalg.norm(rest), rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["auto", "qr", "gram"])
+@pytest.mark.parametrize(("dtype", "tiny", "large"), [("float32", 1e-30, 1e20), ("float64", 1e-200, 1e200)])
+def test_a_solution_beyond_the_largest_number_is_not_called_converged(dtype, tiny, large, method):
+    """x = large/tiny has no number of this kind; its neighbour in the batch, 0.001/tiny, has one."""
+    A = np.array([[tiny, 0], [0, 1]], dtype)
+    result = stepwell.nnls(A, np.array([[large, 1], [1e-3, 1]], dtype), method=method)
+    assert result.status.tolist() == [NNLSStatus.NON_FINITE, NNLSStatus.CONVERGED]
+    assert result.x[0, 0] == np.inf
+    assert np.isnan(result.residual[0])
+    assert result.x[1] == pytest.approx([1e-3 / tiny, 1], rel=1e-6)

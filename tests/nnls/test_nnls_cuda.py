@@ -144,3 +144,12 @@ def test_nothing_to_do(library, systems, rows, columns):
     device, host = stepwell.nnls(on_device(library, A), on_device(library, b)), stepwell.nnls(A, b)
     for name in ("x", "dual", "active", "residual", "violation", "status", "insertions"):
         np.testing.assert_allclose(on_host(getattr(device, name)), getattr(host, name))
+
+
+@pytest.mark.parametrize(("dtype", "tiny", "large"), [("float32", 1e-30, 1e20), ("float64", 1e-200, 1e200)])
+def test_a_solution_beyond_the_largest_number(torch, dtype, tiny, large):
+    A, b = np.array([[tiny, 0], [0, 1]], dtype), np.array([[large, 1], [1e-3, 1]], dtype)
+    result = stepwell.nnls(on_device("torch", A), on_device("torch", b))
+    assert on_host(result.status).tolist() == [NNLSStatus.NON_FINITE, NNLSStatus.CONVERGED]
+    assert on_host(result.x)[0, 0] == np.inf
+    assert on_host(result.x)[1] == pytest.approx([1e-3 / tiny, 1], rel=1e-6)

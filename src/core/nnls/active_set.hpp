@@ -75,15 +75,20 @@ struct ActiveSet : Insertion<Team, Matrix> {
                       [&](int j) { dual[j] = Scalar(scale[j] > 0 ? ws.w[j] / scale[j] * b_unscale : 0.0); });
         }
         team.sync();
+        bool fits = true;
         team.few(factor.count, [&](int p) {
             const int j = ws.order[p];
             x[j] = Scalar(ws.x[p] * (task.scale_of(j) / b_scale));
             active[j] = 1;
+            fits = fits && is_finite(x[j]);
         });
         residual = missing;
-        if (b_norm > 0 && tally.status != non_finite)
-            residual =
-                square_root(team.sum(part_of_dot(team, ws.r, ws.r, task.extent.row_length()))) / b_scale;
+        if (b_norm > 0 && tally.status != non_finite) {
+            // An x beyond the largest number of its kind spoils the sum, so that all members learn of it.
+            const double part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            residual = square_root(team.sum(fits ? part : double_nan())) / b_scale;
+            if (residual != residual) tally.status = non_finite;
+        }
         team.sync();
     }
 

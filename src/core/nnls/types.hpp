@@ -12,7 +12,7 @@ enum Status : int32_t {
     limit = 1,       // the iteration limit; the point so far is kept
     stalled = 2,     // rounding lets no step lower the residual any more
     dependent = 3,   // what is left to insert depends numerically on the positive columns
-    non_finite = 4,  // NaN or infinity in A or b
+    non_finite = 4,  // NaN or infinity in A, b or x
 };
 
 // How a new column enters the factor (Luo & Duraiswami, section 3). `gram` is R alone from the normal

@@ -30,7 +30,7 @@ _MESSAGES = {
     NNLSStatus.LIMIT: "the limit max_iter on least-squares solutions was reached; x is the feasible point so far",
     NNLSStatus.STALLED: "rounding errors leave no step that lowers the residual; x is the best point found",
     NNLSStatus.DEPENDENT: "the columns left depend on the positive ones to rounding; x is the best point found",
-    NNLSStatus.NON_FINITE: "A or b holds NaN or infinity; the system was not solved",
+    NNLSStatus.NON_FINITE: "A or b holds NaN or infinity, or x does not fit its dtype; the system was not solved",
 }
 
 
@@ -44,7 +44,7 @@ class NNLSResult:
     Attributes
     ----------
     x : array
-        The solution; NaN for a system with non-finite input.
+        The solution; NaN for a system with non-finite input, infinite where it does not fit its dtype.
     residual : float or array
         ‖b − Ax‖ of this x, computed from A.
     dual : array
