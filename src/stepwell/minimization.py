@@ -26,6 +26,8 @@ _OPTION_NAMES = {
     "maxcor", "ftol", "gtol", "eps", "maxfun", "maxiter", "maxls", "target", "time_limit", "cauchy",
     "line_search", "h0", "threads", "finite_diff_rel_step", "graph", "time_objective",
 }  # fmt: skip
+#: Options of SciPy's that no solver here reads, with values that ask for what happens anyway: nothing is printed.
+_QUIET: dict[str, tuple[Any, ...]] = {"disp": (None, False), "iprint": (None, -1), "workers": (None, 1)}
 
 
 def _read_options(
@@ -36,7 +38,7 @@ def _read_options(
     if tol is not None:
         read_real("tol", tol, least=0)
     given = dict(options or {})
-    unknown = sorted(set(given) - _OPTION_NAMES)
+    unknown = sorted(name for name in set(given) - _OPTION_NAMES if given[name] not in _QUIET.get(name, ()))
     if unknown:
         warn_caller(f"unknown options {unknown} are ignored; known: {', '.join(sorted(_OPTION_NAMES))}")
     if tol is not None:

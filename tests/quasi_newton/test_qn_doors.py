@@ -6,6 +6,7 @@ import itertools
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -140,6 +141,12 @@ def test_unknown_options_warn_by_name():
     assert r.success
     with pytest.warns(OptimizeWarning, match="'verbose'"):
         minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.ones((2, 2)), jac=True, options=dict(verbose=1))
+
+
+def test_options_that_ask_for_silence_are_heard_in_silence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert minimize(FUN, np.zeros(N), jac=True, options=dict(disp=False, iprint=-1, workers=None)).success
 
 
 # ---- callbacks ----
