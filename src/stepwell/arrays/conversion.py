@@ -34,6 +34,8 @@ def scalar_of(value: Any) -> float:
     except (TypeError, ValueError, RuntimeError):
         what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
         raise TypeError(f"f is {what}; allowed: a number") from None
+    except OverflowError:  # integers and fractions have no limit
+        raise ValueError(f"f is of type {type(value).__name__} and beyond 1.8e308; allowed: a number within") from None
 
 
 def in_kind(values: np.ndarray, template: Array) -> Array:
