@@ -231,7 +231,7 @@ def _numbers_of(argument: str, value: Any, objects: np.ndarray) -> np.ndarray:
     """Return objects of Python's as doubles where all are numbers, such as fractions; refuse None and the like."""
     _require_dense(argument, value)
     numbers = [_real(one) for one in objects.flat]
-    require_kind(None not in numbers, argument, value, "an array of real numbers")
+    require_kind(None not in numbers, argument, value, "an array of real numbers that doubles can hold")
     return np.array(numbers, dtype=np.float64).reshape(objects.shape)
 
 

@@ -188,7 +188,7 @@ def cg(
     array([1.  , 0.5 , 0.25])
     """
     start = time.perf_counter()
-    operator = from_functions(H, H) if callable(H) and not hasattr(H, "shape") else H
+    operator = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
     problem = prepare(operator, B, None, x0, name="H", square=True)
     options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
     return _solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)

@@ -181,7 +181,7 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if preconditioner is None:
         return lambda block: block
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
-        return lambda block: without_graph(preconditioner(block))
+        return lambda block: _preconditioned(preconditioner(block), block)
     if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
         require_real("preconditioner", preconditioner)
         require_shape(preconditioner.shape[0] == problem.size, "preconditioner", preconditioner, (problem.size,))
@@ -191,6 +191,14 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     square = (problem.size, problem.size)
     require_shape(operator.shape == square, "preconditioner", operator, square)
     return operator.forward
+
+
+def _preconditioned(image: Any, block: Array) -> Array:
+    """Check what a preconditioner that is a function has made of a block."""
+    argument, shape = "what preconditioner returned", tuple(block.shape)
+    image = without_graph(image) if hasattr(image, "shape") else read_array(argument, image)
+    require_shape(tuple(image.shape) == shape, argument, image, shape)
+    return image
 
 
 def iteration_limit(max_iter: int | None, size: int) -> int:
