@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stepwell.arrays import Array, device_name, host_copy, host_view, is_cuda, kind_of, namespace_of
+from stepwell.arrays import Array, device_name, host_copy, host_view, is_bfloat16, is_cuda, kind_of, namespace_of
 
 #: What an infinite whole number becomes, where one is allowed: more than any run can count.
 UNLIMITED = 2**62
@@ -196,8 +196,7 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     """
     _require_dense(argument, value)
     if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
-        if "bfloat16" not in str(value.dtype):  # real, but of no kind that NumPy knows
-            require_real(argument, value)
+        require_real(argument, value)
         return value
     try:
         found = np.asarray(value)
@@ -254,7 +253,8 @@ def view_on_host(argument: str, value: Any) -> np.ndarray:
 def require_real(argument: str, array: Array) -> None:
     """Raise for an array or matrix, dense or sparse, of what are no real numbers."""
     dtype = array.dtype
-    if not (dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)):
+    real = dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)
+    if not real and not is_bfloat16(array):
         raise WrongKind(f"{argument} has dtype {dtype}; allowed: real numbers")
 
 
