@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stepwell.arrays import Array, device_name, host_copy, host_view, is_cuda, kind_of, namespace_of
+from stepwell.arrays import Array, device_name, host_copy, host_view, is_bfloat16, is_cuda, kind_of, namespace_of
 
 #: What an infinite whole number becomes, where one is allowed: more than any run can count.
 UNLIMITED = 2**62
@@ -194,14 +194,9 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     ...
     stepwell.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
     """
-    dense = str(getattr(value, "layout", "torch.strided")) == "torch.strided"  # PyTorch has several that are not
-    if hasattr(value, "toarray") or hasattr(value, "todense") or not dense:
-        raise WrongKind(
-            f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like)"
-        )
+    _require_dense(argument, value)
     if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
-        if "bfloat16" not in str(value.dtype):  # real, but of no kind that NumPy knows
-            require_real(argument, value)
+        require_real(argument, value)
         return value
     try:
         found = np.asarray(value)
@@ -213,12 +208,30 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     return found
 
 
+def _require_dense(argument: str, value: Any) -> None:
+    dense = str(getattr(value, "layout", "torch.strided")) == "torch.strided"  # PyTorch has several that are not
+    if hasattr(value, "toarray") or hasattr(value, "todense") or not dense:
+        raise WrongKind(
+            f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like)"
+        )
+
+
 def read_host_array(argument: str, value: Any, dtype: Any = np.float64) -> np.ndarray:
     """Return values as a contiguous host array of a dtype."""
     array = value if type(value) is np.ndarray else view_on_host(argument, value)
     if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
         raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
+    if array.dtype.kind == "O":
+        array = _numbers_of(argument, value, array)
     return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _numbers_of(argument: str, value: Any, objects: np.ndarray) -> np.ndarray:
+    """Return objects of Python's as doubles where all are numbers, such as fractions; refuse None and the like."""
+    _require_dense(argument, value)
+    numbers = [_real(one) for one in objects.flat]
+    require_kind(None not in numbers, argument, value, "an array of real numbers that doubles can hold")
+    return np.array(numbers, dtype=np.float64).reshape(objects.shape)
 
 
 def view_on_host(argument: str, value: Any) -> np.ndarray:
@@ -231,13 +244,17 @@ def view_on_host(argument: str, value: Any) -> np.ndarray:
     try:
         return host_view(value)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors and the like
-        raise type(error)(f"{argument} cannot be read as an array: {error}") from None
+        reason = str(error).rstrip(".")
+        raise type(error)(
+            f"{argument} cannot be read as an array: {reason}; allowed: a dense array of real numbers"
+        ) from None
 
 
 def require_real(argument: str, array: Array) -> None:
     """Raise for an array or matrix, dense or sparse, of what are no real numbers."""
     dtype = array.dtype
-    if not (dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)):
+    real = dtype.kind in "biuf" if isinstance(dtype, np.dtype) else "complex" not in str(dtype)
+    if not real and not is_bfloat16(array):
         raise WrongKind(f"{argument} has dtype {dtype}; allowed: real numbers")
 
 

@@ -74,7 +74,8 @@ class Objective:
         rel_step: float | None = None,
     ) -> None:
         require_function("fun", fun, optional=False)
-        good = jac is None or isinstance(jac, bool | np.bool_) or callable(jac) or jac in _DIFFERENCES
+        good = jac is None or isinstance(jac, bool | np.bool_) or callable(jac)
+        good = good or (isinstance(jac, str) and jac in _DIFFERENCES)  # an array would be compared element by element
         require(good, "jac", jac, "None, True, a callable, '2-point' or '3-point'")
         self._args = args
         self._template, self._shape, self._dtype = template, shape, dtype

@@ -16,6 +16,7 @@ from stepwell.arrays import (
     Array,
     default_float,
     in_kind,
+    is_bfloat16,
     is_cuda,
     is_like,
     lent,
@@ -47,7 +48,7 @@ def read_start(x0: Array) -> np.ndarray:
     """Check a starting point and return it as a fresh, contiguous float64 or float32 host array of the same shape."""
     values = view_on_host("x0", x0)
     require_real("x0", values)
-    if values.dtype not in (np.float32, np.float64):
+    if values.dtype not in (np.float32, np.float64) or is_bfloat16(x0):
         values = values.astype(default_float(x0))
     require_shape(values.size > 0, "x0", values, "at least one variable")
     require_finite("x0", values)

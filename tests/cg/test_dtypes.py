@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import stepwell
+from stepwell.arrays import as_float
 from stepwell.operators import as_operator
 
 random = np.random.default_rng(11)
@@ -82,6 +83,35 @@ def test_integers_and_half_precision_follow_numpy(part, expected):
     b = np.round(10 * B).astype(part)
     assert stepwell.tikhonov(A.astype(np.float32), b, 0.5, tol=1e-4).x.dtype == expected
     assert stepwell.tikhonov(np.round(10 * A).astype(part), b, 0.5, tol=1e-4).x.dtype == np.float64
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_half_precision_of_other_libraries(library, half):
+    """As NumPy's float16: alone double, beside float32 single; JAX as it comes has no double."""
+    xp = pytest.importorskip({"torch": "torch", "jax": "jax.numpy"}[library])
+    single = A.astype(np.float32)
+    rough_a, rough_b = (as_float(xp.asarray(part.astype(np.float32)), half) for part in (A, B))
+    exact_a, exact_b = (np.asarray(as_float(part, "float32")) for part in (rough_a, rough_b))
+    for left, exact_left, expected in (
+        (rough_a, exact_a, "float64" if library == "torch" else "float32"),
+        (xp.asarray(single), single, "float32"),
+        (single, single, "float32"),
+        (A, A, "float64"),
+    ):
+        result = stepwell.tikhonov(left, rough_b, 0.5, method="block", tol=200 * np.finfo(expected).eps)
+        assert str(result.x.dtype).rpartition(".")[2] == expected
+        assert_exact(result.x, exact_left, exact_b, np.eye(20), expected)
+
+
+def test_a_penalty_is_not_rounded_to_the_numbers_of_b():
+    """A is the identity by functions, which have no dtype, so b alone says what arrays are made of."""
+    torch = pytest.importorskip("torch")
+    identity, penalty, b = (lambda x: x, lambda y: y), np.diff(np.eye(6), axis=0) / 3, np.arange(6.0) ** 2
+    exact = np.linalg.solve(np.eye(6) + 0.25 * penalty.T @ penalty, b)
+    for dtype in (torch.int64, torch.float16, torch.bfloat16):
+        result = stepwell.tikhonov(identity, torch.tensor(b, dtype=dtype), 0.5, penalty, tol=1e-12)
+        np.testing.assert_allclose(result.x.numpy(), exact, rtol=1e-10)
 
 
 @pytest.mark.parametrize("which", ["b", "L", "x0", "none"])

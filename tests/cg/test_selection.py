@@ -243,11 +243,30 @@ def test_cross_validation_at_the_ends_of_the_range():
 
 
 def test_an_l_curve_without_a_corner_says_so():
-    """Of a constant, which L does not see, A = I leaves nothing at any λ: neither norm moves."""
+    """Of a constant, which L does not see, A = I leaves nothing at any λ: neither norm moves but by rounding."""
     A, L = np.eye(30), np.diff(np.eye(30), axis=0)
-    with pytest.warns(OptimizeWarning, match="at an end of the range searched"):
+    with pytest.warns(OptimizeWarning, match="at an end of the range searched|an L-curve without a corner"):
         result = stepwell.tikhonov(A, np.ones(30), "lcurve", L)
     assert result.lam_at_end[0] != 0
+
+
+def test_an_l_curve_without_a_corner_is_not_said_to_end():
+    """Orthonormal columns and a b mostly outside them: ‖x‖ = 1/(1 + λ²), and the residual hardly moves at any λ."""
+    random = np.random.default_rng(8)
+    A, _ = np.linalg.qr(random.normal(size=(60, 20)))
+    outside = random.normal(size=60)
+    outside -= A @ (A.T @ outside)
+    lams = np.geomspace(1e-7, 10, 500)
+    size = 1 / (1 + lams**2)
+    bend = bend_of(lams, np.sum(outside**2) + (1 - size) ** 2, size**2)
+    moving = np.flatnonzero(np.isfinite(bend))
+    assert np.argmax(bend[moving]) == 0  # it bends less and less from where it begins to move
+    with pytest.warns(OptimizeWarning, match="lam of 1 of 1 columns is where an L-curve without a corner bends most"):
+        result = stepwell.tikhonov(A, outside + A[:, 0], "lcurve")
+    assert result.lam_at_end.tolist() == [2]
+    assert result.lam[0] == pytest.approx(lams[moving[0]], rel=0.1)
+    assert "without a corner" in result.message
+    assert "end of the range" not in result.message
 
 
 def test_a_choice_within_the_range_is_not_remarked_on():

@@ -106,6 +106,13 @@ def test_the_command_line(tmp_path):
         assert len(out["return_time"]) == len(out["return_shot"]) == len(out["return_amplitude"]) > 6
         np.testing.assert_allclose(out["fit"][0], shots.waveforms[0], atol=15)
     assert (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+    shots.waveforms[:, 5] = np.nan
+    waveform.save_shots(tmp_path / "in.npz", shots)
+    run = CliRunner().invoke(main, arguments)
+    assert run.exit_code == 1
+    assert "Error: none of 6 shots converged; shot 0: A or b holds NaN or infinity" in run.stderr
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["status"].tolist() == [4] * 6
     run = CliRunner().invoke(main, ["deconvolve", "--synthetic", "3", "-o", str(tmp_path / "made.npz")])
     assert run.exit_code == 0
     assert "3" in run.output

@@ -469,10 +469,31 @@ def test_torch_points_cannot_be_changed_in_place_unnoticed(form):
 
 def test_torch_integers_and_halves_become_doubles():
     torch = pytest.importorskip("torch")
-    for dtype in (torch.int32, torch.float16):
+    for dtype in (torch.int32, torch.float16, torch.bfloat16):
         r = minimize(lambda x: ((x - 0.5) ** 2).sum(), torch.ones(3, dtype=dtype))
         assert r.x.dtype == torch.float64
         assert torch.allclose(r.x, torch.full((3,), 0.5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_values_bounds_and_gradients_of_bfloat16(library):
+    """Everything here is a whole number, which bfloat16 holds."""
+    xp = pytest.importorskip({"torch": "torch", "jax": "jax.numpy"}[library])
+
+    def half(values):
+        return xp.asarray(np.asarray(values), dtype=xp.bfloat16)
+
+    seen = minimize(
+        lambda x: (half(float(x @ x)), half(2 * x)),
+        np.array([4.0, 5.0]),
+        jac=True,
+        bounds=(half([2.0, -1.0]), half([9.0, 9.0])),
+        options=dict(h0=half([0.5, 0.5])),
+    )
+    assert np.array_equal(seen.x, [2.0, 0.0])
+    batch = minimize_batch(lambda x: (half((x**2).sum(1)), half(2 * x)), np.array([[4.0, 5.0]]), jac=True)
+    assert batch.success.all()
+    assert batch.x[0] == pytest.approx(np.zeros(2), abs=1e-5)
 
 
 # ---- JAX ----
@@ -518,8 +539,8 @@ def test_jax_integers_and_halves_become_its_default_float(wide):
         pytest.skip("this JAX has no enable_x64 context")
     with jax.enable_x64(wide):
         jnp = jax.numpy
-        for start in (jnp.arange(3), jnp.ones(3, jnp.float16)):
-            usual = (start / 2).dtype if start.dtype != jnp.float16 else jnp.zeros(1).dtype
+        for start in (jnp.arange(3), jnp.ones(3, jnp.float16), jnp.ones(3, jnp.bfloat16)):
+            usual = jnp.zeros(1).dtype
             r = minimize(lambda x: ((x - 0.5) ** 2).sum(), start)
             batch = minimize_batch(lambda x: ((x - 0.5) ** 2).sum(1), start[None])
             optimizer = LBFGSB(start)

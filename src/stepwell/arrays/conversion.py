@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.kinds import Array, kind_of, namespace_of
+from stepwell.arrays.kinds import Array, is_bfloat16, kind_of, namespace_of
 
 
 def host_view(array: Array) -> np.ndarray:
-    """View a host array of any library as NumPy, without a copy where the library allows it."""
-    if isinstance(array, np.ndarray):
-        return array
+    """View a host array of any library as NumPy, without a copy where the library allows it.
+
+    Numbers of bfloat16, which NumPy does not have, are copied to float32.
+    """
     if kind_of(array) == "torch":
-        return np.asarray(array.detach().resolve_neg().numpy())
-    return np.asarray(array)
+        array = array.detach().resolve_neg()
+        return np.asarray((array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy())
+    values = array if isinstance(array, np.ndarray) else np.asarray(array)
+    return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(array) else values
 
 
 def scalar_of(value: Any) -> float:
@@ -34,6 +37,8 @@ def scalar_of(value: Any) -> float:
     except (TypeError, ValueError, RuntimeError):
         what = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
         raise TypeError(f"f is {what}; allowed: a number") from None
+    except OverflowError:  # integers and fractions have no limit
+        raise ValueError(f"f is of type {type(value).__name__} and beyond 1.8e308; allowed: a number within") from None
 
 
 def in_kind(values: np.ndarray, template: Array) -> Array:

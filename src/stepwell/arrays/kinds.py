@@ -133,6 +133,11 @@ def as_contiguous(array: Array) -> Array:
     return array if kind == "jax" else np.ascontiguousarray(array)
 
 
+def is_bfloat16(array: Array) -> bool:
+    """Whether an array holds bfloat16: real numbers in half precision, which NumPy itself does not know."""
+    return str(getattr(array, "dtype", "")).rpartition(".")[2] == "bfloat16"
+
+
 def numpy_dtype(array: Array) -> np.dtype:
     """Return the NumPy dtype that corresponds to an array's."""
     return np.dtype(str(array.dtype).rpartition(".")[2])

@@ -113,6 +113,9 @@ def command(
             click.echo(f"wrote {plot}")
     except OSError as error:
         raise click.ClickException(f"could not write: {error}") from error
+    if not np.any(result.status == NNLSStatus.CONVERGED):
+        first = NNLSStatus(int(result.status[0])).message
+        raise click.ClickException(f"none of {len(shots)} shots converged; shot 0: {first}")
 
 
 def _shots_to_plot(text: str | None, count: int) -> list[int]:

@@ -120,7 +120,8 @@ def tikhonov(
     Warns
     -----
     scipy.optimize.OptimizeWarning
-        Where a rule chose a λ at an end of the range it searched; see ``result.lam_at_end``.
+        Where a rule chose a λ at an end of the range it searched, or an L-curve has no corner; see
+        ``result.lam_at_end``.
 
     Examples
     --------
@@ -188,7 +189,7 @@ def cg(
     array([1.  , 0.5 , 0.25])
     """
     start = time.perf_counter()
-    operator = from_functions(H, H) if callable(H) and not hasattr(H, "shape") else H
+    operator = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
     problem = prepare(operator, B, None, x0, name="H", square=True)
     options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
     return _solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
@@ -286,12 +287,13 @@ def _solve(
 
 
 def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
-    """Say which λ lie at an end of the range that the rule has searched."""
+    """Say which λ lie at an end of the range that the rule has searched, or at no corner."""
     text = ends_in_words(ends)
     if text:
         from scipy.optimize import OptimizeWarning
 
-        hint = "noise is no norm that the residual has there" if rule == "discrepancy" else "the rule finds none within"
+        hints = {"discrepancy": "noise is no norm that the residual has there", "gcv": "the rule finds none within"}
+        hint = hints.get(rule, "the rule has nothing to go by")
         warnings.warn(f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=3)
 
 

@@ -13,6 +13,7 @@ from stepwell.arrays import (
     Array,
     host_view,
     in_kind,
+    is_bfloat16,
     is_cuda,
     jax_holds_double,
     kind_of,
@@ -117,8 +118,9 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     width = 1 if len(given.shape) == 1 else int(given.shape[1])
     operator = as_operator(A, dtype, name=name, columns=width)
     template = given if operator.home is None else operator.home
-    penalty = None if L is None else as_operator(_beside(L, template), dtype, name="L", columns=width)
     block = _in_common(given, template, dtype, "B", name)
+    # (Beside the block, not B itself: L is not to be rounded to half precision or to integers.)
+    penalty = None if L is None else as_operator(_beside(L, block), dtype, name="L", columns=width)
     if penalty is not None and penalty.home is not None:
         require_one_home("L", penalty.home, name, template, library=False)
 
@@ -149,8 +151,8 @@ def working_dtype(*parts: Any) -> str:
     """Return the dtype that NumPy's ``result_type`` finds for all parts that have one, where it is float32.
 
     In all other cases (float64, integers alone, half precision alone) that is float64. Functions have no dtype;
-    lists are NumPy arrays. Where the first part is a float32 array of JAX and JAX holds no float64
-    (``jax_enable_x64``), it is float32.
+    lists are NumPy arrays; bfloat16 counts as float16. Where the first part is an array of JAX, not of float64, and JAX
+    holds no float64 (``jax_enable_x64``), it is float32.
 
     Examples
     --------
@@ -162,17 +164,17 @@ def working_dtype(*parts: Any) -> str:
     homes = [part.home if isinstance(part, Operator) else part for part in parts]
     arrays = [np.asarray(part) if isinstance(part, list) and not any(map(callable, part)) else part for part in homes]
     typed: list[Any] = [array for array in arrays if getattr(array, "dtype", None) is not None]
-    dtypes = [_as_numpy_dtype(array.dtype) for array in typed]
+    dtypes = [np.dtype(np.float16) if is_bfloat16(array) else _as_numpy_dtype(array.dtype) for array in typed]
     if not dtypes:
         return "float64"
-    only_single = dtypes[0] == np.float32 and kind_of(typed[0]) == "jax" and not jax_holds_double()
+    only_single = dtypes[0] != np.float64 and kind_of(typed[0]) == "jax" and not jax_holds_double()
     return "float32" if only_single or np.result_type(*dtypes) == np.float32 else "float64"
 
 
 def _as_numpy_dtype(dtype: Any) -> np.dtype:
     try:
         return np.dtype(str(dtype).rpartition(".")[2])
-    except TypeError:  # of another library, such as bfloat16
+    except TypeError:  # of another library
         return np.dtype(np.float64)
 
 
@@ -181,7 +183,7 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if preconditioner is None:
         return lambda block: block
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
-        return lambda block: without_graph(preconditioner(block))
+        return lambda block: _preconditioned(preconditioner(block), block)
     if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
         require_real("preconditioner", preconditioner)
         require_shape(preconditioner.shape[0] == problem.size, "preconditioner", preconditioner, (problem.size,))
@@ -191,6 +193,14 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     square = (problem.size, problem.size)
     require_shape(operator.shape == square, "preconditioner", operator, square)
     return operator.forward
+
+
+def _preconditioned(image: Any, block: Array) -> Array:
+    """Check what a preconditioner that is a function has made of a block."""
+    argument, shape = "what preconditioner returned", tuple(block.shape)
+    image = without_graph(image) if hasattr(image, "shape") else read_array(argument, image)
+    require_shape(tuple(image.shape) == shape, argument, image, shape)
+    return image
 
 
 def iteration_limit(max_iter: int | None, size: int) -> int:

@@ -9,6 +9,9 @@ import numpy as np
 
 from stepwell.arrays import Array
 
+#: In `LinearResult.lam_at_end`: λ lies within the range, but the L-curve has no corner.
+NO_CORNER = 2
+
 
 class Status(Enum):
     """Why the iteration ended for one column; the value is the message."""
@@ -88,8 +91,9 @@ class LinearResult:
     memory : int
         Bytes the solver expected to hold beside the caller's own arrays, as told before the first product.
     lam_at_end : ndarray or None
-        Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched (or whose
-        L-curve has no corner in it, and bends most near that end), 1 at the upper end, 0 between. None without a rule.
+        Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched, 1 at the upper
+        end, 0 between; 2 where it lies between them, but the L-curve has no corner and only bends most there. None
+        without a rule.
     """
 
     x: Array
@@ -124,9 +128,11 @@ class LinearResult:
 
 
 def ends_in_words(ends: np.ndarray | None) -> str:
-    """Say of how many columns λ lies at an end of the range searched; nothing where there is none."""
+    """Say of how many columns λ lies at an end of the range searched, or at no corner; nothing where there is none."""
     if ends is None or not np.any(ends):
         return ""
     counts = {name: int(np.sum(ends == sign)) for sign, name in ((-1, "lower"), (1, "upper"))}
     found = ", ".join(f"{count} at the {name} end" for name, count in counts.items() if count)
-    return f"lam of {sum(counts.values())} of {ends.size} columns lies at an end of the range searched ({found})"
+    outer, bent = sum(counts.values()), int(np.sum(ends == NO_CORNER))
+    texts = [f"lies at an end of the range searched ({found})", "is where an L-curve without a corner bends most"]
+    return "; ".join(f"lam of {n} of {ends.size} columns {text}" for n, text in zip((outer, bent), texts) if n)

@@ -20,6 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
 from stepwell.krylov.inputs import Problem, bytes_per_number
+from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
@@ -99,8 +100,8 @@ class Spectra:
 class Choice:
     """One λ per column, the products per column that choosing took, and at which end of the range each λ lies.
 
-    ``ends`` holds -1 for the lower end, 1 for the upper one and 0 between them. An L-curve without a corner in the
-    range counts as ending at the nearer one.
+    ``ends`` holds -1 for the lower end, 1 for the upper one, 0 between them, and `NO_CORNER` between them where the
+    L-curve has no corner and λ is where it bends most.
     """
 
     lams: np.ndarray
@@ -221,8 +222,8 @@ def _pick(spectra: Spectra, rule: str, noise: float) -> tuple[float, int]:
             values = np.where(np.isin(np.arange(grid.size), peaks), values, np.inf)
     best = int(np.argmin(values))
     end = -1 if best == 0 else int(best == grid.size - 1)
-    if rule == "lcurve" and not peaks.size:
-        end = -1 if 2 * best < grid.size else 1
+    if rule == "lcurve" and not peaks.size:  # the outermost λ with a curvature are the third from either end
+        end = -1 if best <= 2 else 1 if best >= grid.size - 3 else NO_CORNER
     if rule == "lcurve" or end:
         return float(grid[best]), end
     inner = np.log(grid[best - 1]), np.log(grid[best + 1])

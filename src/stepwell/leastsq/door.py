@@ -222,7 +222,7 @@ def _ready(array: Array, single: bool) -> Array:
     """Bring a device's array to the dtype that kernels read; of the host's only one that NumPy does not know."""
     xp = arrays.namespace_of(array)
     if not arrays.is_cuda(array):
-        return xp.astype(array, xp.float32) if "bfloat16" in str(array.dtype) else array
+        return xp.astype(array, xp.float32) if arrays.is_bfloat16(array) else array
     return arrays.as_float(array, "float32" if single else "float64")
 
 

@@ -50,9 +50,12 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         other = (
             dtype is not None and A.home is not None and A.matrix is not None and str(dtype) not in str(A.home.dtype)
         )
-        return as_operator(A.matrix, dtype, name=name, columns=columns) if other else A
+        if other:
+            return as_operator(A.matrix, dtype, name=name, columns=columns)
+        A.name = name
+        return A
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(f) for f in A):
-        return from_functions(A[0], A[1])
+        return from_functions(A[0], A[1], name=name)
     if sp.issparse(A):
         return _scipy_sparse(A, dtype, name)
     if type(A).__module__.startswith("cupyx.scipy.sparse") and hasattr(A, "tocsr"):
@@ -61,12 +64,12 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     if kind_of(A) == "torch" and str(A.layout) != "torch.strided":
         return _torch_sparse(A, dtype, name, columns)
     if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
-        return _linear_operator(A)
+        return _linear_operator(A, name)
     if kind_of(A) != "numpy" or isinstance(A, np.ndarray):
         return _dense(A, dtype, name)
     if hasattr(A, "shape") and hasattr(A, "__matmul__") and hasattr(A, "T"):
         transposed = A.T
-        return Operator(lambda X: A @ X, lambda Y: transposed @ Y, tuple(A.shape))
+        return Operator(lambda X: A @ X, lambda Y: transposed @ Y, tuple(A.shape), name=name)
     raise WrongKind(
         f"{name} is a {type(A).__name__}; allowed: a dense or sparse matrix, a LinearOperator, a pair of functions "
         f"(forward, adjoint) or a stepwell.operators.Operator"
@@ -102,6 +105,7 @@ def scaled(operator: Operator, factor: float) -> Operator:
         operator.shape,
         operator.home,
         memory=operator.memory,
+        name=operator.name,
     )
 
 
@@ -206,12 +210,34 @@ def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) ->
     return apply
 
 
-def _linear_operator(A: Any) -> Operator:
+def _linear_operator(A: Any, name: str) -> Operator:
+    def adjoint(block: Array) -> Array:
+        try:
+            return A.rmatmat(block)
+        except (NotImplementedError, TypeError) as error:  # SciPy calls a function that is None
+            if not _lacks_adjoint(A, block[:, 0]):
+                raise
+            raise WrongKind(
+                f"{name} is a {type(A).__name__} without rmatvec; allowed: one with rmatvec or rmatmat, as its "
+                "transpose is needed"
+            ) from error
+
     if type(A).__module__.startswith("cupyx"):
         import cupy
 
-        return Operator(A.matmat, A.rmatmat, tuple(A.shape), cupy.empty(0))
-    return Operator(A.matmat, A.rmatmat, tuple(A.shape), np.empty(0))
+        return Operator(A.matmat, adjoint, tuple(A.shape), cupy.empty(0), name=name)
+    return Operator(A.matmat, adjoint, tuple(A.shape), np.empty(0), name=name)
+
+
+def _lacks_adjoint(A: Any, vector: Array) -> bool:
+    """Whether a LinearOperator says of itself that it has no product of the transpose with a vector."""
+    try:
+        A.rmatvec(vector)
+    except NotImplementedError:
+        return True
+    except Exception:  # of the caller's own function, which is told as it was
+        return False
+    return False
 
 
 def _beta_warnings_silenced() -> warnings.catch_warnings[Any]:

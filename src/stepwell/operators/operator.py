@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, namespace_of, to_like, without_graph
+from stepwell.checks import read_array, require_shape
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.
 GRAM_WIDTH = 256
@@ -29,6 +30,8 @@ class Operator:
         The explicit matrix behind the functions, where there is one.
     memory : int
         Bytes held beyond the caller's own matrix (a transposed copy, where one was made).
+    name : str
+        What error messages call the operator.
 
     Attributes
     ----------
@@ -44,6 +47,7 @@ class Operator:
         home: Array | None = None,
         matrix: Any = None,
         memory: int = 0,
+        name: str = "A",
     ) -> None:
         self._forward = forward
         self._adjoint = adjoint
@@ -51,18 +55,29 @@ class Operator:
         self.home = home
         self.matrix = matrix
         self.memory = memory
+        self.name = name
         self.forward_columns = 0
         self.adjoint_columns = 0
 
     def forward(self, block: Array) -> Array:
         """Apply the operator to an ``(n, k)`` block; the answer has the block's dtype."""
         self.forward_columns += int(block.shape[1])
-        return _in_dtype_of(block, self._forward(block))
+        return self._checked(block, self._forward(block), "forward", self.shape[0])
 
     def adjoint(self, block: Array) -> Array:
         """Apply the adjoint to an ``(m, k)`` block; the answer has the block's dtype."""
         self.adjoint_columns += int(block.shape[1])
-        return _in_dtype_of(block, self._adjoint(block))
+        return self._checked(block, self._adjoint(block), "adjoint", self.shape[1])
+
+    def _checked(self, block: Array, image: Array, function: str, rows: int | None) -> Array:
+        """Return what a function made of a block in the block's dtype, where its shape is right."""
+        if not hasattr(image, "shape"):
+            image = read_array(f"what {self.name}'s {function} returned", image)
+        shape, columns = tuple(image.shape), int(block.shape[1])
+        if len(shape) != 2 or shape[1] != columns or rows not in (None, shape[0]):
+            allowed = f"({'rows' if rows is None else rows}, {columns}), a column for each vector"
+            require_shape(False, f"what {self.name}'s {function} returned", image, allowed)
+        return _in_dtype_of(block, image)
 
     def gram(self, template: Array) -> Array:
         """Return the dense matrix AᵀA in the template's library, a block of columns at a time."""
@@ -95,6 +110,7 @@ def from_functions(
     *,
     blocks: bool = False,
     like: Array | None = None,
+    name: str = "A",
 ) -> Operator:
     """Make an operator of two functions.
 
@@ -108,6 +124,8 @@ def from_functions(
         Whether the functions take blocks. Otherwise they are called column by column.
     like : array, optional
         An array of the library and device that the functions work with.
+    name : str, default "A"
+        What error messages call the operator.
 
     Examples
     --------
@@ -117,14 +135,24 @@ def from_functions(
     array([2., 2.])
     """
     if blocks:
-        return Operator(forward, adjoint, shape, like)
+        return Operator(forward, adjoint, shape, like, name=name)
 
-    def by_column(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    def by_column(function: Callable[[Array], Array], called: str) -> Callable[[Array], Array]:
+        def image(vector: Array) -> Array:
+            found = function(vector)
+            found = found if hasattr(found, "shape") else read_array(called, found)
+            require_shape(len(found.shape) == 1, called, found, "one dimension, a vector")
+            return found
+
         def apply(block: Array) -> Array:
             if not block.shape[1]:  # what it gives has a length, of no column as of any
-                return function(to_like(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
-            return namespace_of(block).stack([function(block[:, j]) for j in range(block.shape[1])], axis=1)
+                return image(to_like(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
+            return namespace_of(block).stack([image(block[:, j]) for j in range(block.shape[1])], axis=1)
 
         return apply
 
-    return Operator(by_column(forward), by_column(adjoint), shape, like)
+    by_columns = (
+        by_column(forward, f"what {name}'s forward returned"),
+        by_column(adjoint, f"what {name}'s adjoint returned"),
+    )
+    return Operator(*by_columns, shape, like, name=name)
