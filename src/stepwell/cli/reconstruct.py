@@ -20,9 +20,9 @@ from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import check_folder, reading_trouble, usage_errors
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
-from stepwell.krylov.doors import METHODS
 from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES
+from stepwell.krylov.solving import METHODS
 
 
 @dataclass

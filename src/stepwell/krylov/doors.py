@@ -5,52 +5,31 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import available_bytes, is_cuda, namespace_of, take_columns, to_host
+from stepwell.arrays import to_host
 from stepwell.checks import (
     read_array,
-    read_choice,
-    read_real,
     read_switch,
-    read_whole,
     require,
     require_each,
-    require_function,
     require_kind,
     require_shape,
 )
-from stepwell.krylov.block import BlockCG
-from stepwell.krylov.direct import Direct, direct_bytes
 from stepwell.krylov.inputs import (
     Problem,
-    as_preconditioner,
-    bytes_per_number,
-    column_numbers,
     iteration_limit,
     prepare,
 )
-from stepwell.krylov.projected import Projected
-from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
-from stepwell.krylov.rounds import Account, Method, OutOfRange, solve_in_rounds
+from stepwell.krylov.rounds import OutOfRange
 from stepwell.krylov.selection import RULES, Choice, choose
-from stepwell.krylov.space import DirectionSpace, space_bytes
-from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
+from stepwell.krylov.solving import DEFAULT_WIDTH, Options, solve
+from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
-
-METHODS = ("auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
-
-#: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
-DIRECT_SIZE = 1000
-#: Default bytes for earlier directions. A block more saves products and costs matrix products of blocks: on a GPU it
-#: pays always, on a CPU with a sparse operator hardly. The projecting methods live by what they keep.
-BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
-#: Default largest number of columns in one block.
-DEFAULT_WIDTH = 256
 
 
 def tikhonov(
@@ -138,12 +117,12 @@ def tikhonov(
     """
     start = time.perf_counter()
     problem = prepare(A, B, L, x0)
-    options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
+    options = Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
     for _ in range(2):
         try:
             choice = _resolve_lam(lam, problem, noise, joint)
             system = TikhonovSystem(problem.A, problem.L, choice.lams / problem.unit, problem.B)
-            result = _solve(problem, system, choice.lams, options, start, choice.products)
+            result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
                 result.lam_at_end = choice.ends
                 _warn_of_ends(lam, choice.ends)
@@ -191,99 +170,8 @@ def cg(
     start = time.perf_counter()
     operator = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
     problem = prepare(operator, B, None, x0, name="H", square=True)
-    options = _Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
-    return _solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
-
-
-@dataclass
-class _Options:
-    """How to solve, checked."""
-
-    method: str
-    tol: float
-    max_iter: int
-    preconditioner: Any
-    callback: Callable[[Progress], object] | None
-    memory: int | None
-    width: int
-
-    def __post_init__(self) -> None:
-        self.tol = read_real("tol", self.tol, above=0)
-        read_choice("method", self.method, METHODS)
-        if self.memory is not None:
-            self.memory = int(read_real("memory", self.memory, least=0))
-        self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
-        require_function("callback", self.callback)
-
-
-class _Watch:
-    """Tells the caller of runs on some of the columns as of one run on all of them; a true answer stops all."""
-
-    def __init__(self, callback: Callable[[Progress], object], columns: int) -> None:
-        self.callback, self.columns, self.waiting = callback, columns, columns
-        self.begun = self.stopped = False
-
-    def begin(self, columns: int) -> None:
-        """Take note that so many more columns are at work."""
-        self.waiting -= columns
-
-    def __call__(self, told: Progress) -> bool:
-        """Pass the news on, except that a later run begins."""
-        if not self.stopped and (told.iteration or not self.begun):
-            news = replace(told, active=told.active + self.waiting, columns=self.columns)
-            self.begun, self.stopped = True, bool(self.callback(news))
-        return self.stopped
-
-
-def _solve(
-    problem: Problem,
-    system: System,
-    lams: np.ndarray | None,
-    options: _Options,
-    start: float,
-    spent: np.ndarray | float = 0.0,
-) -> LinearResult:
-    """Choose the method, run it on each group of columns that can go together, and join the accounts."""
-    precondition = as_preconditioner(options.preconditioner, problem)
-    method, choice = _choose_method(options.method, problem, lams)
-    memory = options.memory
-    if memory is None:
-        on_gpu = is_cuda(problem.B)
-        memory = PROJECTED_MEMORY if method != "block" else BLOCK_MEMORY_ON_GPU if on_gpu else BLOCK_MEMORY
-    needed = _memory_needed(method, problem, lams, memory, options.width)
-    groups = _groups(method, problem.columns, lams)
-    watch = None if options.callback is None else _Watch(options.callback, problem.columns)
-    accounts: list[Account] = []
-    for columns, same_matrix in groups:
-        if watch is not None:
-            watch.begin(columns.size)
-        whole = columns.size == problem.columns
-        if method in ("cgls", "pseudo-block"):
-            run: Method = PseudoBlock(precondition)
-        elif method == "block":
-            run = BlockCG(precondition, memory, options.width)
-        elif method == "direct":
-            run = Direct()
-        elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
-            space = DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory)
-            run = Projected(space, precondition, method == "aprcg")
-        first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
-        part = system if whole else system.take(columns)
-        accounts.append(
-            solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed, problem.unit == 1)
-        )
-    account = _join(accounts, [columns for columns, _ in groups], problem)
-    accounts.clear()
-    account.products += spent
-    return problem.result(
-        account,
-        method=method,
-        choice=choice,
-        lam=lams,
-        calls=system.calls + int(np.sum(spent)),
-        seconds=time.perf_counter() - start,
-        memory=needed,
-    )
+    options = Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
+    return solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
 
 
 def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
@@ -319,100 +207,3 @@ def _per_column(value: Any, count: int, name: str) -> np.ndarray:
     require_shape(values.shape in ((), (count,)), name, values, allowed)
     require_each(np.isfinite(values) & (values >= 0), name, values, "finite numbers of at least 0")
     return np.array(np.broadcast_to(values, (count,)))
-
-
-def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tuple[str, str]:
-    if method != "auto":
-        return method, "as asked"
-    count, size = problem.columns, problem.size
-    equations = int(problem.B.shape[0])
-    shared = lams is None or not lams.size or bool(np.all(lams == lams[0]))
-    regular = lams is None or bool(np.all(lams > 0))  # without λ the matrix may have no factor
-    if (
-        problem.A.matrix is not None
-        and shared
-        and regular
-        and min(size, max(equations, 1)) <= DIRECT_SIZE
-        and size <= 4 * DIRECT_SIZE
-    ):
-        return (
-            "direct",
-            f"the matrix is explicit and a dense factor of {min(size, equations)} unknowns is cheap",
-        )
-    if count == 1:
-        return "cgls", "there is one right-hand side"
-    if not shared:
-        return "pseudo-block", f"the {count} columns have different lam and share no search space"
-    return "block", f"the {count} columns share one matrix and hence one search space"
-
-
-def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:
-    """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator.
-
-    What ``docs/many-rhs.md`` says of memory, and what the tests hold it to.
-    """
-    number = bytes_per_number(problem.B)
-    size, count = problem.size, problem.columns
-    operators = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
-    least_squares = lams is not None
-    rows = int(problem.B.shape[0]) if least_squares else 0
-    given = number * int(problem.B.shape[0]) * count if problem.copied else 0
-    solutions = number * size * count * (1 + problem.scaled)
-    if method == "pseudo-block":
-        return operators + given + max(solutions, number * count * column_numbers(problem, least_squares))
-    if method == "block":
-        together = min(count, width)
-        blocks = number * together * ((9 if problem.L is not None else 8 if least_squares else 6) * size + rows)
-        blocks += number * 3 * size * count if count > together else 0
-        kept = min(memory, 2 * number * size * (size + together))  # no more directions than unknowns are independent
-        copied = kept // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
-        return operators + given + max(solutions, blocks + copied + max(kept, 2 * number * size * together))
-    if method == "direct":
-        lam = float(lams[0]) if lams is not None and lams.size else 0.0
-        factor = direct_bytes(problem.A, problem.L, lam, problem.B)
-        needed = operators + given + factor + number * count * (7 * size + 3 * rows)
-        available = available_bytes(problem.B)
-        if available is not None and needed > available:
-            raise ValueError(
-                f"method is 'direct', which needs {needed / 2**30:.1f} GiB for {size} unknowns, where "
-                f"{available / 2**30:.1f} GiB are free; allowed: 'block' or 'cgls'"
-            )
-        return needed
-    one = number * column_numbers(problem, least_squares)
-    space = 0 if method == "cgls" else space_bytes(size, rows, number, memory)
-    if count > 1:  # solutions so far stand beside the work; then they are joined
-        together = number * size * count
-        return operators + given + max(2 * together + min(space, memory), together + one + space)
-    return operators + given + one + space
-
-
-def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.ndarray, bool]]:
-    """Columns that go into one run, and whether a run has the matrix of the run before it."""
-    values = np.zeros(count) if lams is None else lams
-    if method == "pseudo-block" or not count:
-        return [(np.arange(count), False)]
-    if method == "cgls":
-        return [(np.array([column]), False) for column in range(count)]
-    by_value = [np.flatnonzero(values == value) for value in np.unique(values)]
-    if method in ("block", "direct"):
-        return [(columns, False) for columns in by_value]
-    return [(columns[i : i + 1], i > 0) for columns in by_value for i in range(columns.size)]
-
-
-def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -> Account:
-    if len(accounts) == 1:
-        return accounts[0]
-    order = np.argsort(np.concatenate(groups), kind="stable")
-    joined = namespace_of(problem.B).concat([account.x for account in accounts], axis=1)
-    if (order != np.arange(order.size)).any():
-        joined = take_columns(joined, order)
-    statuses = [status for account in accounts for status in account.status]
-    histories = [history for account in accounts for history in account.history]
-    return Account(
-        joined,
-        [statuses[i] for i in order],
-        np.concatenate([account.residual for account in accounts])[order],
-        np.concatenate([account.iterations for account in accounts])[order],
-        np.concatenate([account.products for account in accounts])[order],
-        [histories[i] for i in order],
-    )
