@@ -194,21 +194,24 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     ...
     stepwell.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
     """
-    _require_dense(argument, value)
+    _require_plain(argument, value)
     if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
         require_real(argument, value)
-        return value
+        return np.asarray(value) if isinstance(value, np.ndarray) else value  # np.matrix multiplies in its own way
     try:
         found = np.asarray(value)
-        if found.dtype.kind == "O" and value is not None:  # fractions, large integers
-            found = found.astype(float)
-    except (TypeError, ValueError, OverflowError):  # rows of different lengths, and the like
-        found = np.empty(0, object)
+    except (TypeError, ValueError):  # rows of different lengths, and the like
+        found = np.array("no array")
+    if found.dtype.kind == "O":
+        found = _numbers_of(argument, value, found, allowed)
     require_kind(found.dtype.kind in "biuf", argument, value, allowed)
     return found
 
 
-def _require_dense(argument: str, value: Any) -> None:
+def _require_plain(argument: str, value: Any) -> None:
+    """Raise for what is sparse, or has a mask that would be lost."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise WrongKind(f"{argument} is a masked array; allowed: one without a mask, such as {argument}.filled(0)")
     dense = str(getattr(value, "layout", "torch.strided")) == "torch.strided"  # PyTorch has several that are not
     if hasattr(value, "toarray") or hasattr(value, "todense") or not dense:
         raise WrongKind(
@@ -222,20 +225,22 @@ def read_host_array(argument: str, value: Any, dtype: Any = np.float64) -> np.nd
     if array.dtype.kind in "cSUmM":  # a cast would drop the imaginary part, or read text and dates as numbers
         raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
     if array.dtype.kind == "O":
-        array = _numbers_of(argument, value, array)
+        array = _numbers_of(argument, value, array, "an array of real numbers that doubles can hold")
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def _numbers_of(argument: str, value: Any, objects: np.ndarray) -> np.ndarray:
+def _numbers_of(argument: str, value: Any, objects: np.ndarray, allowed: str) -> np.ndarray:
     """Return objects of Python's as doubles where all are numbers, such as fractions; refuse None and the like."""
-    _require_dense(argument, value)
+    _require_plain(argument, value)
     numbers = [_real(one) for one in objects.flat]
-    require_kind(None not in numbers, argument, value, "an array of real numbers that doubles can hold")
+    require_kind(None not in numbers, argument, value, allowed)
     return np.array(numbers, dtype=np.float64).reshape(objects.shape)
 
 
 def view_on_host(argument: str, value: Any) -> np.ndarray:
     """View an array as `stepwell.arrays.host_view` does; what cannot be viewed, or lives on a GPU, is refused."""
+    if isinstance(value, np.ma.MaskedArray):
+        _require_plain(argument, value)
     if is_cuda(value):
         raise ValueError(
             f"{argument} is an array on {device_name(value)}, x0 on the host; allowed: one device (nothing is moved "

@@ -30,6 +30,10 @@ _OPTION_NAMES = {
 _QUIET: dict[str, tuple[Any, ...]] = {"disp": (None, False), "iprint": (None, -1), "workers": (None, 1)}
 
 
+def _is_quiet(name: str, value: Any) -> bool:
+    return (value is None or isinstance(value, int)) and value in _QUIET.get(name, ())
+
+
 def _read_options(
     options: dict[str, Any] | None, tol: float | None
 ) -> tuple[dict[str, Any], Any, float | None, dict[str, Any]]:
@@ -38,7 +42,7 @@ def _read_options(
     if tol is not None:
         read_real("tol", tol, least=0)
     given = dict(options or {})
-    unknown = sorted(name for name in set(given) - _OPTION_NAMES if given[name] not in _QUIET.get(name, ()))
+    unknown = sorted(name for name in set(given) - _OPTION_NAMES if not _is_quiet(name, given[name]))
     if unknown:
         warn_caller(f"unknown options {unknown} are ignored; known: {', '.join(sorted(_OPTION_NAMES))}")
     if tol is not None:

@@ -179,6 +179,6 @@ def test_types_are_checked():
     for bad in (8.5, True, "8"):
         with pytest.raises(TypeError, match=rf"shape\[0\] is {bad!r}; allowed: an integer from 1 to 32768"):
             assign([[0.5, 0.5]], (bad, 8))
-    for kind in (complex, bool):
-        with pytest.raises(TypeError, match=f"sites has dtype {np.dtype(kind)}; allowed: real numbers"):
+    for kind, allowed in ((complex, "real numbers"), (bool, "integers, float16, float32 or float64")):
+        with pytest.raises(TypeError, match=f"sites has dtype {np.dtype(kind)}; allowed: {allowed}"):
             assign(np.zeros((2, 2), kind), (8, 8))

@@ -256,7 +256,11 @@ def test_more_errors():
 def test_numbers_that_numpy_has_not():
     torch = pytest.importorskip("torch")
     odd = torch.ones((4, 4), dtype=torch.bfloat16)
-    with pytest.raises(TypeError, match=r"density has dtype torch.bfloat16; allowed: real numbers"):
+    with pytest.raises(
+        TypeError, match=r"density has dtype torch.bfloat16; allowed: integers, float16, float32 or float64"
+    ):
         VoronoiEnergy(odd, 3)
-    with pytest.raises(TypeError, match=r"sites has dtype torch.bfloat16; allowed: real numbers"):
+    with pytest.raises(
+        TypeError, match=r"sites has dtype torch.bfloat16; allowed: integers, float16, float32 or float64"
+    ):
         cvt_energy(odd[:, :2], np.ones((4, 4)))

@@ -52,6 +52,44 @@ def test_matrices_as_todense_makes_them(method):
     np.testing.assert_allclose(result.x, expected(0.7, D.toarray()), atol=1e-6)
 
 
+@pytest.mark.parametrize("method", [*ITERATIVE, "direct"])
+def test_right_hand_sides_and_starts_that_are_matrices(method):
+    b, start = (sp.csr_matrix(values).todense() for values in (B, np.ones((20, B.shape[1]))))
+    result = stepwell.tikhonov(A, b, 0.7, x0=start, method=method, tol=1e-9)
+    assert type(result.x) is np.ndarray
+    np.testing.assert_allclose(result.x, expected(0.7, np.eye(20)), atol=1e-6)
+
+
+def test_masks_and_missing_numbers_are_refused():
+    for call in (
+        lambda: stepwell.tikhonov(A, np.ma.masked_greater(B, 1), 0.7),
+        lambda: stepwell.minimize(lambda x: (x @ x, 2 * x), np.ma.masked_greater(np.ones(3), 2), jac=True),
+    ):
+        with pytest.raises(TypeError, match=r"(B|x0) is a masked array; allowed: one without a mask"):
+            call()
+    with pytest.raises(TypeError, match=r"B is \[1.0, .*; allowed: an array of real numbers"):
+        stepwell.tikhonov(A, [1.0] * 29 + [None], 0.7)
+
+
+def test_the_caller_s_own_warnings_are_his():
+    """Overflow in the solver is told by a status; in a caller's function NumPy warns, or raises, as he has it."""
+
+    def overflowing(x):
+        return x + 0 * min(np.float64(1e300) * np.float64(1e300), 1)
+
+    for options in ({"preconditioner": overflowing}, {"callback": lambda told: overflowing(0)}):
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            stepwell.cg(np.eye(3), np.ones(3), method="cgls", **options)
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        stepwell.cg(overflowing, np.ones(3))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        stepwell.tikhonov((overflowing, overflowing), np.ones(3), 1.0)
+    before = np.geterr()
+    nested = {"preconditioner": lambda block: stepwell.cg(np.eye(3), block).x}
+    assert stepwell.cg(np.eye(3), np.ones(3), method="cgls", **nested).success
+    assert np.geterr() == before
+
+
 @pytest.mark.filterwarnings("ignore:lam of:scipy.optimize.OptimizeWarning")  # noise alone: any λ will do
 @pytest.mark.parametrize("rule", ["gcv", "lcurve", "discrepancy"])
 def test_rules_with_a_penalty_given_by_functions(rule):

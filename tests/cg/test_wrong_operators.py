@@ -26,7 +26,7 @@ class ForwardOnly(LinearOperator):
 @pytest.mark.parametrize("form", ["function", "subclass"])
 def test_a_linear_operator_without_a_transpose(form, method):
     one_way = ForwardOnly() if form == "subclass" else LinearOperator(A.shape, matvec=lambda x: A @ x, dtype=float)
-    said = r"is a \w+ without rmatvec; allowed: one with rmatvec or rmatmat"
+    said = r"is a \w+ whose rmatvec is not implemented; allowed: one with rmatvec or rmatmat"
     with pytest.raises(TypeError, match=f"^A {said}"):
         stepwell.tikhonov(one_way, B, 0.5, method=method)
     with pytest.raises(TypeError, match=f"^L {said}"):
@@ -84,8 +84,8 @@ def test_other_functions_are_named_too():
 
 def test_operators_of_blocks():
     vector = from_functions(lambda x: (A @ x)[:, 0], lambda y: A.T @ y, A.shape, blocks=True)
-    with pytest.raises(ValueError, match=r"^what A's forward returned has shape \(30,\); allowed: \(30, 2\)"):
+    with pytest.raises(ValueError, match=r"^what the operator's forward returned has shape \(30,\); .* \(30, 2\)"):
         stepwell.tikhonov(vector, B, 0.5)
-    nothing = from_functions(lambda x: None, lambda y: y, (20, 20), blocks=True)
-    with pytest.raises(TypeError, match=r"^what L's forward returned is None; allowed: an array of real numbers"):
+    nothing = from_functions(lambda x: None, lambda y: y, (20, 20), blocks=True, name="radon")
+    with pytest.raises(TypeError, match=r"^what radon's forward returned is None; allowed: an array of real numbers"):
         stepwell.tikhonov(A, B, 0.5, nothing)

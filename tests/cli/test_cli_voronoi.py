@@ -166,6 +166,36 @@ def test_an_interrupted_run_keeps_its_sites(tmp_path, monkeypatch, method):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupt_after_the_last_iteration_is_told(tmp_path, monkeypatch):
+    def late(*arguments, **options):
+        made = centroidal(*arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+        return made
+
+    monkeypatch.setattr(tessellating, "centroidal", late)
+    outcome = call("voronoi", "-n", 60, "-o", tmp_path / "a.npy", *QUICK)
+    assert outcome.exit_code == 130
+    assert "interrupted" in outcome.stdout
+    assert len(np.load(tmp_path / "a.npy")) == 60
+
+
+def test_who_ignores_interrupts_is_not_interrupted(tmp_path, monkeypatch):
+    """As a job in the background of a shell script."""
+
+    def pressed(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        return centroidal(*arguments, **options)
+
+    monkeypatch.setattr(tessellating, "centroidal", pressed)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        outcome = call("voronoi", "-n", 60, "-o", tmp_path / "a.npy", *QUICK)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert outcome.exit_code == 0
+
+
 def test_a_pipe_gets_no_progress(tmp_path):
     assert works("voronoi", "-n", 60, "-o", tmp_path / "a.npy", *QUICK).stderr == ""
 

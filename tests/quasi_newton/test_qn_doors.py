@@ -130,6 +130,8 @@ def test_options_that_ask_for_silence_are_heard_in_silence():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert minimize(FUN, np.zeros(N), jac=True, options=dict(disp=False, iprint=-1, workers=None)).success
+    with pytest.warns(OptimizeWarning, match="'disp'"):
+        minimize(FUN, np.zeros(N), jac=True, options=dict(disp=np.array([0, 1])))
 
 
 # ---- callbacks ----

@@ -256,7 +256,7 @@ def test_both_cauchy_points_lead_torsion_to_one_energy():
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
 def test_seconds_of_a_run_are_checked(seconds):
-    with pytest.raises(ValueError, match=r"run_seconds is .*allowed: a finite number of seconds, 0 or more"):
+    with pytest.raises(ValueError, match=r"run_seconds is .*allowed: a finite number of at least 0"):
         studies.run("torsion", size="toy", settings={"run_seconds": seconds})
 
 

@@ -25,7 +25,6 @@ from stepwell.checks import require_each
 from stepwell.cli.console import make_console
 from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device, usage_errors
 from stepwell.cli.products import SUFFIXES, can_draw, is_folder
-from stepwell.results import Status
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
@@ -203,7 +202,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
             made = centroidal(
                 count, given, method=method, seed=seed, maxiter=maxiter, progress=progress if on_host else None
             )
-    return replace(made, message=INTERRUPTED) if interrupted() and made.status == Status.CALLBACK.scipy else made
+    return replace(made, message=INTERRUPTED) if interrupted() else made
 
 
 @contextmanager
@@ -211,6 +210,8 @@ def first_interrupt(heed: bool) -> Iterator[Callable[[], bool]]:
     """Yield a function that tells whether Ctrl-C was pressed, once; pressed again it interrupts as ever.
 
     Only the main thread may ask for signals: elsewhere, or where it is not to be heeded, Ctrl-C interrupts at once.
+    Where somebody else has settled what it does, such as a shell that starts jobs which must not be interrupted, it
+    goes on to do that.
     """
     pressed = False
 
@@ -219,7 +220,8 @@ def first_interrupt(heed: bool) -> Iterator[Callable[[], bool]]:
         pressed = True
         signal.signal(signal.SIGINT, before)
 
-    if not heed or threading.current_thread() is not threading.main_thread():
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not heed or not ours or threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     before = signal.signal(signal.SIGINT, take)

@@ -31,6 +31,7 @@ from stepwell.checks import (
     require_real,
     require_shape,
 )
+from stepwell.error_state import callers_arithmetic
 from stepwell.krylov.results import LinearResult, Status
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
@@ -183,7 +184,13 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if preconditioner is None:
         return lambda block: block
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
-        return lambda block: _preconditioned(preconditioner(block), block)
+
+        def precondition(block: Array) -> Array:
+            with callers_arithmetic():
+                image = preconditioner(block)
+            return _preconditioned(image, block)
+
+        return precondition
     if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
         require_real("preconditioner", preconditioner)
         require_shape(preconditioner.shape[0] == problem.size, "preconditioner", preconditioner, (problem.size,))

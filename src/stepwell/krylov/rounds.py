@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.error_state import callers_arithmetic, own_arithmetic
 from stepwell.krylov.results import Progress, Status
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem, column_norms
 
@@ -99,7 +100,7 @@ class Account:
     history: list[np.ndarray]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a run that diverges ends with a status, not with NumPy's warnings
+@own_arithmetic()
 def solve_in_rounds(
     system: System,
     method: Method,
@@ -132,7 +133,7 @@ def solve_in_rounds(
     places: list[np.ndarray] = []
 
     columns = np.flatnonzero(finite & (norms > 0))  # a zero right-hand side has the solution zero
-    stopped = callback is not None and bool(callback(Progress(0, columns.size, count, 1.0, 0.0, memory)))
+    stopped = callback is not None and _stops(callback, Progress(0, columns.size, count, 1.0, 0.0, memory))
     if columns.size < count:
         rest = np.setdiff1d(np.arange(count), columns)
         solved.append(xp.zeros_like(take_columns(rhs, rest)))
@@ -154,7 +155,7 @@ def solve_in_rounds(
 
     def watch(iteration: int, active: int, worst: float) -> bool:
         told = Progress(iteration, active, count, worst, float(system.products), memory)
-        return callback is not None and bool(callback(told))
+        return callback is not None and _stops(callback, told)
 
     while columns.size:
         limit = 0 if stopped else max_iter - int(iterations[columns].max())
@@ -211,6 +212,11 @@ def solve_in_rounds(
         products,
         [np.asarray(h) for h in history],
     )
+
+
+def _stops(callback: Callable[[Progress], object], told: Progress) -> bool:
+    with callers_arithmetic():
+        return bool(callback(told))
 
 
 def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
+from stepwell.error_state import own_arithmetic
 from stepwell.krylov.inputs import Problem, bytes_per_number
 from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
@@ -109,7 +110,7 @@ class Choice:
     ends: np.ndarray
 
 
-@np.errstate(over="ignore", invalid="ignore")  # an operator that is not finite shows in the sums
+@own_arithmetic()  # an operator that is not finite shows in the sums
 def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -> Choice:
     """Choose one λ per column by a rule.
 

@@ -52,7 +52,6 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         )
         if other:
             return as_operator(A.matrix, dtype, name=name, columns=columns)
-        A.name = name
         return A
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(f) for f in A):
         return from_functions(A[0], A[1], name=name)
@@ -214,12 +213,13 @@ def _linear_operator(A: Any, name: str) -> Operator:
     def adjoint(block: Array) -> Array:
         try:
             return A.rmatmat(block)
-        except (NotImplementedError, TypeError) as error:  # SciPy calls a function that is None
-            if not _lacks_adjoint(A, block[:, 0]):
+        except (NotImplementedError, TypeError) as error:
+            # SciPy calls the function that is missing, None, or says of an operator's class that it has none.
+            if isinstance(error, TypeError) and str(error) != "'NoneType' object is not callable":
                 raise
             raise WrongKind(
-                f"{name} is a {type(A).__name__} without rmatvec; allowed: one with rmatvec or rmatmat, as its "
-                "transpose is needed"
+                f"{name} is a {type(A).__name__} whose rmatvec is not implemented; allowed: one with rmatvec or "
+                "rmatmat, as its transpose is needed"
             ) from error
 
     if type(A).__module__.startswith("cupyx"):
@@ -227,17 +227,6 @@ def _linear_operator(A: Any, name: str) -> Operator:
 
         return Operator(A.matmat, adjoint, tuple(A.shape), cupy.empty(0), name=name)
     return Operator(A.matmat, adjoint, tuple(A.shape), np.empty(0), name=name)
-
-
-def _lacks_adjoint(A: Any, vector: Array) -> bool:
-    """Whether a LinearOperator says of itself that it has no product of the transpose with a vector."""
-    try:
-        A.rmatvec(vector)
-    except NotImplementedError:
-        return True
-    except Exception:  # of the caller's own function, which is told as it was
-        return False
-    return False
 
 
 def _beta_warnings_silenced() -> warnings.catch_warnings[Any]:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, namespace_of, to_like, without_graph
 from stepwell.checks import read_array, require_shape
+from stepwell.error_state import callers_arithmetic
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.
 GRAM_WIDTH = 256
@@ -31,7 +32,7 @@ class Operator:
     memory : int
         Bytes held beyond the caller's own matrix (a transposed copy, where one was made).
     name : str
-        What error messages call the operator.
+        What error messages call the operator; by default an argument's own name, where it is made of one.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class Operator:
         home: Array | None = None,
         matrix: Any = None,
         memory: int = 0,
-        name: str = "A",
+        name: str = "the operator",
     ) -> None:
         self._forward = forward
         self._adjoint = adjoint
@@ -62,12 +63,19 @@ class Operator:
     def forward(self, block: Array) -> Array:
         """Apply the operator to an ``(n, k)`` block; the answer has the block's dtype."""
         self.forward_columns += int(block.shape[1])
-        return self._checked(block, self._forward(block), "forward", self.shape[0])
+        return self._checked(block, self._call(self._forward, block), "forward", self.shape[0])
 
     def adjoint(self, block: Array) -> Array:
         """Apply the adjoint to an ``(m, k)`` block; the answer has the block's dtype."""
         self.adjoint_columns += int(block.shape[1])
-        return self._checked(block, self._adjoint(block), "adjoint", self.shape[1])
+        return self._checked(block, self._call(self._adjoint, block), "adjoint", self.shape[1])
+
+    def _call(self, function: Callable[[Array], Array], block: Array) -> Array:
+        """Apply a function; without a matrix behind it, it is the caller's own."""
+        if self.matrix is not None:
+            return function(block)
+        with callers_arithmetic():
+            return function(block)
 
     def _checked(self, block: Array, image: Array, function: str, rows: int | None) -> Array:
         """Return what a function made of a block in the block's dtype, where its shape is right."""
@@ -110,7 +118,7 @@ def from_functions(
     *,
     blocks: bool = False,
     like: Array | None = None,
-    name: str = "A",
+    name: str = "the operator",
 ) -> Operator:
     """Make an operator of two functions.
 
@@ -124,7 +132,7 @@ def from_functions(
         Whether the functions take blocks. Otherwise they are called column by column.
     like : array, optional
         An array of the library and device that the functions work with.
-    name : str, default "A"
+    name : str, default "the operator"
         What error messages call the operator.
 
     Examples

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from stepwell.checks import read_real
 from stepwell.studies.places import Place, find_places
 
 #: A study at toy size takes seconds, at default size about a minute on two cores; full is the paper's size.
@@ -238,7 +239,5 @@ class Context:
         >>> Context(settings={"run_seconds": 2.5}).run_seconds(toy=1.0, default=10.0, full=600.0)
         2.5
         """
-        asked = float(self.settings[RUN_SECONDS.name])
-        if not 0 <= asked < float("inf"):
-            raise ValueError(f"{RUN_SECONDS.name} is {asked!r}; allowed: a finite number of seconds, 0 or more")
+        asked = read_real(RUN_SECONDS.name, self.settings[RUN_SECONDS.name], least=0)
         return asked or self.pick(toy=toy, default=default, full=full)

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d
 from stepwell.apps.tomography.simulate import signal_to_noise
+from stepwell.checks import read_real, require
 from stepwell.krylov import ProjectedCG, tikhonov
 from stepwell.operators import Operator, as_operator, in_library_of
 from stepwell.studies.frame import Column, Context, Curve, Setting, Study, Table
@@ -186,15 +187,12 @@ def run(context: Context, study: Study) -> None:
 
 def _check(settings: Mapping[str, Any], tolerances: Sequence[float]) -> None:
     """Refuse settings that no system can be made of, or solved to."""
+    require(bool(tolerances), "tol", tolerances, "one number or more")
     for name, values in (("tol", tolerances), ("seed_tol", (settings["seed_tol"],))):
         for value in values:
-            if not 0 < value < np.inf:
-                raise ValueError(f"{name} is {value!r}; allowed: a finite number above 0")
-    if not tolerances:
-        raise ValueError("tol is empty; allowed: one number or more")
+            read_real(name, value, above=0)
     for name in ("relative_lam", "noise"):
-        if not 0 <= settings[name] < np.inf:
-            raise ValueError(f"{name} is {settings[name]!r}; allowed: a finite number, 0 or more")
+        read_real(name, settings[name], least=0)
 
 
 def _compared(table: Table, device: str, tolerances: Sequence[float]) -> list[str]:

@@ -120,8 +120,6 @@ def read_density(density: Any, resolution: Any = None) -> Density:
     resolution : int or (int, int), optional
         Only with a number.
     """
-    if isinstance(density, np.ma.MaskedArray):
-        raise WrongKind("density is a masked array; allowed: one without a mask, such as density.filled(0)")
     given, density = density, read_array("density", density)
     if density.ndim == 0:
         return _uniform(given, resolution)
@@ -188,7 +186,7 @@ def _kind_of_numbers(argument: str, array: Array, kinds: str) -> str:
     except TypeError:
         kind = "V"  # nothing that counts
     if kind not in kinds:
-        raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
+        raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: integers, float16, float32 or float64")
     return kind
 
 

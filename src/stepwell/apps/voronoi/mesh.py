@@ -185,8 +185,8 @@ def read_points(argument: str, points: Any) -> np.ndarray:
     return array
 
 
-def read_extent(extent: Any) -> tuple[float, float]:
-    """Return width and height of a domain as positive numbers, or say what is wrong with them.
+def read_extent(extent: Any, *, flat: bool = False) -> tuple[float, float]:
+    """Return width and height of a domain as positive numbers, or say what is wrong with them; `flat`: zero is fine.
 
     Examples
     --------
@@ -194,7 +194,8 @@ def read_extent(extent: Any) -> tuple[float, float]:
     (1.0, 2.0)
     """
     require_shape(np.shape(extent) == (2,), "extent", np.asarray(extent), "(width, height)")
-    width, height = (read_real(f"extent[{k}]", side, above=0) for k, side in enumerate(extent))
+    least, above = (0, None) if flat else (None, 0)
+    width, height = (read_real(f"extent[{k}]", side, least=least, above=above) for k, side in enumerate(extent))
     return width, height
 
 

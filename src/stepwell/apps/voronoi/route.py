@@ -93,7 +93,9 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
     choose = method == "auto"
     if choose:
         method = "improved" if n <= MOST_IMPROVED else "greedy"
-    width, height = read_extent(extent) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
+    width, height = (
+        read_extent(extent, flat=True) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
+    )
     curve = hilbert_order(points)
     order = curve
     if method == "given":
