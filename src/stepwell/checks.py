@@ -194,7 +194,8 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     ...
     stepwell.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
     """
-    _require_plain(argument, value)
+    _require_unmasked(argument, value)
+    _require_dense(argument, value)
     if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
         require_real(argument, value)
         return np.asarray(value) if isinstance(value, np.ndarray) else value  # np.matrix multiplies in its own way
@@ -208,10 +209,13 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     return found
 
 
-def _require_plain(argument: str, value: Any) -> None:
-    """Raise for what is sparse, or has a mask that would be lost."""
+def _require_unmasked(argument: str, value: Any) -> None:
+    """Raise for an array whose mask would be lost."""
     if isinstance(value, np.ma.MaskedArray):
         raise WrongKind(f"{argument} is a masked array; allowed: one without a mask, such as {argument}.filled(0)")
+
+
+def _require_dense(argument: str, value: Any) -> None:
     dense = str(getattr(value, "layout", "torch.strided")) == "torch.strided"  # PyTorch has several that are not
     if hasattr(value, "toarray") or hasattr(value, "todense") or not dense:
         raise WrongKind(
@@ -231,7 +235,7 @@ def read_host_array(argument: str, value: Any, dtype: Any = np.float64) -> np.nd
 
 def _numbers_of(argument: str, value: Any, objects: np.ndarray, allowed: str) -> np.ndarray:
     """Return objects of Python's as doubles where all are numbers, such as fractions; refuse None and the like."""
-    _require_plain(argument, value)
+    _require_dense(argument, value)
     numbers = [_real(one) for one in objects.flat]
     require_kind(None not in numbers, argument, value, allowed)
     return np.array(numbers, dtype=np.float64).reshape(objects.shape)
@@ -239,8 +243,7 @@ def _numbers_of(argument: str, value: Any, objects: np.ndarray, allowed: str) ->
 
 def view_on_host(argument: str, value: Any) -> np.ndarray:
     """View an array as `stepwell.arrays.host_view` does; what cannot be viewed, or lives on a GPU, is refused."""
-    if isinstance(value, np.ma.MaskedArray):
-        _require_plain(argument, value)
+    _require_unmasked(argument, value)
     if is_cuda(value):
         raise ValueError(
             f"{argument} is an array on {device_name(value)}, x0 on the host; allowed: one device (nothing is moved "

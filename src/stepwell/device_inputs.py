@@ -23,6 +23,7 @@ from stepwell.arrays import (
     numpy_dtype,
     scalar_of,
     to_like,
+    without_graph,
 )
 from stepwell.bounds import read_bounds, split_bounds, warn_projected
 from stepwell.checks import (
@@ -60,7 +61,7 @@ def read_device_start(x0: Array) -> Array:
     # (One number, by operations that most programs use anyway: a library loads each from disk at its first use.)
     if not math.isfinite(float(xp.max(xp.abs(x0)))):
         require_finite("x0", x0)
-    return x0.detach() if kind_of(x0) == "torch" else x0
+    return without_graph(x0)
 
 
 def read_device_bounds(bounds: Any, x0: Array, batch: bool) -> DeviceBounds | None:

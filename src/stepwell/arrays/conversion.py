@@ -18,7 +18,7 @@ def host_view(array: Array) -> np.ndarray:
     """
     if kind_of(array) == "torch":
         array = array.detach().resolve_neg()
-        return np.asarray((array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy())
+        return np.asarray((array.float() if is_bfloat16(array) else array).numpy())
     values = array if isinstance(array, np.ndarray) else np.asarray(array)
     return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(array) else values
 

@@ -18,8 +18,8 @@ from stepwell.apps.voronoi.mesh import Mesh, delaunay_mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import MeshQuality, energy_limit, mesh_quality, uniform_energy
 from stepwell.apps.voronoi.route import Route, plotting_route
+from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table
-from stepwell.report.vectors import on_host
 
 #: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")
@@ -83,27 +83,27 @@ class Products:
     def route(self) -> Route:
         """The plotting order."""
         began = time.perf_counter()
-        route = plotting_route(_on_host(self.tessellation.sites), self.extent, method=self.order)
+        route = plotting_route(host_copy(self.tessellation.sites), self.extent, method=self.order)
         self.seconds["route"] = time.perf_counter() - began
         return route
 
     @cached_property
     def sites(self) -> np.ndarray:
         """The sites in plotting order."""
-        return _on_host(self.tessellation.sites, self.route.order)
+        return np.take(host_copy(self.tessellation.sites), self.route.order, axis=0)
 
     @cached_property
     def owners(self) -> np.ndarray:
         """The owner of each pixel, by its number in plotting order."""
         place = np.empty(len(self.route.order), np.intp)
         place[self.route.order] = np.arange(len(place))
-        owners: np.ndarray = place[_on_host(self.tessellation.owners)]
+        owners: np.ndarray = place[host_copy(self.tessellation.owners)]
         return owners
 
     @cached_property
     def mass(self) -> np.ndarray:
         """The mass of each cell, in plotting order."""
-        return _on_host(self.tessellation.mass, self.route.order)
+        return np.take(host_copy(self.tessellation.mass), self.route.order)
 
     @cached_property
     def cells(self) -> Cells:
@@ -306,9 +306,3 @@ class Products:
         parts = ", ".join(f"{name} {seconds[name]:.3g} s" for name in ("route", "files") if seconds.get(name, 0) > 0.05)
         table.add_row("time", f"{seconds['total']:.3g} s" + (f", {parts}" if parts else ""))
         return table
-
-
-def _on_host(values: Any, order: np.ndarray | None = None) -> np.ndarray:
-    """An array of any library as a NumPy array of the same shape, its rows in another order if one is given."""
-    array = on_host(values).reshape(tuple(values.shape))
-    return array if order is None else array[order]

@@ -221,8 +221,7 @@ def _stops(callback: Callable[[Progress], object], told: Progress) -> bool:
 
 def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray]:
     """Norms of right-hand sides, and which of them only seem to be zero or infinite, as their squares are."""
-    with np.errstate(over="ignore"):
-        norms = to_host(column_norms(rhs))
+    norms = to_host(column_norms(rhs))
     lost = np.zeros(norms.size, dtype=bool)
     if not isinstance(system, TikhonovSystem):
         return norms, lost

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import array_api_compat
 import numpy as np
 
-from stepwell.arrays import Array
+from stepwell.arrays import Array, host_copy
 
 _IN_A_ROW = 6
 
 
 def on_host(values: Array) -> np.ndarray:
     """Return the values of an array of any library and device as a flat NumPy array, to be shown to a person."""
-    if not isinstance(values, np.ndarray):
-        values = array_api_compat.to_device(values, "cpu")
-        values = values.detach().numpy() if hasattr(values, "detach") else np.asarray(values)
-    flat: np.ndarray = values.reshape(-1)
-    return flat
+    return host_copy(values).reshape(-1)
 
 
 def vector_text(title: str, values: Array) -> str:

@@ -12,12 +12,12 @@ Examples
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stepwell.checks import meant
 from stepwell.studies.frame import Context, Setting, Study
 
 __all__ = ["STUDIES", "Study", "run", "settings_of"]
@@ -46,9 +46,7 @@ STUDIES: dict[str, tuple[str, str]] = {
 
 def _module(name: str) -> Any:
     if name not in STUDIES:
-        close = difflib.get_close_matches(str(name).lower().replace("_", "-"), STUDIES, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"name must be one of {', '.join(STUDIES)}, got {name!r}{hint}")
+        raise ValueError(f"name must be one of {', '.join(STUDIES)}, got {name!r}{meant(name, STUDIES)}")
     return importlib.import_module(f"stepwell.studies.{name.replace('-', '_')}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, as_contiguous, host_view, is_cuda, kind_of, namespace_of, numpy_dtype
+from stepwell.arrays import Array, as_contiguous, host_view, is_cuda, namespace_of, numpy_dtype, without_graph
 from stepwell.checks import (
     WrongKind,
     read_array,
@@ -170,9 +170,7 @@ def read_sites(sites: Any, shape: tuple[int, int]) -> Array:
     require_shape(sites.ndim == 2 and sites.shape[1] == 2, "sites", sites, "(n, 2), x and y of each")
     _kind_of_numbers("sites", sites, "iuf")
     require_count(int(sites.shape[0]), shape)
-    if kind_of(sites) == "torch":
-        sites = sites.detach()
-    sites = as_contiguous(_as_double("sites", sites))
+    sites = as_contiguous(_as_double("sites", without_graph(sites)))
     for name, column, far in zip("xy", (sites[:, 0], sites[:, 1]), extent_of(shape)):
         allowed = f"0 to {far}, the extent of the domain"
         require_each((column >= 0) & (column <= far), f"{name} of sites", column, allowed)
