@@ -5,7 +5,7 @@
 Times are wall-clock of whole calls, the device synchronised before and after; medians of ten after two for warming
 up. The operator is made beforehand, except where the row says "from the CSR matrix". Products of the matrix with
 blocks stand beside the library's own (cuSPARSE). A profile of one call is printed with --profile. The tables go to
-docs/many-rhs.md, raw figures to benchmarks/results/many_rhs_gpu.json.
+docs/krylov.md, raw figures to benchmarks/results/many_rhs_gpu.json.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 def _has_device() -> bool:
     try:
-        from stepwell.targets.cuda_devices import list_devices
+        from stepwell.cuda.devices import list_devices
 
         return bool(list_devices())
     except (ImportError, RuntimeError):

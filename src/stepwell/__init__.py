@@ -1,32 +1,54 @@
 """Stepwell: large-scale solvers for inverse problems that run where your arrays live.
 
-Public names are listed in ``_HOMES`` and imported on first use, so that ``import stepwell`` stays fast.
+Public names are imported on first use, so that ``import stepwell`` stays fast; type checkers and editors read the
+imports below.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell import apps as apps
+    from stepwell import operators as operators
+    from stepwell import problems as problems
+    from stepwell.krylov import ProjectedCG as ProjectedCG
+    from stepwell.krylov import cg as cg
+    from stepwell.krylov import tikhonov as tikhonov
+    from stepwell.nnls import Convolution as Convolution
+    from stepwell.nnls import NNLSResult as NNLSResult
+    from stepwell.nnls import NNLSStatus as NNLSStatus
+    from stepwell.nnls import nnls as nnls
+    from stepwell.operators import adjoint_error as adjoint_error
+    from stepwell.quasi_newton.api import minimize as minimize
+    from stepwell.quasi_newton.api import minimize_batch as minimize_batch
+    from stepwell.quasi_newton.api import scipy_method as scipy_method
+    from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
+    from stepwell.quasi_newton.results import Status as Status
+    from stepwell.quasi_newton.settings import LineSearch as LineSearch
 
 __version__ = "0.1.0"
 
 #: Public name -> module that defines it ("" marks a subpackage of its own).
 _HOMES: dict[str, str] = {
-    "minimize": "stepwell.minimization",
-    "minimize_batch": "stepwell.minimization",
-    "scipy_method": "stepwell.minimization",
-    "LBFGSB": "stepwell.optimizer",
-    "LineSearch": "stepwell.settings",
-    "Status": "stepwell.results",
+    "minimize": "stepwell.quasi_newton.api",
+    "minimize_batch": "stepwell.quasi_newton.api",
+    "scipy_method": "stepwell.quasi_newton.api",
+    "LBFGSB": "stepwell.quasi_newton.optimizer",
+    "LineSearch": "stepwell.quasi_newton.settings",
+    "Status": "stepwell.quasi_newton.results",
     "tikhonov": "stepwell.krylov",
     "ProjectedCG": "stepwell.krylov",
     "cg": "stepwell.krylov",
     "adjoint_error": "stepwell.operators",
     "operators": "",
-    "nnls": "stepwell.leastsq",
-    "Convolution": "stepwell.leastsq",
-    "NNLSResult": "stepwell.leastsq",
-    "NNLSStatus": "stepwell.leastsq",
+    "nnls": "stepwell.nnls",
+    "Convolution": "stepwell.nnls",
+    "NNLSResult": "stepwell.nnls",
+    "NNLSStatus": "stepwell.nnls",
     "problems": "",
     "apps": "",
 }
@@ -34,12 +56,27 @@ _HOMES: dict[str, str] = {
 __all__ = ["__version__", *_HOMES]
 
 
+class _Package(types.ModuleType):
+    """This package, in which the function `nnls` hides the subpackage of the same name.
+
+    The import system sets a subpackage as an attribute of its parent when it is first imported, from wherever.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "nnls" and isinstance(value, types.ModuleType):
+            value = value.nnls
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     value = importlib.import_module(f"stepwell.{name}") if not home else getattr(importlib.import_module(home), name)
-    globals()[name] = value
+    setattr(sys.modules[__name__], name, value)
     return value
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -294,3 +296,13 @@ def require_one_home(argument: str, array: Array, other: str, template: Array, *
             f"{argument} is a {kinds[0]} array on {devices[0]}, {other} a {kinds[1]} array on {devices[1]}; "
             "allowed: one library and one device (nothing is moved silently)"
         )
+
+
+def warn_caller(message: str) -> None:
+    """Warn, with SciPy's OptimizeWarning, at the line of the first caller outside this package and SciPy."""
+    from scipy.optimize import OptimizeWarning
+
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("stepwell", "scipy"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, OptimizeWarning, stacklevel=level)

@@ -222,7 +222,7 @@ def test_module_and_script_are_the_same_program():
 
 def test_plain_cuda_is_the_fastest_device(monkeypatch):
     torch = pytest.importorskip("torch")
-    from stepwell.targets import cuda_devices
+    from stepwell.cuda import devices as cuda_devices
 
     monkeypatch.setattr(cuda_devices, "fastest_device", lambda: 7)
     outcome = CliRunner().invoke(main, ["solve", "torsion", "--device", "cuda", "--array", "torch"])
@@ -240,9 +240,9 @@ def test_plain_cuda_is_the_fastest_device(monkeypatch):
 
 def test_times_of_a_run_on_a_gpu():
     """Set-up, objective and solver add up to the total; what recording took is in none of them."""
+    from stepwell.quasi_newton.settings import Settings
     from stepwell.report.history import History
     from stepwell.report.summary import SummaryReport
-    from stepwell.settings import Settings
 
     problem = problems.get("torsion", nx=5, ny=5)
     history = History(problem.fun, problem.bounds)

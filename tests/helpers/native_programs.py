@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-POOL = ROOT / "src/host/pool.cpp"
+POOL = ROOT / "src/host/common/pool.cpp"
 MEMORY = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 THREADS = ["-fsanitize=thread"]
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/quasi_newton/decide.hpp"
-#include "core/team.hpp"
-#include "host/engine.hpp"
-#include "host/pool.hpp"
+#include "core/common/team.hpp"
+#include "host/quasi_newton/engine.hpp"
+#include "host/common/pool.hpp"
 
 namespace stepwell {
 namespace baseline {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "host/pool.hpp"
+#include "host/common/pool.hpp"
 
 int main() {
     stepwell::Pool& pool = stepwell::Pool::instance();

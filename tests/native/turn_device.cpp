@@ -1,4 +1,4 @@
-// The turns of src/cuda/quasi_newton.cu on the CPU: by one block, as the package runs small problems, or by a
+// The turns of src/cuda/quasi_newton/quasi_newton.cu on the CPU: by one block, as the package runs small problems, or by a
 // grid whose blocks are processes. Reads sizes, options, the start and bounds or a diagonal from standard
 // input; then, for as long as the run wants evaluations, writes its point and reads value and gradient; at
 // the end writes point and state.
@@ -9,7 +9,7 @@
 #include "device_emulator.hpp"
 #include "pipes.hpp"
 //
-#include "../../src/cuda/quasi_newton.cu"
+#include "../../src/cuda/quasi_newton/quasi_newton.cu"
 
 using namespace stepwell;
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <random>
 
-#include "../../src/host/voronoi_kernels.cpp"
-#include "host/crew.hpp"
+#include "../../src/host/voronoi/kernels.cpp"
+#include "host/common/crew.hpp"
 
 using namespace stepwell;
 using namespace stepwell::voronoi;

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "host/crew.hpp"
+#include "host/common/crew.hpp"
 #include "one_system.hpp"
 
 template <class Matrix>

@@ -198,7 +198,7 @@ double violation(int rows, int lanes, const Job& job, int64_t fast_bytes, const 
     return worst / (std::sqrt(square_b) + size);
 }
 
-// What systems with one matrix share, as the kernels of src/cuda/nnls.cu prepare it.
+// What systems with one matrix share, as the kernels of src/cuda/nnls/nnls.cu prepare it.
 template <class Matrix>
 struct Prepared {
     Prepared(const Matrix& matrix, double damping)

@@ -52,7 +52,7 @@ def test_any_memory_order(order):
 
 
 def test_an_interrupt_does_not_wait_for_the_whole_batch(monkeypatch):
-    from stepwell.leastsq import host
+    from stepwell.nnls import host
 
     rng = np.random.default_rng(8)
     A, b = rng.random((300, 5, 4)), rng.random((300, 5))
@@ -75,7 +75,7 @@ def test_an_interrupt_does_not_wait_for_the_whole_batch(monkeypatch):
 
 
 def test_copies_are_made_in_parts(monkeypatch):
-    from stepwell.leastsq import host
+    from stepwell.nnls import host
 
     A, b = uniform(9, 30)
     expected = stepwell.nnls(A, b).x
@@ -88,7 +88,7 @@ def test_copies_are_made_in_parts(monkeypatch):
 
 
 def test_what_has_another_dtype_or_order_is_converted_in_parts(monkeypatch):
-    from stepwell.leastsq import host
+    from stepwell.nnls import host
 
     A, b = uniform(9, 30)
     A = A.astype(np.float32)
@@ -108,7 +108,7 @@ def test_what_has_another_dtype_or_order_is_converted_in_parts(monkeypatch):
 
 
 def test_parts_are_small_beside_what_is_free(monkeypatch):
-    from stepwell.leastsq import host
+    from stepwell.nnls import host
 
     A, b = uniform(12, 20)
     parts = []
@@ -252,7 +252,7 @@ def test_answers_come_back_in_kind(library):
 def test_jax_in_its_default_mode(recwarn):
     jax = pytest.importorskip("jax")
     from stepwell.arrays import jax_double
-    from stepwell.leastsq.device_memory import DeviceMemory
+    from stepwell.nnls.device_memory import DeviceMemory
 
     A, b = (value.astype(np.float32) for value in uniform(4, 20))
     before = jax.config.jax_enable_x64

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from stepwell.leastsq import cuda, door
-from stepwell.targets import nvrtc
+from stepwell.cuda import nvrtc
+from stepwell.nnls import api, cuda
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ STRUCTURES = [
     ("core/nnls/batch.hpp", "NnlsJob", cuda.Job),
     ("core/nnls/matrix.hpp", "Envelope", cuda.Envelope),
     ("core/nnls/workspace.hpp", "Shared", cuda.Shared),
-    ("cuda/nnls.cu", "Launch", cuda.Launch),
+    ("cuda/nnls/nnls.cu", "Launch", cuda.Launch),
 ]
 
 
@@ -72,7 +72,7 @@ def batch(systems, rows, columns, **options):
     shape = (rows, columns) if options.pop("shared", False) else (systems, rows, columns)
     values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=None, max_iter=None)
     values |= dict(tol=None, threads=None, progress=None) | options
-    return door.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
+    return api.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
 
 
 H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024)
@@ -102,13 +102,13 @@ def test_chains_are_not_split_between_teams():
 
 def test_starts_are_read_by_their_own_strides():
     torch = pytest.importorskip("torch")
-    from stepwell.leastsq.device_memory import DeviceMemory
+    from stepwell.nnls.device_memory import DeviceMemory
 
     wide = torch.arange(5.0 * 9, dtype=torch.float64).reshape(5, 9)
     for start, stride in ((wide[:, :4], 9), (wide[:1, :4].expand(5, 4), 0), (wide[0, :4], 0), (wide[:, :4].clone(), 4)):
         values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=start)
         values |= dict(max_iter=None, tol=None, threads=None, progress=None)
-        work = door.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
+        work = api.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
         job = cuda.Job()
         cuda._warm(work, DeviceMemory(work.b), job)
         assert (job.warm_values, job.warm_stride) == (start.data_ptr(), stride)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import Bounds
 
 from stepwell import LBFGSB, minimize, minimize_batch
-from stepwell.bounds import read_bounds
+from stepwell.quasi_newton.bounds import read_bounds
 
 F8, F4 = np.dtype(float), np.dtype(np.float32)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stepwell
-from stepwell.results import Status
+from stepwell.quasi_newton.results import Status
 
 pytestmark = pytest.mark.cuda
 

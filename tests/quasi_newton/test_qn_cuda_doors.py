@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeWarning
 
 import stepwell
 from stepwell.arrays import device_address, kind_of
-from stepwell.foreign_arrays import adopt
+from stepwell.arrays.foreign import adopt
 
 pytestmark = pytest.mark.cuda
 

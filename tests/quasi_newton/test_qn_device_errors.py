@@ -11,9 +11,10 @@ import pytest
 
 import stepwell
 from stepwell.arrays import is_cuda
-from stepwell.foreign_arrays import adopt
-from stepwell.targets import cuda as cuda_target
-from stepwell.targets import cuda_devices, nvrtc
+from stepwell.arrays.foreign import adopt
+from stepwell.cuda import devices as cuda_devices
+from stepwell.cuda import nvrtc
+from stepwell.quasi_newton import cuda_target
 
 
 class Claims:

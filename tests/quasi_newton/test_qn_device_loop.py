@@ -14,9 +14,12 @@ import pytest
 from scipy.optimize import OptimizeWarning
 
 import stepwell
-from stepwell import arrays, device, device_inputs, device_objective, minimization, optimizer
-from stepwell.results import Status
-from stepwell.targets.host import WHOLE, HostTarget
+from stepwell import arrays
+from stepwell.quasi_newton import api as minimization
+from stepwell.quasi_newton import device_inputs, device_objective, optimizer
+from stepwell.quasi_newton import device_run as device
+from stepwell.quasi_newton.host_target import WHOLE, HostTarget
+from stepwell.quasi_newton.results import Status
 
 torch = pytest.importorskip("torch")
 

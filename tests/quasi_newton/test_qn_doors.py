@@ -216,7 +216,7 @@ def test_a_start_needs_neither_scipy_nor_cuda():
         "import sys, numpy, stepwell\n"
         "opt = stepwell.LBFGSB(numpy.ones(3), bounds=(-2.0, 2.0))\n"
         "opt.tell(3.0, 2 * opt.x)\n"
-        "import stepwell.device_doors\n"
+        "import stepwell.quasi_newton.device_api\n"
         "late = [name for name in ('scipy', 'cuda', 'torch', 'jax', 'cupy', 'click') if name in sys.modules]\n"
         "assert not late, late\n"
         "assert stepwell.minimize(lambda x: (x @ x, 2 * x), numpy.ones(3), jac=True).success\n"

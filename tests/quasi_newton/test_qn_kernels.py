@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import stepwell
-from stepwell.targets import cuda
-from stepwell.targets.nvrtc import compile_kernel
+from stepwell.cuda.nvrtc import compile_kernel
+from stepwell.quasi_newton import cuda_target as cuda
 
 # One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies; a warp.
 VARIANTS = {
@@ -32,7 +32,7 @@ def test_kernels_compile(architecture, monkeypatch, tmp_path):
 
 
 def test_the_loader_knows_the_constants_of_the_kernels():
-    folder = Path(stepwell.__file__).parent / "_source" / "cuda"
+    folder = Path(stepwell.__file__).parent / "_source" / "cuda" / "quasi_newton"
     constants, gang, sums = ((folder / name).read_text() for name in ("constants.cuh", "gang.cuh", "sums.cuh"))
 
     def number(text, pattern):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stepwell import LBFGSB
-from stepwell.targets.host import memory_words
+from stepwell.quasi_newton.host_target import memory_words
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -31,7 +31,7 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
 GROWTH = """
 import numpy as np
 from stepwell import LBFGSB
-from stepwell.targets.host import memory_words
+from stepwell.quasi_newton.host_target import memory_words
 
 n, m, bounded, dtype = {n}, 8, {bounded}, np.dtype("{dtype}")
 

@@ -9,7 +9,7 @@ import pytest
 from native_programs import MEMORY, POOL, ROOT, THREADS, build, output_of
 from qn_oracles import EPS, dense_bfgs
 
-HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/engine_kernels.cpp", POOL]
+HARNESS = [ROOT / "tests/native/engine_check.cpp", ROOT / "src/host/quasi_newton/kernels.cpp", POOL]
 pytestmark = pytest.mark.native
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from qn_oracles import Quadratic, random_box, run
 
-from stepwell import LBFGSB, _core, optimizer
-from stepwell.targets.ring import relaid
+from stepwell import LBFGSB, _core
+from stepwell.quasi_newton import optimizer
+from stepwell.quasi_newton.ring import relaid
 
 
 def through_pickle(state):

@@ -1,4 +1,4 @@
-"""The CUDA turn without a device: src/cuda/quasi_newton.cu runs on emulated blocks, beside the host engine."""
+"""The CUDA turn without a device: the source of the kernel runs on emulated blocks, beside the host engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from native_programs import ROOT, build
 
 from stepwell import LBFGSB, _core, problems
-from stepwell.settings import Settings
-from stepwell.targets.cuda import NUMBERS, kernel_defines
-from stepwell.targets.host import STATE_DTYPE
+from stepwell.quasi_newton.cuda_target import NUMBERS, kernel_defines
+from stepwell.quasi_newton.host_target import STATE_DTYPE
+from stepwell.quasi_newton.settings import Settings
 
 pytestmark = pytest.mark.native
 WALK = 32  # breakpoints that the emulated device walks at a time

@@ -32,7 +32,7 @@ def test_shapes_that_do_not_fit_are_refused():
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_kernel_compiles(architecture):
     pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
-    from stepwell.targets.nvrtc import compile_kernel
+    from stepwell.cuda.nvrtc import compile_kernel
 
     try:
         code = compile_kernel("panel", {"SW_THREADS": 256}, architecture)

@@ -1,9 +1,9 @@
 // A batch of systems, as every target receives it: plain data, filled once at the door
-// (src/host/nnls_module.cpp, stepwell/leastsq/cuda.py) and read by the solver as it is. A CUDA launch carries
+// (src/host/nnls/module.cpp, stepwell/leastsq/cuda.py) and read by the solver as it is. A CUDA launch carries
 // it by value.
 #pragma once
 
-#include "core/config.hpp"
+#include "core/common/config.hpp"
 
 namespace stepwell {
 

@@ -6,7 +6,7 @@
 SW_BEGIN
 namespace nnls {
 
-// The numbers are those of stepwell.leastsq.status.NNLSStatus.
+// The numbers are those of stepwell.nnls.status.NNLSStatus.
 enum Status : int32_t {
     converged = 0,   // optimality certified from A
     limit = 1,       // the iteration limit; the point so far is kept

@@ -3,7 +3,7 @@
 // CPU's sweeps have no tails there.
 #pragma once
 
-#include "core/team.hpp"
+#include "core/common/team.hpp"
 
 // A function that a device calls instead of inlining: sweeps that are used in many places. What calls them,
 // the decisions, is inlined whole, so that a thread has its state in registers.

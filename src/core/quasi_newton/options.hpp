@@ -1,7 +1,7 @@
 // Settings of the quasi-Newton iteration. Plain data, the same for every problem of a batch.
 #pragma once
 
-#include "core/config.hpp"
+#include "core/common/config.hpp"
 
 namespace stepwell {
 

@@ -5,7 +5,7 @@
 // see the result.
 #pragma once
 
-#include "core/config.hpp"
+#include "core/common/config.hpp"
 
 SW_BEGIN
 

@@ -1,7 +1,7 @@
 // The state of one problem: scalars only. Vectors belong to the target, small matrices to compact.hpp.
 #pragma once
 
-#include "core/config.hpp"
+#include "core/common/config.hpp"
 
 namespace stepwell {
 

@@ -1,7 +1,7 @@
 // What happens to one variable: the sweeps of every target call these.
 #pragma once
 
-#include "core/config.hpp"
+#include "core/common/config.hpp"
 
 SW_BEGIN
 

@@ -2,7 +2,7 @@
 // at (column + 0.5, row + 0.5).
 #pragma once
 
-#include "core/config.hpp"
+#include "core/common/config.hpp"
 
 SW_BEGIN
 

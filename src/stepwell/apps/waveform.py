@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell.checks import read_array, read_whole, require, require_shape
-from stepwell.leastsq import Convolution, NNLSResult, nnls
+from stepwell.nnls import Convolution, NNLSResult, nnls
 
 
 @dataclasses.dataclass(frozen=True)

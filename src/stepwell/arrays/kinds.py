@@ -64,7 +64,7 @@ def is_cuda(array: Any) -> bool:
         return bool(array.is_cuda)
     if kind == "jax":
         return any(d.platform in ("gpu", "cuda") for d in array.devices())
-    # Of another library: it says so itself (see stepwell.foreign_arrays).
+    # Of another library: it says so itself (see stepwell.arrays.foreign).
     if hasattr(array, "__cuda_array_interface__"):
         return True
     return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in _DLPACK_CUDA

@@ -51,7 +51,7 @@ def command(
     from rich.table import Table
 
     from stepwell.apps import waveform
-    from stepwell.leastsq import NNLSStatus
+    from stepwell.nnls import NNLSStatus
 
     if (file is None) == (synthetic is None):
         raise click.UsageError("give either FILE or --synthetic COUNT")

@@ -13,7 +13,7 @@ import stepwell
 from stepwell.cli.console import make_table, show
 
 if TYPE_CHECKING:
-    from stepwell.targets.cuda_devices import CudaDevice
+    from stepwell.cuda.devices import CudaDevice
 
 #: Optional libraries: distribution names, since importing them would take seconds.
 _OPTIONAL = {
@@ -30,7 +30,7 @@ _OPTIONAL = {
 def command() -> None:
     """Show versions, compiler, instruction set, threads and devices."""
     from stepwell import _core
-    from stepwell.settings import Settings
+    from stepwell.quasi_newton.settings import Settings
 
     table = make_table("", "", header=False)
     table.columns[0].style = "bold"
@@ -61,7 +61,7 @@ def _version(distributions: tuple[str, ...]) -> str | None:
 
 def cuda_devices() -> list[str]:
     """Return a line per CUDA device and one on the driver, or one line that says why there is none."""
-    from stepwell.targets.cuda_devices import driver_version, fastest_device, list_devices
+    from stepwell.cuda.devices import driver_version, fastest_device, list_devices
 
     try:
         devices = list_devices()
@@ -74,7 +74,7 @@ def cuda_devices() -> list[str]:
 
 
 def _device_line(device: CudaDevice, default: bool) -> str:
-    from stepwell.targets.cuda_devices import memory_free
+    from stepwell.cuda.devices import memory_free
 
     try:
         free, total = memory_free(device.index)

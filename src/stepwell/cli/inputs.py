@@ -130,7 +130,7 @@ def choose_device(device: str, array: str) -> str:
         raise click.BadParameter(f"{device} needs --array torch, cupy or jax", param_hint="--device")
     if device != "cuda":
         return device
-    from stepwell.targets.cuda_devices import fastest_device
+    from stepwell.cuda.devices import fastest_device
 
     try:
         return f"cuda:{fastest_device()}"

@@ -26,15 +26,15 @@ from stepwell.cli.inputs import (
     usage_errors,
 )
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
-from stepwell.minimization import minimize
 from stepwell.problems import Problem
+from stepwell.quasi_newton.api import minimize
+from stepwell.quasi_newton.settings import CAUCHY_POLICIES, LineSearch, Settings
 from stepwell.report.convergence import plot_convergence
 from stepwell.report.history import History
 from stepwell.report.record import run_record
 from stepwell.report.summary import SummaryReport
 from stepwell.report.va15 import VA15Report
 from stepwell.report.vectors import on_host
-from stepwell.settings import CAUCHY_POLICIES, LineSearch, Settings
 
 #: How VA15 stops (D'Amore et al. 2013): |g| <= eps max(1, |x|), or 2000 iterations of at most 20 evaluations.
 _VA15_STOPPING: dict[str, Any] = {"eps": 1e-5, "gtol": 0.0, "ftol": 0.0, "maxiter": 2000, "maxfun": 40000}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.krylov.doors import cg, tikhonov
+from stepwell.krylov.api import cg, tikhonov
 from stepwell.krylov.projected import ProjectedCG
 from stepwell.krylov.results import LinearResult, Progress, Status
 

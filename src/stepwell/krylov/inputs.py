@@ -31,10 +31,10 @@ from stepwell.checks import (
     require_real,
     require_shape,
 )
-from stepwell.error_state import callers_arithmetic
 from stepwell.krylov.results import LinearResult, Status
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
+from stepwell.operators.error_state import callers_arithmetic
 from stepwell.operators.matrices import power_near, scaled
 
 #: Solutions that are to be multiplied by more than this may leave the range of their dtype.

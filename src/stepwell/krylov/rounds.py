@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
-from stepwell.error_state import callers_arithmetic, own_arithmetic
 from stepwell.krylov.results import Progress, Status
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem, column_norms
+from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
 
 #: Entries up to this size, and down to its inverse, have squares and sums of squares that every dtype holds.
 MODERATE = 1e8

@@ -19,12 +19,12 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize_scalar
 
 from stepwell.arrays import Array, take_columns, to_host, to_like
-from stepwell.error_state import own_arithmetic
 from stepwell.krylov.inputs import Problem, bytes_per_number
 from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
+from stepwell.operators.error_state import own_arithmetic
 
 RULES = ("gcv", "discrepancy", "lcurve")
 

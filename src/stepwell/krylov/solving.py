@@ -161,7 +161,7 @@ def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tu
 def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:
     """Bytes beside the caller's own: the working blocks, kept directions, and copies of the operator.
 
-    What ``docs/many-rhs.md`` says of memory, and what the tests hold it to.
+    What ``docs/krylov.md`` says of memory, and what the tests hold it to.
     """
     number = bytes_per_number(problem.B)
     size, count = problem.size, problem.columns

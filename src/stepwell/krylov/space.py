@@ -26,7 +26,7 @@ from stepwell.arrays import (
 )
 from stepwell.checks import require
 from stepwell.krylov.systems import column_norms
-from stepwell.settings import default_threads
+from stepwell.threads import default_threads
 
 #: Rows of a panel.
 PANEL = 128

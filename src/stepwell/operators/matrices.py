@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, without_graph
 from stepwell.checks import WrongKind, require_real, require_shape
+from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
 from stepwell.operators.operator import Operator, from_functions
-from stepwell.settings import default_threads
-from stepwell.targets.cuda_sparse import BlockProduct, group_rows, is_available
+from stepwell.threads import default_threads
 
 
 def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | None = None) -> Operator:

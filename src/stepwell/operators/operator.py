@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, namespace_of, to_like, without_graph
 from stepwell.checks import read_array, require_shape
-from stepwell.error_state import callers_arithmetic
+from stepwell.operators.error_state import callers_arithmetic
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.
 GRAM_WIDTH = 256

@@ -8,8 +8,8 @@ from typing import Any
 
 import stepwell
 from stepwell.problems import Problem
+from stepwell.quasi_newton.settings import Settings
 from stepwell.report.history import Iteration
-from stepwell.settings import Settings
 
 
 def run_record(

@@ -6,9 +6,9 @@ from typing import Any
 
 from stepwell.arrays import Array
 from stepwell.problems import Problem
+from stepwell.quasi_newton.settings import Settings
 from stepwell.report.history import Iteration
 from stepwell.report.vectors import vector_text
-from stepwell.settings import Settings
 
 
 class SummaryReport:

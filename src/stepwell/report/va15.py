@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.arrays import Array
+from stepwell.quasi_newton.results import LINE_SEARCH_INFO, Status
 from stepwell.report.history import Iteration
 from stepwell.report.vectors import vector_text
-from stepwell.results import LINE_SEARCH_INFO, Status
 
 #: Statuses under which VA15 returns its error code -1: the line search failed, info says how.
 _FAILURES = (Status.LINE_SEARCH, Status.ROUNDING)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.waveform import Deconvolution
-from stepwell.leastsq import NNLSStatus
+from stepwell.nnls import NNLSStatus
 
 
 def plot_shots(

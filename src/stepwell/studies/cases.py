@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import toeplitz
 
 from stepwell.apps.waveform import load_shots
-from stepwell.leastsq import Convolution
+from stepwell.nnls import Convolution
 
 Systems = tuple[np.ndarray, np.ndarray]
 

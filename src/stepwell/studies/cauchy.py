@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import problems
-from stepwell.optimizer import LBFGSB
+from stepwell.quasi_newton.optimizer import LBFGSB
 from stepwell.studies.cauchy_path import cauchy_times
 from stepwell.studies.frame import RUN_SECONDS, Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads

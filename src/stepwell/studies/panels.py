@@ -63,7 +63,7 @@ class DevicePanel:
     THREADS = 256
 
     def __init__(self, left: Any, right: Any, out: Any, length: int) -> None:
-        from stepwell.targets.nvrtc import cuda_core, load_kernel
+        from stepwell.cuda.nvrtc import cuda_core, load_kernel
 
         core = cuda_core()
         device = core.Device(device_index(out))
@@ -171,7 +171,7 @@ def run(context: Context, study: Study) -> None:
         "Figure 3's points are not stated; the text says that CUBLAS wins at M = 10, that the paper's kernel is "
         "several times as fast from M = 20 on, and 16 times as fast beyond 5,000.",
         "In Stepwell the product is part of one sweep with masks and many other sums. Here it stands alone, with the "
-        "sweep's arithmetic: src/host/gram.hpp on the CPU, the fp64 tensor instruction on the GPU.",
+        "sweep's arithmetic: src/host/quasi_newton/gram.hpp on the CPU, the fp64 tensor instruction on the GPU.",
         "On the GPU both run from a CUDA graph of 20 products: what is timed is the device, not Python. Panels that "
         "fit into its cache stay there.",
         "The paper's results differ from CUBLAS's by less than 1e-9; the last column tells by how much ours do, "

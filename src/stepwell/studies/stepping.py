@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.device_doors import DeviceLBFGSB
-from stepwell.optimizer import LBFGSB
+from stepwell.quasi_newton.device_api import DeviceLBFGSB
+from stepwell.quasi_newton.host_target import STATE_DTYPE
+from stepwell.quasi_newton.optimizer import LBFGSB
 from stepwell.studies.places import Place
-from stepwell.targets.host import STATE_DTYPE
 
 
 @dataclass(frozen=True)

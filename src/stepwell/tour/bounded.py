@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from stepwell.minimization import minimize
 from stepwell.problems import Problem, get
+from stepwell.quasi_newton.api import minimize
 from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, chart
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 

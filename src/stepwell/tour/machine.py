@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import stepwell
-from stepwell.settings import Settings
+from stepwell.quasi_newton.settings import Settings
 from stepwell.tour.place import Place
 
 

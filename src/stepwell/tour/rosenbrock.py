@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from stepwell.minimization import minimize
 from stepwell.problems import Problem, get
+from stepwell.quasi_newton.api import minimize
 from stepwell.report.history import History, Iteration
 from stepwell.report.html import Block, Figure, Series, Table, Text, chart
 from stepwell.report.va15 import VA15Report

@@ -9,7 +9,7 @@ from scipy import optimize
 from scipy.linalg import toeplitz
 
 from stepwell.apps.waveform import Shots, convolve, find_returns, synthetic_shots
-from stepwell.leastsq import Convolution, nnls
+from stepwell.nnls import Convolution, nnls
 from stepwell.report.html import Block, Figure, Gallery, Series, Text, chart
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 

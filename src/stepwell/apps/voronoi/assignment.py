@@ -12,7 +12,7 @@ from stepwell import _core
 from stepwell.apps.voronoi.domain import pixel_size, read_shape, read_sites
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of
 from stepwell.checks import read_choice
-from stepwell.settings import Settings
+from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("exact", "jump-flooding")
 

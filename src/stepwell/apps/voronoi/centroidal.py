@@ -15,7 +15,7 @@ from stepwell.apps.voronoi.starts import read_start
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array
 from stepwell.checks import read_choice, read_whole, require_function, require_one_home
-from stepwell.settings import Settings
+from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
 #: Energies of so many evaluations are kept.

@@ -11,12 +11,12 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, device_address, numpy_dtype
-from stepwell.leastsq.device_memory import DeviceMemory
-from stepwell.targets.nvrtc import cuda_core, load_kernel
+from stepwell.cuda.nvrtc import cuda_core, load_kernel
+from stepwell.nnls.device_memory import DeviceMemory
 
 THREADS = 256
 KERNEL_DEFINES: dict[str, str | int] = {"SW_THREADS": THREADS}
-#: Entries of src/cuda/voronoi.cu.
+#: Entries of src/cuda/voronoi/voronoi.cu.
 KERNELS = tuple(
     f"voronoi_{name}"
     for name in (
@@ -34,7 +34,7 @@ _FIELDS = (
 
 
 class Plan(ctypes.Structure):
-    """The struct Plan of src/cuda/voronoi.cu."""
+    """The struct Plan of src/cuda/voronoi/voronoi.cu."""
 
     _fields_ = tuple((name, ctypes.c_double if name == "scale" else ctypes.c_int64) for name in _FIELDS)
 

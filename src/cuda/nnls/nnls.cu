@@ -1,0 +1,168 @@
+// NNLS on a CUDA device: the solver of src/core/nnls with a thread block, or a warp, as its team. Systems
+// come from a queue, so one slow system holds nobody up. Compiled with
+//   SW_SCALAR   float or double
+//   SW_KIND     Dense or Convolution
+//   SW_BY_WARP  1: a warp is a team; 0: a block is
+//   SW_THREADS  threads of a block
+#include "core/nnls/job.hpp"
+#include "cuda/nnls/system_teams.cuh"
+
+using namespace stepwell;
+using namespace stepwell::nnls;
+
+typedef SW_SCALAR Scalar;
+typedef SW_KIND<Scalar> Matrix;
+
+// A launch's arguments, by value. The host fills it with the same layout (stepwell/leastsq/cuda.py).
+struct Launch {
+    Job job;
+    Shared shared;
+    unsigned long long* queue;
+    char* slow;
+    int64_t slow_bytes, fast_bytes;  // of one team
+};
+
+// A team's turn at the queue: the first member draws, all learn.
+#if SW_BY_WARP
+static __device__ int64_t draw(const SystemWarp& team, unsigned long long* queue) {
+    unsigned long long ticket = 0;
+    if (team.rank() == 0) ticket = atomicAdd(queue, 1ull);
+    return static_cast<int64_t>(__shfl_sync(0xffffffffu, ticket, 0));
+}
+#else
+static __device__ int64_t draw(const SystemBlock<SW_THREADS>& team, unsigned long long* queue) {
+    __shared__ unsigned long long ticket;
+    team.sync();
+    if (team.rank() == 0) ticket = atomicAdd(queue, 1ull);
+    team.sync();
+    return static_cast<int64_t>(ticket);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
+    nnls_solve(const __grid_constant__ Launch launch) {
+    extern __shared__ __align__(64) char fast[];
+#if SW_BY_WARP
+    constexpr int most_teams = SW_THREADS / 32;
+    const SystemWarp team;
+    const int in_block = threadIdx.x >> 5, teams_in_block = blockDim.x >> 5;
+#else
+    constexpr int most_teams = 1;
+    const SystemBlock<SW_THREADS> team;
+    const int in_block = 0, teams_in_block = 1;
+#endif
+    // Raw memory: shared variables have no constructors.
+    __shared__ __align__(16) char tasks[most_teams * sizeof(Task<Matrix>)];
+    Task<Matrix>& task = reinterpret_cast<Task<Matrix>*>(tasks)[in_block];
+    const Job& job = launch.job;
+    const Matrix* kind = nullptr;
+    const int64_t number = static_cast<int64_t>(blockIdx.x) * teams_in_block + in_block;
+    if (team.rank() == 0) {
+        task.arrange(job.options,
+                     extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr),
+                     launch.shared,
+                     Arena{fast + in_block * launch.fast_bytes, launch.fast_bytes,
+                           launch.slow + number * launch.slow_bytes});
+    }
+    // Where systems form chains, a team draws a whole chain. The first of a team is its own; the queue, if
+    // there are more than teams, has the rest.
+    const int64_t piece = job.options.chain ? nnls_chain_length : 1;
+    const int64_t teams = static_cast<int64_t>(gridDim.x) * teams_in_block;
+    for (int64_t first = number * piece; first < job.systems;
+         first = launch.queue ? (teams + draw(team, launch.queue)) * piece : job.systems) {
+        for (int64_t system = first; system < min_of(first + piece, job.systems); ++system) {
+            if (team.rank() == 0) task.take(matrix_of(job, system, kind));
+            team.sync();
+            solve_system<Scalar>(team, job, system, task);
+            team.sync();
+        }
+    }
+}
+
+// The kernels below fill what all systems then read.
+template <class T>
+static __device__ T* writable(const T* p) {
+    return const_cast<T*>(p);
+}
+
+// A pulse has an envelope of its own; a dense matrix has its columns' bounds.
+template <class T>
+static __device__ void trim(const SystemWarp&, const Dense<T>&, Envelope) {}
+template <class T>
+static __device__ void trim(const SystemWarp& team, const Convolution<T>& matrix, Envelope envelope) {
+    matrix.trim(team, envelope);
+}
+
+// Of a matrix that all systems share: scale, norm and scaled copy of every column. A warp a column.
+extern "C" __global__ void nnls_share_columns(const __grid_constant__ Launch launch) {
+    const Matrix* kind = nullptr;
+    const Matrix matrix = matrix_of(launch.job, 0, kind);
+    const Shared& shared = launch.shared;
+    const SystemWarp team;
+    const int warps = (blockDim.x >> 5) * gridDim.x;
+    if (blockIdx.x == 0 && threadIdx.x < 32) trim(team, matrix, shared.envelope);
+    for (int j = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); j < matrix.columns; j += warps) {
+        double square = 0;
+        int low = matrix.rows, high = 0;
+        team.each(matrix.rows, [&](int i) {
+            const double a = matrix.entry(i, j);
+            square += a * a;
+            if (a != 0) {
+                low = min_of(low, i);
+                high = i + 1;
+            }
+        });
+        square = team.sum(square);
+        for (int mask = 16; mask > 0; mask >>= 1) {
+            low = min_of(low, __shfl_xor_sync(0xffffffffu, low, mask));
+            high = max_of(high, __shfl_xor_sync(0xffffffffu, high, mask));
+        }
+        double scale, norm;
+        scale_column(matrix, j, square, launch.job.options.damping, scale, norm);
+        double* column = writable(shared.columns) + j * shared.column_stride;
+        team.each(static_cast<int>(shared.column_stride),
+                  [&](int i) { column[i] = i < matrix.rows ? scale * matrix.entry(i, j) : 0.0; });
+        if (team.rank() == 0) {
+            writable(shared.scale)[j] = scale;
+            writable(shared.norm)[j] = norm;
+            writable(shared.inverse_norm)[j] = norm > 0 ? 1.0 / norm : 0.0;
+            writable(shared.low)[j] = min_of(low, high);
+            writable(shared.high)[j] = high;
+        }
+    }
+}
+
+// Products of all pairs of scaled columns, damping on the diagonal: tiles of 32 x 32, blocks of 32 x 8
+// threads.
+extern "C" __global__ void nnls_share_gram(const __grid_constant__ Launch launch) {
+    constexpr int tile = 32, height = 8;
+    __shared__ double left[tile][tile + 1], right[tile][tile + 1];
+    const Shared& shared = launch.shared;
+    const int n = launch.job.columns;
+    const int64_t stride = shared.column_stride;
+    const double* columns = shared.columns;
+    const int row = blockIdx.y * tile, column = blockIdx.x * tile;
+    double sums[tile / height] = {};
+    for (int64_t start = 0; start < stride; start += tile) {
+        for (int t = threadIdx.y; t < tile; t += height) {
+            const bool inside = start + threadIdx.x < stride;
+            left[t][threadIdx.x] =
+                inside && row + t < n ? columns[(row + t) * stride + start + threadIdx.x] : 0.0;
+            right[t][threadIdx.x] =
+                inside && column + t < n ? columns[(column + t) * stride + start + threadIdx.x] : 0.0;
+        }
+        __syncthreads();
+        for (int i = 0; i < tile; ++i) {
+            const double r = right[threadIdx.x][i];
+            for (int q = 0; q < tile / height; ++q) sums[q] += left[threadIdx.y + q * height][i] * r;
+        }
+        __syncthreads();
+    }
+    double* gram = writable(shared.gram);
+    for (int q = 0; q < tile / height; ++q) {
+        const int i = row + threadIdx.y + q * height, j = column + threadIdx.x;
+        if (i >= n || j >= shared.gram_stride) continue;
+        const double below = i == j && j < n ? launch.job.options.damping * shared.scale[j] : 0.0;
+        gram[i * shared.gram_stride + j] = (j < n ? sums[q] : 0.0) + below * below;
+    }
+}

@@ -1,0 +1,208 @@
+// The absorb sweep on one chunk: the accepted point, the new pair, and the first read of the history.
+#pragma once
+
+#include "cuda/quasi_newton/strip_sums.cuh"
+
+SW_BEGIN
+
+// What the sweep reads of one element.
+struct AbsorbInput {
+    Real g, x, g_before, d, lower, upper, weight;
+
+    template <Gather gather>
+    __device__ void load(const Vectors& v, int64_t i) {
+        g = v.gradient[i];
+        x = v.at[i];
+        if (gather == Gather::pair) {
+            g_before = v.g[i];
+            d = v.d[i];
+        }
+        if (bounded) {
+            lower = v.lower[i];
+            upper = v.upper[i];
+        }
+        if (weighted) weight = v.weights[i];
+    }
+
+    // The same, staged: copies on their way to shared memory, and what has arrived there.
+    template <Gather gather>
+    __device__ static void fetch(const Vectors& v, int64_t i, Real* to, int pitch) {
+        // All addresses first: they are kept in shared memory.
+        const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
+        const Real* const weight = v.weights + i;
+        copy_element(to, from[0]);
+        copy_element(to + pitch, from[1]);
+        if (gather == Gather::pair) {
+            copy_element(to + 2 * pitch, from[2]);
+            copy_element(to + 3 * pitch, from[3]);
+        }
+        if (bounded) {
+            copy_element(to + 4 * pitch, from[4]);
+            copy_element(to + 5 * pitch, from[5]);
+        }
+        if (weighted) copy_element(to + weight_row * pitch, weight);
+    }
+    __device__ void take(const Real* from, int pitch) {
+        g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
+        if (bounded) lower = from[4 * pitch], upper = from[5 * pitch];
+        if (weighted) weight = from[weight_row * pitch];
+    }
+};
+
+// What the sweep adds up besides the products of rows; with a new pair, the slope g·d as well.
+struct AbsorbTotals {
+    AbsorbScalars scalars{0, 0, 0, 0, 0, double_infinity, 0};
+    int held = 0;  // for the scalar of that name: a register less
+    CarefulSum slope;
+};
+
+// A new pair at one element.
+struct PairElement {
+    Real s, y;
+};
+
+// The point of one element; with a new pair, its ring rows, which it returns.
+template <Gather gather>
+__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double held_time,
+                                             const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
+                                             AbsorbTotals& totals) {
+    AbsorbScalars& sums = totals.scalars;
+    const double g = in.g, x = in.x;
+    const double h = weighted ? double(in.weight) : 1.0;
+    const double root = weighted ? sqrt(h) : 1.0;
+    PairElement pair{0, 0};
+    double s = 0, y = 0;
+    if (gather == Gather::pair) {
+        pair = {Real(length * double(in.d)), Real(g - double(in.g_before))};
+        const int64_t row = int64_t(head) * v.stride + i;
+        v.s[row] = pair.s;
+        v.y[row] = pair.y;
+        s = weighted ? double(pair.s) / root : double(pair.s);
+        y = double(pair.y) * root;
+        add_product(totals.slope, g, double(in.d));
+    }
+    double mask = 1, carried = 0;
+    if (bounded) {
+        const double lower = in.lower, upper = in.upper;
+        const bool movable = !is_held(x, g, lower, upper);
+        const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
+        mask = movable ? 1.0 : 0.0;
+        if (gather == Gather::again) {
+            if (time <= held_time) {
+                carried = (bound_ahead(g, lower, upper) - x) / root;
+                mask = 0;
+            }
+        } else {
+            const double projected = projected_gradient(x, g, lower, upper);
+            totals.held += !movable;
+            sums.first_break = min_of(sums.first_break, time);
+            sums.projected_squared += projected * projected;
+            sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));
+        }
+    } else {
+        sums.projected_squared += g * g;
+        sums.projected_gradient = max_of(sums.projected_gradient, absolute(g));
+    }
+    const double moving = mask * root * g;
+    sums.movable_descent += moving * moving;
+    sums.gradient_squared += g * g;
+    sums.x_squared += x * x;
+    t.riders[s_row][at] = s;
+    t.riders[y_row][at] = y;
+    t.riders[moving_row][at] = moving;
+    t.riders[carried_row][at] = carried;
+    t.mask[at] = mask;
+    if (weighted) t.root[at] = root;
+    return pair;
+}
+
+// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
+// of this one are multiplied. The newest pair is put among the staged rows as it is formed.
+template <Gather gather>
+__device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
+                                    double held_time, const Chunk& c, AbsorbTile& t, int strip,
+                                    StripSums& sums, AbsorbTotals& totals) {
+    constexpr int each = (tile + threads - 1) / threads;
+    const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
+    const double step = state.search.step;
+    const RowCopies copies(v, r, older, head);
+    clear_unused(t, r);
+    auto fetch = [&](int64_t at, int stage) {
+        if (staged && at >= c.begin) {
+            Real* inputs = stage_memory(stage) + stage_rows * pitch;
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                const int place = threadIdx.x + k * threads;
+                if (place < tile && at + place < c.n) {
+                    AbsorbInput::fetch<gather>(v, at + place, inputs + place, pitch);
+                }
+            }
+            if (at + tile <= c.n) {
+                copies.whole(at, stage_memory(stage));
+            } else {
+                copies.part(at, int(c.n - at), stage_memory(stage));
+            }
+        }
+        commit_copies();
+    };
+    fetch(c.last_tile(), 0);
+    int stage = 0;
+#pragma unroll 1
+    for (int64_t at = c.last_tile(), following; at >= c.begin; at = following, stage ^= 1) {
+        const int count = int(min_of(int64_t(tile), c.n - at));
+        following = c.tile_before(at);
+        __syncthreads();  // the other stage and the tile buffers are free
+        fetch(following, stage ^ 1);
+        await_copies<1>();  // a thread sees its own copies: its inputs
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int i = threadIdx.x + k * threads;
+            if (i < count) {
+                AbsorbInput input;
+                if (staged) {
+                    input.take(stage_memory(stage) + stage_rows * pitch + i, pitch);
+                } else {
+                    input.template load<gather>(v, at + i);
+                }
+                const PairElement pair =
+                    absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, totals);
+                if (staged && gather == Gather::pair) {
+                    stage_memory(stage)[(r - 1) * pitch + i] = pair.y;
+                    stage_memory(stage)[(capacity + r - 1) * pitch + i] = pair.s;
+                }
+            }
+        }
+        __syncthreads();
+        if (r == 0) continue;
+        if (staged && count == tile) {
+            absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
+        } else {
+            absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);
+        }
+    }
+}
+
+// The whole chunk; its sums go to `to`.
+template <Gather gather>
+__device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
+                                    const Chunk& c, AbsorbTile& t, double* shared, AbsorbTotals& totals,
+                                    double* to) {
+    const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
+    const double held_time = gather == Gather::again ? state.held_time : -1.0;
+    for (int strip = 0; strip < absorb_strips(); ++strip) {
+        StripSums sums = {};
+        if (strip == 0) {
+            absorb_strip<gather>(v, state, layout, head, held_time, c, t, strip, sums, totals);
+        } else {
+            // A later strip goes over the same elements again: the pair is there already, nobody is carried
+            // anew.
+            AbsorbTotals unused;
+            absorb_strip<Gather::again>(v, state, layout, head, held_time, c, t, strip, sums, unused);
+        }
+        if (r == 0) return;
+        store_strip(layout, strip, sums, shared, to);
+        if (!layout.gram) return;
+    }
+}
+
+SW_END

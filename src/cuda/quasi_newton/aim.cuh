@@ -1,0 +1,229 @@
+// The aim sweep (second read of the history), the slope sweep and the step sweep on one chunk.
+#pragma once
+
+#include "cuda/quasi_newton/staging.cuh"
+
+SW_BEGIN
+
+__device__ inline CarefulSum slope_chunk(const Vectors& v, const Chunk& c) {
+    constexpr int at_once = 8;  // loads on their way before the first is used
+    CarefulSum sum;
+#pragma unroll 1
+    for (int place = threadIdx.x; !c.ends<1>(place); place += at_once * threads) {
+        Real g[at_once], d[at_once];
+#pragma unroll
+        for (int k = 0; k < at_once; ++k) {
+            const int64_t i = c.element<1>(place + k * threads);
+            g[k] = i < c.n ? __ldcg(v.gradient + i) : Real(0);
+            d[k] = i < c.n ? __ldcg(v.d + i) : Real(0);
+        }
+#pragma unroll
+        for (int k = 0; k < at_once; ++k) add_product(sum, g[k], d[k]);
+    }
+    return sum;
+}
+
+__device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c) {
+    c.each_element([&](int64_t i) {
+        const double move = step * double(v.d[i]);
+        v.trial[i] =
+            bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+    });
+}
+
+// What the sweep reads of a lot besides the history.
+struct AimInput {
+    Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
+
+    __device__ AimInput(const Vectors& v, int64_t i, int count) {
+        x = v.some(v.at + i, count);
+        g = v.some(v.gradient + i, count);
+        if (bounded) {
+            lower = v.some(v.lower + i, count);
+            upper = v.some(v.upper + i, count);
+        }
+        if (weighted) weight = v.some(v.weights + i, count);
+    }
+};
+
+// Where one variable aims, and the step there.
+struct Aim {
+    double goal, step;
+};
+
+// Element k of a lot; adds what the decision needs.
+__device__ inline Aim aim_element(const State& state, const AimInput& in, int k, double toward_y,
+                                  double toward_s, CarefulSum& slope, AimScalars& sums) {
+    const double x = in.x.of[k], g = in.g.of[k];
+    const double h = weighted ? double(in.weight.of[k]) : 1.0;
+    const double descent = h * g;
+    double step = -state.gamma * h * (g + toward_y) - toward_s;
+    double goal = x + step;
+    const double lower = in.lower.of[k], upper = in.upper.of[k];
+    if (bounded) {
+        const bool held = is_held(x, g, lower, upper);
+        const bool goes =
+            !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
+        if (state.confine != Confine::project) {
+            const double cauchy = clamp_to(x - state.cauchy_time * descent, lower, upper);
+            if (state.confine == Confine::measure) {
+                const double reach = feasible_multiple(cauchy, goal - cauchy, lower, upper);
+                if (!held && !goes) sums.truncation = min_of(sums.truncation, reach);
+                return {};
+            }
+            goal = cauchy + state.truncation * (goal - cauchy);
+            step = goal - x;
+        }
+        const Aimed aimed = aim_within(x, goal, step, held, lower, upper);
+        goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
+        step = goes ? goal - x : aimed.step;
+    }
+    step = double(Real(step));  // as stored
+    if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
+    add_product(slope, g, step);
+    sums.direction_squared += step * step;
+    return {goal, step};
+}
+
+// How the rows of the history are combined, in shared memory: where they lie in the ring, and the
+// coefficients of y and s, in order of age; behind the last pair there is the first again, times zero.
+struct AimPlan {
+    int64_t offsets[capacity];
+    double y[capacity], s[capacity];
+};
+
+// Σ coefficient · row at the elements of a lot.
+struct Combined {
+    double y[lot] = {}, s[lot] = {};
+};
+__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const Lot& row) {
+#pragma unroll
+    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(row.of[k]);
+}
+
+// Lots straight from global memory: up to ten pairs are all on their way before the first is used.
+class DirectLots {
+public:
+    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r) : v(v), plan(plan), r(r) {}
+
+    __device__ void begin(int64_t) const {}
+    __device__ void take(int64_t i, int64_t, Combined& toward) const {
+        constexpr int group = capacity <= 10 ? capacity : 8;
+        int a = 0;
+#pragma unroll 1
+        for (; a + group <= r; a += group) {
+            Lot y[group], s[group];
+#pragma unroll
+            for (int k = 0; k < group; ++k) {
+                y[k] = stream_lot(v.y + plan.offsets[a + k] + i);
+                s[k] = stream_lot(v.s + plan.offsets[a + k] + i);
+            }
+#pragma unroll
+            for (int k = 0; k < group; ++k) {
+                add_multiple(toward.y, plan.y[a + k], y[k]);
+                add_multiple(toward.s, plan.s[a + k], s[k]);
+            }
+        }
+#pragma unroll 1
+        for (; a < r; ++a) {
+            const Lot y = stream_lot(v.y + plan.offsets[a] + i), s = stream_lot(v.s + plan.offsets[a] + i);
+            add_multiple(toward.y, plan.y[a], y);
+            add_multiple(toward.s, plan.s[a], s);
+        }
+    }
+
+private:
+    const Vectors& v;
+    const AimPlan& plan;
+    const int r;
+};
+
+// Lots on their way through shared memory: those of Y and those of S take turns, so that one half of the next
+// lot is fetched while the other half of this one is worked on. A thread fetches what it uses itself, and
+// waits for nobody.
+class StagedLots {
+public:
+    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r)
+        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<Lot*>(dynamic_shared) + threadIdx.x) {
+#pragma unroll
+        for (int a = 0; a < capacity; ++a) rows[a] = v.y + plan.offsets[a];
+    }
+
+    // Before the first lot.
+    __device__ void begin(int64_t i) const {
+        fetch(i, 0);
+        fetch(i, capacity);
+    }
+    // Takes the lot at i; the one at `following` is begun.
+    __device__ void take(int64_t, int64_t following, Combined& toward) const {
+        add_rows(toward.y, plan.y, 0);
+        fetch(following, 0);
+        add_rows(toward.s, plan.s, capacity);
+        fetch(following, capacity);
+    }
+
+private:
+    const Vectors& v;
+    const AimPlan& plan;
+    const bool any;
+    Lot* const mine;             // the next one of this thread is a block's further
+    const Real* rows[capacity];  // of Y
+
+    // One half: `first` is 0 for Y, and the number of rows before them for S.
+    __device__ void fetch(int64_t i, int first) const {
+        if (any && i < v.n) {
+            const int64_t place = first ? i + (v.s - v.y) : i;
+            StagePlace to(mine);
+            to.settle();
+#pragma unroll
+            for (int a = 0; a < capacity; ++a)
+                copy_async<sizeof(Lot)>(to.after((first + a) * threads * int(sizeof(Lot))), rows[a] + place);
+        }
+        commit_copies();
+    }
+    __device__ void add_rows(double (&sum)[lot], const double* coefficients, int first) const {
+        await_copies<1>();
+        if (!any) return;
+#pragma unroll
+        for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
+    }
+};
+
+using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
+
+// The point that the sweep aims from becomes the accepted one.
+__device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
+                                 CarefulSum& slope, AimScalars& sums) {
+    const Lots lots(v, plan, state.pairs);
+    int place = threadIdx.x;
+    int64_t i = c.element<lot>(place), following;
+    lots.begin(i);
+#pragma unroll 1
+    for (; !c.ends<lot>(place); i = following) {
+        place += threads;
+        following = c.element<lot>(place);
+        if (i >= c.n) continue;
+        const int count = int(min_of(int64_t(lot), c.n - i));
+        const AimInput in(v, i, count);
+        Combined toward;
+        lots.take(i, following, toward);
+        if (v.at_trial()) {
+            v.put(v.x + i, in.x, count);
+            v.put(v.g + i, in.g, count);
+        }
+        Lot goal, step;
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            if (k < count) {
+                const Aim aim = aim_element(state, in, k, toward.y[k], toward.s[k], slope, sums);
+                goal.of[k] = Real(aim.goal);
+                step.of[k] = Real(aim.step);
+            }
+        }
+        if (state.confine == Confine::measure) continue;
+        v.put(v.trial + i, goal, count);
+        v.put(v.d + i, step, count);
+    }
+}
+
+SW_END

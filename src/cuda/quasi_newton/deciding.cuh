@@ -1,0 +1,109 @@
+// Who decides, and how the others learn of it. Member 0 of a gang runs the decisions of src/core on its copy
+// of the state; every block has one.
+#pragma once
+
+#include "cuda/quasi_newton/shared_memory.cuh"
+
+SW_BEGIN
+
+// Variables of a problem whose decisions are rehearsed; tests rehearse smaller ones.
+#if !defined(SW_REHEARSED_FROM)
+#define SW_REHEARSED_FROM 100000
+#endif
+constexpr int64_t rehearsed_from = SW_REHEARSED_FROM;
+
+class Deciding {
+protected:
+    __device__ Deciding(const Gang& gang, State* state, double* coefficients)
+        : gang(gang), shared_coefficients(coefficients), global_state(state) {}
+
+    Gang gang;
+    double* shared_coefficients;  // in global memory: from member 0 to the others
+
+    // Takes over what member 0 decided, now or in an earlier turn. Between two syncs.
+    __device__ static __noinline__ void load_state(const State* state) {
+        const uint32_t* from = reinterpret_cast<const uint32_t*>(state);
+        uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
+        SW_ROLLED
+        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
+    }
+
+    // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
+    // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
+    // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
+    // code is the same, the numbers need only lead it the usual way, and the state is restored. Short sweeps
+    // do not leave the time for it, nor make it worth while.
+    template <class Collect, class Decide>
+    __device__ void decide_after(const Collect& collect, const Decide& decision) const {
+        SW_ROLLED
+        for (int round = gang.only_decides() && m.engine.n >= rehearsed_from ? 0 : 1; round < 2; ++round) {
+            const bool real = round > 0;
+            if (real) {
+                collect();
+            } else {
+                copy_state(m.kept_state(), reinterpret_cast<const uint32_t*>(&m.state));
+            }
+            if (gang.decides()) {
+                decision(real);
+                __syncthreads();
+            }
+            if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state());
+        }
+        share_state();
+    }
+
+    // From member 0 to the others. A turn that ends with a trial point needs them no more.
+    __device__ __noinline__ void share_state() const {
+        if (gang.decides()) {
+            const bool over = m.state.action == Action::evaluate;
+            if (over) gang.release(true);
+            const uint32_t* from = reinterpret_cast<const uint32_t*>(&m.state);
+            uint32_t* to = reinterpret_cast<uint32_t*>(global_state);
+            SW_ROLLED
+            for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) __stcg(to + i, from[i]);
+            if (!over) gang.release();
+        } else if (turn_is_over) {
+            if (threadIdx.x == 0) m.state.action = Action::evaluate;
+        } else {
+            // With the state, whether there are new ones or not: in one go.
+            SW_ROLLED
+            for (int j = threadIdx.x; j < 2 * capacity; j += threads)
+                m.received_coefficients()[j] = __ldcg(shared_coefficients + j);
+            load_state(global_state);
+        }
+        __syncthreads();
+    }
+
+    template <class Decide>
+    __device__ void decide(const Decide& decision) const {
+        decide_after([&] { gang.gather(); }, decision);
+    }
+
+    __device__ static __noinline__ void copy_state(uint32_t* to, const uint32_t* from) {
+        SW_ROLLED
+        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = from[i];
+        __syncthreads();
+    }
+
+    // Runs something on member 0 once all members are here.
+    template <class Work>
+    __device__ void together(const Work& work) const {
+        gang.gather();
+        lead(work);
+    }
+
+    // Runs something on member 0, for which the others wait.
+    template <class Work>
+    __device__ void lead(const Work& work) const {
+        if (gang.decides()) {
+            work();
+            gang.release();
+        }
+        __syncthreads();
+    }
+
+private:
+    State* global_state;
+};
+
+SW_END

@@ -1,0 +1,168 @@
+// Memory of the CUDA target, as the kernels see it. targets/cuda.py fills an Engine, field by field in this
+// order; the Options follow it.
+#pragma once
+
+#include "core/common/careful_sum.hpp"
+#include "core/quasi_newton/decide.hpp"
+#include "core/quasi_newton/variable.hpp"
+#include "cuda/quasi_newton/constants.cuh"
+#include "cuda/quasi_newton/gang.cuh"
+#include "cuda/quasi_newton/square.cuh"
+
+SW_BEGIN
+
+struct Engine {
+    int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
+    State* states;
+    double* small;  // (batch, 3 (m + 1)²)
+    Real *x, *g, *d, *trial, *s, *y;
+    const Real *lower, *upper, *weights;
+    int64_t bound_stride, weight_stride;
+    double* partials;      // per gang: sums by chunk, see sums.cuh
+    double* coefficients;  // per gang: 2m
+    double* scratch;       // per gang: decisions, where they do not fit shared memory
+    double* walk;          // per gang: the Cauchy walk
+    Barrier* barrier;
+    State* report;          // pinned host memory: state of the first problem after each turn
+    unsigned int* running;  // pinned host memory: problems still running after the last turn
+    unsigned int* counter;  // device memory: the count in the making
+    int64_t partial_stride, walk_stride;
+    int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
+};
+
+// The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at
+// the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.
+struct Chunk {
+    int64_t begin, stride, n;
+
+    // The absorb sweep goes from the last tile to the first, the aim sweep after it from the first to the
+    // last: what the one read at its end is still in the cache when the other begins, and the other way
+    // round.
+    __device__ int64_t last_tile() const {
+        const int64_t last = begin + (n - 1 - begin) / stride * stride;
+        return last + (min_of(int64_t(span), n - last) - 1) / tile * tile;
+    }
+    __device__ int64_t tile_before(int64_t at) const {
+        return tile == span || at % span == 0 ? at + span - tile - stride : at - tile;
+    }
+    // Where the elements of a chunk lie, `wide` of them at each place; beyond the last one, not below n.
+    template <int wide>
+    __device__ int64_t element(int place) const {
+        constexpr int places = span / wide;
+        return begin + int64_t(place / places) * stride + place % places * wide;
+    }
+    // Whether that span and all after it lie beyond the end.
+    template <int wide>
+    __device__ bool ends(int place) const {
+        return begin + int64_t(place / (span / wide)) * stride >= n;
+    }
+    // Calls work(i) for every `wide`-th element, thread after thread.
+    template <int wide = 1, class Work>
+    __device__ void each_element(const Work& work) const {
+#pragma unroll 1
+        for (int place = threadIdx.x; !ends<wide>(place); place += threads) {
+            const int64_t i = element<wide>(place);
+            if (i < n) work(i);
+        }
+    }
+};
+
+// Two neighbouring elements in one load.
+struct Two {
+    double a, b;
+};
+
+__device__ inline Two load_two(const double* p) {
+    const double2 v = *reinterpret_cast<const double2*>(p);
+    return {v.x, v.y};
+}
+
+__device__ inline Two load_two(const float* p) {
+    const float2 v = *reinterpret_cast<const float2*>(p);
+    return {double(v.x), double(v.y)};
+}
+
+// Neighbouring elements of a vector, in one load or store.
+struct alignas(lot * sizeof(Real)) Lot {
+    Real of[lot];
+};
+using LotWords = Choice<sizeof(Lot) == 16, uint4, uint2>::type;
+
+// From global memory, past the first-level cache: data that a sweep reads once.
+__device__ inline Lot stream_lot(const Real* p) {
+    Lot found;
+    *reinterpret_cast<LotWords*>(&found) = __ldcg(reinterpret_cast<const LotWords*>(p));
+    return found;
+}
+
+// A product without its rounding error, into a sum that keeps its own. In single precision products are
+// exact, and double precision is care enough.
+__device__ inline void add_product(CarefulSum& sum, double a, double b) {
+    if (sizeof(Real) == 4) {
+        sum.sum += a * b;
+        return;
+    }
+    const double product = __dmul_rn(a, b);  // never part of a fused operation
+    sum.lost += fma(a, b, -product);
+    sum.add(product);
+}
+
+struct Vectors {
+    int64_t n, stride;
+    Real *x, *g, *d, *trial, *s, *y;
+    const Real *lower, *upper, *weights;
+    // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
+    // g) or the aim sweep has made it the accepted one.
+    const Real *at, *gradient;
+    bool in_lots;  // all of these begin where a lot may; history rows always do
+
+    __device__ bool at_trial() const { return at == trial; }
+
+    // The first `count` elements of a lot. (Where rows come straight from memory, other loads had better not
+    // depend on conditions: the compiler would begin fewer of them at a time.)
+    __device__ Lot some(const Real* from, int count) const {
+        if (lots_staged && in_lots && count == lot) return stream_lot(from);
+        Lot found = {};
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            if (k < count) found.of[k] = __ldcg(from + k);
+        }
+        return found;
+    }
+    __device__ void put(Real* to, const Lot& values, int count) const {
+        if (lots_staged && in_lots && count == lot) {
+            *reinterpret_cast<LotWords*>(to) = *reinterpret_cast<const LotWords*>(&values);
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            if (k < count) to[k] = values.of[k];
+        }
+    }
+};
+
+__device__ inline Vectors vectors_of(const Engine& e, int64_t p, const Real* gradient) {
+    const int64_t at = p * e.n, history = p * slots * e.stride;
+    const auto begins_lot = [](const Real* from) {
+        return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
+    };
+    Vectors v{e.n,
+              e.stride,
+              e.x + at,
+              e.g + at,
+              e.d + at,
+              e.trial + at,
+              e.s + history,
+              e.y + history,
+              e.lower ? e.lower + p * e.bound_stride : nullptr,
+              e.upper ? e.upper + p * e.bound_stride : nullptr,
+              e.weights ? e.weights + p * e.weight_stride : nullptr,
+              e.trial + at,
+              gradient + at,
+              false};
+    v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
+                begins_lot(v.gradient) && begins_lot(v.lower) && begins_lot(v.upper) && begins_lot(v.weights);
+    return v;
+}
+
+SW_END

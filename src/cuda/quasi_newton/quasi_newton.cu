@@ -1,0 +1,72 @@
+// One turn of the quasi-Newton iteration on the GPU: one evaluation in, the next trial point out, in one
+// launch. The grid (or, for small problems, each block) goes through the same sweeps and decisions as the
+// host: src/core decides.
+#include "cuda/quasi_newton/turn.cuh"
+
+SW_BEGIN
+
+// A multiprocessor from Hopper on has 228 KiB, of which each block takes one besides its own. A sweep that is
+// alone on it is 5 % slower. (Not so with a diagonal: there is more of it to stage.)
+constexpr int for_two_blocks = (228 << 10) / 2 - (1 << 10);
+constexpr int own_and_staged = int(sizeof(SharedMemory) + sizeof(Turn)) + staged_bytes + 128;
+static_assert(!staged || staged_bytes == SW_STAGED_BYTES, "targets/cuda.py asks for other shared memory");
+static_assert(!staged || weighted || own_and_staged <= for_two_blocks, "leave room for a second block");
+
+template <class T>
+__device__ inline void copy_words(T* to, const T* from) {
+    SW_ROLLED
+    for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += threads) {
+        reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+    }
+}
+
+SW_END
+
+// f: the objective's values, float or double, one per problem. What each block begins with is loaded at once;
+// the places of the states therefore come as an argument as well.
+extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_warp ? 16 : 2)
+    stepwell_turn(const stepwell::Engine* engine, stepwell::State* states, int gangs_are_blocks,
+                  const Real* gradient, const void* f, int f_is_float) {
+    using namespace stepwell;
+    const bool blocks = gangs_are_blocks;
+    const auto value_of = [&](int64_t p) {
+        return f_is_float ? double(static_cast<const float*>(f)[p]) : static_cast<const double*>(f)[p];
+    };
+    int64_t p = blocks ? blockIdx.x : 0;
+    double value = threadIdx.x == 0 ? value_of(p) : 0.0;
+    copy_words(&m.engine, engine);
+    copy_words(&m.options(), reinterpret_cast<const Options*>(engine + 1));
+    Turn::load_state(states + p);
+    __syncthreads();
+    const Engine& e = m.engine;
+    const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
+                    blocks ? 1 : int(gridDim.x)};
+    gang.start();
+    __shared__ __align__(16) unsigned char turn_memory[sizeof(Turn)];  // takes no constructor
+    Turn& turn = *reinterpret_cast<Turn*>(turn_memory);
+    unsigned int running = 0;
+    while (true) {
+        if (threadIdx.x == 0) {
+            m.vectors = vectors_of(e, p, gradient);
+            turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
+        }
+        __syncthreads();
+        turn.run();
+        running += m.state.action != Action::done;
+        if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
+        p += blocks ? gridDim.x : 1;
+        if (p >= e.batch) break;
+        __syncthreads();
+        if (threadIdx.x == 0) value = value_of(p);
+        Turn::load_state(states + p);
+    }
+    // The host is told how many problems still run: by the block that decided, or by the last to finish.
+    if (!gang.decides() || threadIdx.x != 0) return;
+    if (blocks) {
+        atomicAdd(e.counter, running);
+        if (signal::count_up(e.counter + 1) != gridDim.x - 1) return;
+        running = atomicExch(e.counter, 0u);
+        e.counter[1] = 0;
+    }
+    *(volatile unsigned int*)e.running = running;
+}

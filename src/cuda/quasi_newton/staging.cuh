@@ -1,0 +1,162 @@
+// History rows and vectors on their way through shared memory: two tiles deep, the next one arrives while
+// this one is worked on.
+#pragma once
+
+#include "cuda/quasi_newton/problem.cuh"
+
+SW_BEGIN
+
+// Rows of a tile in shared memory lie this far apart: those that a quarter warp reads together start in
+// different banks.
+constexpr int pitch = tile + 8;
+
+// Rows that ride along with the history; the rest of their block of eight are `no_row`, zeros.
+enum Rider { moving_row, s_row, y_row, carried_row, no_row };
+
+// Shared memory of the sweep.
+struct AbsorbTile {
+    alignas(16) double riders[no_row + 1][pitch];  // read by twos, as is the mask
+    double mask[tile];
+    double root[weighted ? tile : 1];
+};
+
+// History rows of a tile in shared memory, stacked.
+constexpr int stage_rows = 8 * row_blocks;
+
+// Of a row of the stack: whether it is one of S, and its age; that of rows behind the last is beyond any
+// pair's.
+__device__ inline bool is_of_s(int row) {
+    return row >= capacity;
+}
+__device__ inline int age_of(int row) {
+    return row < capacity ? row : row - capacity;
+}
+// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
+constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+constexpr int weight_row = bounded ? 6 : 4;
+constexpr int stage_length = (stage_rows + input_rows) * pitch;
+// The aim sweep stages a lot of every row for each thread.
+constexpr int aim_stage_bytes = lots_staged ? 2 * capacity * threads * int(sizeof(Lot)) : 0;
+constexpr int absorb_stage_bytes = 2 * stage_length * int(sizeof(Real));
+constexpr int staged_bytes = absorb_stage_bytes > aim_stage_bytes ? absorb_stage_bytes : aim_stage_bytes;
+#if defined(__CUDA_ARCH__)
+extern __shared__ __align__(128) unsigned char dynamic_shared[];
+#else
+__shared__ __align__(128) unsigned char dynamic_shared[staged_bytes];
+#endif
+
+__device__ inline Real* stage_memory(int stage) {
+    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+}
+
+// A place in shared memory, as copies take it.
+class StagePlace {
+public:
+#if __CUDA_ARCH__ >= 800
+    __device__ explicit StagePlace(const void* to) : at(unsigned(__cvta_generic_to_shared(to))) {}
+    __device__ StagePlace after(int bytes) const { return StagePlace(at + unsigned(bytes)); }
+    // The compiler is kept from finding all places after this one beforehand: it would have to put them
+    // aside.
+    __device__ void settle() { asm volatile("" : "+r"(at)); }
+    unsigned int at;
+
+private:
+    __device__ explicit StagePlace(unsigned int at) : at(at) {}
+#else
+    __device__ explicit StagePlace(void* to) : at(static_cast<unsigned char*>(to)) {}
+    __device__ StagePlace after(int bytes) const { return StagePlace(at + bytes); }
+    __device__ void settle() {}
+    unsigned char* at;
+#endif
+};
+
+// 4, 8 or 16 bytes from global to shared memory, without passing through registers. What closes a group of
+// copies orders them among other accesses.
+template <int bytes>
+__device__ inline void copy_async(StagePlace to, const Real* from) {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (bytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.at), "l"(from));
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to.at), "l"(from), "n"(bytes));
+    }
+#else
+    for (int k = 0; k < bytes / int(sizeof(Real)); ++k) reinterpret_cast<Real*>(to.at)[k] = from[k];
+#endif
+}
+__device__ inline void copy_element(Real* to, const Real* from) {
+    copy_async<sizeof(Real)>(StagePlace(to), from);
+}
+
+// Closes a group of copies; waits until all but the latest `pending` groups have arrived.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int pending>
+__device__ inline void await_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+#endif
+}
+
+// Copies the rows of the `older` oldest of r pairs, a warp a row: which rows a warp takes is settled once a
+// chunk. Rows are padded to a multiple of four elements, so that whole 16 bytes may be read past the last.
+class RowCopies {
+public:
+    __device__ RowCopies(const Vectors& v, int r, int older, int head) {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int row = (threadIdx.x >> 5) + k * warps, lane = threadIdx.x & 31;
+            const bool is_s = row >= older;
+            const int age = is_s ? row - older : row;
+            const int64_t slot = slot_of(age, head, r, slots);
+            from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
+            to[k] = ((is_s ? capacity : 0) + age) * pitch + lane * wide;
+        }
+    }
+
+    __device__ void whole(int64_t at, Real* stage) const {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            if (!from[k]) continue;
+            const Real* row = from[k] + at;
+#pragma unroll
+            for (int c = 0; c < tile; c += 32 * wide) copy_async<16>(StagePlace(stage + to[k] + c), row + c);
+        }
+    }
+    __device__ void part(int64_t at, int count, Real* stage) const {
+#pragma unroll 1
+        for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
+#pragma unroll
+            for (int k = 0; k < each; ++k) {
+                if (from[k]) copy_async<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
+            }
+        }
+    }
+
+private:
+    static constexpr int wide = 16 / sizeof(Real);
+    static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
+    const Real* from[each];
+    int to[each];
+};
+
+// Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
+__device__ inline void clear_unused(AbsorbTile& t, int r) {
+    SW_ROLLED
+    for (int i = threadIdx.x; i < tile; i += threads) t.riders[no_row][i] = 0;
+    if constexpr (staged) {
+#pragma unroll 1
+        for (int k = threadIdx.x >> 5; k < 2 * stage_rows; k += warps) {
+            const int row = k >> 1;
+            if (age_of(row) < r) continue;
+            Real* unused = stage_memory(k & 1) + row * pitch;
+#pragma unroll 1
+            for (int i = threadIdx.x & 31; i < tile; i += 32) unused[i] = 0;
+        }
+    }
+}
+
+SW_END

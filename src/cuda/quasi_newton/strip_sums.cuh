@@ -1,0 +1,239 @@
+// The sums of the absorb sweep.
+//
+// Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and
+// four columns each lane holds one element, row lane/4, column lane%4, and that register serves as both
+// operands of a Gram matrix. The order of columns does not matter to a sum, so each lane loads 16 bytes: two
+// columns, two instructions. The vectors s, y, √h g (masked) and the carried displacements ride along as a
+// further block of eight rows.
+#pragma once
+
+#include "cuda/common/tensor.cuh"
+#include "cuda/quasi_newton/staging.cuh"
+
+SW_BEGIN
+
+// Sums of one strip of the Gram matrix: row block `strip` of the stacked [Y; S], and the riding rows, against
+// all row blocks. Strips are one (all row blocks in registers) while they fit, else one row block each.
+constexpr bool whole_gram = row_blocks <= 4;
+constexpr int strip_rows = whole_gram ? row_blocks : 1;
+
+__device__ inline int absorb_strips() {
+    return whole_gram ? 1 : row_blocks;
+}
+
+struct StripSums {
+    double gram[strip_rows][row_blocks][2];
+    double riding[row_blocks][2];
+#if SW_WEIGHTS_VARY
+    double whole[strip_rows][row_blocks][2];  // S Sᵀ over all variables
+#endif
+};
+
+// Two left operands in one instruction where the sweep is bound by these and not by memory, and where the
+// registers that it wants in a row are there: not in double precision, nor with many row blocks.
+constexpr bool in_pairs = sizeof(Real) == 4 && row_blocks <= 3 && bounded && !SW_WEIGHTS_VARY;
+
+// The same as multiply_rows below.
+__device__ inline void multiply_pairs(const Two (&values)[row_blocks], Two riding, Two mask,
+                                      StripSums& sums) {
+    Two masked[row_blocks];
+#pragma unroll
+    for (int b = 0; b < row_blocks; ++b) masked[b] = {mask.a * values[b].a, mask.b * values[b].b};
+#pragma unroll
+    for (int j = 0; j < row_blocks; ++j) {
+        multiply_add(sums.riding[j], sums.gram[j][j], riding.a, masked[j].a, values[j].a);
+        multiply_add(sums.riding[j], sums.gram[j][j], riding.b, masked[j].b, values[j].b);
+#pragma unroll
+        for (int i = j + 1; i + 1 < row_blocks; i += 2) {
+            multiply_add(sums.gram[i][j], sums.gram[i + 1][j], masked[i].a, masked[i + 1].a, values[j].a);
+            multiply_add(sums.gram[i][j], sums.gram[i + 1][j], masked[i].b, masked[i + 1].b, values[j].b);
+        }
+        constexpr int last = row_blocks - 1;
+        if ((last - j) % 2) {
+            multiply_add(sums.gram[last][j], masked[last].a, values[j].a);
+            multiply_add(sums.gram[last][j], masked[last].b, values[j].b);
+        }
+    }
+}
+
+// Sums of a strip from one step of eight columns: `values` of all row blocks at this lane's two columns, the
+// riding row and the mask there.
+__device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding, Two mask, int strip,
+                                     StripSums& sums) {
+    if constexpr (in_pairs) return multiply_pairs(values, riding, mask, sums);
+    if (strip == 0) {
+#pragma unroll
+        for (int b = 0; b < row_blocks; ++b) {
+            multiply_add(sums.riding[b], riding.a, values[b].a);
+            multiply_add(sums.riding[b], riding.b, values[b].b);
+        }
+    }
+    if (!(bounded || SW_WEIGHTS_VARY)) return;  // the Gram matrix follows from products kept
+#pragma unroll
+    for (int i = 0; i < strip_rows; ++i) {
+        // A run-time strip must not index registers: pick the row block by comparison.
+        Two left = values[whole_gram ? i : 0];
+        if (!whole_gram) {
+#pragma unroll
+            for (int b = 1; b < row_blocks; ++b) {
+                left.a = b == strip ? values[b].a : left.a;
+                left.b = b == strip ? values[b].b : left.b;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < row_blocks; ++j) {
+            if (whole_gram ? j <= i : j <= strip) {
+                multiply_add(sums.gram[i][j], mask.a * left.a, values[j].a);
+                multiply_add(sums.gram[i][j], mask.b * left.b, values[j].b);
+#if SW_WEIGHTS_VARY
+                multiply_add(sums.whole[i][j], left.a, values[j].a);
+                multiply_add(sums.whole[i][j], left.b, values[j].b);
+#endif
+            }
+        }
+    }
+}
+
+// `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
+template <bool whole>
+__device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
+                                   const AbsorbTile& t, int strip, int stage, StripSums& sums) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
+    const int place = warp * 8 + 2 * (lane & 3);  // this lane's first column
+    // Staged rows lie side by side; others where the ring has them.
+    const Real* rows[staged ? 1 : row_blocks];
+    if (staged) {
+        rows[0] = stage_memory(stage) + (lane >> 2) * pitch + place;
+    } else {
+#pragma unroll
+        for (int b = 0; b < row_blocks; ++b) {
+            const int row = b * 8 + (lane >> 2), age = age_of(row);
+            const int64_t slot = slot_of(age, head, r, slots);
+            rows[staged ? 0 : b] =
+                age < r ? (is_of_s(row) ? v.s : v.y) + slot * v.stride + at + place : nullptr;
+        }
+    }
+    const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
+    const int steps = whole ? tile / (warps * 8) : (count - warp * 8 + warps * 8 - 1) / (warps * 8);
+#pragma unroll(whole ? tile / (warps * 8) : lone_warp ? 4 : 1)
+    for (int step = 0; step < steps; ++step) {
+        // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
+        // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
+        const int offset = step * warps * 8, column = place + offset;
+        const bool first = whole || column < count, second = whole || column + 1 < count;
+        Two values[row_blocks];
+#pragma unroll
+        for (int b = 0; b < row_blocks; ++b) {
+            if (staged) {
+                values[b] = load_two(rows[0] + b * 8 * pitch + offset);
+            } else {
+                const Real* row = rows[staged ? 0 : b];
+                values[b] = row && first ? load_two(row + offset) : Two{0, 0};
+            }
+            if (!first) values[b].a = 0;
+            if (!second) values[b].b = 0;
+        }
+        if (weighted) {
+            const double ra = first ? t.root[column] : 1.0, rb = second ? t.root[column + 1] : 1.0;
+#pragma unroll
+            for (int b = 0; b < row_blocks; ++b) {
+                const bool is_s = is_of_s(b * 8 + (lane >> 2));
+                values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
+                values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
+            }
+        }
+        Two ride = load_two(riding + offset), mask = load_two(masks + offset);
+        if (!first) ride.a = mask.a = 0;
+        if (!second) ride.b = mask.b = 0;
+        multiply_rows(values, ride, mask, strip, sums);
+    }
+}
+
+// The 8 x 8 blocks of sums that a strip ends with: riding rows against each row block, then the Gram matrix
+// by block rows, then S Sᵀ over all variables where the weights vary.
+constexpr int gram_blocks = whole_gram ? row_blocks * (row_blocks + 1) / 2 : row_blocks;
+constexpr int strip_blocks = row_blocks + gram_blocks * (1 + SW_WEIGHTS_VARY);
+// Blocks added up over the warps at a time. The history's stages are free then and hold them.
+constexpr int blocks_at_once = staged || lone_warp ? 5 : 1;
+
+// Which of the sums of a chunk an element of a block is; -1 if none.
+__device__ inline int place_of_sum(const SumLayout& layout, int strip, int index, int row, int column) {
+    const int r = layout.rows;
+    // Its place among the sums of a row of a block: Y by age, then S by age, of the pairs there are.
+    auto stacked = [&](int b, int k) { return (is_of_s(b * 8 + k) ? r : 0) + age_of(b * 8 + k); };
+    auto alive = [&](int b, int k) { return age_of(b * 8 + k) < r; };
+    if (index < row_blocks) {
+        if (strip > 0 || row >= no_row || !alive(index, column)) return -1;
+        const int j = stacked(index, column);
+        const bool is_y = !is_of_s(index * 8 + column);
+        return row == moving_row ? layout.q() + j
+               : row == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
+               : row == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
+                                 : layout.carried() + j;
+    }
+    index -= row_blocks;
+    const bool everywhere = index >= gram_blocks;
+    if (everywhere) index -= gram_blocks;
+    int left = strip, right = index;
+    if (whole_gram) {
+        for (left = 0; right > left; ++left) right -= left + 1;
+    }
+    if (left < right || !layout.gram || !alive(left, row) || !alive(right, column)) return -1;
+    const int a = stacked(left, row), b = stacked(right, column);
+    if (b > a) return -1;
+    if (!everywhere) return layout.free_gram() + triangle(a, b);
+    return layout.all_ss && a >= r && b >= r ? layout.whole_ss() + triangle(a - r, b - r) : -1;
+}
+
+// Adds the blocks of one group over the warps, in their order, to where the sums of the chunk are kept.
+// `shared`: (warps, blocks_at_once, 64).
+__device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int first, int count,
+                                        const double* shared, double* to) {
+    __syncthreads();
+    SW_ROLLED
+    for (int v = threadIdx.x; v < count * 64; v += threads) {
+        const int place = place_of_sum(layout, strip, first + v / 64, v % 64 / 8, v % 8);
+        if (place < 0) continue;
+        double total = 0;
+#pragma unroll
+        for (int warp = 0; warp < warps; ++warp) total += shared[warp * blocks_at_once * 64 + v];
+        __stcg(to + place, total);
+    }
+    __syncthreads();
+}
+
+__device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums, double* shared,
+                                   double* to) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    __syncthreads();
+    int index = 0;
+    auto put = [&](const double (&c)[2]) {
+        double* block = shared + (warp * blocks_at_once + index % blocks_at_once) * 64;
+        *reinterpret_cast<double2*>(block + 2 * lane) = make_double2(c[0], c[1]);
+        ++index;
+        if (index % blocks_at_once == 0 || index == strip_blocks) {
+            const int count = (index - 1) % blocks_at_once + 1;
+            add_blocks(layout, strip, index - count, count, shared, to);
+        }
+    };
+#pragma unroll
+    for (int b = 0; b < row_blocks; ++b) put(sums.riding[b]);
+#pragma unroll
+    for (int i = 0; i < strip_rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < row_blocks; ++j) {
+            if (!whole_gram || j <= i) put(sums.gram[i][j]);
+        }
+    }
+#if SW_WEIGHTS_VARY
+#pragma unroll
+    for (int i = 0; i < strip_rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < row_blocks; ++j) {
+            if (!whole_gram || j <= i) put(sums.whole[i][j]);
+        }
+    }
+#endif
+}
+
+SW_END

@@ -1,0 +1,14 @@
+// What each solver adds to the Python module stepwell._core; its module.cpp defines it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace stepwell {
+
+void bind_quasi_newton(nanobind::module_& m);
+void bind_nnls(nanobind::module_& m);
+void bind_krylov(nanobind::module_& m);
+void bind_panel(nanobind::module_& m);
+void bind_voronoi(nanobind::module_& m);
+
+}  // namespace stepwell

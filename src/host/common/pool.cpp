@@ -1,0 +1,93 @@
+#include "host/common/pool.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace stepwell {
+
+Pool& Pool::instance() {
+    // Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no
+    // worker lives.
+    static std::mutex guard;
+    static Pool* pool = nullptr;
+    static pid_t owner = 0;
+    const std::lock_guard<std::mutex> lock(guard);
+    if (!pool || owner != getpid()) {
+        pool = new Pool;
+        owner = getpid();
+    }
+    return *pool;
+}
+
+void Pool::run_job(int count, int threads, Function work, const void* with) {
+    // A pool serves one job at a time; a second caller works alone rather than wait.
+    std::unique_lock<std::mutex> turn(busy, std::defer_lock);
+    if (threads <= 1 || count <= 1 || !turn.try_lock()) {
+        for (int piece = 0; piece < count; ++piece) work(with, piece, 0);
+        return;
+    }
+    grow(threads - 1);
+    function = work;
+    context = with;
+    pieces = count;
+    const int shares = std::min(threads, most_stretches);
+    stretches.store(shares, std::memory_order_relaxed);
+    allowed.store(threads, std::memory_order_relaxed);
+    finished.store(0, std::memory_order_relaxed);
+    const uint32_t generation = epoch.load(std::memory_order_relaxed) + 1;
+    for (int share = 0; share < shares; ++share) {
+        const auto length = uint32_t(begin_of(share + 1, shares) - begin_of(share, shares));
+        claims[share].word.store(uint64_t(generation) << 32 | length, std::memory_order_release);
+    }
+    epoch.store(generation, std::memory_order_release);
+    epoch.notify_all();
+    take_pieces(generation, 0);
+    for (int spins = 0; finished.load(std::memory_order_acquire) < count; ++spins) {
+        if (spins > 1000) std::this_thread::yield();
+    }
+}
+
+void Pool::grow(int wanted) {
+    while (int(workers.size()) < wanted) {
+        const int thread = int(workers.size()) + 1;
+        workers.emplace_back([this, thread] { serve(thread); });
+        workers.back().detach();
+    }
+}
+
+// Claims pieces of one generation, the thread's own stretch first, until none is left or another job has
+// begun.
+void Pool::take_pieces(uint32_t generation, int thread) {
+    const int shares = stretches.load(std::memory_order_relaxed);
+    for (int k = 0; k < shares; ++k) {
+        const int share = (thread + k) % shares;
+        std::atomic<uint64_t>& word = claims[share].word;
+        uint64_t current = word.load(std::memory_order_acquire);
+        for (;;) {
+            const auto left = uint32_t(current);
+            if (uint32_t(current >> 32) != generation || left == 0) break;
+            if (!word.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel)) continue;
+            function(context, begin_of(share + 1, shares) - int(left), thread);
+            finished.fetch_add(1, std::memory_order_release);
+            current = word.load(std::memory_order_acquire);
+        }
+    }
+}
+
+void Pool::serve(int thread) {
+    uint32_t seen = 0;
+    for (;;) {
+        // A sweep follows a sweep within microseconds: look for a while before sleeping.
+        uint32_t now = epoch.load(std::memory_order_acquire);
+        for (int spins = 0; now == seen && spins < 4000; ++spins) now = epoch.load(std::memory_order_acquire);
+        if (now == seen) {
+            epoch.wait(seen, std::memory_order_acquire);
+            now = epoch.load(std::memory_order_acquire);
+        }
+        seen = now;
+        if (thread < allowed.load(std::memory_order_relaxed)) take_pieces(seen, thread);
+    }
+}
+
+}  // namespace stepwell

@@ -1,0 +1,288 @@
+// NNLS on the CPU, compiled once per instruction set: a queue of systems over all threads, or one large
+// system on all of them.
+#include "host/nnls/kernels.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "core/nnls/job.hpp"
+#include "host/common/crew.hpp"
+#include "host/common/pool.hpp"
+#include "host/common/subnormals.hpp"
+#include "host/nnls/room.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace {
+
+// A task with memory of its own.
+template <class Matrix>
+struct OwnTask {
+    OwnTask(const Options& options, const Extent& extent, const Shared& shared)
+        : memory(Workspace::bytes(extent)) {
+        task.arrange(options, extent, shared, Arena{nullptr, 0, memory.get()});
+    }
+    Room<char> memory;
+    Task<Matrix> task;
+};
+
+// The scaled columns of a matrix that all systems share, their norms and, on request, their products.
+template <class Matrix>
+class SharedMatrix {
+public:
+    SharedMatrix(const HostJob& host, Matrix matrix)
+        : job(host.job),
+          stride_(padded(job.rows)),
+          numbers_(3 * padded(job.columns) + stride_ * job.columns + padded(job.rows)),
+          bounds_(2 * padded(job.columns) + 2 * padded(job.rows)),
+          gram_(host.form_gram ? padded(job.columns) * job.columns : 0) {
+        const int n = job.columns;
+        double* scale = numbers_.get();
+        double* norm = scale + padded(n);
+        double* inverse = norm + padded(n);
+        double* columns = inverse + padded(n);
+        int32_t* low = bounds_.get();
+        int32_t* high = low + padded(n);
+        const Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
+        const Room<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
+                                   padded(matrix.zeros_after()));
+        const Room<double> copy(matrix.pulse_length() + 2);
+        matrix.keep_copy_in(copy.get());
+        double* squares = scratch.get();
+        double* sums = squares + padded(n);
+        double* r = sums + padded(n) + padded(matrix.zeros_before());
+        std::fill(sums, r + padded(job.rows) + padded(matrix.zeros_after()), 0.0);
+        matrix.measure(Lone(), r, envelope, squares, sums);
+        Pool::instance().run(n, host.threads, [&](int j, int) {
+            // The door has refused a shared matrix that is not finite.
+            scale_column(matrix, j, squares[j], job.options.damping, scale[j], norm[j]);
+            inverse[j] = norm[j] > 0 ? 1.0 / norm[j] : 0.0;
+            double* column = columns + j * stride_;
+            matrix.gather(Lone(), envelope, j, scale[j], column, static_cast<int>(stride_));
+            matrix.bounds(envelope, j, column, low[j], high[j]);
+        });
+        shared.scale = scale;
+        shared.norm = norm;
+        shared.inverse_norm = inverse;
+        shared.columns = columns;
+        shared.column_stride = stride_;
+        shared.low = low;
+        shared.high = high;
+        shared.envelope = envelope;
+        if (host.form_gram) form_gram(host.threads, columns, low, high);
+    }
+
+    Shared shared;
+
+private:
+    // Products of all pairs of columns, four by four: the upper triangle by blocks, mirrored.
+    void form_gram(int threads, const double* columns, const int32_t* low, const int32_t* high) {
+        const int n = job.columns;
+        const int64_t gram_stride = padded(n);
+        double* gram = gram_.get();
+        const int blocks = (n + 3) / 4;
+        Pool::instance().run(blocks, threads, [&](int block, int) {
+            const int j = 4 * block, width = std::min(4, n - j);
+            int from = job.rows, to = 0;
+            for (int q = j; q < j + width; ++q) {
+                from = std::min(from, static_cast<int>(low[q]));
+                to = std::max(to, static_cast<int>(high[q]));
+            }
+            from &= ~(padding - 1);
+            for (int i = j; i < n; ++i) {
+                double products[4] = {0, 0, 0, 0};
+                const int start = std::max(from, static_cast<int>(low[i]) & ~(padding - 1));
+                const int end = static_cast<int>(padded(std::min(to, static_cast<int>(high[i]))));
+                if (end > start) {
+                    const double* four[4];
+                    for (int q = 0; q < 4; ++q) four[q] = columns + std::min(j + q, n - 1) * stride_ + start;
+                    dot_four(four, columns + i * stride_ + start, end - start, products);
+                }
+                for (int q = 0; q < width; ++q) {
+                    gram[(j + q) * gram_stride + i] = products[q];
+                    gram[i * gram_stride + j + q] = products[q];
+                }
+            }
+        });
+        for (int j = 0; j < n; ++j) {
+            std::fill(gram + j * gram_stride + n, gram + (j + 1) * gram_stride, 0.0);
+            const double below = job.options.damping * shared.scale[j];
+            gram[j * gram_stride + j] += below * below;
+        }
+        shared.gram = gram;
+        shared.gram_stride = gram_stride;
+    }
+
+    const NnlsJob& job;
+    int64_t stride_;
+    Room<double> numbers_;
+    Room<int32_t> bounds_;
+    Room<double> gram_;
+};
+
+// From this many entries on, a product with A costs so much more than a barrier that threads share one
+// system.
+constexpr int64_t large_system = int64_t(1) << 22;
+
+template <class Scalar, class Matrix>
+void solve_batch(const HostJob& host) {
+    const Job& job = host.job;
+    const Matrix* kind = nullptr;
+    const Matrix first = matrix_of(job, 0, kind);
+    const int64_t work = int64_t(job.rows) * job.columns;
+    // Fewer systems than threads, each large: the threads work on one system together.
+    if (job.systems < host.threads && work >= large_system) {
+        OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
+        for (int64_t system = 0; system < job.systems; ++system) {
+            own.task.take(matrix_of(job, system, kind));
+            run_crew(host.threads, [&](const Crew& crew) {
+                const FlushSubnormals flush;
+                solve_system<Scalar>(crew, job, system, own.task);
+            });
+        }
+        return;
+    }
+    const bool share =
+        job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || work <= int64_t(1) << 22);
+    std::unique_ptr<SharedMatrix<Matrix>> common;
+    if (share) common = std::make_unique<SharedMatrix<Matrix>>(host, first);
+    const Shared shared = common ? common->shared : Shared();
+    const Extent extent = extent_of(job, first, 1, !share);
+    const int64_t piece = job.options.chain
+                              ? nnls_chain_length
+                              : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+    const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
+    const int threads = std::min(host.threads, pieces);
+    std::vector<std::unique_ptr<OwnTask<Matrix>>> tasks(threads);
+    std::atomic<bool> out_of_memory{false};
+    Pool::instance().run(pieces, threads, [&](int p, int thread) {
+        const FlushSubnormals flush;
+        std::unique_ptr<OwnTask<Matrix>>& own = tasks[thread];
+        try {
+            if (!own) own = std::make_unique<OwnTask<Matrix>>(job.options, extent, shared);
+        } catch (const std::bad_alloc&) {
+            out_of_memory = true;
+            return;
+        }
+        for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
+            own->task.take(matrix_of(job, system, kind));
+            solve_system<Scalar>(Lone(), job, system, own->task);
+        }
+    });
+    if (out_of_memory) throw std::bad_alloc();
+}
+
+void solve(const HostJob& host) {
+    const bool pulses = host.job.pulse_length != 0;
+    if (host.single) {
+        pulses ? solve_batch<float, Convolution<float>>(host) : solve_batch<float, Dense<float>>(host);
+    } else {
+        pulses ? solve_batch<double, Convolution<double>>(host) : solve_batch<double, Dense<double>>(host);
+    }
+}
+
+int64_t device_workspace_bytes(const DeviceExtent& sizes) {
+    Job job{};
+    job.rows = sizes.rows;
+    job.columns = sizes.columns;
+    job.pulse_length = sizes.pulse_length;
+    job.pulse_origin = sizes.pulse_origin;
+    job.options.update = sizes.update;
+    job.options.damping = sizes.damped;
+    const Convolution<double>* convolution = nullptr;
+    const Dense<double>* dense = nullptr;
+    Extent extent = sizes.pulse_length
+                        ? extent_of(job, matrix_of(job, 0, convolution), sizes.members, !sizes.shared)
+                        : extent_of(job, matrix_of(job, 0, dense), sizes.members, !sizes.shared);
+    extent.by_column = true;
+    return Workspace::bytes(extent);
+}
+
+void try_factor(FactorTrial& trial) {
+    const Lone team;
+    const Dense<double> matrix{trial.a, trial.columns, trial.rows, trial.columns};
+    Job job{};
+    job.rows = trial.rows;
+    job.columns = trial.columns;
+    job.options.update = trial.update;
+    const Extent extent = extent_of(job, matrix, 1, true);
+    const OwnTask<Dense<double>> own(job.options, extent, Shared());
+    const Workspace& ws = own.task.ws;
+    const int length = extent.row_length();
+    std::fill(ws.r, ws.r + length, 0.0);
+    std::fill(ws.b, ws.b + length, 0.0);
+    matrix.measure(team, ws.r, ws.envelope, ws.score, ws.w);
+    for (int j = 0; j < trial.columns; ++j) {
+        scale_column(matrix, j, ws.score[j], 0.0, ws.scale[j], ws.norm[j]);
+        ws.inverse_norm[j] = ws.norm[j] > 0 ? 1.0 / ws.norm[j] : 0.0;
+    }
+    for (int p = 0; p < extent.positions(); ++p) ws.slot[p] = p;
+    std::fill(ws.costs, ws.costs + 4, 0);
+    if (extent.square_q)
+        for (int64_t c = 0; c < length; ++c)
+            for (int i = 0; i < length; ++i) ws.q[c * length + i] = i == c;
+    Factor<Lone> factor(team, own.task);
+    trial.rejected = 0;
+    for (int64_t move = 0; move < trial.move_count; ++move) {
+        const int32_t j = trial.moves[move];
+        if (j < 0) {
+            factor.leave(-1 - j);
+            continue;
+        }
+        const int slot = ws.slot[factor.count];
+        ws.order[factor.count] = j;
+        double* column = ws.panel + static_cast<int64_t>(slot) * length;
+        matrix.gather(team, ws.envelope, j, ws.scale[j], column, length);
+        matrix.bounds(ws.envelope, j, column, ws.low[slot], ws.high[slot]);
+        const Entrance entrance = factor.weigh(j, ws.b, 0.0, 0, 0);
+        if (entrance.outcome == Entry::entered)
+            factor.accept(entrance);
+        else
+            ++trial.rejected;
+    }
+    trial.count = factor.count;
+    trial.orthogonality = trial.backward_error = 0;
+    for (int p = 0; p < factor.count; ++p) {
+        const double* q = ws.q + static_cast<int64_t>(p) * length;
+        const double* column = factor.positive().at(p);
+        if (factor.keeps_q())
+            for (int s = 0; s <= p; ++s)
+                trial.orthogonality =
+                    std::max(trial.orthogonality,
+                             absolute(dot(ws.q + static_cast<int64_t>(s) * length, q, length) - (s == p)));
+        // a_p = Q R e_p, or, without Q, a_s . a_p = (R e_s) . (R e_p).
+        if (factor.keeps_q()) {
+            for (int i = 0; i < trial.rows; ++i) {
+                double sum = 0;
+                for (int s = 0; s <= p; ++s)
+                    sum += ws.q[static_cast<int64_t>(s) * length + i] * factor.triangle.row(s)[p];
+                trial.backward_error = std::max(trial.backward_error, absolute(sum - column[i]));
+            }
+        } else {
+            for (int s = 0; s <= p; ++s) {
+                double sum = 0;
+                for (int t = 0; t <= s; ++t) sum += factor.triangle.row(t)[s] * factor.triangle.row(t)[p];
+                trial.backward_error = std::max(trial.backward_error,
+                                                absolute(sum - dot(factor.positive().at(s), column, length)));
+            }
+        }
+    }
+    std::copy(ws.costs, ws.costs + 4, trial.costs);
+}
+
+}  // namespace
+}  // namespace nnls
+SW_END
+
+namespace stepwell {
+namespace SW_ISA {
+const NnlsKernels& nnls_kernels() {
+    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::try_factor};
+    return kernels;
+}
+}  // namespace SW_ISA
+}  // namespace stepwell

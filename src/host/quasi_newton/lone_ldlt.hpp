@@ -1,0 +1,47 @@
+// The LDLᵀ of core/quasi_newton/small_matrix.hpp for one CPU thread: the same operations on the same numbers,
+// on rows padded to whole packs, so that short rows cost no scalar loops.
+#pragma once
+
+#include <cstring>
+
+#include "core/common/team.hpp"
+#include "core/quasi_newton/small_matrix.hpp"
+#include "host/common/vectors.hpp"
+
+SW_BEGIN
+
+inline bool factor_ldlt(Lone& team, double* a, int size, int negative) {
+    constexpr int most = 64;
+    if (size > most) return factor_ldlt<Lone>(team, a, size, negative);
+    alignas(64) double rows[most * most], scaled[most];
+    const int stride = (size + lanes - 1) / lanes * lanes;
+    // Each row from the pack of its diagonal on. What a pack has left of the diagonal or beyond the end is
+    // zeros or leftovers of whole packs: finite, and never looked at.
+    for (int k = 0; k < size; ++k) {
+        double* row = rows + k * stride;
+        store(row + k / lanes * lanes, splat(0));
+        store(row + stride - lanes, splat(0));
+        std::memcpy(row + k, a + k * size + k, sizeof(double) * (size - k));
+    }
+    for (int k = 0; k < size; ++k) {
+        const double* column = rows + k * stride;
+        const double pivot = column[k];
+        if (!(k < negative ? pivot < 0 : pivot > 0) || !is_finite(pivot)) return false;
+        const double inverse = 1 / pivot;
+        const int from = (k + 1) / lanes * lanes;
+        for (int i = from; i < stride; i += lanes) store(scaled + i, load(column + i) * inverse);
+        for (int j = k + 1; j < size; ++j) {
+            if (column[j] == 0) continue;  // K begins with a diagonal block
+            const Pack factor = splat(column[j]);
+            double* row = rows + j * stride;
+            for (int i = j / lanes * lanes; i < stride; i += lanes)
+                store(row + i, load(row + i) - load(scaled + i) * factor);
+        }
+        double* out = a + k * size;
+        out[k] = inverse;
+        if (k + 1 < size) std::memcpy(out + k + 1, scaled + k + 1, sizeof(double) * (size - k - 1));
+    }
+    return true;
+}
+
+SW_END

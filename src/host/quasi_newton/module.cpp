@@ -1,0 +1,295 @@
+// Python bindings of the quasi-Newton engine: memory, turns, and views of the state.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "core/quasi_newton/decide.hpp"
+#include "host/common/bindings.hpp"
+#include "host/common/dispatch.hpp"
+#include "host/common/large_memory.hpp"
+#include "host/quasi_newton/chunks.hpp"
+#include "host/quasi_newton/engine.hpp"
+
+namespace nb = nanobind;
+
+namespace stepwell {
+
+SW_FOR_EACH_ISA(const EngineKernels& engine_table();)
+
+const EngineKernels& engine_kernels() {
+    return SW_BEST(engine_table)();
+}
+
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Numpy = nb::ndarray<nb::numpy, T, nb::c_contig>;
+
+// Memory of a batch of problems on the host. Vectors take (2m + 4) n words a problem; bounds and weights are
+// the caller's arrays, kept alive by the Python side.
+template <class T>
+class Engine {
+public:
+    Engine(int64_t batch, int64_t n, const Options& options, int threads)
+        : batch(batch), n(n), options(options), threads(threads) {
+        const int64_t m = options.capacity, words = batch * n * (2 * m + 4);
+        memory = LargeMemory(size_t(words) * sizeof(T));
+        T* vectors = static_cast<T*>(memory.data());
+        states.resize(size_t(batch));
+        for (State& s : states) start_state(s);
+        small.assign(size_t(batch * small_matrices_length(int(m))), 0.0);
+        T* next = vectors;
+        trial = next, next += batch * n;
+        x = next, next += batch * n;
+        g = next, next += batch * n;
+        d = next, next += batch * n;
+        s = next, next += batch * n * m;
+        y = next;
+        // The history is not touched: its pages are the operating system's until the first pair is written.
+        std::memset(d, 0, size_t(batch * n) * sizeof(T));
+        std::fill(g, g + batch * n,
+                  std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
+        workspaces = engine_kernels().make_workspaces(threads, int(m));
+    }
+    Engine(const Engine&) = delete;
+    ~Engine() { engine_kernels().free_workspaces(workspaces); }
+
+    void set_bounds(Vector<T> low, Vector<T> high) {
+        lower = low.data(), upper = high.data();
+        bound_stride = low.size() == size_t(n) ? 0 : n;
+    }
+    void set_weights(Vector<T> h) {
+        weights = h.data();
+        weight_stride = h.size() == size_t(n) ? 0 : n;
+    }
+
+    void turn(const double* f, const T* gradient, TurnPart part) {
+        const EngineView<T> view{
+            batch, n,     &options, states.data(), small.data(),  x,       g,         d, trial, s, y,
+            lower, upper, weights,  bound_stride,  weight_stride, threads, workspaces};
+        if constexpr (sizeof(T) == 8) {
+            engine_kernels().turn_double(view, f, gradient, part);
+        } else {
+            engine_kernels().turn_float(view, f, gradient, part);
+        }
+    }
+
+    // Flags of one problem: 1 an iteration was accepted, 2 it ended, 4 it waits for the diagonal of H0.
+    static int flags(const State& state) {
+        return (state.accepted ? 1 : 0) | (state.action == Action::done ? 2 : 0) |
+               (state.action == Action::absorb ? 4 : 0);
+    }
+    int turn_one(double f, Vector<T> gradient, int part) {
+        {
+            nb::gil_scoped_release release;
+            turn(&f, gradient.data(), TurnPart(part));
+        }
+        return flags(states[0]);
+    }
+    // A batch: returns how many problems still run.
+    int64_t turn_all(Vector<double> f, Vector<T> gradient, int part) {
+        nb::gil_scoped_release release;
+        turn(f.data(), gradient.data(), TurnPart(part));
+        int64_t running = 0;
+        for (const State& state : states) running += state.action != Action::done;
+        return running;
+    }
+    void stop(int64_t problem, int status) {
+        State& state = states[size_t(problem)];
+        if (state.action == Action::done) return;
+        state.status = Status(status);
+        state.action = Action::done;
+        if (state.started) std::memcpy(trial + problem * n, x + problem * n, size_t(n) * sizeof(T));
+    }
+
+    int64_t bytes() const {
+        return int64_t(sizeof(T)) * batch * n * (2 * options.capacity + 4) +
+               int64_t(sizeof(double) * small.size()) + int64_t(sizeof(State) * states.size());
+    }
+
+    int64_t batch, n;
+    Options options;
+    int threads;
+    std::vector<State> states;
+    std::vector<double> small;
+    LargeMemory memory;
+    T *x, *g, *d, *trial, *s, *y;
+    const T *lower = nullptr, *upper = nullptr, *weights = nullptr;
+    int64_t bound_stride = 0, weight_stride = 0;
+    void* workspaces;
+};
+
+template <class T>
+void bind_engine(nb::module_& m, const char* name) {
+    using E = Engine<T>;
+    auto rows = [](T* E::* member) {
+        return [member](E& e) { return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.n)}); };
+    };
+    auto ring = [](T* E::* member) {
+        return [member](E& e) {
+            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.options.capacity), size_t(e.n)});
+        };
+    };
+    nb::class_<E>(m, name)
+        .def(nb::init<int64_t, int64_t, const Options&, int>(), nb::arg("batch"), nb::arg("n"),
+             nb::arg("options"), nb::arg("threads"))
+        .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+        .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
+        .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
+        .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
+        .def("stop", &E::stop)
+        .def_prop_ro("bytes", &E::bytes)
+        .def_prop_ro("trial", rows(&E::trial), nb::rv_policy::reference_internal)
+        .def_prop_ro("x", rows(&E::x), nb::rv_policy::reference_internal)
+        .def_prop_ro("g", rows(&E::g), nb::rv_policy::reference_internal)
+        .def_prop_ro("d", rows(&E::d), nb::rv_policy::reference_internal)
+        .def_prop_ro("s", ring(&E::s), nb::rv_policy::reference_internal)
+        .def_prop_ro("y", ring(&E::y), nb::rv_policy::reference_internal)
+        .def_prop_ro(
+            "states",
+            [](E& e) {
+                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states.data()),
+                                      {size_t(e.batch), sizeof(State)});
+            },
+            nb::rv_policy::reference_internal)
+        .def_prop_ro(
+            "small",
+            [](E& e) {
+                return Numpy<double>(e.small.data(), {size_t(e.batch), e.small.size() / size_t(e.batch)});
+            },
+            nb::rv_policy::reference_internal);
+}
+
+}  // namespace
+
+void bind_quasi_newton(nb::module_& m) {
+    bind_engine<double>(m, "EngineFloat64");
+    bind_engine<float>(m, "EngineFloat32");
+    m.attr("MAX_CAPACITY") = max_capacity;
+
+    using L = LineSearchOptions;
+    nb::class_<L>(m, "LineSearchOptions")
+        .def_rw("decrease", &L::decrease)
+        .def_rw("curvature", &L::curvature)
+        .def_rw("interval", &L::interval)
+        .def_rw("step_min", &L::step_min)
+        .def_rw("step_max", &L::step_max)
+        .def_rw("max_evaluations", &L::max_evaluations)
+        .def_rw("first_step_gradient", &L::first_step_gradient)
+        .def_rw("extrapolate_low", &L::extrapolate_low)
+        .def_rw("extrapolate_high", &L::extrapolate_high)
+        .def_rw("stage_two_needs_rise", &L::stage_two_needs_rise)
+        .def_rw("guard_first_case", &L::guard_first_case)
+        .def_rw("last_at_best", &L::last_at_best)
+        .def_rw("warning_is_step", &L::warning_is_step);
+    nb::class_<Options>(m, "Options")
+        .def("__init__", [](Options* o) { new (o) Options{}; })
+        .def_rw("capacity", &Options::capacity)
+        .def_rw("slots", &Options::slots)
+        .def_prop_rw(
+            "cauchy", [](const Options& o) { return int(o.cauchy); },
+            [](Options& o, int value) { o.cauchy = Cauchy(value); })
+        .def_rw("search", &Options::search)
+        .def_rw("gtol", &Options::gtol)
+        .def_rw("ftol", &Options::ftol)
+        .def_rw("eps", &Options::eps)
+        .def_rw("target", &Options::target)
+        .def_rw("max_iterations", &Options::max_iterations)
+        .def_rw("max_evaluations", &Options::max_evaluations)
+        .def_rw("bounded", &Options::bounded)
+        .def_rw("boxed", &Options::boxed)
+        .def_rw("weighted", &Options::weighted)
+        .def_rw("weights_vary", &Options::weights_vary)
+        .def("to_bytes",
+             [](const Options& o) { return nb::bytes(reinterpret_cast<const char*>(&o), sizeof(o)); })
+        .def_static("from_bytes", [](nb::bytes b) {
+            if (b.size() != sizeof(Options)) throw nb::value_error("options of another version of stepwell");
+            Options o;
+            std::memcpy(&o, b.c_str(), sizeof(o));
+            return o;
+        });
+
+    // Device memory as an object that every array library takes by DLPack, without a copy.
+    m.def(
+        "device_array",
+        [](uintptr_t pointer, nb::tuple shape, bool single, int device, nb::object owner) {
+            size_t dims[4] = {1, 1, 1, 1};
+            const size_t count = nb::len(shape);
+            if (count > 4) throw nb::value_error("device_array: at most four dimensions");
+            for (size_t i = 0; i < count; ++i) dims[i] = nb::cast<size_t>(shape[i]);
+            return nb::ndarray<nb::array_api>(reinterpret_cast<void*>(pointer), count, dims, owner, nullptr,
+                                              single ? nb::dtype<float>() : nb::dtype<double>(),
+                                              nb::device::cuda::value, device);
+        },
+        nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
+
+    m.def("small_length", [](int slots) { return small_matrices_length(slots); });
+    m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
+    m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
+    m.def("start_state_bytes", [] {
+        State state;
+        start_state(state);
+        return nb::bytes(reinterpret_cast<const char*>(&state), sizeof(state));
+    });
+
+    // Name -> (NumPy format, offset) of the state's fields: Python sees the state as a structured array.
+    nb::dict fields;
+#define FIELD(format, name) fields[#name] = nb::make_tuple(format, offsetof(State, name))
+    FIELD("f8", f);
+    FIELD("f8", f_before);
+    FIELD("f8", slope);
+    FIELD("f8", gamma);
+    FIELD("f8", projected_gradient);
+    FIELD("f8", projected_norm);
+    FIELD("f8", gradient_norm);
+    FIELD("f8", x_norm);
+    FIELD("f8", direction_norm);
+    FIELD("f8", step);
+    FIELD("f8", cauchy_time);
+    FIELD("f8", held_time);
+    FIELD("i8", iterations);
+    FIELD("i8", evaluations);
+    FIELD("i8", held);
+    FIELD("i8", cauchy_walks);
+    FIELD("i8", truncations);
+    FIELD("i8", resets);
+    FIELD("i8", skipped);
+    FIELD("i4", head);
+    FIELD("i4", pairs);
+    FIELD("i4", started);
+    FIELD("i4", accepted);
+    FIELD("i4", info);
+    FIELD("i4", status);
+    FIELD("i4", action);
+#undef FIELD
+    m.attr("STATE_FIELDS") = fields;
+    m.attr("STATE_SIZE") = sizeof(State);
+    m.attr("ACTION_DONE") = int(Action::done);
+    m.attr("ACTION_ABSORB") = int(Action::absorb);
+    nb::dict statuses;
+#define STATUS(name) statuses[#name] = int(Status::name)
+    STATUS(running);
+    STATUS(gradient);
+    STATUS(decrease);
+    STATUS(gradient_norm);
+    STATUS(target);
+    STATUS(max_iterations);
+    STATUS(max_evaluations);
+    STATUS(time_limit);
+    STATUS(line_search);
+    STATUS(rounding);
+    STATUS(nonfinite_start);
+    STATUS(nonfinite);
+    STATUS(callback);
+#undef STATUS
+    m.attr("STATUSES") = statuses;
+}
+
+}  // namespace stepwell

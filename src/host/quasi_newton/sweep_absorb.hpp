@@ -1,0 +1,206 @@
+// The sweep that takes in an accepted point, on one chunk of the variables.
+#pragma once
+
+#include "core/common/careful_sum.hpp"
+#include "core/quasi_newton/decide.hpp"
+#include "core/quasi_newton/variable.hpp"
+#include "host/quasi_newton/gram.hpp"
+#include "host/quasi_newton/tiles.hpp"
+
+SW_BEGIN
+
+// First read of the history: forms the new pair, finds the free variables, and sums everything the decisions
+// need.
+template <class T>
+class Absorb {
+public:
+    Absorb(const Vectors<T>& v, const State& state, const Options& options, SumLayout layout, Gather gather,
+           const T* gradient)
+        : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
+
+    void chunk(int64_t begin, int64_t end, Workspace& w, AbsorbScalars& scalars, double* sums) const {
+        scalars = AbsorbScalars{0, 0, 0, 0, 0, double_infinity, 0};
+        w.clear(layout);
+        for (int64_t at = begin; at < end; at += tile) {
+            const int count = int(min_of(int64_t(tile), end - at));
+            const int packs = (count + lanes - 1) / lanes;
+            load_point(at, count, packs, w);
+            classify(count, packs, w, scalars);
+            if (layout.rows > 0) add_rows(at, count, packs, w);
+        }
+        if (layout.rows > 0) w.collect(layout, sums);
+    }
+
+private:
+    const Vectors<T>& v;
+    const State& state;
+    const Options& options;
+    const SumLayout layout;
+    const Gather gather;
+    const T* gradient;
+
+    // The accepted point in the tile buffers; with a new pair, s and y in buffers and ring.
+    void load_point(int64_t at, int count, int packs, Workspace& w) const {
+        const int padded = packs * lanes;
+        w.g = view(w.g_tile, (gather == Gather::again ? v.g : gradient) + at, count, padded);
+        w.x = view(w.x_tile, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
+        if (gather == Gather::pair) {
+            // step * d, not the difference of the points: no digits cancel.
+            const double *d = view(w.s, v.d + at, count, padded),
+                         *g_before = view(w.y, v.g + at, count, padded);
+            for (int i = 0; i < padded; ++i) w.s[i] = state.step * d[i];
+            for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
+            T* s = v.s + int64_t(state.head) * v.n + at;
+            T* y = v.y + int64_t(state.head) * v.n + at;
+            narrow(s, w.s, count);
+            narrow(y, w.y, count);
+            if (sizeof(T) < sizeof(double)) {  // sums must see the pair as it is stored
+                widen(w.s, s, count, padded);
+                widen(w.y, y, count, padded);
+            }
+        }
+        if (gather != Gather::again) {
+            narrow(v.x + at, w.x, count);
+            narrow(v.g + at, w.g, count);
+        }
+        if (v.weights) {
+            widen(w.root, v.weights + at, count, padded);
+            // h g itself, not √h √h g: every sweep must find the same breakpoints, to the last bit.
+            for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
+            for (int i = 0; i < padded; ++i) w.root[i] = i < count ? std::sqrt(w.root[i]) : 1.0;
+            for (int i = 0; i < padded; ++i) w.inverse_root[i] = 1 / w.root[i];
+            if (gather == Gather::pair) {
+                for (int i = 0; i < padded; ++i) w.s[i] *= w.inverse_root[i], w.y[i] *= w.root[i];
+            }
+        }
+        if (v.lower) {
+            w.lower = view(w.lower_tile, v.lower + at, count, padded);
+            w.upper = view(w.upper_tile, v.upper + at, count, padded);
+        }
+    }
+
+    // Which variables are free, which carried; norms and the first breakpoint.
+    void classify(int count, int packs, Workspace& w, AbsorbScalars& scalars) const {
+        const int padded = packs * lanes;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper;
+        // √h g: its square is h g², and its product with the stacked rows is q.
+        for (int i = 0; i < padded; ++i) w.moving[i] = v.weights ? w.root[i] * g[i] : g[i];
+        if (v.lower) {
+            double *mask = w.mask, *breaks = w.breaks, *carried = w.carried;
+            const double held_time = state.held_time;
+            for (int i = 0; i < padded; ++i) {
+                const double descent = v.weights ? w.descent[i] : g[i];
+                const bool movable = !is_held(x[i], g[i], lower[i], upper[i]);
+                const double t = breakpoint(x[i], descent, lower[i], upper[i]);
+                breaks[i] = movable ? t : double_infinity;
+                mask[i] = movable ? 1.0 : 0.0;
+            }
+            if (gather == Gather::again) {
+                for (int i = 0; i < padded; ++i) {
+                    const double bound = bound_ahead(g[i], lower[i], upper[i]);
+                    const bool goes = breaks[i] <= held_time;
+                    carried[i] = goes ? bound - x[i] : 0.0;
+                    mask[i] = goes ? 0.0 : mask[i];
+                }
+                if (v.weights) {
+                    for (int i = 0; i < padded; ++i) carried[i] *= w.inverse_root[i];
+                }
+            } else {
+                for (int i = 0; i < padded; ++i) {
+                    w.projected[i] = projected_gradient(x[i], g[i], lower[i], upper[i]);
+                }
+                scalars.held += count - sum_products(mask, mask, packs);
+                scalars.first_break = min_of(scalars.first_break, smallest(breaks, packs));
+            }
+            for (int i = 0; i < padded; ++i) w.moving[i] *= mask[i];
+        }
+        if (gather != Gather::again) {
+            const double* projected = v.lower ? w.projected : g;
+            scalars.movable_descent += sum_products(w.moving, w.moving, packs);
+            scalars.gradient_squared += sum_products(g, g, packs);
+            scalars.projected_squared += sum_products(projected, projected, packs);
+            scalars.x_squared += sum_products(x, x, packs);
+            scalars.projected_gradient =
+                max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
+        }
+    }
+
+    void add_rows(int64_t at, int count, int packs, Workspace& w) const {
+        const int r = layout.rows;
+        // The new pair lies in the ring already, in the slot that the head will leave behind.
+        const int head = gather == Gather::pair ? state.head + 1 : state.head;
+        const T** places = w.places<T>();
+        for (int age = 0; age < r; ++age) {
+            const int64_t row = int64_t(slot_of(age, head, r, options.capacity)) * v.n + at;
+            places[age] = v.y + row;
+            places[r + age] = v.s + row;
+        }
+        if (v.weights) {
+            scale_rows(places, count, packs, w);
+            gather_scaled(packs, w);
+        } else if (v.lower) {
+            gather_from<true>(places, count, w);
+        } else {
+            gather_from<false>(places, count, w);
+        }
+        if (layout.gram) add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
+        if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+    // Products of all rows with the new pair and with √h g, or with the latter alone; masked copies for the
+    // Gram matrix.
+    template <bool masked, class Element>
+    void gather_from(const Element* const* rows, int count, Workspace& w) const {
+        const double* columns[] = {w.s, w.y, w.moving};
+        if (gather == Gather::pair) {
+            gather_rows<3, masked>(rows, 2 * layout.rows, columns, w.mask, w.rows, count, w.fresh_sums, 3);
+        } else {
+            gather_rows<1, masked>(rows, 2 * layout.rows, columns + 2, w.mask, w.rows, count,
+                                   w.fresh_sums + 2, 3);
+        }
+    }
+
+    // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
+    void scale_rows(const T* const* places, int count, int packs, Workspace& w) const {
+        const int r = layout.rows, padded = packs * lanes;
+        for (int j = 0; j < 2 * r; ++j) {
+            double* row = w.tile_row(j);
+            const double* scale = j < r ? w.root : w.inverse_root;
+            widen(row, places[j], count, padded);
+            for (int i = 0; i < padded; ++i) row[i] *= scale[i];
+        }
+    }
+
+    void gather_scaled(int packs, Workspace& w) const {
+        const int r = layout.rows;
+        const double** rows = w.places<double>();
+        for (int j = 0; j < 2 * r; ++j) rows[j] = w.tile_row(j);
+        gather_from<false>(rows, packs * lanes, w);
+        if (layout.all_ss)
+            add_gram(w.tile_row(r), r, tile, packs, w.whole_sums);  // over all variables: before masking
+        if (!v.lower) return;
+        for (int j = 0; j < 2 * r; ++j) {
+            double* row = w.tile_row(j);
+            for (int i = 0; i < packs * lanes; ++i) row[i] *= w.mask[i];
+        }
+    }
+
+    // Σ_H w delta: carried variables are few, so rows are read again only where a tile has one.
+    void add_carried(int64_t at, int count, int packs, Workspace& w) const {
+        if (largest_magnitude(w.carried, packs) == 0) return;
+        const int r = layout.rows;
+        for (int age = 0; age < r; ++age) {
+            const int64_t row = int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+            double y = 0, s = 0;
+            for (int i = 0; i < count; ++i) {
+                if (w.carried[i] == 0) continue;
+                y += w.carried[i] * double(v.y[row + i]) * (v.weights ? w.root[i] : 1.0);
+                s += w.carried[i] * double(v.s[row + i]) * (v.weights ? w.inverse_root[i] : 1.0);
+            }
+            w.carried_sums[age] += y;
+            w.carried_sums[r + age] += s;
+        }
+    }
+};
+
+SW_END

@@ -1,0 +1,161 @@
+// The sweep that finds the next direction, on one chunk of the variables.
+#pragma once
+
+#include "core/common/careful_sum.hpp"
+#include "core/quasi_newton/decide.hpp"
+#include "core/quasi_newton/variable.hpp"
+#include "host/quasi_newton/tiles.hpp"
+
+SW_BEGIN
+
+// Second read of the history: the direction and the trial point at step 1.
+template <class T>
+class Aim {
+public:
+    Aim(const Vectors<T>& v, const State& state, const Options& options, const double* coefficients)
+        : v(v), state(state), options(options), coefficients(coefficients) {}
+
+    void chunk(int64_t begin, int64_t end, Workspace& w, AimScalars& scalars) const {
+        scalars = AimScalars{0, 0, double_infinity, double_infinity};
+        CarefulSum slope;
+        for (int64_t at = begin; at < end; at += tile) {
+            const int count = int(min_of(int64_t(tile), end - at));
+            const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
+            w.g = view(w.g_tile, v.g + at, count, padded);
+            w.x = view(w.x_tile, v.x + at, count, padded);
+            combine(v.y, coefficients, at, count, w.g, w.y, padded);
+            combine(v.s, coefficients + state.pairs, at, count, nullptr, w.s, padded);
+            if (v.weights) {
+                widen(w.root, v.weights + at, count, padded);
+                for (int i = 0; i < padded; ++i) w.y[i] *= w.root[i];
+            }
+            // The step to the unconstrained minimiser over the free variables, and where it leads.
+            double *step = w.moving, *goal = w.breaks;
+            for (int i = 0; i < padded; ++i) {
+                step[i] = -state.gamma * w.y[i] - w.s[i];
+                goal[i] = w.x[i] + step[i];
+            }
+            if (v.lower) {
+                w.lower = view(w.lower_tile, v.lower + at, count, padded);
+                w.upper = view(w.upper_tile, v.upper + at, count, padded);
+                for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
+                if (state.confine == Confine::measure) {
+                    scalars.truncation = min_of(scalars.truncation, feasible_fraction(packs, w));
+                    continue;
+                }
+                confine(packs, w);
+            }
+            narrow(v.trial + at, goal, count);
+            narrow(v.d + at, step, count);
+            if (sizeof(T) < sizeof(double)) widen(step, v.d + at, count, padded);  // as it is stored
+            if (v.lower) {
+                for (int i = 0; i < padded; ++i) {
+                    w.projected[i] = feasible_multiple(w.x[i], step[i], w.lower[i], w.upper[i]);
+                }
+                scalars.step_limit = min_of(scalars.step_limit, smallest(w.projected, packs));
+            }
+            slope.add(sum_products(w.g, step, packs));
+            scalars.direction_squared += sum_products(step, step, packs);
+        }
+        scalars.slope = slope.value();
+    }
+
+private:
+    const Vectors<T>& v;
+    const State& state;
+    const Options& options;
+    const double* coefficients;
+
+    // out = base + Σ coefficient · row, eight rows at a time, added in groups of four.
+    void combine(const T* history, const double* c, int64_t at, int count, const double* base, double* out,
+                 int padded) const {
+        const int r = state.pairs;
+        if (base && r == 0) std::memcpy(out, base, sizeof(double) * padded);
+        if (!base) std::memset(out, 0, sizeof(double) * padded);
+        for (int a = 0; a < r; a += 8) {
+            const T* rows[8];
+            double k[8];
+            for (int b = 0; b < 8; ++b) {
+                const int age = min_of(a + b, r - 1);
+                rows[b] = history + int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+                k[b] = a + b < r ? c[a + b] : 0.0;
+            }
+            const double* from = a == 0 && base ? base : out;
+            if (r - a > 4) {
+                add_multiples<8>(rows, k, from, count, out);
+            } else {
+                add_multiples<4>(rows, k, from, count, out);
+            }
+        }
+        for (int i = count; i < padded; ++i) out[i] = 0;
+    }
+
+    template <int R>
+    static void add_multiples(const T* const* rows, const double* k, const double* from, int count,
+                              double* out) {
+        int i = 0;
+        for (; i + lanes <= count; i += lanes) {
+            Pack total = load(from + i);
+            for (int b = 0; b < R; b += 4) {
+                for (int c = b; c < b + 4; ++c) prefetch(rows[c] + i + tile);
+                total += (k[b] * load(rows[b] + i) + k[b + 1] * load(rows[b + 1] + i)) +
+                         (k[b + 2] * load(rows[b + 2] + i) + k[b + 3] * load(rows[b + 3] + i));
+            }
+            store(out + i, total);
+        }
+        for (; i < count; ++i) {
+            double total = from[i];
+            for (int b = 0; b < R; b += 4) {
+                total += (k[b] * double(rows[b][i]) + k[b + 1] * double(rows[b + 1][i])) +
+                         (k[b + 2] * double(rows[b + 2][i]) + k[b + 3] * double(rows[b + 3][i]));
+            }
+            out[i] = total;
+        }
+    }
+
+    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put
+    // inside. The step of a variable that meets no bound is left as it is: the difference of two points would
+    // lose digits.
+    void confine(int packs, Workspace& w) const {
+        const int padded = packs * lanes;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
+        double *step = w.moving, *goal = w.breaks;
+        if (state.confine == Confine::truncate) {
+            const double time = state.cauchy_time, fraction = state.truncation;
+            for (int i = 0; i < padded; ++i) {
+                const double cauchy = clamp_to(x[i] - time * descent[i], lower[i], upper[i]);
+                goal[i] = cauchy + fraction * (goal[i] - cauchy);
+                step[i] = goal[i] - x[i];
+            }
+        }
+        for (int i = 0; i < padded; ++i) {
+            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
+            const Aimed aimed = aim_within(x[i], goal[i], step[i], held, lower[i], upper[i]);
+            step[i] = aimed.step;
+            goal[i] = aimed.place;
+        }
+        if (state.held_time < 0) return;
+        for (int i = 0; i < padded; ++i) {
+            const bool goes = breakpoint(x[i], descent[i], lower[i], upper[i]) <= state.held_time;
+            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
+            const double bound = bound_ahead(descent[i], lower[i], upper[i]);
+            goal[i] = goes & !held ? bound : goal[i];
+            step[i] = goes & !held ? bound - x[i] : step[i];
+        }
+    }
+
+    // The largest feasible fraction of the way from the Cauchy point to the goal, over the free variables.
+    double feasible_fraction(int packs, Workspace& w) const {
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
+        for (int i = 0; i < packs * lanes; ++i) {
+            const bool free = !is_held(x[i], g[i], lower[i], upper[i]) &
+                              (breakpoint(x[i], descent[i], lower[i], upper[i]) > state.held_time);
+            const double cauchy = clamp_to(x[i] - state.cauchy_time * descent[i], lower[i], upper[i]);
+            const double reach = feasible_multiple(cauchy, w.breaks[i] - cauchy, lower[i], upper[i]);
+            w.projected[i] = free ? reach : double_infinity;
+        }
+        return smallest(w.projected, packs);
+    }
+};
+
+SW_END

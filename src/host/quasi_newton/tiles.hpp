@@ -1,0 +1,65 @@
+// A chunk is handled tile by tile: a tile's vectors are widened to double in cache-resident buffers, padded
+// with zeros to whole packs. Whole packs of doubles need no buffer and are read in place.
+#pragma once
+
+#include "host/quasi_newton/workspace.hpp"
+
+SW_BEGIN
+
+template <class T>
+inline void widen(double* out, const T* in, int count, int padded) {
+    int i = 0;
+    for (; i + lanes <= count; i += lanes) {
+        store(out + i, load(in + i));
+        prefetch(in + i + tile);
+    }
+    for (; i < count; ++i) out[i] = in[i];
+    for (; i < padded; ++i) out[i] = 0;
+}
+
+// A tile in double, padded to whole packs: in place where it is so already, else a copy in the buffer.
+inline const double* view(double* buffer, const double* in, int count, int padded) {
+    if (count < padded) {
+        widen(buffer, in, count, padded);
+        return buffer;
+    }
+    for (int i = 0; i < count; i += lanes) prefetch(in + i + tile);
+    return in;
+}
+
+inline const double* view(double* buffer, const float* in, int count, int padded) {
+    widen(buffer, in, count, padded);
+    return buffer;
+}
+
+template <class T>
+inline void narrow(T* out, const double* in, int count) {
+    for (int i = 0; i < count; ++i) out[i] = T(in[i]);
+}
+
+inline double sum_products(const double* a, const double* b, int packs) {
+    Pack sums[4] = {splat(0), splat(0), splat(0), splat(0)};
+    for (int k = 0; k < packs; ++k) sums[k & 3] += load(a + k * lanes) * load(b + k * lanes);
+    return add_lanes((sums[0] + sums[2]) + (sums[1] + sums[3]));
+}
+
+inline double largest_magnitude(const double* a, int packs) {
+    Pack top = splat(0);
+    for (int k = 0; k < packs; ++k) {
+        const Pack v = load(a + k * lanes);
+        top = larger(top, larger(v, -v));
+    }
+    double result = 0;
+    for (int i = 0; i < lanes; ++i) result = max_of(result, top[i]);
+    return result;
+}
+
+inline double smallest(const double* a, int packs) {
+    Pack low = splat(double_infinity);
+    for (int k = 0; k < packs; ++k) low = smaller(low, load(a + k * lanes));
+    double result = double_infinity;
+    for (int i = 0; i < lanes; ++i) result = min_of(result, low[i]);
+    return result;
+}
+
+SW_END

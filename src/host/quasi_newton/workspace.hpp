@@ -1,0 +1,109 @@
+// Memory of the host target: the vectors of one problem, and the tile buffers and accumulators of one thread.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/quasi_newton/compact.hpp"
+#include "host/common/vectors.hpp"
+
+namespace stepwell {
+
+template <class T>
+struct Vectors {
+    int64_t n;
+    T *x, *g, *d, *trial;
+    T *s, *y;                // ring buffers, capacity rows of n
+    const T *lower, *upper;  // both or neither
+    const T* weights;        // diagonal of H0, or null
+};
+
+}  // namespace stepwell
+
+SW_BEGIN
+
+class Workspace {
+public:
+    static constexpr int columns = 3;  // of fresh_sums: s, y and √h g over the movable variables
+
+    explicit Workspace(int capacity)
+        : buffers(size_t(tile) * 14),
+          history(size_t(tile) * 2 * capacity),
+          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity +
+                 2 * columns * size_t(capacity)) *
+                lanes),
+          carried_memory(2 * size_t(capacity)),
+          decision_memory(size_t(scratch_length(capacity))),
+          row_places(2 * size_t(capacity)) {
+        double** names[] = {&x_tile,       &g_tile, &s,    &y,      &lower_tile, &upper_tile, &root,
+                            &inverse_root, &moving, &mask, &breaks, &carried,    &projected,  &descent};
+        double* next = buffers.data();
+        for (double** name : names) *name = next, next += tile;
+        rows = history.data();
+        gram_sums = reinterpret_cast<Pack*>(packs.data());
+        whole_sums = gram_sums + 4 * capacity * capacity;
+        fresh_sums = whole_sums + capacity * capacity;
+        carried_sums = carried_memory.data();
+        scratch = scratch_views(decision_memory.data(), capacity);
+    }
+
+    const double *x, *g, *lower,
+        *upper;  // the current tile: the caller's memory, or copies in the buffers below
+    double *x_tile, *g_tile, *lower_tile, *upper_tile;
+    double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
+    double* rows;  // stacked history rows of the tile, [Y; S] in order of age
+    Pack *gram_sums, *whole_sums;
+    Pack* fresh_sums;  // [row, column]
+    double* carried_sums;
+    Scratch scratch;
+    std::vector<double> sums;  // partial sums of the chunks, in the first thread's workspace
+
+    double* tile_row(int index) { return rows + int64_t(index) * tile; }
+
+    void clear(const SumLayout& layout) {
+        const int r = layout.rows;
+        const Pack zero = splat(0);
+        if (layout.gram) std::fill(gram_sums, gram_sums + 4 * r * r, zero);
+        if (layout.all_ss) std::fill(whole_sums, whole_sums + r * r, zero);
+        std::fill(fresh_sums, fresh_sums + 2 * r * columns, zero);
+        std::fill(carried_sums, carried_sums + 2 * r, 0.0);
+    }
+
+    // Lanes added up, into the order that the decisions expect.
+    void collect(const SumLayout& layout, double* sums) const {
+        const int r = layout.rows;
+        for (int a = 0; a < r; ++a) {
+            sums[layout.new_ss() + a] = add_lanes(fresh_sums[(r + a) * columns]);
+            sums[layout.new_sy() + a] = add_lanes(fresh_sums[a * columns]);
+            sums[layout.new_ys() + a] = add_lanes(fresh_sums[(r + a) * columns + 1]);
+            sums[layout.new_yy() + a] = add_lanes(fresh_sums[a * columns + 1]);
+        }
+        for (int j = 0; j < 2 * r; ++j) {
+            sums[layout.q() + j] = add_lanes(fresh_sums[j * columns + 2]);
+            sums[layout.carried() + j] = carried_sums[j];
+        }
+        if (layout.gram) {
+            for (int i = 0; i < 2 * r; ++i)
+                for (int j = 0; j <= i; ++j) {
+                    sums[layout.free_gram() + triangle(i, j)] = add_lanes(gram_sums[int64_t(i) * 2 * r + j]);
+                }
+        }
+        if (layout.all_ss) {
+            for (int i = 0; i < r; ++i)
+                for (int j = 0; j <= i; ++j)
+                    sums[layout.whole_ss() + triangle(i, j)] = add_lanes(whole_sums[i * r + j]);
+        }
+    }
+
+    // Where the rows of the current tile lie in the ring buffers, stacked as `rows`.
+    template <class T>
+    const T** places() {
+        return reinterpret_cast<const T**>(row_places.data());
+    }
+
+private:
+    std::vector<double> buffers, history, packs, carried_memory, decision_memory;
+    std::vector<const void*> row_places;
+};
+
+SW_END

@@ -1,0 +1,5 @@
+"""Compiled module; see src/host."""
+
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...

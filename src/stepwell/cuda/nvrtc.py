@@ -1,0 +1,122 @@
+"""Compiles the CUDA sources at run time, and keeps what it compiled on disk.
+
+Nothing of CUDA is imported before a kernel is asked for. The cache is keyed by every source file, the options, the
+architecture and the compiler's version, and lies in ``$STEPWELL_CACHE`` or the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+#: What to do when the CUDA extra is missing.
+INSTALL = (
+    'CUDA arrays need cuda-core and NVRTC: pip install "stepwell[cu13]" (or "stepwell[cu12]" for a CUDA 12 driver)'
+)
+
+
+def source_folder() -> pathlib.Path:
+    """Return the folder that holds ``core`` and ``cuda``: inside the package, or beside it in a checkout."""
+    package = pathlib.Path(__file__).resolve().parent.parent
+    installed = package / "_source"
+    return installed if installed.is_dir() else package.parent
+
+
+def cache_folder() -> pathlib.Path:
+    """Return the folder of compiled kernels."""
+    chosen = os.environ.get("STEPWELL_CACHE")
+    if chosen:
+        return pathlib.Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "stepwell"
+
+
+def cuda_core() -> Any:
+    """Import cuda.core, or say what to install."""
+    try:
+        import cuda.core
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    return cuda.core
+
+
+def _compiler_version() -> str:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+    except RuntimeError as error:  # cuda-core is here, the compiler's library is not
+        raise ImportError(INSTALL) from error
+    return f"{major}.{minor}"
+
+
+def compile_kernel(name: str, defines: dict[str, str | int], architecture: str) -> bytes:
+    """Compile the source ``NAME.cu`` for one architecture (such as ``"sm_90"``) and return the cubin.
+
+    Needs no driver and no GPU.
+    """
+    folder = source_folder()
+    digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, _compiler_version())).encode())
+    for path in sorted([*folder.glob("core/**/*.hpp"), *folder.glob("cuda/**/*.cu*")]):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    stored = cache_folder() / f"{name}-{architecture}-{digest.hexdigest()[:32]}.cubin"
+    if stored.is_file():
+        return stored.read_bytes()
+    core = cuda_core()
+    options = core.ProgramOptions(
+        std="c++20",
+        arch=architecture,
+        include_path=str(folder),
+        define_macro=[(key, str(value)) for key, value in defines.items()],
+    )
+    (path,) = folder.glob(f"cuda/*/{name}.cu")
+    source = path.read_text()
+    code = bytes(core.Program(source, code_type="c++", options=options).compile("cubin").code)
+    _store(stored, code)
+    return code
+
+
+def _store(path: pathlib.Path, code: bytes) -> None:
+    """Write in one step, so that a second process never reads half a file; a read-only home is no error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(code)
+        os.replace(file.name, path)
+    except OSError:
+        pass
+
+
+def load_kernel(name: str, entry: str, defines: dict[str, str | int], device: Any) -> Any:
+    """Return a kernel ready to launch on a device (a `cuda.core.Device`)."""
+    architecture = f"sm_{device.arch}"
+    code = compile_kernel(name, defines, architecture)
+    return cuda_core().ObjectCode.from_cubin(code).get_kernel(entry)
+
+
+def allow_shared_memory(kernel: Any, size: int, device_id: int) -> None:
+    """Let a kernel be launched with this many bytes of dynamic shared memory (more than 48 KiB must be asked for)."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(kernel.handle)), device_id)
+    if int(error) != 0:
+        raise RuntimeError(f"a kernel cannot have {size} bytes of shared memory on cuda:{device_id}: {error}")
+
+
+def launch_with(
+    kernel: Any, structure: Any, grid: tuple[int, int], block: tuple[int, int], shared_bytes: int, stream: int
+) -> None:
+    """Launch a kernel whose one argument is a ctypes structure, by value, on a stream (a handle)."""
+    from cuda.bindings import driver
+
+    (error,) = driver.cuLaunchKernel(
+        driver.CUfunction(int(kernel.handle)), *grid, 1, *block, 1, shared_bytes, stream, ((structure,), (None,)), 0
+    )
+    if int(error) != 0:
+        raise RuntimeError(f"a kernel could not be launched: {error}")

@@ -1,0 +1,362 @@
+"""NNLS on a CUDA device: plans who solves what with how much memory, and launches it on the caller's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
+from stepwell.nnls.batch import CHAIN, COSTS, COUNTS, UPDATE_CODES, Batch
+from stepwell.nnls.device_memory import DeviceMemory, memory_of_device
+from stepwell.nnls.result import NNLSResult, NNLSStatus
+
+#: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
+WARP_COLUMNS, WARP_ROWS = 32, 2048
+WARPS_IN_BLOCK = 4
+#: Shared memory a block asks for: two blocks then leave a multiprocessor of 256 KiB some 90 KiB of cache.
+BLOCK_SHARED, WARP_SHARED = 78 * 1024, 12 * 1024
+#: Share of the free memory that workspaces may take.
+MEMORY_SHARE = 0.8
+
+#: A workspace below this share of the device's memory is asked for without looking how much is free.
+MODEST_SHARE = 1 / 16
+
+
+class Options(ctypes.Structure):
+    """The struct NnlsOptions of src/core/nnls/batch.hpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ("tolerance", "rounding", "damping")),
+        *((name, ctypes.c_int32) for name in ("most_solves", "update", "guarded", "chain")),
+    )
+
+
+class Job(ctypes.Structure):
+    """The struct NnlsJob of src/core/nnls/batch.hpp."""
+
+    _fields_ = (
+        ("systems", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("rows", "columns")),
+        ("a", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("a_stride", "row_stride")),
+        *((name, ctypes.c_int32) for name in ("pulse_length", "pulse_origin")),
+        ("b", ctypes.c_void_p),
+        ("b_stride", ctypes.c_int64),
+        ("options", Options),
+        *((name, ctypes.c_void_p) for name in ("warm_values", "warm_marks")),
+        ("warm_stride", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("x", "dual", "active", "residual", "violation")),
+        *((name, ctypes.c_void_p) for name in COUNTS),
+        ("costs", ctypes.c_void_p),
+    )
+
+
+class Envelope(ctypes.Structure):
+    """The struct Envelope of src/core/nnls/matrix.hpp."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("low", "high"))
+
+
+class Shared(ctypes.Structure):
+    """The struct Shared of src/core/nnls/workspace.hpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("scale", "norm", "inverse_norm", "columns", "low", "high", "gram")),
+        ("envelope", Envelope),
+        *((name, ctypes.c_int64) for name in ("column_stride", "gram_stride")),
+    )
+
+
+class Launch(ctypes.Structure):
+    """The struct Launch of src/cuda/nnls/nnls.cu."""
+
+    _fields_ = (
+        ("job", Job),
+        ("shared", Shared),
+        *((name, ctypes.c_void_p) for name in ("queue", "slow")),
+        *((name, ctypes.c_int64) for name in ("slow_bytes", "fast_bytes")),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Who solves: teams of so many threads, so many of them, each with so much memory."""
+
+    by_warp: bool
+    threads: int  # of a block
+    members: int  # of a team
+    blocks: int
+    teams: int
+    fast_bytes: int  # of a team
+    slow_bytes: int
+
+
+@functools.lru_cache(maxsize=64)
+def _limits(device_id: int) -> tuple[dict[str, int], int]:
+    """Return what `plan` needs to know of a device, and its memory in bytes."""
+    properties = cuda_core().Device(device_id).properties
+    limits = {
+        "multiprocessors": int(properties.multiprocessor_count),
+        "shared_limit": int(properties.max_shared_memory_per_block_optin) - 4096,
+        "shared_per_multiprocessor": int(properties.max_shared_memory_per_multiprocessor),
+    }
+    return limits, memory_of_device(device_id)
+
+
+def plan(
+    batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int, free_bytes: int
+) -> Plan:
+    """Choose teams from the shape of the systems and from what the device has free.
+
+    Raises
+    ------
+    MemoryError
+        Where the workspace of even one team does not fit.
+    """
+    by_warp = batch.columns <= WARP_COLUMNS and batch.rows <= WARP_ROWS
+    if by_warp:
+        threads, members, in_block = 32 * WARPS_IN_BLOCK, 32, WARPS_IN_BLOCK
+        fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
+    else:
+        threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
+        members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
+    pulse_length = int(batch.matrix.shape[-1]) if batch.convolution else 0
+    slow = int(
+        _core.nnls_device_workspace_bytes(
+            rows=batch.rows,
+            columns=batch.columns,
+            pulse_length=pulse_length,
+            pulse_origin=batch.origin,
+            update=UPDATE_CODES[batch.update],
+            members=members,
+            damped=batch.damping > 0,
+            shared=shares(batch),
+        )
+    )
+    fast = min(fast, -(-slow // 64) * 64)
+    pieces = pieces_of(batch)
+    in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 4096)) * multiprocessors
+    blocks = min(-(-pieces // in_block), in_flight, int(MEMORY_SHARE * free_bytes) // (slow * in_block))
+    if blocks < 1:
+        raise MemoryError(
+            f"systems of {batch.rows} x {batch.columns} need {slow * in_block / 2**20:.0f} MiB of workspace, "
+            f"of which the device has {free_bytes / 2**20:.0f} MiB free"
+        )
+    return Plan(by_warp, threads, members, blocks, blocks * in_block, fast, slow)
+
+
+def pieces_of(batch: Batch) -> int:
+    """How many teams can be at work at once: a chain of systems needs one."""
+    return -(-batch.systems // CHAIN) if batch.chain else batch.systems
+
+
+def shares(batch: Batch) -> bool:
+    """Whether the batch's one matrix is prepared once, with its columns stored."""
+    return batch.shared and batch.systems > 1 and (not batch.convolution or batch.rows * batch.columns <= 1 << 22)
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(
+    entry: str, single: bool, convolution: bool, by_warp: bool, threads: int, device_id: int, shared_bytes: int
+) -> Any:
+    device = cuda_core().Device(device_id)
+    kernel = load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads), device)
+    allow_shared_memory(kernel, shared_bytes, device_id)
+    return kernel
+
+
+def kernel_defines(single: bool, convolution: bool, by_warp: bool, threads: int) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/nnls.cu`` is compiled with."""
+    return {
+        "SW_SCALAR": "float" if single else "double",
+        "SW_KIND": "Convolution" if convolution else "Dense",
+        "SW_BY_WARP": int(by_warp),
+        "SW_THREADS": threads,
+    }
+
+
+def solve(batch: Batch) -> NNLSResult:
+    """Solve a checked batch of device arrays."""
+    memory = DeviceMemory(batch.b)
+    memory.make_current()
+    matrix, b = memory.rows_contiguous(batch.matrix), memory.rows_contiguous(batch.b)
+    batch.refuse_non_finite(batch.matrix, batch.b)
+    systems, n = batch.systems, batch.columns
+    single = batch.single
+    real = "float32" if single else "float64"
+    if systems == 0 or batch.rows == 0 or n == 0:
+        return _without_work(batch, memory, b, real)
+    x, dual = memory.empty((systems, n), real), memory.empty((systems, n), real)
+    active = memory.empty((systems, n), "uint8")
+    reals, counts = memory.empty((2, systems), "float64"), memory.empty((6, systems), "int32")
+    costs = memory.empty((systems, 4), "int64")
+    chosen, slow = _workspace(batch, memory)
+    queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
+    strides = memory.strides(matrix)
+    job = Job(
+        systems=systems,
+        rows=batch.rows,
+        columns=n,
+        a=memory.address(matrix),
+        a_stride=0 if batch.shared else strides[0],
+        row_stride=0 if batch.convolution else strides[-2],
+        pulse_length=int(matrix.shape[-1]) if batch.convolution else 0,
+        pulse_origin=batch.origin,
+        b=memory.address(b),
+        b_stride=memory.strides(b)[0],
+        options=Options(
+            batch.tolerance,
+            batch.rounding,
+            batch.damping,
+            batch.max_iter,
+            UPDATE_CODES[batch.update],
+            batch.guarded,
+            batch.chain,
+        ),
+        x=memory.address(x),
+        dual=memory.address(dual),
+        active=memory.address(active),
+        residual=memory.address(reals),
+        violation=memory.address(reals) + 8 * systems,
+        costs=memory.address(costs),
+        **{name: memory.address(counts) + 4 * systems * k for k, name in enumerate(COUNTS)},
+    )
+    keep: list[Any] = [matrix, b, queue, slow, *_warm(batch, memory, job)]
+    launch = Launch(
+        job=job,
+        queue=memory.address(queue),
+        slow=memory.address(slow),
+        slow_bytes=chosen.slow_bytes,
+        fast_bytes=chosen.fast_bytes,
+    )
+    options = (single, batch.convolution, chosen.by_warp, chosen.threads, memory.device_id)
+    stream = memory.stream()
+    if shares(batch):
+        keep.append(_share(batch, memory, launch, options, stream))
+    shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
+    kernel = _kernel("nnls_solve", *options, shared_bytes)
+    launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+    memory.done(stream, keep)
+    if batch.progress:
+        memory.wait(stream)
+        batch.progress(systems, systems)
+    return _wrap(batch, memory, x, dual, active, reals, counts, costs)
+
+
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLSResult:
+    """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
+    xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
+    squares = xp.sum(b * b, axis=-1)
+    reals = xp.stack([xp.sqrt(squares), xp.zeros_like(squares)])
+    return _wrap(
+        batch, memory, memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"),
+        reals, memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
+    )  # fmt: skip
+
+
+def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
+    """Plan the teams and allocate their memory; how much is free is asked only where it may matter (it takes long)."""
+    limits, total = _limits(memory.device_id)
+    chosen = plan(batch, **limits, free_bytes=total)
+    if chosen.teams * chosen.slow_bytes <= MODEST_SHARE * total:
+        try:
+            return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
+        except (MemoryError, RuntimeError):
+            pass  # more is in use than usual: take what there is
+    chosen = plan(batch, **limits, free_bytes=memory.free_bytes())
+    return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
+
+
+def _warm(batch: Batch, memory: DeviceMemory, job: Job) -> list[Any]:
+    """Enter the starting points into a job; returns the arrays that must live as long."""
+    if batch.warm_x is not None:
+        values = memory.rows_contiguous(batch.warm_x)
+        job.warm_values = memory.address(values)
+    elif batch.warm_set is not None:
+        values = memory.rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
+        job.warm_marks = memory.address(values)
+    else:
+        return []
+    job.warm_stride = 0 if values.shape[0] == 1 else memory.strides(values)[0]
+    return [values]
+
+
+def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, stream: int) -> list[Any]:
+    """Prepare the one matrix of all systems: scales, norms, scaled columns and, on request, their products."""
+    n = batch.columns
+    stride, gram_stride = -(-batch.rows // 8) * 8, -(-n // 8) * 8
+    vectors = memory.empty((3, n), "float64")
+    bounds = memory.empty((2, n + 1), "int32")
+    columns = memory.empty((n, stride), "float64")
+    gram = memory.empty((n, gram_stride), "float64") if batch.form_gram else None
+    base, low = memory.address(vectors), memory.address(bounds)
+    high = low + 4 * (n + 1)
+    # A pulse has an entry of its own, after those of the columns.
+    skip = 4 * n if batch.convolution else 0
+    launch.shared = Shared(
+        scale=base,
+        norm=base + 8 * n,
+        inverse_norm=base + 16 * n,
+        columns=memory.address(columns),
+        low=low,
+        high=high,
+        gram=memory.address(gram),
+        envelope=Envelope(low + skip, high + skip),
+        column_stride=stride,
+        gram_stride=gram_stride,
+    )
+    launch_with(_kernel("nnls_share_columns", *options, 0), launch, (-(-n // 8), 1), (256, 1), 0, stream)
+    if gram is not None:
+        tiles = -(-gram_stride // 32)
+        launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
+    return [vectors, bounds, columns, gram]
+
+
+def _wrap(
+    batch: Batch, memory: DeviceMemory, x: Any, dual: Any, active: Any, reals: Any, counts: Any, costs: Any
+) -> NNLSResult:
+    xp = memory.xp
+    marks = memory.as_bool(active)
+    escalated = xp.astype(counts[5], xp.bool)
+    if not batch.lone:
+        reported = xp.astype(reals, x.dtype, copy=False)
+        return NNLSResult(
+            x=x,
+            residual=reported[0],
+            dual=dual,
+            violation=reported[1],
+            active=marks,
+            insertions=counts[1],
+            removals=counts[2],
+            solves=counts[3],
+            passes=counts[4],
+            status=counts[0],
+            escalated=escalated,
+            costs={name: costs[:, k] for k, name in enumerate(COSTS)},
+            method=batch.method,
+            choice=batch.choice,
+        )
+    numbers = memory.to_host(counts)[:, 0]
+    measures = memory.to_host(reals)[:, 0]
+    cost = memory.to_host(costs)[0]
+    return NNLSResult(
+        x=x[0],
+        residual=float(measures[0]),
+        dual=dual[0],
+        violation=float(measures[1]),
+        active=marks[0],
+        insertions=int(numbers[1]),
+        removals=int(numbers[2]),
+        solves=int(numbers[3]),
+        passes=int(numbers[4]),
+        status=NNLSStatus(int(numbers[0])),
+        escalated=bool(numbers[5]),
+        costs={name: int(np.asarray(cost)[k]) for k, name in enumerate(COSTS)},
+        method=batch.method,
+        choice=batch.choice,
+    )

@@ -1,0 +1,167 @@
+"""NNLS on the CPU: hands a batch to the compiled core in parts, and wraps up what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core, arrays
+from stepwell.nnls.batch import CHAIN, COSTS, UPDATE_CODES, Batch
+from stepwell.nnls.result import NNLSResult, NNLSStatus
+from stepwell.threads import default_threads
+
+#: A part of a batch that has to be copied (another memory order or dtype) takes at most this many bytes, and this
+#: share of what is free.
+COPY_BYTES, COPY_SHARE = 1 << 28, 0.25
+#: A part takes about a second by a rough estimate, which counts entries of A alone: an interrupt waits for its end.
+ENTRIES_A_PART = 1 << 27  # for each thread
+
+
+def solve(batch: Batch) -> NNLSResult:
+    """Solve a checked batch of host arrays."""
+    matrix, b = arrays.host_view(batch.matrix), arrays.host_view(batch.b)
+    batch.refuse_non_finite(matrix, b)
+    systems, n = batch.systems, batch.columns
+    dtype = np.dtype(np.float32 if batch.single else np.float64)
+    x = np.empty((systems, n), dtype)
+    dual = np.empty((systems, n), dtype)
+    active = np.empty((systems, n), np.uint8)
+    reals = np.empty((2, systems))
+    counts = np.empty((6, systems), np.int32)
+    costs = np.empty((systems, 4), np.int64)
+    if batch.shared:
+        matrix = np.ascontiguousarray(matrix, dtype)
+    if batch.rows == 0:
+        x[...], dual[...], active[...], reals[...], counts[...], costs[...] = 0, 0, 0, 0, 0, 0
+        return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
+    done, threads = 0, batch.threads or default_threads()
+    for start, stop in _parts(batch, matrix, b, dtype, threads):
+        part_counts = np.empty((6, stop - start), np.int32)
+        part_reals = np.empty((2, stop - start))
+        _core_solve(
+            batch,
+            a=matrix if batch.shared else _readable(matrix[start:stop], dtype),
+            b=_readable(b[start:stop], dtype),
+            convolution=batch.convolution,
+            rows=batch.rows,
+            columns=n,
+            origin=batch.origin,
+            tolerance=batch.tolerance,
+            rounding=batch.rounding,
+            damping=batch.damping,
+            most_solves=batch.max_iter,
+            update=UPDATE_CODES[batch.update],
+            guarded=batch.guarded,
+            form_gram=batch.form_gram,
+            chain=batch.chain,
+            threads=threads,
+            warm_values=_warm_part(batch.warm_x, start, stop, dtype),
+            warm_marks=_warm_part(batch.warm_set, start, stop, np.dtype(np.uint8)),
+            x=x[start:stop],
+            dual=dual[start:stop],
+            active=active[start:stop],
+            reals=part_reals,
+            counts=part_counts,
+            costs=costs[start:stop],
+        )
+        reals[:, start:stop] = part_reals
+        counts[:, start:stop] = part_counts
+        done += stop - start
+        if batch.progress:
+            batch.progress(done, systems)
+    return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
+
+
+def _core_solve(batch: Batch, **given: Any) -> None:
+    try:
+        _core.nnls_solve(**given)
+    except MemoryError:
+        raise MemoryError(
+            f"A: no room to work on systems of {batch.rows} x {batch.columns} on {given['threads']} threads; "
+            "fewer threads need less"
+        ) from None
+
+
+def _needs_copy(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether the core cannot read an array as it is: its dtype, rows contiguous, all strides positive."""
+    item = array.itemsize
+    fine = array.strides[-1] == item and all(s > 0 and s % item == 0 for s in array.strides)
+    return not (fine and array.flags.aligned and array.dtype == dtype)
+
+
+def _readable(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return np.ascontiguousarray(array, dtype) if _needs_copy(array, dtype) else array
+
+
+def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype, threads: int) -> list[tuple[int, int]]:
+    """Cut a batch so that copies stay small beside what is free, interrupts are heard, and progress can be told."""
+    systems = batch.systems
+    # What systems with one A share is made anew for every part: fewer of them, and a system costs less there.
+    entries = (batch.rows + batch.columns**2) // 8 if batch.shared else batch.rows * batch.columns
+    size = max(64 * threads, threads * ENTRIES_A_PART // max(1, entries))
+    cut = (b,) if batch.shared else (b, matrix)
+    copied = [array for array in cut if _needs_copy(array, dtype)]
+    if systems and copied:
+        free = arrays.available_bytes(b)
+        room = COPY_BYTES if free is None else min(COPY_BYTES, int(COPY_SHARE * free))
+        size = min(size, max(1, room // max(1, dtype.itemsize * sum(array[0].size for array in copied))))
+    if batch.progress:
+        size = min(size, max(64, -(-systems // 100)))
+    size = max(CHAIN, size // CHAIN * CHAIN) if batch.chain else size  # a chain does not end where a part does
+    return [(start, min(start + size, systems)) for start in range(0, systems, size or 1)]
+
+
+def _warm_part(warm: Any, start: int, stop: int, dtype: np.dtype) -> np.ndarray | None:
+    if warm is None:
+        return None
+    view = arrays.host_view(warm)
+    with np.errstate(over="ignore"):  # infinity in float32 is positive all the same
+        return np.ascontiguousarray(view if view.shape[0] == 1 else view[start:stop], dtype)
+
+
+def wrap(
+    batch: Batch,
+    x: np.ndarray,
+    dual: np.ndarray,
+    active: np.ndarray,
+    reals: np.ndarray,
+    counts: np.ndarray,
+    costs: np.ndarray,
+) -> NNLSResult:
+    """Put the arrays of a batch into a result of the caller's kind; a lone system's into vectors and numbers."""
+    template = batch.b
+    escalated = counts[5].astype(bool)
+    if batch.lone:
+        return NNLSResult(
+            x=arrays.in_kind(x[0], template),
+            residual=float(reals[0, 0]),
+            dual=arrays.in_kind(dual[0], template),
+            violation=float(reals[1, 0]),
+            active=arrays.in_kind(active[0], template),
+            insertions=int(counts[1, 0]),
+            removals=int(counts[2, 0]),
+            solves=int(counts[3, 0]),
+            passes=int(counts[4, 0]),
+            status=NNLSStatus(int(counts[0, 0])),
+            escalated=bool(escalated[0]),
+            costs={name: int(costs[0, k]) for k, name in enumerate(COSTS)},
+            method=batch.method,
+            choice=batch.choice,
+        )
+    return NNLSResult(
+        x=arrays.in_kind(x, template),
+        residual=arrays.in_kind(reals[0].astype(x.dtype), template),
+        dual=arrays.in_kind(dual, template),
+        violation=arrays.in_kind(reals[1].astype(x.dtype), template),
+        active=arrays.in_kind(active, template),
+        insertions=arrays.in_kind(counts[1], template),
+        removals=arrays.in_kind(counts[2], template),
+        solves=arrays.in_kind(counts[3], template),
+        passes=arrays.in_kind(counts[4], template),
+        status=arrays.in_kind(counts[0], template),
+        escalated=arrays.in_kind(escalated, template),
+        costs={name: arrays.in_kind(np.ascontiguousarray(costs[:, k]), template) for k, name in enumerate(COSTS)},
+        method=batch.method,
+        choice=batch.choice,
+    )

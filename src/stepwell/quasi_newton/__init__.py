@@ -1,0 +1,1 @@
+"""Minimisation of smooth functions, with or without bounds (L-BFGS, L-BFGS-B)."""

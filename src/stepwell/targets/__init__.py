@@ -1,1 +1,0 @@
-"""Where a solver runs: one small interface, one implementation per target."""
