@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from stepwell.operators import adjoint_error as adjoint_error
     from stepwell.quasi_newton.api import minimize as minimize
     from stepwell.quasi_newton.api import minimize_batch as minimize_batch
-    from stepwell.quasi_newton.api import scipy_method as scipy_method
     from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
     from stepwell.quasi_newton.results import Status as Status
+    from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
     from stepwell.quasi_newton.settings import LineSearch as LineSearch
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 _HOMES: dict[str, str] = {
     "minimize": "stepwell.quasi_newton.api",
     "minimize_batch": "stepwell.quasi_newton.api",
-    "scipy_method": "stepwell.quasi_newton.api",
+    "scipy_method": "stepwell.quasi_newton.scipy_method",
     "LBFGSB": "stepwell.quasi_newton.optimizer",
     "LineSearch": "stepwell.quasi_newton.settings",
     "Status": "stepwell.quasi_newton.results",

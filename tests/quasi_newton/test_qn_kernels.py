@@ -9,7 +9,7 @@ import pytest
 
 import stepwell
 from stepwell.cuda.nvrtc import compile_kernel
-from stepwell.quasi_newton import cuda_target as cuda
+from stepwell.quasi_newton import cuda_layout as cuda
 
 # One each of: staged rows in one pass; two row blocks; a strip per row block, with a diagonal that varies; a warp.
 VARIANTS = {
@@ -49,10 +49,10 @@ def test_the_loader_knows_the_constants_of_the_kernels():
     # Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
     # is more, 16 bytes of each of up to 16 rows for every thread. (The kernel does not compile where it counts
     # otherwise.)
-    assert cuda._staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (narrow + 8) * 8
-    assert cuda._staged_bytes(8, True, True, False, 256) == 16 * 16 * 256
-    assert cuda._staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (wide + 8) * 8
-    assert cuda._staged_bytes(9, True, False, True, 256) == 2 * (24 + 5) * (wide + 8) * 4
-    assert cuda._staged_bytes(largest, False, True, False, 256) > 0
-    assert cuda._staged_bytes(largest + 1, False, True, False, 256) == 0
+    assert cuda.staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (narrow + 8) * 8
+    assert cuda.staged_bytes(8, True, True, False, 256) == 16 * 16 * 256
+    assert cuda.staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (wide + 8) * 8
+    assert cuda.staged_bytes(9, True, False, True, 256) == 2 * (24 + 5) * (wide + 8) * 4
+    assert cuda.staged_bytes(largest, False, True, False, 256) > 0
+    assert cuda.staged_bytes(largest + 1, False, True, False, 256) == 0
     assert small <= cuda.SPAN

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "host/common/vectors.hpp"
+#include "host/common/simd.hpp"
 
 SW_BEGIN
 

@@ -16,55 +16,22 @@ from stepwell import _core
 from stepwell.checks import require
 from stepwell.cuda.devices import checked, cuda_driver, memory_free, memory_kept, open_device
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, load_kernel
+from stepwell.quasi_newton.cuda_layout import (
+    BLOCK,
+    GROUP,
+    LONGEST_WALK,
+    MAX_CAPACITY,
+    NUMBERS,
+    SMALL,
+    SMALL_CAPACITY,
+    SPAN,
+    WALK_STATE_WORDS,
+    WARP,
+    Engine,
+    kernel_defines,
+)
 from stepwell.quasi_newton.host_target import STATE_DTYPE
 from stepwell.quasi_newton.settings import Settings
-
-MAX_CAPACITY = 64  # pairs that the kernels are written for
-# As in src/cuda/quasi_newton/constants.cuh, gang.cuh and sums.cuh.
-SPAN = 256  # variables a block takes at a time
-GROUP = 20  # chunks whose sums are added up together
-NUMBERS = 9  # of a chunk besides products of rows: most_numbers of sums.cuh, and a careful sum's two
-BLOCK, WARP = 256, 32  # threads of a block; small problems are left to a warp each
-_LONGEST_WALK = {BLOCK: 512, WARP: 128}
-_SMALL = 512  # variables of a problem that a warp takes
-_SMALL_CAPACITY = 10  # and pairs: its decisions must fit its share of shared memory
-_WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
-
-
-class _Engine(ctypes.Structure):
-    """The struct Engine of src/cuda/quasi_newton/problem.cuh."""
-
-    _fields_ = (
-        [(name, ctypes.c_int64) for name in ("batch", "n", "stride")]
-        + [
-            (name, ctypes.c_uint64)
-            for name in ("states", "small", "x", "g", "d", "trial", "s", "y", "lower", "upper", "weights")
-        ]
-        + [(name, ctypes.c_int64) for name in ("bound_stride", "weight_stride")]
-        + [
-            (name, ctypes.c_uint64)
-            for name in (
-                "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
-            )
-        ]
-        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
-        + [(name, ctypes.c_int32) for name in ("chunks", "walk_length", "sums")]
-    )  # fmt: skip
-
-
-def kernel_defines(
-    threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool
-) -> dict[str, str | int]:
-    """What a turn kernel is compiled for, as src/cuda/quasi_newton/constants.cuh names it."""
-    return {
-        "SW_REAL": "float" if single else "double",
-        "SW_CAPACITY": capacity,
-        "SW_THREADS": threads,
-        "SW_BOUNDED": int(bounded),
-        "SW_WEIGHTED": int(weighted),
-        "SW_WEIGHTS_VARY": int(vary),
-        "SW_STAGED_BYTES": _staged_bytes(capacity, single, bounded, weighted, threads),
-    }
 
 
 @functools.lru_cache(maxsize=64)
@@ -79,18 +46,6 @@ def _kernel(
     shared = int(defines["SW_STAGED_BYTES"])
     allow_shared_memory(kernel, shared, device_id)
     return kernel, shared, int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
-
-
-def _staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool, threads: int) -> int:
-    """Dynamic shared memory for what the sweeps stage there, as src/cuda/quasi_newton/staging.cuh lays it out."""
-    if capacity > 16 or threads == WARP:
-        return 0
-    few = capacity <= 8
-    bounds_and_weight = 2 * bounded + weighted
-    absorb_rows = 8 * -(-2 * capacity // 8) + 4 + bounds_and_weight  # history, and the vectors of a tile
-    absorb = 2 * absorb_rows * ((256 if few else 128) + 8) * (4 if single else 8)
-    aim = 2 * capacity * threads * 16 if few else 0  # a lot of each row for each thread
-    return max(absorb, aim)
 
 
 def _too_large(needed: int, free: int, total: int, index: int, m: int) -> str:
@@ -155,17 +110,17 @@ class CudaTarget:
         vectors = {"trial": n, "x": n, "g": n, "d": n, "s": self.slots * stride, "y": self.slots * stride}
         # The bulk of it, before a kernel is compiled in vain.
         self._require_memory(batch * sum(vectors.values()) * word, m)
-        threads = WARP if n <= _SMALL and m <= _SMALL_CAPACITY else BLOCK
+        threads = WARP if n <= SMALL and m <= SMALL_CAPACITY else BLOCK
         kernel, shared, resident = _kernel(
             threads, m, word == 4, bounds is not None, weights is not None, weights_vary, device_id
         )
         processors = int(self.device.properties.multiprocessor_count)
-        self._plan(processors * resident, _LONGEST_WALK[threads])
+        self._plan(processors * resident, LONGEST_WALK[threads])
         gangs = self._gangs
         sums = int(_core.sums_length(self._options)) + NUMBERS
         groups = -(-self._chunks // GROUP)
         partial_stride = sums * (self._chunks + groups + 1)
-        walk_words = _WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
+        walk_words = WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
         doubles = {
             "small": batch * int(_core.small_length(self.slots)),
             "partials": gangs * partial_stride,
@@ -198,7 +153,7 @@ class CudaTarget:
         self._running = view[_core.STATE_SIZE : _core.STATE_SIZE + 4].view(np.uint32)
         self._running[0] = batch
         self._at, self.row_stride = at, stride
-        engine = _Engine(
+        engine = Engine(
             batch=batch, n=n, stride=stride, states=at["states"], small=at["small"],
             x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
             lower=bounds[0] if bounds else 0, upper=bounds[1] if bounds else 0, weights=weights[0] if weights else 0,
