@@ -25,7 +25,7 @@ from scipy.optimize import minimize as scipy_minimize
 from threadpoolctl import threadpool_limits
 
 import stepwell
-from stepwell.quasi_newton.host_target import memory_words
+from stepwell.quasi_newton.state import memory_words
 
 NAME = "quasi_newton_cpu"
 

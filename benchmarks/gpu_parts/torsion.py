@@ -22,7 +22,7 @@ def turn_times(problem: Any, turns: int) -> dict[str, Any]:
     for _ in range(turns):
         opt.tell(*problem.fun(opt.x))
         iterations.append(opt.nit)
-        walks.append(int(opt._state["cauchy_walks"][0]))
+        walks.append(int(opt.state["cauchy_walks"]))
     opt = stepwell.LBFGSB(problem.x0, problem.bounds, m=M, **ENDLESS)
     pairs = [events() for _ in range(turns)]
     torch.cuda._sleep(int(2e9 * 1e-3 * turns))  # a millisecond a turn: more than the host takes

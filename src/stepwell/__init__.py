@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from stepwell.operators import adjoint_error as adjoint_error
     from stepwell.quasi_newton.api import minimize as minimize
     from stepwell.quasi_newton.api import minimize_batch as minimize_batch
+    from stepwell.quasi_newton.driver import Interrupted as Interrupted
     from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
+    from stepwell.quasi_newton.result_types import BatchResult as BatchResult
+    from stepwell.quasi_newton.result_types import Result as Result
     from stepwell.quasi_newton.results import Status as Status
     from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
     from stepwell.quasi_newton.settings import LineSearch as LineSearch
@@ -40,6 +43,9 @@ _HOMES: dict[str, str] = {
     "LBFGSB": "stepwell.quasi_newton.optimizer",
     "LineSearch": "stepwell.quasi_newton.settings",
     "Status": "stepwell.quasi_newton.results",
+    "Result": "stepwell.quasi_newton.result_types",
+    "BatchResult": "stepwell.quasi_newton.result_types",
+    "Interrupted": "stepwell.quasi_newton.driver",
     "tikhonov": "stepwell.krylov",
     "ProjectedCG": "stepwell.krylov",
     "cg": "stepwell.krylov",

@@ -298,11 +298,11 @@ def require_one_home(argument: str, array: Array, other: str, template: Array, *
         )
 
 
-def warn_caller(message: str) -> None:
-    """Warn, with SciPy's OptimizeWarning, at the line of the first caller outside this package and SciPy."""
+def warn_caller(message: str, category: type[Warning] | None = None) -> None:
+    """Warn, with SciPy's OptimizeWarning by default, at the line of the first caller outside this package and SciPy."""
     from scipy.optimize import OptimizeWarning
 
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("stepwell", "scipy"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, OptimizeWarning, stacklevel=level)
+    warnings.warn(message, category or OptimizeWarning, stacklevel=level)

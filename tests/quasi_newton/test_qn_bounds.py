@@ -166,7 +166,7 @@ def test_a_million_bounds(form):
         "list with None": [(None, 1.0)] * n,
     }[form]
     opt = LBFGSB(np.zeros(n), bounds, m=1)
-    low, high = opt._target.bounds
+    low, high = opt._run.target.bounds
     if form == "list with None":
         assert low[-1] == -np.inf
     else:

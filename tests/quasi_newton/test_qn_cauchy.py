@@ -14,9 +14,9 @@ def cauchy_points(opt, fun, h0=None):
     resets = 0
     while not opt.done:
         opt.tell(*fun(opt.x))
-        state = opt._state[0].copy()
+        state = opt.state.copy()
         if opt.accepted and not opt.done and state["pairs"] > 0 and state["resets"] == resets:
-            s, y = opt._target.pairs(0)
+            s, y = map(np.array, opt.pairs())
             x, g = opt.accepted_point(), opt.accepted_gradient()
             h = np.ones(x.size) if h0 is None else h0
             start = h0 if h0 is not None else np.full(x.size, state["gamma"])

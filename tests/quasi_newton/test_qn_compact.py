@@ -14,7 +14,7 @@ def follow(opt, fun, iterations):
     while not opt.done and opt.nit < iterations:
         opt.tell(*fun(opt.x))
         if opt.accepted and not opt.done:
-            yield opt._state[0].copy(), opt.accepted_point(), opt.accepted_gradient(), np.array(opt.x)
+            yield opt.state.copy(), opt.accepted_point(), opt.accepted_gradient(), np.array(opt.x)
 
 
 def error_limit(b, trial, x):
@@ -33,13 +33,13 @@ def test_direction_without_bounds_is_that_of_dense_bfgs(m, diagonal):
     opt = LBFGSB(rng.normal(size=n), m=m, h0=h0, gtol=0, ftol=0)
     most = 0
     for state, x, g, trial in follow(opt, fun, 3 * m + 5 if m < 32 else m + 12):
-        s, y = opt._target.pairs(0)
+        s, y = map(np.array, opt.pairs())
         most = max(most, len(s))
         h = np.full(n, state["gamma"]) if h0 is None else h0(x) if callable(h0) else h0
         b = dense_bfgs(s, y, h)
         assert np.abs(trial - (x - np.linalg.solve(b, g))).max() <= error_limit(b, trial, x)
     assert most == m
-    assert opt._state["skipped"][0] == 0
+    assert opt.state["skipped"] == 0
 
 
 @pytest.mark.parametrize("m", [1, 4, 9])
@@ -52,7 +52,7 @@ def test_pairs_are_the_latest_steps_in_order_of_age(m):
     for state, x, g, _ in follow(opt, fun, 25):
         points.append(x)
         gradients.append(g)
-        s, y = opt._target.pairs(0)
+        s, y = map(np.array, opt.pairs())
         assert len(s) == min(m, len(points) - 1)
         assert state["iterations"] == len(points) - 1
         recent = slice(-len(s) - 1, None)
@@ -75,7 +75,7 @@ def compare_directions(seed, n, m, diagonal, cauchy, iterations, shift=8.0):
         counts = np.array([state["truncations"], state["resets"]])
         truncated, reset = counts > before
         before = counts
-        s, y = opt._target.pairs(0)
+        s, y = map(np.array, opt.pairs())
         if len(s) == 0 or reset:
             continue
         h = np.full(n, state["gamma"]) if h0 is None else h0(x) if callable(h0) else h0
@@ -90,7 +90,7 @@ def compare_directions(seed, n, m, diagonal, cauchy, iterations, shift=8.0):
         assert gave_up == truncated
         assert np.abs(trial - expected).max() <= error_limit(b, expected, x) * (10 if gave_up else 1)
         compared += 1
-    return np.array([opt._state["cauchy_walks"][0], opt._state["truncations"][0], compared])
+    return np.array([opt.state["cauchy_walks"], opt.state["truncations"], compared])
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 12, 64])
@@ -130,11 +130,11 @@ def test_pairs_without_curvature_are_refused_and_the_rest_stay_in_order(m):
         opt = LBFGSB(x0, (lower, upper), m=m, gtol=1e-7, ftol=0, line_search=dict(stpmax=0.1))
         last, kept, resets = (x0, fun(x0)[1]), [], 0
         for state, x, g, _ in follow(opt, fun, 40):
-            goal = x + opt._target.arrays()["d"][0]
+            goal = x + opt._run.target.arrays()["d"][0]
             y = g - last[1]
             s = x - last[0]
             last = x, g
-            stored, changes = opt._target.pairs(0)
+            stored, changes = map(np.array, opt.pairs())
             if state["resets"] > resets:
                 resets, kept = state["resets"], []
                 continue

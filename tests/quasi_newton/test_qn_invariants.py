@@ -107,7 +107,7 @@ def test_values_descend_and_slopes_are_negative(bounded, preset):
         last = np.inf
         while not opt.done:
             opt.tell(*fun(opt.x))
-            state = opt._state[0]
+            state = opt.state
             if opt.accepted:
                 assert state["f"] < last or (opt.done and state["f"] <= last)
                 assert state["f"] == fun(opt.accepted_point())[0]
@@ -174,8 +174,8 @@ def test_hess_inv_shares_the_history_of_an_ended_run_and_copies_that_of_one_that
         opt.tell(*p.fun(opt.x))
     assert np.array_equal(on_the_way.todense(), before)
     ended = opt.result().hess_inv
-    assert np.shares_memory(ended._s[0], opt._target.arrays()["s"])
-    s, y = opt._target.pairs(0)
+    assert np.shares_memory(ended._s[0], opt._run.target.arrays()["s"])
+    s, y = map(np.array, opt.pairs())
     assert np.array_equal(ended.sk, s)
     assert np.array_equal(ended.yk, y)
     dense = ended.todense()

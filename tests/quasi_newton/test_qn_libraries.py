@@ -44,7 +44,7 @@ def test_torch(width, form):
 def test_torch_points_are_the_engine_s_memory():
     torch = pytest.importorskip("torch")
     opt = LBFGSB(torch.ones(100_000, dtype=torch.float64), (0.0, 2.0))
-    address = opt._target.trial.ctypes.data
+    address = opt._run.target.trial.ctypes.data
     while not opt.done:
         x = opt.x
         assert x.data_ptr() == address

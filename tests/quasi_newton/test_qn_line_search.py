@@ -59,7 +59,7 @@ class Search:
         self.trials = self.trials[1:]
         self.f, self.slope = phi(float(self.opt.x[0]) * first)
         self.a = float(self.opt.x[0]) * first
-        self.info = int(self.opt._state["info"][0])
+        self.info = int(self.opt.state["info"])
 
 
 @pytest.mark.parametrize("preset", ["lbfgsb", "va15"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stepwell import LBFGSB
-from stepwell.quasi_newton.host_target import memory_words
+from stepwell.quasi_newton.state import memory_words
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -20,7 +20,7 @@ from stepwell.quasi_newton.host_target import memory_words
 @pytest.mark.parametrize(("n", "m"), [(20_000, 1), (20_000, 8), (50_000, 64), (100_000, 17)])
 def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
     opt = LBFGSB(np.ones(n, dtype), (0.0, 2.0) if bounded else None, m=m, h0=np.ones(n) if weighted else None)
-    assert opt.nbytes == opt._target.nbytes
+    assert opt.nbytes == opt._run.target.nbytes
     words = memory_words(n, m, bounded=bounded, weighted=weighted)
     assert opt.nbytes == pytest.approx(words * np.dtype(dtype).itemsize, rel=0.02)
     # The formula itself: 2m + 4 vectors, two of bounds, one of the diagonal, and terms without n.
@@ -31,7 +31,7 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
 GROWTH = """
 import numpy as np
 from stepwell import LBFGSB
-from stepwell.quasi_newton.host_target import memory_words
+from stepwell.quasi_newton.state import memory_words
 
 n, m, bounded, dtype = {n}, 8, {bounded}, np.dtype("{dtype}")
 
@@ -53,9 +53,9 @@ del warm
 x0 = np.full(n, 0.5, dtype)
 before = resident()
 opt = LBFGSB(x0, (0.0, 2.0) if bounded else None, m=m, gtol=0, ftol=0)
-while not opt.done and opt._state["pairs"][0] < m:
+while not opt.done and opt.state["pairs"] < m:
     opt.tell(evaluate(opt.x, g), g)
-assert opt._state["pairs"][0] == m
+assert opt.state["pairs"] == m
 print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize)
 """
 

@@ -10,8 +10,8 @@ from native_programs import ROOT, build
 
 from stepwell import LBFGSB, _core, problems
 from stepwell.quasi_newton.cuda_layout import NUMBERS, kernel_defines
-from stepwell.quasi_newton.host_target import STATE_DTYPE
 from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.state import STATE_DTYPE
 
 pytestmark = pytest.mark.native
 WALK = 32  # breakpoints that the emulated device walks at a time

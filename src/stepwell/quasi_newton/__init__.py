@@ -1,1 +1,17 @@
-"""Minimisation of smooth functions, with or without bounds (L-BFGS, L-BFGS-B)."""
+"""Minimisation of smooth functions, with or without bounds (L-BFGS, L-BFGS-B).
+
+======================  ===============================================================================================
+`api`                   `minimize`, `minimize_batch`
+`scipy_method`          the same as ``method=`` of `scipy.optimize.minimize`
+`optimizer`             `LBFGSB`: you evaluate
+`driver`                the loop
+`run`                   variables, target and diagonal of one run
+`inputs`, `bounds`      start, bounds and diagonal, read once for every target
+`variables`             points handed out, values and gradients taken in
+`objective`             the caller's function and its gradient; `differences` where there is none
+`options`, `settings`   what the caller asks for, and what the engine is told
+`target`                what a place where a run can live must do: `host_target`, `cuda_target`
+`state`, `saved_state`  the engine's records; a run as plain arrays
+`results`               statuses and results; `inverse_hessian`
+======================  ===============================================================================================
+"""

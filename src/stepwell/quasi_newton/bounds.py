@@ -1,4 +1,4 @@
-"""Bounds in every form that users write, checked and turned into two arrays."""
+"""Bounds in every form that users write, split into lower and upper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import host_view, is_cuda
-from stepwell.checks import read_host_array, require_each, warn_caller
 
 #: How bounds may be written; the text of error messages.
 FORMS = (
@@ -32,7 +31,7 @@ def _is_scipys(bounds: Any) -> bool:
     return isinstance(bounds, getattr(sys.modules.get("scipy.optimize"), "Bounds", ()))
 
 
-def split_bounds(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
+def split_bounds(bounds: Any) -> tuple[Any, Any] | None:
     """Split bounds into lower and upper, not yet checked nor broadcast.
 
     The rule: a *tuple* of exactly two members that are arrays or numbers (or None) is (lower, upper). Everything else
@@ -88,72 +87,3 @@ def _pairs_from_sequence(bounds: Any) -> np.ndarray:
     except (TypeError, ValueError):
         raise ValueError(f"bounds cannot be read; got {type(bounds).__name__}; allowed: {FORMS}") from None
     return np.array(pairs, dtype=float).reshape(-1, 2)
-
-
-def read_bounds(
-    bounds: Any, shape: tuple[int, ...], dtype: np.dtype, *, batch: bool = False
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Read bounds for variables of a given shape; None if there is no finite bound at all.
-
-    With ``batch``, `shape` is (B, n) and bounds may be scalars, (n,) or (B, n): shared bounds come back as (n,).
-    For float32 variables, bounds are rounded inwards, so that points inside them are inside what the caller gave.
-    """
-    halves = split_bounds(bounds, shape)
-    if halves is None:
-        return None
-    own = shape[1:] if batch else shape
-    size = int(np.prod(own))
-    checked = []
-    for name, value in zip(("lower", "upper"), halves):
-        array = read_host_array(f"bounds: the array of {name} bounds", value)
-        if batch and array.shape == shape:
-            array = array.reshape(shape[0], size)
-        elif array.size in (1, size) and array.shape in ((), (1,), (size,), own):
-            array = np.broadcast_to(array.reshape(-1), (size,))
-        else:
-            raise ValueError(
-                f"bounds: the {name} bounds have shape {array.shape}; allowed: a number or shape {shape}"
-                + (f" or {own}" if batch else "")
-            )
-        checked.append(array)
-    lower, upper = checked
-    if lower.shape != upper.shape:
-        lower, upper = np.broadcast_arrays(lower, upper)
-    for name, array in (("lower", lower), ("upper", upper)):
-        require_each(~np.isnan(array), f"bounds: the {name} bound", array, "numbers, -inf, inf")
-    if (lower > upper).any():
-        index = int(np.flatnonzero(lower > upper)[0])
-        low, high = lower.reshape(-1)[index], upper.reshape(-1)[index]
-        raise ValueError(f"bounds: lower > upper at index {index} ({low} > {high}); allowed: lower <= upper")
-    if np.isneginf(lower).all() and np.isposinf(upper).all():
-        return None
-    if np.isposinf(lower).any() or np.isneginf(upper).any():
-        raise ValueError(
-            "bounds: a lower bound of +inf or an upper bound of -inf leaves no point; allowed: lower < inf"
-        )
-    return _rounded_inwards(lower, upper, dtype)
-
-
-def _rounded_inwards(lower: np.ndarray, upper: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    with np.errstate(over="ignore"):  # beyond float32's range: infinite, then rounded inwards
-        low = np.ascontiguousarray(lower, dtype=dtype)
-        high = np.ascontiguousarray(upper, dtype=dtype)
-    if dtype != np.float64:
-        beyond = np.isposinf(low) | np.isneginf(high)
-        if beyond.any():
-            index = int(np.flatnonzero(beyond)[0])
-            pair = lower.reshape(-1)[index], upper.reshape(-1)[index]
-            raise ValueError(f"bounds at index {index} are ({pair[0]}, {pair[1]}); allowed: a {dtype} number between")
-        nearest = low
-        low = np.where(low < lower, np.nextafter(low, dtype.type(np.inf)), low)
-        high = np.where(high > upper, np.nextafter(high, dtype.type(-np.inf)), high)
-        # An interval without a representable point is held at the nearest one.
-        empty = low > high
-        low, high = np.where(empty, nearest, low), np.where(empty, nearest, high)
-    return low, high
-
-
-def warn_projected(moved: int, size: int) -> None:
-    """Say that a starting point was outside the bounds, where it was."""
-    if moved:
-        warn_caller(f"x0 lies outside the bounds in {moved} of {size} variables; it was projected onto them")

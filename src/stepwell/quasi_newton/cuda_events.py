@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from stepwell.arrays import Array, current_stream
 from stepwell.cuda.devices import checked, cuda_driver
+from stepwell.quasi_newton.cuda_windows import WINDOW
+
+
+def clock_for(template: Array) -> TurnClock:
+    """Make a clock for a run where the template lives."""
+    return TurnClock(WINDOW, current_stream(template))
 
 
 class TurnClock:

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stepwell import _core
+from stepwell.arrays import (
+    Array,
+    current_stream,
+    device_address,
+    device_index,
+    from_dlpack,
+    namespace_of,
+    numpy_dtype,
+    shares_streams,
+)
 from stepwell.checks import require
 from stepwell.cuda.devices import checked, cuda_driver, memory_free, memory_kept, open_device
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, load_kernel
@@ -30,8 +41,10 @@ from stepwell.quasi_newton.cuda_layout import (
     Engine,
     kernel_defines,
 )
-from stepwell.quasi_newton.host_target import STATE_DTYPE
+from stepwell.quasi_newton.cuda_windows import WINDOW, Windows
 from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, pair_slots, with_slots
+from stepwell.quasi_newton.target import Box
 
 
 @functools.lru_cache(maxsize=64)
@@ -56,54 +69,46 @@ def _too_large(needed: int, free: int, total: int, index: int, m: int) -> str:
 
 
 class CudaTarget:
-    """A batch of problems in device memory.
+    """A batch of problems in device memory; a `Target` whose turns are launched and not waited for.
 
     Parameters
     ----------
-    batch, n : int
-        Shape of the problem: `batch` problems of `n` variables.
-    dtype : dtype
-        float64 or float32.
-    start : int
-        Device address of the (batch, n) starting points, inside the bounds.
-    bounds : (int, int, bool) or None
-        Device addresses of lower and upper bounds, and whether the batch shares one pair of (n,) arrays.
-    boxed : bool
-        Whether every variable has two finite bounds.
-    weights : (int, bool) or None
-        Device address of the diagonal of H0, and whether the batch shares it.
-    settings : Settings
-    device_id, stream : int
-        The CUDA device, and the handle of the caller's stream.
+    start : (B, n) device array, float64 or float32
+        Starting points, inside the bounds. Their library makes all arrays that come back, and has the stream.
+    box : Box or None
+        Bounds of start's dtype.
+    weights : array or None
+        Diagonal of H0, (n,) or (B, n).
+    weights_vary : bool
+        Whether the diagonal changes from one iteration to the next; then it is (B, n).
     """
 
     def __init__(
         self,
-        batch: int,
-        n: int,
-        dtype: np.dtype,
-        start: int,
-        bounds: tuple[int, int, bool] | None,
-        boxed: bool,
-        weights: tuple[int, bool] | None,
+        start: Array,
+        box: Box | None,
+        weights: Array | None,
         settings: Settings,
         *,
-        weights_vary: bool,
-        device_id: int,
-        stream: int,
+        weights_vary: bool = False,
     ) -> None:
         require(settings.m <= MAX_CAPACITY, "m (maxcor)", settings.m, f"1 to {MAX_CAPACITY} on a GPU")
         core = cuda_core()
         self._driver = cuda_driver()
-        self.batch, self.n, self.dtype = batch, n, np.dtype(dtype)
+        batch, n = map(int, start.shape)
+        device_id = device_index(start)
+        self.batch, self.n, self.dtype = batch, n, numpy_dtype(start)
         self.device = open_device(device_id)
-        self._options = settings.engine_options(
-            bounded=bounds is not None,
-            boxed=boxed,
+        self._kept: tuple[Any, ...] = (box, weights)
+        self._like, self._weights = start, weights
+        shared_options = settings.engine_options(
+            bounded=box is not None,
+            boxed=box is not None and box.boxed,
             weighted=weights is not None,
             weights_vary=weights_vary,
             single=self.dtype.itemsize == 4,
         )
+        self._options = _core.Options.from_bytes(shared_options.to_bytes())
         m, word = settings.m, self.dtype.itemsize
         self.slots = self._options.slots = m + 1  # a pair is written before its step is accepted
         stride = -(-n // 4) * 4
@@ -112,7 +117,7 @@ class CudaTarget:
         self._require_memory(batch * sum(vectors.values()) * word, m)
         threads = WARP if n <= SMALL and m <= SMALL_CAPACITY else BLOCK
         kernel, shared, resident = _kernel(
-            threads, m, word == 4, bounds is not None, weights is not None, weights_vary, device_id
+            threads, m, word == 4, box is not None, weights is not None, weights_vary, device_id
         )
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident, LONGEST_WALK[threads])
@@ -138,8 +143,8 @@ class CudaTarget:
             offsets[name] = total
             total += -(-size // 256) * 256
         self.nbytes = total
-        self._stream_handle = stream
-        self._stream = core.Stream.from_handle(stream)
+        self._stream_handle = current_stream(start)
+        self._stream = core.Stream.from_handle(self._stream_handle)
         self._memory = self._allocate(total, m)
         self._pinned = core.LegacyPinnedMemoryResource().allocate(_core.STATE_SIZE + 64)
         base = int(self._memory.handle)
@@ -156,9 +161,11 @@ class CudaTarget:
         engine = Engine(
             batch=batch, n=n, stride=stride, states=at["states"], small=at["small"],
             x=at["x"], g=at["g"], d=at["d"], trial=at["trial"], s=at["s"], y=at["y"],
-            lower=bounds[0] if bounds else 0, upper=bounds[1] if bounds else 0, weights=weights[0] if weights else 0,
-            bound_stride=0 if bounds is None or bounds[2] else n,
-            weight_stride=0 if weights is None or weights[1] else n,
+            lower=0 if box is None else device_address(box.lower),
+            upper=0 if box is None else device_address(box.upper),
+            weights=0 if weights is None else device_address(weights),
+            bound_stride=0 if box is None or box.lower.ndim == 1 else n,
+            weight_stride=0 if weights is None or weights.ndim == 1 else n,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
             partial_stride=partial_stride, walk_stride=walk_words,
@@ -169,7 +176,7 @@ class CudaTarget:
         self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
         self._fill_zero(at["d"], sizes["d"])
         self._fill_zero(at["partials"], sizes["partials"])  # what the first decisions are rehearsed with
-        self.copy(at["trial"], start, sizes["trial"])
+        self._copy(at["trial"], device_address(start), sizes["trial"])
         self._config = core.LaunchConfig(
             grid=self._grid,
             block=threads,
@@ -182,6 +189,9 @@ class CudaTarget:
         self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
         self._f_next = 0
         self._stream.sync()
+        self.follows = shares_streams(start)
+        self._trial = self._view("trial") if self.follows else None
+        self._launched, self._marks = 0, list[Any]()
 
     def _plan(self, resident_blocks: int, longest_walk: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""
@@ -220,34 +230,59 @@ class CudaTarget:
     def _upload(self, address: int, data: bytes) -> None:
         checked(*self._driver.cuMemcpyHtoD(address, data, len(data)))
 
-    def copy(self, to: int, source: int, size: int) -> None:
+    def _copy(self, to: int, source: int, size: int) -> None:
         """Copy bytes on the device, on the caller's stream."""
         checked(*self._driver.cuMemcpyDtoDAsync(to, source, size, self._stream_handle))
 
     def _fill_zero(self, address: int, size: int) -> None:
         checked(*self._driver.cuMemsetD8Async(address, 0, size, self._stream_handle))
 
-    def array(self, name: str) -> Any:
-        """Return one of the vectors as an object that array libraries take by DLPack, sharing memory."""
+    def _view(self, name: str) -> Array:
+        """Return one of the vectors as an array of the caller's library, sharing memory."""
         shape = (self.batch, self.slots, self.row_stride) if name in "sy" else (self.batch, self.n)
-        return _core.device_array(self._at[name], shape, self.dtype.itemsize == 4, self.device.device_id, self._memory)
+        single = self.dtype.itemsize == 4
+        exported = _core.device_array(self._at[name], shape, single, self.device.device_id, self._memory)
+        return from_dlpack(exported, self._like)
 
-    def turn(self, gradient: int, f: int, f_is_single: bool, stream: int | None = None) -> None:
-        """Launch one turn: device addresses of the gradients and of the values. Does not wait."""
-        on = self._stream if stream is None else cuda_core().Stream.from_handle(stream)
+    @property
+    def trial(self) -> Array:
+        """The points to evaluate, (B, n): a view that the next turn overwrites."""
+        if self._trial is not None:
+            return self._trial
+        self.wait()  # the library has streams of its own, which it does not show
+        return self._view("trial")
+
+    def turn(self, f: Any, g: Array, part: int = WHOLE) -> None:
+        """Launch one turn with values (a float, host or device array) and gradients at the trial points."""
+        self.launch(f, g, part, self._stream)
+        self._launched += 1
+        if self._launched % WINDOW == 0:
+            self.played()
+
+    def played(self) -> None:
+        """Note that a window of turns has been launched; the host is at most two of them ahead of the device."""
+        self._marks.append(self.mark())
+        if len(self._marks) > 1:
+            self._marks.pop(0).sync()
+
+    def launch(self, f: Any, g: Array, part: int, stream: Any) -> None:
+        """Launch one turn on a stream of cuda.core."""
+        on_host = isinstance(f, float | np.ndarray)
         self._launch(
-            on,
+            stream,
             self._config,
             self._kernel,
             self._at["engine"],
             self._at["states"],
             np.int32(self._blocks_are_gangs),
-            gradient,
-            f,
-            np.int32(f_is_single),
+            device_address(g),
+            self._host_values(f) if on_host else device_address(f),
+            np.int32(not on_host and "32" in str(f.dtype)),
         )
+        # Until the next turn: JAX may otherwise reuse their memory before the device has read it.
+        self._kept_turn = (f, g)
 
-    def host_values(self, values: Any) -> int:
+    def _host_values(self, values: Any) -> int:
         """Put values of f that are already on the host where the kernel can read them; returns their address."""
         count = self.batch
         if self._f_next + count > len(self._f_values):
@@ -274,47 +309,85 @@ class CudaTarget:
             self._stream.sync()
         except Exception as error:  # whatever faulted, the driver tells the next one who asks
             raise RuntimeError(f"the device failed in the objective or in a turn: {error}") from error
+        self._marks.clear()
 
     def states(self) -> np.ndarray:
-        """Return a host copy of all states."""
+        """Return the states of the problems; of one problem alone as the last turn has shown it."""
         self.wait()
-        out = np.empty(self.batch, dtype=STATE_DTYPE)
-        checked(*self._driver.cuMemcpyDtoH(out.ctypes.data, self._at["states"], out.nbytes))
-        return out
+        if self.batch == 1:
+            return self.report
+        return np.frombuffer(self._download("states", np.empty(self.batch * _core.STATE_SIZE, np.uint8)), STATE_DTYPE)
 
-    def write_states(self, states: np.ndarray) -> None:
-        """Replace the states on the device."""
+    def stop(self, status: int) -> None:
+        """End all problems that still run."""
+        states = np.array(self.states())
+        running = states["action"] != _core.ACTION_DONE
+        states["status"][running] = status
+        states["action"][running] = _core.ACTION_DONE
+        self._write_states(states)
+        # The accepted points where the next trial points would be; before the first turn these are the start.
+        if states["started"].all():
+            self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
         self.wait()
+
+    def _write_states(self, states: np.ndarray) -> None:
         self._upload(self._at["states"], states.tobytes())
         self.report[...] = states[0]
         self._running[0] = int(np.count_nonzero(states["action"] != _core.ACTION_DONE))
 
-    def show_accepted(self) -> None:
-        """Put the accepted points where the next trial points would be."""
-        self.copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
-        self.wait()
+    def accepted(self, name: str) -> Array:
+        """Return a copy of the accepted points or gradients; before the first evaluation the starting points."""
+        started = bool(self.states()["started"].all())
+        view = self._view(name if started or name != "x" else "trial")
+        return namespace_of(view).asarray(view, copy=True)
 
-    def read(self, name: str) -> np.ndarray:
-        """Return a host copy of one array of the complete state."""
-        self.wait()
-        if name == "states":
-            return self.states().view(np.uint8).reshape(self.batch, -1)
-        out = self._shaped(name)
+    def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:
+        """Return copies of the pairs of one problem, rows of S and of Y, oldest first."""
+        slots = pair_slots(self.states()[problem], self.slots).tolist()
+        s, y = (self._view(name)[problem] for name in "sy")
+        xp = namespace_of(s)
+        copies = [[xp.asarray(rows[slot, : self.n], copy=True) for slot in slots] for rows in (s, y)]
+        return copies[0], copies[1]
+
+    def set_diagonal(self, weights: Array, problems: np.ndarray) -> None:
+        """Replace the diagonal H0 of some problems."""
+        size = self.n * self.dtype.itemsize
+        to, source = device_address(self._weights), device_address(weights)
+        for problem in problems.tolist():
+            self._copy(to + problem * size, source + problem * size, size)
+        self._kept_diagonal = weights  # until the copies are done
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the complete run as host copies. Rows of pairs are padded on the device, and have one more place."""
+        states = np.ascontiguousarray(self.states()).view(np.uint8).reshape(self.batch, -1)
+        found = {name: self._download(name, self._host_array(name)) for name in ARRAYS if name != "states"}
+        found |= {name: np.ascontiguousarray(found[name][..., : self.n]) for name in "sy"}
+        return with_slots(found | {"states": states}, self.slots - 1)
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from saved arrays."""
+        arrays = with_slots(arrays, self.slots)
+        for name in ARRAYS:
+            if name != "states":
+                padded = self._host_array(name)
+                padded[..., : arrays[name].shape[-1]] = arrays[name]
+                self._upload(self._at[name], padded.tobytes())
+        self._write_states(np.ascontiguousarray(arrays["states"]).reshape(-1).view(STATE_DTYPE))
+
+    def repeated(
+        self, evaluate: Callable[[], tuple[Any, Array]], turn: Callable[..., None], graph: str | bool, clock: Any
+    ) -> Windows:
+        """Return what evaluates and turns, with eight of both in a CUDA graph where that helps."""
+        return Windows(self, evaluate, turn, graph if self.follows else False, clock)
+
+    def _download(self, name: str, out: np.ndarray) -> np.ndarray:
         checked(*self._driver.cuMemcpyDtoH(out.ctypes.data, self._at[name], out.nbytes))
         return out
 
-    def write(self, name: str, values: np.ndarray) -> None:
-        """Replace one array of the complete state from the host."""
-        if name == "states":
-            self.write_states(np.ascontiguousarray(values).reshape(-1).view(STATE_DTYPE))
-        else:
-            out = self._shaped(name)
-            out[...] = values
-            self._upload(self._at[name], out.tobytes())
-
-    def _shaped(self, name: str) -> np.ndarray:
+    def _host_array(self, name: str) -> np.ndarray:
+        """Return zeros of the shape that an array of the run has on the device."""
         if name == "small":
-            return np.empty((self.batch, int(_core.small_length(self.slots))), dtype=np.float64)
+            return np.zeros((self.batch, int(_core.small_length(self.slots))), dtype=np.float64)
         if name in "sy":
-            return np.empty((self.batch, self.slots, self.row_stride), dtype=self.dtype)
-        return np.empty((self.batch, self.n), dtype=self.dtype)
+            return np.zeros((self.batch, self.slots, self.row_stride), dtype=self.dtype)
+        return np.zeros((self.batch, self.n), dtype=self.dtype)

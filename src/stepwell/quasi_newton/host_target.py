@@ -2,142 +2,124 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stepwell import _core
 from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, pair_slots
+from stepwell.quasi_newton.target import Box
 
-#: The engine's state, one record per problem.
-STATE_DTYPE = np.dtype(
-    {
-        "names": list(_core.STATE_FIELDS),
-        "formats": [form for form, _ in _core.STATE_FIELDS.values()],
-        "offsets": [offset for _, offset in _core.STATE_FIELDS.values()],
-        "itemsize": _core.STATE_SIZE,
-    }
-)
-
-#: Flags returned by ``turn_one``.
-ACCEPTED, ENDED, NEEDS_DIAGONAL = 1, 2, 4
-#: Parts of a turn.
-WHOLE, BEGIN, FINISH = 0, 1, 2
-
-
-def pair_slots(state: Any, slots: int) -> np.ndarray:
-    """Return where the pairs of one problem's state lie in a ring of so many slots, oldest first."""
-    head, count = int(state["head"]), int(state["pairs"])
-    return np.arange(head - count, head) % slots
-
-
-def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = False) -> int:
-    """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with bounds.
-
-    A diagonal H0 adds n; the products of pairs and the scalars add 3m² and a constant. Bounds and a diagonal that the
-    problems of a batch share are counted once for the batch.
-
-    Examples
-    --------
-    >>> memory_words(1_000_000, 8, bounded=True) // 1_000_000
-    22
-    """
-    vectors = 2 * m + 4 + 2 * bounded + weighted
-    return vectors * n + 3 * m * m + int(_core.STATE_SIZE) // 8
+#: Flag returned by ``turn_one``: the problem has ended.
+_ENDED = 2
 
 
 class HostTarget:
-    """A batch of problems in host memory.
+    """A batch of problems in host memory; a `Target` whose turns are done when they return.
 
     Parameters
     ----------
-    x0 : (B, n) array, float64 or float32
+    start : (B, n) array, float64 or float32
         Starting points, inside the bounds.
-    bounds : (lower, upper) or None
-        Each (n,) or (B, n), of x0's dtype.
+    box : Box or None
+        Bounds of start's dtype.
     weights : array or None
         Diagonal of H0, (n,) or (B, n).
     weights_vary : bool
-        Whether the diagonal changes from one iteration to the next.
+        Whether the diagonal changes from one iteration to the next; then it is (B, n).
     """
 
     def __init__(
         self,
-        x0: np.ndarray,
-        bounds: tuple[np.ndarray, np.ndarray] | None,
+        start: np.ndarray,
+        box: Box | None,
         weights: np.ndarray | None,
         settings: Settings,
         *,
         weights_vary: bool = False,
     ) -> None:
-        batch, n = x0.shape
-        boxed = bounds is not None and bool(np.isfinite(bounds[0]).all() and np.isfinite(bounds[1]).all())
+        self.batch, self.n = start.shape
         options = settings.engine_options(
-            bounded=bounds is not None,
-            boxed=boxed,
+            bounded=box is not None,
+            boxed=box is not None and box.boxed,
             weighted=weights is not None,
             weights_vary=weights_vary,
-            single=x0.dtype == np.float32,
+            single=start.dtype == np.float32,
         )
-        make = _core.EngineFloat64 if x0.dtype == np.float64 else _core.EngineFloat32
-        self._engine: Any = make(batch, n, options, settings.thread_count())
-        self.bounds, self.weights = bounds, weights
-        if bounds is not None:
-            self._engine.set_bounds(*bounds)
+        make = _core.EngineFloat64 if start.dtype == np.float64 else _core.EngineFloat32
+        engine: Any = make(self.batch, self.n, options, settings.thread_count())
+        self._engine, self._box, self._weights = engine, box, weights
+        if box is not None:
+            engine.set_bounds(box.lower, box.upper)
         if weights is not None:
-            self._engine.set_weights(weights)
-        self.trial: np.ndarray = self._engine.trial
-        self.trial[...] = x0
-        self.states: np.ndarray = self._engine.states.view(STATE_DTYPE)[:, 0]
-        self.turn_one = self._engine.turn_one
-        self.turn_all = self._engine.turn_all
-        self.stop = self._engine.stop
+            engine.set_weights(weights)
+        self.trial: np.ndarray = engine.trial
+        self.trial[...] = start
+        self._states: np.ndarray = engine.states.view(STATE_DTYPE)[:, 0]
+        self.running = self.batch
+        self._alone = self.batch == 1
+        self._turn_one = engine.turn_one
+
+    def turn(self, f: Any, g: np.ndarray, part: int = WHOLE) -> None:
+        """Take values and gradients at the trial points and move these on."""
+        if self._alone:
+            if self._turn_one(f, g, part) & _ENDED:
+                self.running = 0
+        else:
+            self.running = self._engine.turn_all(f, g, part)
+
+    def wait(self) -> None:
+        """Return at once: turns are done when they return."""
+
+    def states(self) -> np.ndarray:
+        """Return the states of the problems as they are; not to be written to."""
+        return self._states
+
+    def stop(self, status: int) -> None:
+        """End all problems that still run."""
+        for problem in np.flatnonzero(self._states["action"] != _core.ACTION_DONE):
+            self._engine.stop(int(problem), status)
+        self.running = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes held: vectors, history, bounds, diagonal, small matrices and states."""
-        extra = [*(self.bounds or ()), *([self.weights] if self.weights is not None else [])]
+        extra = [*(self._box or ())[:2], *([] if self._weights is None else [self._weights])]
         return int(self._engine.bytes + sum(array.nbytes for array in extra))
 
-    @property
-    def x(self) -> np.ndarray:
-        """The accepted points, (B, n); before the first evaluation the starting points."""
-        return (
-            self._engine.x
-            if self.states["started"].all()
-            else np.where(self.states["started"][:, None] != 0, self._engine.x, self.trial)
-        )
+    def accepted(self, name: str) -> np.ndarray:
+        """Return a copy of the accepted points or gradients; before the first evaluation the starting points."""
+        if name == "x":
+            started = self._states["started"][:, None] != 0
+            if not started.all():
+                return np.where(started, self._engine.x, self.trial)
+        return np.array(getattr(self._engine, name))
 
-    @property
-    def gradient(self) -> np.ndarray:
-        """Gradients at the accepted points, (B, n)."""
-        g: np.ndarray = self._engine.g
-        return g
-
-    def history(self, problem: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def pairs(self, problem: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return the pairs of one problem, rows of S and of Y, oldest first, as views."""
         s, y = self._engine.s[problem], self._engine.y[problem]
-        slots = self._slots(problem)
+        slots = pair_slots(self._states[problem], s.shape[0])
         return [s[slot] for slot in slots], [y[slot] for slot in slots]
 
-    def pairs(self, problem: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return copies of the history of one problem, S and Y, oldest pair first."""
-        slots = self._slots(problem)
-        return self._engine.s[problem][slots], self._engine.y[problem][slots]
-
-    def _slots(self, problem: int) -> np.ndarray:
-        return pair_slots(self.states[problem], int(self._engine.s.shape[1]))
+    def set_diagonal(self, weights: np.ndarray, problems: np.ndarray) -> None:
+        """Replace the diagonal H0 of some problems."""
+        assert self._weights is not None
+        self._weights[problems] = weights[problems]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that make up the complete state, as views."""
-        e = self._engine
-        return {
-            "trial": e.trial,
-            "x": e.x,
-            "g": e.g,
-            "d": e.d,
-            "s": e.s,
-            "y": e.y,
-            "states": e.states,
-            "small": e.small,
-        }
+        """Return the complete run, as views."""
+        return {name: getattr(self._engine, name) for name in ARRAYS}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from saved arrays."""
+        for name, mine in self.arrays().items():
+            mine[...] = arrays[name]
+        self.running = int(np.count_nonzero(self._states["action"] != _core.ACTION_DONE))
+
+    def repeated(
+        self, evaluate: Callable[[], tuple[Any, Any]], turn: Callable[..., None], graph: str | bool, clock: Any
+    ) -> Callable[[], Any]:
+        """Return a function that evaluates and turns once."""
+        return lambda: turn(*evaluate())

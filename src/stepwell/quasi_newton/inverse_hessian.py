@@ -97,10 +97,10 @@ class InverseHessians:
     Made when asked for, since a batch has many. Pickled, it holds the operators themselves.
     """
 
-    def __init__(self, make: Callable[[int], InverseHessian], count: int) -> None:
+    def __init__(self, make: Callable[[int], Any], count: int) -> None:
         self._make, self._count = make, count
 
-    def __call__(self, problem: int) -> InverseHessian:
+    def __call__(self, problem: int) -> Any:
         """Return the operator of one problem."""
         return self._make(problem)
 

@@ -2,19 +2,104 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from scipy.optimize import OptimizeResult
+
+from stepwell.arrays import Array
+from stepwell.quasi_newton.results import Status
 
 
 class Result(OptimizeResult):  # type: ignore[misc]
     """What `minimize` returns: SciPy's `OptimizeResult` with fields of our own.
 
-    SciPy's fields are ``x fun jac nfev njev nit status message success hess_inv``, with SciPy's ``status`` codes:
-    0 converged, 1 a limit was reached, 2 no further progress, 99 stopped by the callback. Ours are ``reason`` (a
-    `Status`), ``info`` (the line search's code), ``projected_gradient`` (maximum norm), ``seconds`` (a dict: total,
-    objective, solver; on a GPU also setup), ``mode`` (on a GPU: how turns ran), and the counts
-    ``cauchy_walks truncations resets skipped`` of the rarer branches.
+    Attributes
+    ----------
+    x, jac : array
+        The solution and the gradient there, of x0's kind and shape.
+    fun : float
+        The value of f there.
+    success : bool
+        Whether what was asked for was reached.
+    status : int
+        SciPy's code: 0 converged, 1 a limit was reached, 2 no further progress, 99 stopped by the callback.
+    reason : Status
+        Why the run ended.
+    message : str
+        The same in words.
+    nit, nfev, njev : int
+        Iterations, and evaluations of f and of its gradient.
+    hess_inv : InverseHessian
+        The inverse Hessian approximation, a linear operator.
+    projected_gradient : float
+        Largest element of the projected gradient.
+    info : int
+        Code of the line search.
+    seconds : dict
+        ``total``, ``setup`` (before the first evaluation), ``objective``, ``solver``.
+    mode : str
+        On a GPU: how turns were made.
+    cauchy_walks, truncations, resets, skipped : int
+        How often the rarer branches were taken: Cauchy points beyond the first bound, directions cut short, histories
+        dropped, pairs refused.
     """
+
+    x: Array
+    fun: float
+    jac: Array
+    success: bool
+    status: int
+    reason: Status
+    message: str
+    nit: int
+    nfev: int
+    njev: int
+    hess_inv: Any
+    projected_gradient: float
+    info: int
+    seconds: dict[str, float]
+    mode: str
+    cauchy_walks: int
+    truncations: int
+    resets: int
+    skipped: int
 
 
 class BatchResult(OptimizeResult):  # type: ignore[misc]
-    """What `minimize_batch` returns: the fields of `Result` with one entry per problem."""
+    """What `minimize_batch` returns: the fields of `Result` with one entry per problem.
+
+    Attributes
+    ----------
+    x, jac : (B, n) array
+        Solutions and gradients there, of x0's kind.
+    fun : (B,) array
+        Values of f there.
+    success, status, nit, nfev, info, projected_gradient : (B,) array
+        As in `Result`.
+    reason, message : list
+        A `Status` and its words for each problem.
+    hess_inv : callable
+        ``hess_inv(k)`` gives the inverse Hessian approximation of problem k.
+    evaluations : int
+        How often `fun` was called.
+    seconds : dict
+    mode : str
+        As in `Result`.
+    """
+
+    x: Array
+    fun: Array
+    jac: Array
+    success: np.ndarray
+    status: np.ndarray
+    reason: list[Status]
+    message: list[str]
+    nit: np.ndarray
+    nfev: np.ndarray
+    info: np.ndarray
+    projected_gradient: np.ndarray
+    hess_inv: Any
+    evaluations: int
+    seconds: dict[str, float]
+    mode: str

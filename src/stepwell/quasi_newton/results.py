@@ -34,7 +34,7 @@ class Status(enum.Enum):
     RUNNING = 0, 2, "the run has not ended"
     GRADIENT = 1, 0, "converged: projected gradient <= gtol"
     DECREASE = 2, 0, "converged: relative decrease of f <= ftol"
-    GRADIENT_NORM = 3, 0, "converged: |g| <= eps * max(1, |x|)"
+    GRADIENT_NORM = 3, 0, "converged: |g| <= relative_gtol * max(1, |x|)"
     TARGET = 4, 0, "f reached the target value"
     MAX_ITERATIONS = 5, 1, "the limit on iterations (maxiter) was reached"
     MAX_EVALUATIONS = 6, 1, "the limit on evaluations (maxfun) was reached"
@@ -69,6 +69,7 @@ class Status(enum.Enum):
 
 
 _BY_CODE = {status.value: status for status in Status}
+_SEARCH_ENDED = (Status.LINE_SEARCH.value, Status.ROUNDING.value)
 _SCIPY_BY_CODE = np.array([_BY_CODE[code].scipy for code in range(len(_BY_CODE))])
 
 #: What the info code of a failed line search says (the codes of MCSRCH).
@@ -82,13 +83,32 @@ LINE_SEARCH_INFO = {
 }
 
 
-def status_message(status: Status, info: int, gradient_norm: float = 0.0) -> str:
-    """Return the message of a status; for a failed line search, with what its info code says."""
-    if status is Status.LINE_SEARCH and info == 0 and not math.isfinite(gradient_norm):
+_CHECK_GRADIENT = "f does not fall along -g as the gradient says: it may be wrong (stepwell.check_grad compares)"
+
+
+def status_message(state: Any) -> str:
+    """Return what the status of a state means; of a failed line search, what its info code says and what to look at."""
+    return _message(Status.of(state["status"]), int(state["info"]), _doubt(state))
+
+
+def _doubt(state: Any) -> str:
+    """Name what a failed line search may come from: the size of the gradient, or its being wrong."""
+    if not math.isfinite(float(state["gradient_norm"])):
+        return "overflow"
+    # Rounding of f hides a descent of that size; more than its root should be seen along -g.
+    seen = float(state["projected_gradient"]) > 1e-4 * max(1.0, abs(float(state["f"])))
+    return "gradient" if seen else ""
+
+
+def _message(status: Status, info: int, doubt: str) -> str:
+    if status not in (Status.LINE_SEARCH, Status.ROUNDING):
+        return status.message
+    if status is Status.LINE_SEARCH and info == 0 and doubt == "overflow":
         return f"{status.message} (info 0: the square of the gradient overflows; scale f, or start elsewhere)"
+    words = status.message
     if status is Status.LINE_SEARCH and info in LINE_SEARCH_INFO:
-        return f"{status.message} (info {info}: {LINE_SEARCH_INFO[info]})"
-    return status.message
+        words += f" (info {info}: {LINE_SEARCH_INFO[info]})"
+    return f"{words}; {_CHECK_GRADIENT}" if doubt == "gradient" else words
 
 
 def single_result(state: Any, **fields: Any) -> Result:
@@ -101,16 +121,14 @@ def single_result(state: Any, **fields: Any) -> Result:
     return Result(
         fun=float(state["f"]) if evaluated else math.nan,
         nit=int(state["iterations"]),
-        nfev=int(state["evaluations"]),
-        njev=int(state["evaluations"]),
         status=reason.scipy,
         reason=reason,
-        message=status_message(reason, info, float(state["gradient_norm"])),
+        message=status_message(state),
         success=reason.success,
         info=info,
         projected_gradient=float(state["projected_gradient"]) if evaluated else math.nan,
         **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
-        **fields,
+        **{"nfev": int(state["evaluations"]), "njev": int(state["evaluations"])} | fields,
     )
 
 
@@ -123,9 +141,11 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
 
     # Thousands of problems end in few ways: what a way means is looked up once for each.
     codes = states["status"].tolist()
-    norms = np.where(np.isfinite(states["gradient_norm"]), 0.0, np.inf)
-    ways = list(zip(codes, states["info"].tolist(), norms.tolist()))
-    meaning = {way: status_message(_BY_CODE[way[0]], *way[1:]) for way in set(ways)}
+    doubts = [""] * len(codes)
+    for problem in np.flatnonzero(np.isin(states["status"], _SEARCH_ENDED)).tolist():
+        doubts[problem] = _doubt(states[problem])
+    ways = list(zip(codes, states["info"].tolist(), doubts))
+    meaning = {way: _message(_BY_CODE[way[0]], *way[1:]) for way in set(ways)}
     status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),

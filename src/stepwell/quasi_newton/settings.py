@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from stepwell import _core
-from stepwell.checks import read_choice, read_real, read_whole, require
+from stepwell.checks import UNLIMITED, read_choice, read_real, read_whole, require
 from stepwell.threads import default_threads, read_threads
 
-CAUCHY_POLICIES = ("exact", "first-interval", "none")
+CauchyPolicy = Literal["exact", "first-interval", "none"]
+CAUCHY_POLICIES: tuple[CauchyPolicy, ...] = get_args(CauchyPolicy)
+LineSearchPreset = Literal["lbfgsb", "va15"]
 
 #: The Moré–Thuente search as two published codes use it: L-BFGS-B (Zhu, Byrd, Lu, Nocedal 1997) and the MCSRCH of
 #: Harwell VA15 (Liu, Nocedal 1989). The last six rows have no public name; src/core/quasi_newton/options.hpp says
@@ -56,7 +59,7 @@ class LineSearch:
     0.1
     """
 
-    preset: str = "lbfgsb"
+    preset: LineSearchPreset = "lbfgsb"
     ftol: float | None = None
     gtol: float | None = None
     xtol: float | None = None
@@ -80,7 +83,7 @@ class LineSearch:
         if isinstance(value, LineSearch):
             return value
         if isinstance(value, str):
-            return cls(value)
+            return _NAMED.get(value) or cls(value)  # type: ignore[arg-type]
         require(isinstance(value, dict), "line_search", value, "'lbfgsb', 'va15', a dict of constants or a LineSearch")
         names = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(value) - set(names))
@@ -89,7 +92,7 @@ class LineSearch:
 
     def constants(self) -> dict[str, float]:
         """Return all constants, those of the preset where none was given."""
-        given = {k: v for k, v in dataclasses.asdict(self).items() if k != "preset" and v is not None}
+        given = {name: getattr(self, name) for name in _PUBLIC_CONSTANTS if getattr(self, name) is not None}
         return _PRESETS[self.preset] | given
 
     def apply(self, target: _core.LineSearchOptions, single: bool) -> None:
@@ -110,6 +113,11 @@ class LineSearch:
             setattr(target, flag, int(c[flag]))
 
 
+_PUBLIC_CONSTANTS = ("ftol", "gtol", "xtol", "stpmin", "stpmax", "maxls")
+#: The searches that nearly all runs use, checked once.
+_NAMED = {name: LineSearch(name) for name in get_args(LineSearchPreset)}
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """All settings of one run. See `stepwell.minimize` for what each means."""
@@ -117,18 +125,19 @@ class Settings:
     m: int = 10
     gtol: float = 1e-5
     ftol: float = 1e7 * float(np.finfo(float).eps)
-    eps: float = 0.0
-    maxiter: int = 15000
-    maxfun: int = 15000
+    relative_gtol: float = 0.0
+    maxiter: float = 15000
+    maxfun: float = 15000
     target: float = -math.inf
     time_limit: float = math.inf
-    cauchy: str = "exact"
-    line_search: LineSearch = dataclasses.field(default_factory=LineSearch)
+    cauchy: CauchyPolicy = "exact"
+    line_search: LineSearch = _NAMED["lbfgsb"]
     threads: int | None = None
 
     def __post_init__(self) -> None:
         read_whole("m (maxcor)", self.m, 1, _core.MAX_CAPACITY)
-        for name in ("gtol", "ftol", "eps"):
+        read_real("gtol", self.gtol, least=0, infinite=True)
+        for name in ("ftol", "relative_gtol"):
             read_real(name, getattr(self, name), least=0)
         read_whole("maxiter", self.maxiter, 0, as_float=True, infinite=True)
         read_whole("maxfun", self.maxfun, 1, as_float=True, infinite=True)
@@ -137,28 +146,21 @@ class Settings:
         read_choice("cauchy", self.cauchy, CAUCHY_POLICIES)
         read_threads(self.threads)
 
+    @functools.lru_cache(maxsize=64)  # noqa: B019 (settings are small, and few differ)
     def engine_options(
         self, *, bounded: bool, boxed: bool, weighted: bool, weights_vary: bool, single: bool = False
     ) -> _core.Options:
-        """Translate for the engine; `single`: vectors are of single precision."""
+        """Translate for the engine, which takes a copy; `single`: vectors are of single precision."""
         o = _core.Options()
         o.capacity = o.slots = int(self.m)
         o.cauchy = CAUCHY_POLICIES.index(self.cauchy)
         self.line_search.apply(o.search, single)
-        o.gtol, o.ftol, o.eps, o.target = (
-            float(self.gtol),
-            float(self.ftol),
-            float(self.eps),
-            float(self.target),
-        )
-        o.max_iterations = int(min(self.maxiter, 2**62))
-        o.max_evaluations = int(min(self.maxfun, 2**62))
-        o.bounded, o.boxed, o.weighted, o.weights_vary = (
-            int(bounded),
-            int(boxed),
-            int(weighted),
-            int(weights_vary),
-        )
+        o.gtol, o.ftol = float(self.gtol), float(self.ftol)
+        o.eps, o.target = float(self.relative_gtol), float(self.target)
+        o.max_iterations = int(min(self.maxiter, UNLIMITED))
+        o.max_evaluations = int(min(self.maxfun, UNLIMITED))
+        o.bounded, o.boxed = int(bounded), int(boxed)
+        o.weighted, o.weights_vary = int(weighted), int(weights_vary)
         return o
 
     def thread_count(self) -> int:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.quasi_newton.device_api import DeviceLBFGSB
-from stepwell.quasi_newton.host_target import STATE_DTYPE
+from stepwell.arrays import host_copy
 from stepwell.quasi_newton.optimizer import LBFGSB
 from stepwell.studies.places import Place
 
@@ -105,16 +104,12 @@ def watch(
 
 def solver_state(optimizer: LBFGSB) -> Any:
     """Return the engine's state of a run, by field names; on a GPU it waits for the last turn."""
-    return optimizer._state[0]
+    return optimizer.state
 
 
 def history(optimizer: LBFGSB) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return x, g, S and Y (rows in order of age) at the accepted point, on the host."""
-    if not isinstance(optimizer, DeviceLBFGSB):
-        target = optimizer._target
-        return (target.x[0], target.gradient[0], *target.pairs(0))
-    saved = optimizer.state_dict()
-    state = np.ascontiguousarray(saved["states"]).reshape(-1).view(STATE_DTYPE)[0]
-    head, count, m = int(state["head"]), int(state["pairs"]), saved["s"].shape[1]
-    slots = [(head - count + age) % m for age in range(count)]
-    return saved["x"][0], saved["g"][0], saved["s"][0][slots], saved["y"][0][slots]
+    s, y = (np.array([host_copy(row) for row in rows]) for rows in optimizer.pairs())
+    n = int(np.prod(optimizer.x.shape))
+    x, g = (host_copy(vector).reshape(-1) for vector in (optimizer.accepted_point(), optimizer.accepted_gradient()))
+    return x, g, s.reshape(-1, n), y.reshape(-1, n)

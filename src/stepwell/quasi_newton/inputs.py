@@ -1,0 +1,205 @@
+"""Start, bounds and diagonal of a run, read once for every target.
+
+Written against the array API, of which NumPy is one user: the host's arrays are NumPy's, a device's are the caller's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import (
+    Array,
+    as_contiguous,
+    as_float,
+    default_float,
+    host_copy,
+    is_bfloat16,
+    is_contiguous,
+    is_cuda,
+    is_like,
+    jax_double,
+    kind_of,
+    namespace_of,
+    numpy_dtype,
+    to_like,
+    without_graph,
+)
+from stepwell.arrays.foreign import adopt
+from stepwell.checks import (
+    read_host_array,
+    require_each,
+    require_finite,
+    require_one_home,
+    require_real,
+    require_shape,
+    view_on_host,
+    warn_caller,
+)
+from stepwell.quasi_newton.bounds import split_bounds
+from stepwell.quasi_newton.target import Box
+from stepwell.quasi_newton.variables import Variables
+
+
+def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
+    """Check a starting point; return what is known of the variables, and the points (B, n) for the target."""
+    on_device = is_cuda(x0)
+    if on_device:
+        template = values = without_graph(adopt(x0))
+        dtype = str(values.dtype).rpartition(".")[2]
+        if dtype not in ("float64", "float32"):
+            raise TypeError(f"x0 has dtype {dtype}; allowed on a GPU: float64, float32")
+        if not is_contiguous(values):
+            raise ValueError("x0 is not contiguous; allowed on a GPU: a contiguous array (x0.contiguous(), or a copy)")
+    else:
+        values = view_on_host("x0", x0)
+        require_real("x0", values)
+        if values.dtype not in (np.float32, np.float64) or is_bfloat16(x0):
+            values = values.astype(default_float(x0))
+        values = np.array(values, order="C", ndmin=1)
+        template = x0 if hasattr(x0, "shape") else values
+    if batch:
+        require_shape(values.ndim == 2, "x0", values, "(B, n), one row per problem")
+    require_shape(0 not in values.shape, "x0", values, "at least one variable")
+    xp = namespace_of(values)
+    # (One number, by operations that most programs use anyway: a GPU library loads each from disk at its first use.)
+    if not math.isfinite(float(xp.max(xp.abs(values)))):
+        require_finite("x0", values)
+    shape = tuple(map(int, values.shape))
+    variables = Variables(template, shape, numpy_dtype(values), batch, on_device)
+    return variables, xp.reshape(values, (variables.problems, variables.size))
+
+
+def read_bounds(bounds: Any, variables: Variables) -> Box | None:
+    """Read bounds in any form; None if there is no finite bound at all.
+
+    Bounds may be numbers, of one problem's shape, or (B, n) for a batch. For float32 variables they are rounded
+    inwards, so that points inside them are inside what the caller gave; an interval without such a number is held at
+    the nearest.
+    """
+    halves = split_bounds(bounds)
+    if halves is None:
+        return None
+    moved = variables.on_device and not any(is_cuda(half) for half in halves)
+    # What was given on the host is read there, in double precision, and copied to the device when it is done.
+    reader = _host_variables(variables) if moved else variables
+    with _double_precision(reader):
+        lower, upper = (_read_half(name, half, reader) for name, half in zip(("lower", "upper"), halves))
+        box = _checked_box(lower, upper, variables.dtype)
+    if box is None or not moved:
+        return box
+    return Box(to_like(box.lower, variables.template), to_like(box.upper, variables.template), box.boxed)
+
+
+def _host_variables(variables: Variables) -> Variables:
+    empty = np.empty(0, variables.dtype)
+    return Variables(empty, variables.shape, variables.dtype, variables.is_batch, on_device=False)
+
+
+def _double_precision(variables: Variables) -> Any:
+    """Return a context in which doubles stay doubles on the device, whatever JAX's default."""
+    on_jax = variables.on_device and kind_of(variables.template) == "jax"
+    return jax_double() if on_jax else contextlib.nullcontext()
+
+
+def _read_half(name: str, half: Any, variables: Variables) -> Array:
+    """Return lower or upper bounds as an array (n,) or (B, n), in their own dtype."""
+    if variables.on_device and not is_cuda(half):
+        xp = namespace_of(variables.template)
+        double = as_float(xp.reshape(variables.template, (-1,))[:0], "float64")
+        array = to_like(read_host_array(f"bounds: the array of {name} bounds", half), double)
+    else:
+        array = variables.placed(f"bounds: the array of {name} bounds", half)
+    shape, own, size = variables.shape, variables.own_shape, variables.size
+    found = tuple(array.shape)
+    xp = namespace_of(array)
+    if found in ((), (1,), (size,), own):
+        return xp.broadcast_to(xp.reshape(array, (-1,)), (size,))
+    if variables.is_batch and found == shape:
+        return array
+    raise ValueError(
+        f"bounds: the {name} bounds have shape {found}; allowed: a number or shape {shape}"
+        + (f" or {own}" if variables.is_batch else "")
+    )
+
+
+def _checked_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
+    xp = namespace_of(lower, upper)
+    if lower.shape != upper.shape:
+        lower, upper = xp.broadcast_arrays(lower, upper)
+    # One look at all of them; which one is wrong, and how, only if one is. (NaN fails every comparison.)
+    if not bool(xp.all((lower <= upper) & (lower < math.inf) & (upper > -math.inf))):
+        _refuse_bounds(lower, upper)
+    if not bool(xp.any((lower > -math.inf) | (upper < math.inf))):
+        return None
+    low, high = _rounded_inwards(lower, upper, dtype)
+    return Box(low, high, bool(xp.all((low > -math.inf) & (high < math.inf))))
+
+
+def _refuse_bounds(lower: Array, upper: Array) -> None:
+    low, high = host_copy(lower), host_copy(upper)
+    for name, array in (("lower", low), ("upper", high)):
+        require_each(~np.isnan(array), f"bounds: the {name} bound", array, "numbers, -inf, inf")
+    crossed = np.flatnonzero(low > high)
+    if crossed.size:
+        a, b = low.reshape(-1)[crossed[0]], high.reshape(-1)[crossed[0]]
+        raise ValueError(f"bounds: lower > upper at index {crossed[0]} ({a} > {b}); allowed: lower <= upper")
+    raise ValueError("bounds: a lower bound of +inf or an upper bound of -inf leaves no point; allowed: lower < inf")
+
+
+def _rounded_inwards(lower: Array, upper: Array, dtype: np.dtype) -> tuple[Array, Array]:
+    """Return copies of bounds in the dtype of the variables, rounded towards the inside."""
+    xp = namespace_of(lower, upper)
+    own = getattr(xp, str(dtype))
+    with np.errstate(over="ignore"):  # beyond float32's range: infinite, then refused
+        low, high = (as_contiguous(xp.asarray(half, dtype=own, copy=True)) for half in (lower, upper))
+    if lower.dtype == own and upper.dtype == own:
+        return low, high
+    beyond = (low == math.inf) | (high == -math.inf)
+    if bool(xp.any(beyond)):
+        index = int(np.flatnonzero(host_copy(beyond))[0])
+        pair = (float(xp.reshape(half, (-1,))[index]) for half in (lower, upper))
+        raise ValueError("bounds at index {} are ({}, {}); allowed: a {} number between".format(index, *pair, dtype))
+    nearest = low
+    low = xp.where(low < lower, xp.nextafter(low, xp.full_like(low, math.inf)), low)
+    high = xp.where(high > upper, xp.nextafter(high, xp.full_like(high, -math.inf)), high)
+    empty = low > high
+    lost = int(xp.sum(xp.astype(empty & (lower < upper), xp.int64)))
+    if lost:
+        warn_caller(f"bounds: {lost} intervals hold no {dtype} number; these variables are held at the nearest one")
+    return xp.where(empty, nearest, low), xp.where(empty, nearest, high)
+
+
+def project_start(start: Array, box: Box | None) -> Array:
+    """Move starting points into the bounds, and say so where they were outside."""
+    if box is None:
+        return start
+    xp = namespace_of(start)
+    inside = xp.minimum(xp.maximum(start, box.lower), box.upper)
+    outside = inside != start
+    if bool(xp.any(outside)):
+        # A start that rounding alone put outside, by one unit in its last place, is not worth a warning.
+        far = outside & (xp.nextafter(start, inside) != inside)
+        moved = int(xp.sum(xp.astype(far, xp.int64)))
+        if moved:
+            size = math.prod(inside.shape)
+            warn_caller(f"x0 lies outside the bounds in {moved} of {size} variables; it was projected onto them")
+    return inside
+
+
+def read_diagonal(h0: Any, variables: Variables) -> Array:
+    """Check a diagonal H0, every element positive and finite; return a copy, (n,) shared by a batch or (B, n)."""
+    diagonal = variables.placed("h0", h0)
+    each = variables.shape if diagonal.ndim == 2 or not variables.is_batch else variables.own_shape
+    require_shape(is_like(tuple(diagonal.shape), each), "h0", diagonal, each)
+    if variables.on_device:
+        require_one_home("h0", diagonal, "x0", variables.template)
+    xp = namespace_of(diagonal)
+    own = xp.astype(diagonal, getattr(xp, str(variables.dtype)))
+    require_each((own > 0) & xp.isfinite(own), "h0", own, "positive, finite numbers")
+    flat = each == variables.own_shape
+    shaped = xp.reshape(own, (-1,) if flat else (variables.problems, variables.size))
+    return as_contiguous(xp.asarray(shaped, copy=True))

@@ -1,0 +1,119 @@
+"""The options of `minimize` and `minimize_batch`, read into settings of the solver and of the evaluations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from stepwell.arrays import Array
+from stepwell.checks import read_host_array, read_real, read_switch, require, require_each, require_kind, warn_caller
+from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
+
+
+class Options(TypedDict, total=False):
+    """Options of `stepwell.minimize`, all of them optional; the table in its documentation says what each does."""
+
+    maxcor: int
+    ftol: float
+    gtol: float
+    relative_gtol: float
+    maxiter: float
+    maxfun: float
+    maxls: int
+    target: float
+    time_limit: float
+    cauchy: CauchyPolicy
+    line_search: LineSearchPreset | LineSearch | dict[str, Any]
+    h0: Array | Callable[[Array], Array]
+    threads: int
+    finite_diff_rel_step: Any
+    eps: Any
+    zero_copy: bool
+    graph: Literal["auto"] | bool
+    time_objective: bool
+    verbose: int
+    disp: bool | int | None
+    iprint: int | None
+    workers: Any
+
+
+_NAMES = frozenset(Options.__annotations__)
+_SETTINGS = ("ftol", "gtol", "relative_gtol", "maxfun", "maxiter", "target", "time_limit", "cauchy", "threads")
+_DEFAULT = Settings()
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What the options ask for."""
+
+    settings: Settings = _DEFAULT
+    h0: Any = None
+    relative_step: Any = None  #: of finite differences
+    absolute_step: Any = None
+    zero_copy: bool = False
+    graph: Literal["auto"] | bool = "auto"
+    time_objective: bool = False
+    verbose: int = 0
+
+
+_PLAIN = Plan()
+
+
+def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
+    """Read options; unknown ones warn."""
+    if not options and tol is None:
+        return _PLAIN
+    require_kind(options is None or isinstance(options, Mapping), "options", options, "None or a dict")
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    unknown = sorted(map(str, set(given) - _NAMES))
+    if unknown:
+        warn_caller(f"unknown options {unknown} are ignored; known: {', '.join(sorted(_NAMES))}")
+    if tol is not None:
+        read_real("tol", tol, least=0)
+        given.setdefault("ftol", tol)
+        given.setdefault("gtol", tol)
+    chosen = {name: given[name] for name in _SETTINGS if name in given}
+    if "maxcor" in given:
+        chosen["m"] = given["maxcor"]
+    if "line_search" in given:
+        chosen["line_search"] = LineSearch.of(given["line_search"])
+    if "maxls" in given:
+        search = chosen.get("line_search", _DEFAULT.line_search)
+        chosen["line_search"] = dataclasses.replace(search, maxls=given["maxls"])
+    graph = given.get("graph", "auto")
+    require(isinstance(graph, bool) or graph == "auto", "options['graph']", graph, "'auto', True, False")
+    return Plan(
+        Settings(**chosen) if chosen else _DEFAULT,
+        given.get("h0"),
+        _read_step("finite_diff_rel_step", given),
+        _read_step("eps", given),
+        read_switch("options['zero_copy']", given.get("zero_copy", False)),
+        graph,
+        bool(given.get("time_objective")),
+        _read_verbose(given),
+    )
+
+
+def _read_step(name: str, given: dict[str, Any]) -> Any:
+    """Return a step of differences: a positive number, or an array of them."""
+    step = given.get(name)
+    if step is None:
+        return None
+    if np.ndim(step) == 0:
+        return read_real(name, step, above=0)
+    steps = read_host_array(name, step)
+    require_each(np.isfinite(steps) & (steps != 0), name, steps, "finite numbers other than 0")
+    return steps
+
+
+def _read_verbose(given: dict[str, Any]) -> int:
+    """Return how much is to be printed: 0 nothing, 1 a summary, 2 a line an iteration; SciPy's names count, too."""
+    level = given.get("verbose", 1 if given.get("disp") is True or (given.get("iprint") or -1) >= 0 else 0)
+    disp = given.get("disp")
+    if "verbose" not in given and isinstance(disp, int) and not isinstance(disp, bool):
+        level = max(level, min(disp, 2))
+    require(isinstance(level, int) and 0 <= level <= 2, "options['verbose']", level, "0, 1, 2, False, True")
+    return int(level)

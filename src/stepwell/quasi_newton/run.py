@@ -1,0 +1,92 @@
+"""One run: the caller's variables, the target that works on them, and the diagonal H0 between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.arrays import Array, namespace_of
+from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
+from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.state import BEGIN, FINISH
+from stepwell.quasi_newton.target import Box, Target, make_target
+from stepwell.quasi_newton.variables import Variables
+
+if TYPE_CHECKING:
+    from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+    from stepwell.quasi_newton.saved_state import Saved
+
+
+class Run:
+    """What `LBFGSB`, `minimize` and `minimize_batch` are made of: everything but the evaluations.
+
+    Parameters
+    ----------
+    x0, bounds, h0
+        As in `stepwell.minimize`; with ``batch``, as in `stepwell.minimize_batch`.
+    settings : Settings
+    """
+
+    def __init__(self, x0: Array, bounds: Any, h0: Any, settings: Settings, *, batch: bool = False) -> None:
+        variables, start = read_start(x0, batch=batch)
+        box = read_bounds(bounds, variables)
+        self._start(variables, project_start(start, box), box, h0, settings)
+
+    def _start(self, variables: Variables, start: Array, box: Box | None, h0: Any, settings: Settings) -> None:
+        self.variables, self.box, self.settings = variables, box, settings
+        self.diagonal: Callable[[Array], Any] | None = h0 if callable(h0) else None
+        self.weights: Array | None = None
+        if self.diagonal is not None:
+            self.weights = namespace_of(start).ones_like(start)
+        elif h0 is not None:
+            self.weights = read_diagonal(h0, variables)
+        self.target: Target = make_target(
+            start,
+            box,
+            self.weights,
+            settings,
+            weights_vary=self.diagonal is not None,
+            on_device=variables.on_device,
+        )
+
+    @classmethod
+    def resumed(cls, variables: Variables, trial: Array, box: Box | None, h0: Any, saved: Saved) -> Run:
+        """Go on from a saved state; `trial` is its trial points (B, n) as the target takes them."""
+        run = cls.__new__(cls)
+        run._start(variables, trial, box, h0, saved.settings)
+        run.target.restore(saved.arrays)
+        return run
+
+    def turn(self, f: Any, g: Array) -> None:
+        """Take checked values and gradients at the trial points; a callable diagonal is asked at accepted points."""
+        if self.diagonal is None:
+            self.target.turn(f, g)
+            return
+        self.target.turn(f, g, BEGIN)
+        waiting = np.flatnonzero(self.target.states()["action"] == _core.ACTION_ABSORB)
+        if waiting.size:
+            fresh = read_diagonal(self.diagonal(self.variables.shown(self.target.trial)), self.variables)
+            problems = (self.variables.problems, self.variables.size)
+            self.target.set_diagonal(namespace_of(fresh).reshape(fresh, problems), waiting)
+        self.target.turn(f, g, FINISH)
+
+    def accepted(self, name: str) -> Array:
+        """Return a copy of the accepted points (``"x"``) or gradients (``"g"``), in the caller's kind and shape."""
+        return self.variables.given(self.target.accepted(name))
+
+    def inverse_hessian(self, problem: int = 0, *, shared: bool = True) -> InverseHessian | DeviceInverseHessian:
+        """Return the inverse Hessian approximation of one problem; `shared`: with the history itself, not a copy."""
+        from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+
+        s, y = self.target.pairs(problem)
+        h0: Any = float(self.target.states()["gamma"][problem])
+        if self.weights is not None:
+            h0 = self.weights if self.weights.ndim == 1 else self.weights[problem]
+        if self.variables.on_device:
+            return DeviceInverseHessian(s, y, h0, self.variables.size)
+        if not shared:
+            s, y = list(np.array(s)), list(np.array(y))
+        return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, self.variables.size)

@@ -1,0 +1,69 @@
+"""What the engine keeps of each problem, as NumPy sees it: the record of the state, and rings of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+
+#: The engine's state, one record per problem.
+STATE_DTYPE = np.dtype(
+    {
+        "names": list(_core.STATE_FIELDS),
+        "formats": [form for form, _ in _core.STATE_FIELDS.values()],
+        "offsets": [offset for _, offset in _core.STATE_FIELDS.values()],
+        "itemsize": _core.STATE_SIZE,
+    }
+)
+
+#: Parts of a turn: all of it; up to where an accepted point needs its diagonal H0; the rest.
+WHOLE, BEGIN, FINISH = 0, 1, 2
+
+#: The arrays that make up a complete run; ``s`` and ``y`` are rings of pairs, ``small`` holds their products.
+ARRAYS = ("trial", "x", "g", "d", "s", "y", "states", "small")
+
+
+def pair_slots(state: Any, slots: int) -> np.ndarray:
+    """Return where the pairs of one problem's state lie in a ring of `slots` places, oldest first."""
+    head, count = int(state["head"]), int(state["pairs"])
+    return np.arange(head - count, head) % slots
+
+
+def with_slots(arrays: Mapping[str, np.ndarray], slots: int) -> dict[str, np.ndarray]:
+    """Lay the pairs of a saved run out in rings of `slots` places, oldest first; the rest of the arrays as it is.
+
+    Targets differ in how many places their rings have. Where pairs lie enters no arithmetic: a run goes on from either
+    layout with the same bits.
+    """
+    states = np.ascontiguousarray(arrays["states"]).copy()
+    records = states.reshape(-1).view(STATE_DTYPE)
+    batch, before = arrays["s"].shape[:2]
+    small = np.zeros((batch, 3, slots, slots))
+    products = arrays["small"].reshape(batch, 3, before, before)
+    rings = {name: np.zeros((batch, slots, *arrays[name].shape[2:]), arrays[name].dtype) for name in "sy"}
+    for problem, record in enumerate(records):
+        order = pair_slots(record, before)
+        count = order.size
+        for name, ring in rings.items():
+            ring[problem, :count] = arrays[name][problem, order]
+        small[problem, :, :count, :count] = products[problem][:, order[:, None], order]
+        record["head"] = count % slots
+    return {**arrays, **rings, "states": states, "small": small.reshape(batch, -1)}
+
+
+def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = False) -> int:
+    """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with bounds.
+
+    A diagonal H0 adds n; the products of pairs and the scalars add 3m² and a constant. Bounds and a diagonal that the
+    problems of a batch share are counted once for the batch.
+
+    Examples
+    --------
+    >>> memory_words(1_000_000, 8, bounded=True) // 1_000_000
+    22
+    """
+    vectors = 2 * m + 4 + 2 * bounded + weighted
+    return vectors * n + 3 * m * m + int(_core.STATE_SIZE) // 8

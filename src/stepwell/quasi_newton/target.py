@@ -1,0 +1,93 @@
+"""What the driver asks of a target: where vectors live, sweeps run and states are kept.
+
+A target owns the memory of a batch of problems and does turns; it has no loop, no clock and no callback. Host and CUDA
+implement the protocol, each in one file, and so can anything that adds up sums over more than one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from stepwell.arrays import Array
+from stepwell.quasi_newton.state import WHOLE
+
+if TYPE_CHECKING:
+    from stepwell.quasi_newton.settings import Settings
+
+
+class Box(NamedTuple):
+    """Bounds as targets take them: arrays (n,) that the batch shares, or (B, n), of the points' library and dtype."""
+
+    lower: Array
+    upper: Array
+    boxed: bool  # whether every variable has two finite bounds
+
+
+class Target(Protocol):
+    """A batch of problems of n variables, in one place. Vectors are arrays of that place's library."""
+
+    batch: int
+    n: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+
+    @property
+    def trial(self) -> Array:
+        """The points to evaluate, (B, n); once a problem has ended, its solution. The next turn overwrites them."""
+
+    def turn(self, f: Any, g: Array, part: int = WHOLE) -> None:
+        """Take values and gradients, checked, at the trial points; move these on. May return before it is done."""
+
+    @property
+    def running(self) -> int:
+        """How many problems still run, as far as is known without waiting."""
+
+    def wait(self) -> None:
+        """Wait until all turns are done and `running` is up to date."""
+
+    def states(self) -> np.ndarray:
+        """Return the state of each problem, a record of `STATE_DTYPE`, after waiting; not to be written to."""
+
+    def stop(self, status: int) -> None:
+        """End all problems that still run; their trial points become the last accepted ones."""
+
+    def accepted(self, name: str) -> Array:
+        """Return a copy of the accepted points (``"x"``) or of the gradients there (``"g"``), (B, n)."""
+
+    def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:
+        """Return the pairs of one problem, rows of S and of Y, oldest first, as views where there are any."""
+
+    def set_diagonal(self, weights: Array, problems: np.ndarray) -> None:
+        """Replace the diagonal H0 of some problems, by their numbers."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the complete run as host arrays by the names in `ARRAYS`, rings of m pairs; views where there are."""
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `arrays` returned, here or on another target."""
+
+    def repeated(
+        self, evaluate: Callable[[], tuple[Any, Array]], turn: Callable[..., None], graph: str | bool, clock: Any
+    ) -> Callable[[], Any]:
+        """Return a function that evaluates and turns once, or several times where that is faster.
+
+        It may have an attribute ``mode`` that says how, in words.
+        """
+
+
+def make_target(
+    start: Array, box: Box | None, weights: Array | None, settings: Settings, *, weights_vary: bool, on_device: bool
+) -> Target:
+    """Make the target for starting points (B, n), inside the bounds, on the host or on a CUDA device."""
+    if on_device:
+        from stepwell.quasi_newton.cuda_target import CudaTarget
+
+        return CudaTarget(start, box, weights, settings, weights_vary=weights_vary)
+    from stepwell.quasi_newton.host_target import HostTarget
+
+    return HostTarget(start, box, weights, settings, weights_vary=weights_vary)

@@ -1,0 +1,152 @@
+"""The caller's variables: their library, shape, dtype and place; points handed out, values and gradients taken in.
+
+The host target works on NumPy arrays, which share memory with PyTorch's and JAX's on the CPU; the CUDA target on arrays
+of the caller's library. Everything that is read here ends up as one or the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from stepwell.arrays import (
+    Array,
+    device_name,
+    in_kind,
+    is_contiguous,
+    is_cuda,
+    is_like,
+    kind_of,
+    lent,
+    namespace_of,
+    scalar_of,
+    to_like,
+)
+from stepwell.arrays.foreign import adopt
+from stepwell.checks import read_host_array, require_one_home, require_shape
+
+_REAL = ("float64", "float32")
+#: Elements of an array that is worth keeping for the next point.
+_WORTH_KEEPING = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Variables:
+    """What is known of the variables of a run once x0 has been read."""
+
+    template: Array  #: an array of the caller's library, on its device
+    shape: tuple[int, ...]  #: as the caller sees points: that of x0, (B, n) for a batch
+    dtype: np.dtype  #: float64 or float32
+    is_batch: bool
+    on_device: bool
+
+    @property
+    def problems(self) -> int:
+        """How many problems there are."""
+        return self.shape[0] if self.is_batch else 1
+
+    @property
+    def own_shape(self) -> tuple[int, ...]:
+        """The shape of one problem's variables."""
+        return self.shape[1:] if self.is_batch else self.shape
+
+    @property
+    def size(self) -> int:
+        """How many variables a problem has."""
+        return math.prod(self.own_shape)
+
+    def placed(self, name: str, value: Any) -> Array:
+        """Return an argument that belongs to the variables as an array of the target's library, where x0 lives.
+
+        Numbers, lists and host arrays become float64 on the host; on a device, which arrays of its own library are
+        not moved to or from silently, they are copied there. Device arrays keep their dtype.
+        """
+        if not self.on_device:
+            return read_host_array(name, value)
+        if kind_of(value) != "numpy" or is_cuda(value):
+            value = adopt(value, self.template)
+            require_one_home(name, value, "x0", self.template)
+            return value
+        return to_like(read_host_array(name, value, self.dtype), self.template)
+
+    def shown(self, points: Array) -> Array:
+        """Return points of the target in the caller's kind and shape: a view, for reading only where that is known."""
+        if self.on_device:
+            return namespace_of(points).reshape(points, self.shape)
+        return lent(points.reshape(self.shape), self.template)
+
+    def given(self, points: Array) -> Array:
+        """Return points of the target, which are the caller's from now on, in the caller's kind and shape."""
+        if self.on_device:
+            return namespace_of(points).reshape(points, self.shape)
+        return in_kind(points.reshape(self.shape), self.template)
+
+    def read_values(self, f: Any) -> Any:
+        """Check values of f: one number, or one a problem; on the device only where they lie there."""
+        if not self.is_batch and not self.on_device:
+            return f if type(f) is float else scalar_of(f)
+        count = self.problems
+        if self.on_device and is_cuda(f):
+            f = adopt(f, self.template)
+            if math.prod(f.shape) != count:
+                raise ValueError(f"fun returned values of shape {tuple(f.shape)}; allowed: {count} of them")
+            if str(f.dtype).rpartition(".")[2] not in _REAL:
+                raise TypeError(f"fun returned values of dtype {f.dtype}; allowed: {', '.join(_REAL)}")
+            return f if is_contiguous(f) else namespace_of(f).asarray(f, copy=True)
+        if count == 1 and not self.is_batch:
+            return scalar_of(f)
+        values = read_host_array("f", f)
+        if values.shape != (count,):
+            raise ValueError(f"fun returned values of shape {values.shape}; allowed: ({count},)")
+        return values
+
+    def read_gradient(self, g: Any, name: str = "the gradient") -> Array:
+        """Check a gradient: of x0's shape and dtype and in x0's place; what is on the host may have to be cast."""
+        if not self.on_device:
+            plain = type(g) is np.ndarray and g.dtype == self.dtype and g.flags.c_contiguous
+            gradient: Array = g if plain else read_host_array(name, g, self.dtype)
+        else:
+            if not is_cuda(g):
+                where = device_name(self.template)
+                raise TypeError(f"{name} is a {type(g).__name__} on the host; allowed: an array on {where}")
+            gradient = adopt(g, self.template)
+            require_one_home(name, gradient, "x0", self.template)
+            if str(gradient.dtype).rpartition(".")[2] != str(self.dtype):
+                raise TypeError(f"{name} has dtype {gradient.dtype}; allowed: {self.template.dtype}, as x0")
+            if not is_contiguous(gradient):
+                gradient = namespace_of(gradient).asarray(gradient, copy=True)
+        if gradient.shape != self.shape:
+            require_shape(is_like(tuple(gradient.shape), self.shape), name, gradient, self.shape)
+        return gradient
+
+
+class Points:
+    """Trial points as the objective gets them: copies that it may keep and change.
+
+    A copy that nobody has kept is used again: a fresh one costs the operating system more than the copying. With
+    ``zero_copy``, and on a device, points are views that the solver overwrites.
+    """
+
+    def __init__(self, variables: Variables, zero_copy: bool) -> None:
+        self._variables = variables
+        self._views = zero_copy or variables.on_device
+        self._shape = variables.shape
+        self._is_numpy = kind_of(variables.template) == "numpy"
+        self._own: np.ndarray | None = None
+
+    def __call__(self, trial: Array) -> Array:
+        """Return trial points for the objective."""
+        if self._views:
+            return self._variables.shown(trial)
+        if trial.size < _WORTH_KEEPING:
+            own = trial.reshape(self._shape).copy()
+            return own if self._is_numpy else in_kind(own, self._variables.template)
+        # Ours, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
+        if self._own is None or sys.getrefcount(self._own) > 2:
+            self._own = np.empty(self._shape, trial.dtype)
+        np.copyto(self._own, trial.reshape(self._shape))
+        return self._own[...] if self._is_numpy else in_kind(self._own, self._variables.template)
