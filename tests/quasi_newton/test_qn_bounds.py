@@ -7,9 +7,15 @@ import pytest
 from scipy.optimize import Bounds
 
 from stepwell import LBFGSB, minimize, minimize_batch
-from stepwell.quasi_newton.bounds import read_bounds
+from stepwell.quasi_newton import inputs
+from stepwell.quasi_newton.variables import Variables
 
 F8, F4 = np.dtype(float), np.dtype(np.float32)
+
+
+def read_bounds(bounds, shape, dtype, batch=False):
+    box = inputs.read_bounds(bounds, Variables(np.empty(0, dtype), shape, dtype, batch, on_device=False))
+    return None if box is None else box[:2]
 
 
 def read(bounds, n=3, dtype=F8):
@@ -166,7 +172,7 @@ def test_a_million_bounds(form):
         "list with None": [(None, 1.0)] * n,
     }[form]
     opt = LBFGSB(np.zeros(n), bounds, m=1)
-    low, high = opt._run.target.bounds
+    low, high = opt._run.box[:2]
     if form == "list with None":
         assert low[-1] == -np.inf
     else:

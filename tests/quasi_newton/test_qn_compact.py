@@ -134,7 +134,7 @@ def test_pairs_without_curvature_are_refused_and_the_rest_stay_in_order(m):
             y = g - last[1]
             s = x - last[0]
             last = x, g
-            stored, changes = map(np.array, opt.pairs())
+            stored, changes = (np.array(rows).reshape(-1, n) for rows in opt.pairs())
             if state["resets"] > resets:
                 resets, kept = state["resets"], []
                 continue

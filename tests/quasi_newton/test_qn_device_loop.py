@@ -6,7 +6,6 @@ all its forms, limits, callbacks and results are the code that runs on a GPU.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
 import numpy as np
@@ -15,19 +14,13 @@ from scipy.optimize import OptimizeWarning
 
 import stepwell
 from stepwell import arrays
-from stepwell.quasi_newton import api as minimization
-from stepwell.quasi_newton import device_inputs, device_objective, optimizer
-from stepwell.quasi_newton import device_run as device
-from stepwell.quasi_newton.host_target import WHOLE, HostTarget
+from stepwell.quasi_newton import cuda_windows, inputs, objective, target, variables
+from stepwell.quasi_newton.host_target import HostTarget
 from stepwell.quasi_newton.results import Status
+from stepwell.quasi_newton.state import WHOLE
+from stepwell.quasi_newton.target import Box
 
 torch = pytest.importorskip("torch")
-
-
-def at(address, shape, dtype):
-    """View memory by its address, as a kernel would."""
-    kind = ctypes.c_double if np.dtype(dtype) == np.float64 else ctypes.c_float
-    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(kind)), shape)
 
 
 class HostInPlaceOfCuda:
@@ -35,82 +28,90 @@ class HostInPlaceOfCuda:
 
     made: list = []  # noqa: RUF012
     DELAY = 11
+    follows = True
+    is_done = True  # of a mark
 
-    def __init__(
-        self, batch, n, dtype, start, bounds, boxed, weights, settings, *, weights_vary, device_id, stream
-    ):  # fmt: skip
-        self.batch, self.n, self.dtype, self.row_stride = batch, n, np.dtype(dtype), n
-        box = None
-        if bounds is not None:
-            shape = (n,) if bounds[2] else (batch, n)
-            box = tuple(at(address, shape, dtype) for address in bounds[:2])
-        diagonal = None if weights is None else at(weights[0], (n,) if weights[1] else (batch, n), dtype)
-        assert not weights_vary
-        self.engine = HostTarget(at(start, (batch, n), dtype), box, diagonal, settings)
-        self.late, self.turns, self._values = [batch], 0, []
+    def __init__(self, start, box, weights, settings, *, weights_vary):
+        self.batch, self.n = start.shape
+        box = None if box is None else Box(box.lower.numpy(), box.upper.numpy(), box.boxed)
+        self.engine = HostTarget(
+            start.numpy(), box, None if weights is None else weights.numpy(), settings, weights_vary=weights_vary
+        )
+        self.late, self.turns = [self.batch], 0
         HostInPlaceOfCuda.made.append(self)
 
-    def turn(self, gradient, f, f_is_single, stream=None):
-        self.turns += 1
-        g = at(gradient, (self.batch, self.n), self.dtype)
-        values = at(f, (self.batch,), np.float32 if f_is_single else np.float64).astype(np.float64)
-        if (self.engine.states["action"] != stepwell._core.ACTION_DONE).any():
-            self.engine.turn_all(values, g, WHOLE)
-        self.late.append(int(np.count_nonzero(self.engine.states["action"] != stepwell._core.ACTION_DONE)))
+    @property
+    def trial(self):
+        return torch.from_numpy(self.engine.trial)
 
-    def host_values(self, values):
-        self._values.append(np.array(values, dtype=np.float64).reshape(-1))
-        return self._values[-1].ctypes.data
+    def turn(self, f, g, part=WHOLE):
+        self.launch(f, g, part, None)
+
+    def launch(self, f, g, part, stream):
+        self.turns += 1
+        values = f if isinstance(f, float | np.ndarray) else f.reshape(-1).double().numpy()
+        if self.engine.running:
+            self.engine.turn(np.broadcast_to(values, (self.batch,)).astype(float), g.numpy(), part)
+        self.late.append(self.engine.running)
 
     @property
     def running(self):
         return self.late[max(0, len(self.late) - 1 - self.DELAY)]
 
-    @property
-    def report(self):
-        return self.engine.states[0:1]
-
     def mark(self):
         return self
 
-    is_done = True
-
-    def sync(self):
+    def played(self):
         pass
 
     def wait(self):
         self.late = self.late[-1:]
 
     def states(self):
-        return self.engine.states.copy()
+        self.wait()
+        return self.engine.states()
 
-    def write_states(self, states):
-        for k in np.flatnonzero(states["action"] != self.engine.states["action"]):
-            self.engine.stop(int(k), int(states["status"][k]))
+    def stop(self, status):
+        self.engine.stop(status)
         self.late = [0]
 
-    def show_accepted(self):
-        self.engine.trial[...] = self.engine.x
+    def accepted(self, name):
+        return torch.from_numpy(self.engine.accepted(name))
 
-    def array(self, name):
-        return torch.from_numpy({"x": self.engine.x, "g": self.engine.gradient}.get(name, self.engine.arrays()[name]))
+    def pairs(self, problem):
+        return tuple([torch.from_numpy(row.copy()) for row in rows] for rows in self.engine.pairs(problem))
 
-    def read(self, name):
-        return self.engine.arrays()[name]
+    def set_diagonal(self, weights, problems):
+        self.engine.set_diagonal(weights.numpy(), problems)
+
+    def repeated(self, evaluate, turn, graph, clock):
+        return cuda_windows.Windows(self, evaluate, turn, graph, clock)
 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
     """Take PyTorch's CPU arrays for CUDA arrays, everywhere."""
     claims = lambda a: isinstance(a, torch.Tensor)  # noqa: E731
-    for module in (arrays, device_inputs, device_objective, minimization, optimizer):
+    for module in (arrays, inputs, objective, variables):
         monkeypatch.setattr(module, "is_cuda", claims)
-    monkeypatch.setattr(arrays, "device_name", lambda a: "cuda:0" if claims(a) else "cpu")
-    monkeypatch.setattr(device_inputs, "device_name", arrays.device_name)
-    monkeypatch.setattr(device, "CudaTarget", HostInPlaceOfCuda)
-    monkeypatch.setattr(device, "current_stream", lambda template: 0)
+    for module in (arrays, variables):
+        monkeypatch.setattr(module, "device_name", lambda a: "cuda:0" if claims(a) else "cpu")
+    on_host = target.make_target
+
+    def make_target(start, box, weights, settings, *, weights_vary, on_device):
+        if on_device:
+            return HostInPlaceOfCuda(start, box, weights, settings, weights_vary=weights_vary)
+        return on_host(start, box, weights, settings, weights_vary=weights_vary, on_device=False)
+
+    monkeypatch.setattr("stepwell.quasi_newton.run.make_target", make_target)
+    monkeypatch.setattr(cuda_windows, "cuda_core", lambda: Streams)
     monkeypatch.setattr(stepwell, "_core", sys.modules["stepwell._core"], raising=False)
     HostInPlaceOfCuda.made.clear()
+
+
+class Streams:
+    class Stream:
+        from_handle = staticmethod(lambda handle: handle)
 
 
 def chain(x):
@@ -157,8 +158,8 @@ def test_bounds_in_every_form():
     assert torch.equal(solve((None, torch.full_like(high, torch.inf))), solve(None))
     for bounds, words in {
         (low[:2], high): "the lower bounds have shape",
-        (high + 1, high): "index 0 are 1.0, 0.0",
-        (low * torch.nan, high): "index 0 are nan",
+        (high + 1, high): r"lower > upper at index 0 \(1.0 > 0.0\)",
+        (low * torch.nan, high): r"the lower bound is nan at index \(?0",
     }.items():
         with pytest.raises(ValueError, match=words):
             solve(bounds)
@@ -242,7 +243,7 @@ def test_graph_is_tried_where_the_device_waits(monkeypatch):
         tried.append(1)
         raise RuntimeError("no capture here")
 
-    monkeypatch.setattr(device, "capture", cannot)
+    monkeypatch.setattr(cuda_windows, "capture", cannot)
     options = OPTIONS | {"graph": "auto"}
     result = stepwell.minimize(chain, torch.zeros(30).double(), jac=True, options=options)
     assert tried == [1]
@@ -261,7 +262,7 @@ def test_captured_windows_replay(monkeypatch):
     def capture(template, work):
         return lambda: work(0)
 
-    monkeypatch.setattr(device, "capture", capture)
+    monkeypatch.setattr(cuda_windows, "capture", capture)
     plain = stepwell.minimize(chain, torch.zeros(30).double(), jac=True, options=OPTIONS)
     played = stepwell.minimize(chain, torch.zeros(30).double(), jac=True, options=OPTIONS | {"graph": True})
     assert torch.equal(plain.x, played.x)
@@ -308,3 +309,24 @@ def test_strided_answers_are_read_right():
     while not opt.done:
         opt.tell(*strided(opt.x))
     assert torch.equal(opt.x, plain.x[0])
+
+
+def test_a_callable_diagonal_is_asked_at_accepted_points_alone():
+    """As documented, and as on the host: trial points may lie outside its domain."""
+    asked = []
+
+    def h0(x):
+        asked.append(x.clone())
+        return 1 / (5 + x * x)
+
+    start = torch.linspace(-1, 0.4, 12).double()
+    result = stepwell.minimize(chain, start, jac=True, options=OPTIONS | {"h0": h0})
+    assert result.success or result.reason is Status.ROUNDING
+    assert len(asked) == result.nit + 1 <= result.nfev
+    host = stepwell.minimize(
+        lambda x: [v.numpy() for v in chain(torch.tensor(x))],
+        start.numpy(),
+        jac=True,
+        options=OPTIONS | {"h0": lambda x: 1 / (5 + x * x)},
+    )
+    assert np.array_equal(result.x.numpy(), host.x)

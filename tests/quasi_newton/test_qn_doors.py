@@ -103,7 +103,7 @@ def test_result_fields():
         "skipped",
     ]:
         assert field in r
-    assert set(r.seconds) == {"total", "objective", "solver"}
+    assert set(r.seconds) == {"total", "setup", "objective", "solver"}
     assert r.hess_inv.shape == (N, N)
     assert isinstance(r.reason, Status)
     assert "converged" in str(r)
@@ -119,19 +119,37 @@ def test_options_of_scipy_and_tol():
 
 
 def test_unknown_options_warn_by_name():
-    with pytest.warns(OptimizeWarning, match="'disp', 'iprint'"):
-        r = minimize(FUN, np.zeros(N), jac=True, options=dict(disp=True, iprint=3))
+    with pytest.warns(OptimizeWarning, match="'displ', 'factr'"):
+        r = minimize(FUN, np.zeros(N), jac=True, options=dict(displ=True, factr=3))
     assert r.success
-    with pytest.warns(OptimizeWarning, match="'verbose'"):
-        minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.ones((2, 2)), jac=True, options=dict(verbose=1))
+    with pytest.warns(OptimizeWarning, match="'verbous'"):
+        minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.ones((2, 2)), jac=True, options=dict(verbous=1))
 
 
 def test_options_that_ask_for_silence_are_heard_in_silence():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert minimize(FUN, np.zeros(N), jac=True, options=dict(disp=False, iprint=-1, workers=None)).success
-    with pytest.warns(OptimizeWarning, match="'disp'"):
-        minimize(FUN, np.zeros(N), jac=True, options=dict(disp=np.array([0, 1])))
+
+
+@pytest.mark.parametrize("options", [{"disp": True}, {"verbose": 1}, {"verbose": True}, {"iprint": 1}, {"disp": 1}])
+def test_options_that_ask_for_words_get_a_summary(options, capsys):
+    r = minimize(FUN, np.zeros(N), jac=True, options=options)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == r.message
+    assert f"{r.nit} iterations, {r.nfev} evaluations" in second
+
+
+def test_verbose_prints_a_line_an_iteration(capsys):
+    r = minimize(FUN, np.zeros(N), jac=True, options={"verbose": 2, "maxiter": 5})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["iterations", "evaluations"]
+    assert [int(line.split()[0]) for line in lines[1:6]] == [1, 2, 3, 4, 5]
+    assert lines[6] == r.message
+    minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.ones((2, 2)), jac=True, options={"verbose": 2})
+    assert "2 of 2 problems converged" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"options\['verbose'\] is 7; allowed: 0, 1, 2"):
+        minimize(FUN, np.zeros(N), jac=True, options={"verbose": 7})
 
 
 # ---- callbacks ----
@@ -216,7 +234,7 @@ def test_a_start_needs_neither_scipy_nor_cuda():
         "import sys, numpy, stepwell\n"
         "opt = stepwell.LBFGSB(numpy.ones(3), bounds=(-2.0, 2.0))\n"
         "opt.tell(3.0, 2 * opt.x)\n"
-        "import stepwell.quasi_newton.device_api\n"
+        "import stepwell.quasi_newton.driver\n"
         "late = [name for name in ('scipy', 'cuda', 'torch', 'jax', 'cupy', 'click') if name in sys.modules]\n"
         "assert not late, late\n"
         "assert stepwell.minimize(lambda x: (x @ x, 2 * x), numpy.ones(3), jac=True).success\n"

@@ -109,7 +109,7 @@ def test_torch_functions_without_a_graph_are_refused():
 
 
 @pytest.mark.parametrize("form", ["pair", "callable", "autograd", "differences", "batch"])
-def test_torch_points_cannot_be_changed_in_place_unnoticed(form):
+def test_torch_points_that_are_lent_cannot_be_changed_in_place_unnoticed(form):
     torch = pytest.importorskip("torch")
     x0 = torch.tensor([3.0, 4.0], dtype=torch.float64)
 
@@ -119,12 +119,13 @@ def test_torch_points_cannot_be_changed_in_place_unnoticed(form):
         return (x * x).sum(-1)
 
     good = lambda x: (x * x).sum(-1)  # noqa: E731
+    views = {"zero_copy": True}
     call = {
-        "pair": lambda: minimize(lambda x: (value(x), 2 * x), x0, jac=True),
-        "callable": lambda: minimize(good, x0, jac=lambda x: x.mul_(2)),
-        "autograd": lambda: minimize(value, x0),
-        "differences": lambda: minimize(value, x0, jac="2-point"),
-        "batch": lambda: minimize_batch(lambda x: (value(x), 2 * x), x0[None], jac=True),
+        "pair": lambda: minimize(lambda x: (value(x), 2 * x), x0, jac=True, options=views),
+        "callable": lambda: minimize(good, x0, jac=lambda x: x.mul_(2), options=views),
+        "autograd": lambda: minimize(value, x0, options=views),
+        "differences": lambda: minimize(value, x0, jac="2-point", options=views),
+        "batch": lambda: minimize_batch(lambda x: (value(x), 2 * x), x0[None], jac=True, options=views),
     }[form]
     with pytest.raises(ValueError, match=r"(fun|jac) changed x in place"):
         call()

@@ -12,8 +12,9 @@ import pytest
 from qn_oracles import Quadratic, random_box, run
 
 from stepwell import LBFGSB, _core
-from stepwell.quasi_newton import optimizer
-from stepwell.quasi_newton.ring import relaid
+from stepwell.quasi_newton import saved_state
+from stepwell.quasi_newton import state as state_layout
+from stepwell.quasi_newton.state import with_slots
 
 
 def through_pickle(state):
@@ -101,8 +102,8 @@ def test_optimizers_can_be_pickled_and_copied(kind, copied):
 
 def test_a_saved_state_has_the_version_of_its_layout():
     layout = repr((_core.STATE_SIZE, sorted(_core.STATE_FIELDS.items())))
-    known = {2: "6e541be36f3113bf"}  # a new layout of State needs a new version
-    assert known[optimizer._STATE_VERSION] == hashlib.sha256(layout.encode()).hexdigest()[:16]
+    known = {3: "6e541be36f3113bf"}  # a new layout of State needs a new version
+    assert known[saved_state.VERSION] == hashlib.sha256(layout.encode()).hexdigest()[:16]
 
 
 def test_history_in_a_ring_of_another_length_goes_on_with_the_same_bits():
@@ -112,9 +113,11 @@ def test_history_in_a_ring_of_another_length_goes_on_with_the_same_bits():
     opt = LBFGSB(x0, bounds=(lower, upper), m=3, gtol=1e-8)
     for turn in range(12):
         state = opt.state_dict()
-        longer = relaid(state, 4)
+        longer = with_slots(state, 4)
         assert longer["s"].shape == (1, 4, 14)
-        one, two = LBFGSB.from_state_dict(state), LBFGSB.from_state_dict(relaid(longer, 3))
+        back = with_slots(longer, 3)
+        back["checksum"] = saved_state._checksum(back)
+        one, two = LBFGSB.from_state_dict(state), LBFGSB.from_state_dict(back)
         assert np.array_equal(one.result().hess_inv.todense(), two.result().hess_inv.todense()), turn
         for _ in range(4):
             one.tell(*fun(one.x))
@@ -150,5 +153,35 @@ def test_states_that_cannot_be_resumed():
         LBFGSB.from_state_dict(plain, h0=np.ones(3))
     with pytest.raises(ValueError, match=r"state lacks \['s', 'trial'\]"):
         LBFGSB.from_state_dict({name: value for name, value in plain.items() if name not in ("s", "trial")})
-    with pytest.raises(ValueError, match=r"state\['g'\] has shape \(1, 2\); allowed: \(1, 3\)"):
+    with pytest.raises(ValueError, match="another checksum than its contents"):
         LBFGSB.from_state_dict({**plain, "g": plain["g"][:, :2]})
+
+
+def changed(state, **fields):
+    """A state that somebody has changed, checksum and all."""
+    state = {**state, **fields}
+    return {**state, "checksum": saved_state._checksum(state)}
+
+
+def test_states_whose_fields_contradict_each_other_are_refused():
+    bounded = LBFGSB(np.ones(3), (0.0, 2.0), m=4).state_dict()
+    record = bounded["states"].copy()
+    far = record.reshape(-1).view(state_layout.STATE_DTYPE)
+    far["head"] = 4
+    for fields, words in (
+        ({"g": bounded["g"][:, :2]}, r"state\['g'\] is \(1, 2\), float64; allowed: \(1, 3\)"),
+        ({"s": bounded["s"].astype(np.float32)}, r"state\['s'\] is .*float32; allowed"),
+        ({"x": bounded["x"].astype(int)}, "dtype int64; allowed: float64, float32"),
+        ({"lower": bounded["lower"][:1]}, r"state\['lower'\] is \(1,\)"),
+        ({"lower": np.full(3, np.nan)}, "outside the bounds"),
+        ({"upper": np.full(3, 0.5)}, "outside the bounds"),
+        ({"states": record}, "no state of the engine"),
+        ({"weights": -np.ones(3)}, "weights.* not all positive"),
+        ({"weights_vary": True}, "no weights"),
+        ({"shape": (4,)}, "allowed"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            LBFGSB.from_state_dict(changed(bounded, **fields))
+    lone = {name: value for name, value in bounded.items() if name != "upper"}
+    with pytest.raises(ValueError, match="one of lower and upper"):
+        LBFGSB.from_state_dict(changed(lone))

@@ -105,13 +105,32 @@ def test_values_of_a_batch_of_the_wrong_shape():
         minimize_batch(lambda x: (x, x), np.ones(3), jac=True)
 
 
-def test_the_objective_cannot_change_the_point():
+def test_the_objective_may_change_its_point_which_is_a_copy():
     def fun(x):
-        x[0] = 5.0
-        return bowl(x)
+        f, g = bowl(x)
+        x[...] = 5.0
+        return f, g
 
+    for n in (2, 20_000):
+        expected = minimize(bowl, np.ones(n), jac=True)
+        assert np.array_equal(minimize(fun, np.ones(n), jac=True).x, expected.x)
     with pytest.raises(ValueError, match="read-only"):
-        minimize(fun, np.ones(2), jac=True)
+        minimize(fun, np.ones(2), jac=True, options={"zero_copy": True})
+
+
+@pytest.mark.parametrize("n", [7, 50_000])
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[1:3], lambda x: x.reshape(1, -1)[0], memoryview])
+def test_points_that_the_objective_keeps_stay_what_they_were(n, part):
+    kept, copies = [], []
+
+    def fun(x):
+        kept.append(part(x))
+        copies.append(np.array(kept[-1]))
+        return float(((x - 1) ** 4).sum()), 4 * (x - 1) ** 3
+
+    minimize(fun, np.linspace(2, 3, n), jac=True, options={"maxiter": 12})
+    assert len(kept) > 8
+    assert all(np.array_equal(a, b) for a, b in zip(kept, copies))
 
 
 def test_a_gradient_array_that_is_used_again_and_again():

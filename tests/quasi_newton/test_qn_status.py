@@ -61,8 +61,8 @@ def test_ftol():
     assert not small[:-1].any()
 
 
-def test_eps():
-    r = solve(gtol=0, ftol=0, eps=1e-5)
+def test_relative_gtol():
+    r = solve(gtol=0, ftol=0, relative_gtol=1e-5)
     assert (r.reason, r.status) == (Status.GRADIENT_NORM, 0)
     assert np.linalg.norm(r.jac) <= 1e-5 * max(1, np.linalg.norm(r.x))
 
@@ -257,7 +257,7 @@ def test_every_status_can_be_told_apart_by_its_reason():
         (dict(maxcor=10**6), "maxcor"),
         (dict(gtol=-1.0), "gtol"),
         (dict(ftol=np.nan), "ftol"),
-        (dict(eps=np.inf), "eps"),
+        (dict(relative_gtol=np.inf), "relative_gtol"),
         (dict(maxiter=-1), "maxiter"),
         (dict(maxfun=0), "maxfun"),
         (dict(target=np.nan), "target"),

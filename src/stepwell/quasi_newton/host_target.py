@@ -65,7 +65,7 @@ class HostTarget:
     def turn(self, f: Any, g: np.ndarray, part: int = WHOLE) -> None:
         """Take values and gradients at the trial points and move these on."""
         if self._alone:
-            if self._turn_one(f, g, part) & _ENDED:
+            if self._turn_one(f if type(f) is float else f[0], g, part) & _ENDED:
                 self.running = 0
         else:
             self.running = self._engine.turn_all(f, g, part)
