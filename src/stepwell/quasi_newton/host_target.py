@@ -92,9 +92,9 @@ class HostTarget:
     def accepted(self, name: str) -> np.ndarray:
         """Return a copy of the accepted points or gradients; before the first evaluation the starting points."""
         if name == "x":
-            started = self._states["started"][:, None] != 0
+            started = self._states["started"] != 0
             if not started.all():
-                return np.where(started, self._engine.x, self.trial)
+                return np.where(started[:, None], self._engine.x, self.trial)
         return np.array(getattr(self._engine, name))
 
     def pairs(self, problem: int) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -43,6 +43,8 @@ from stepwell.quasi_newton.bounds import split_bounds
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
 
+_REAL = (np.dtype(np.float64), np.dtype(np.float32))
+
 
 def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
     """Check a starting point; return what is known of the variables, and the points (B, n) for the target."""
@@ -57,7 +59,7 @@ def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
     else:
         values = view_on_host("x0", x0)
         require_real("x0", values)
-        if values.dtype not in (np.float32, np.float64) or is_bfloat16(x0):
+        if values.dtype not in _REAL or (values is not x0 and is_bfloat16(x0)):
             values = values.astype(default_float(x0))
         values = np.array(values, order="C", ndmin=1)
         template = x0 if hasattr(x0, "shape") else values
@@ -66,10 +68,10 @@ def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
     require_shape(0 not in values.shape, "x0", values, "at least one variable")
     xp = namespace_of(values)
     # (One number, by operations that most programs use anyway: a GPU library loads each from disk at its first use.)
-    if not math.isfinite(float(xp.max(xp.abs(values)))):
+    if not math.isfinite(float(abs(values).max())):
         require_finite("x0", values)
     shape = tuple(map(int, values.shape))
-    variables = Variables(template, shape, numpy_dtype(values), batch, on_device)
+    variables = Variables(template, shape, numpy_dtype(values) if on_device else values.dtype, batch, on_device)
     return variables, xp.reshape(values, (variables.problems, variables.size))
 
 
@@ -131,12 +133,12 @@ def _checked_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
     if lower.shape != upper.shape:
         lower, upper = xp.broadcast_arrays(lower, upper)
     # One look at all of them; which one is wrong, and how, only if one is. (NaN fails every comparison.)
-    if not bool(xp.all((lower <= upper) & (lower < math.inf) & (upper > -math.inf))):
+    if not bool(((lower <= upper) & (lower < math.inf) & (upper > -math.inf)).all()):
         _refuse_bounds(lower, upper)
-    if not bool(xp.any((lower > -math.inf) | (upper < math.inf))):
+    if not bool(((lower > -math.inf) | (upper < math.inf)).any()):
         return None
     low, high = _rounded_inwards(lower, upper, dtype)
-    return Box(low, high, bool(xp.all((low > -math.inf) & (high < math.inf))))
+    return Box(low, high, bool(((low > -math.inf) & (high < math.inf)).all()))
 
 
 def _refuse_bounds(lower: Array, upper: Array) -> None:
@@ -153,13 +155,13 @@ def _refuse_bounds(lower: Array, upper: Array) -> None:
 def _rounded_inwards(lower: Array, upper: Array, dtype: np.dtype) -> tuple[Array, Array]:
     """Return copies of bounds in the dtype of the variables, rounded towards the inside."""
     xp = namespace_of(lower, upper)
-    own = getattr(xp, str(dtype))
+    own: Any = dtype if isinstance(lower, np.ndarray) else getattr(xp, str(dtype))
     with np.errstate(over="ignore"):  # beyond float32's range: infinite, then refused
         low, high = (as_contiguous(xp.asarray(half, dtype=own, copy=True)) for half in (lower, upper))
     if lower.dtype == own and upper.dtype == own:
         return low, high
     beyond = (low == math.inf) | (high == -math.inf)
-    if bool(xp.any(beyond)):
+    if bool(beyond.any()):
         index = int(np.flatnonzero(host_copy(beyond))[0])
         pair = (float(xp.reshape(half, (-1,))[index]) for half in (lower, upper))
         raise ValueError("bounds at index {} are ({}, {}); allowed: a {} number between".format(index, *pair, dtype))
@@ -180,7 +182,7 @@ def project_start(start: Array, box: Box | None) -> Array:
     xp = namespace_of(start)
     inside = xp.minimum(xp.maximum(start, box.lower), box.upper)
     outside = inside != start
-    if bool(xp.any(outside)):
+    if bool(outside.any()):
         # A start that rounding alone put outside, by one unit in its last place, is not worth a warning.
         far = outside & (xp.nextafter(start, inside) != inside)
         moved = int(xp.sum(xp.astype(far, xp.int64)))
