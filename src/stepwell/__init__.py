@@ -1,7 +1,7 @@
 """Stepwell: large-scale solvers for inverse problems that run where your arrays live.
 
-Public names are imported on first use, so that ``import stepwell`` stays fast; type checkers and editors read the
-imports below.
+Public names are imported on first use, so that ``import stepwell`` stays fast; type checkers and editors read
+``__init__.pyi``.
 """
 
 from __future__ import annotations
@@ -9,29 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from stepwell import apps as apps
-    from stepwell import operators as operators
-    from stepwell import problems as problems
-    from stepwell.krylov import ProjectedCG as ProjectedCG
-    from stepwell.krylov import cg as cg
-    from stepwell.krylov import tikhonov as tikhonov
-    from stepwell.nnls import Convolution as Convolution
-    from stepwell.nnls import NNLSResult as NNLSResult
-    from stepwell.nnls import NNLSStatus as NNLSStatus
-    from stepwell.nnls import nnls as nnls
-    from stepwell.operators import adjoint_error as adjoint_error
-    from stepwell.quasi_newton.api import minimize as minimize
-    from stepwell.quasi_newton.api import minimize_batch as minimize_batch
-    from stepwell.quasi_newton.driver import Interrupted as Interrupted
-    from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
-    from stepwell.quasi_newton.result_types import BatchResult as BatchResult
-    from stepwell.quasi_newton.result_types import Result as Result
-    from stepwell.quasi_newton.results import Status as Status
-    from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
-    from stepwell.quasi_newton.settings import LineSearch as LineSearch
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -42,7 +20,7 @@ _HOMES: dict[str, str] = {
     "scipy_method": "stepwell.quasi_newton.scipy_method",
     "LBFGSB": "stepwell.quasi_newton.optimizer",
     "LineSearch": "stepwell.quasi_newton.settings",
-    "Status": "stepwell.quasi_newton.results",
+    "Status": "stepwell.quasi_newton.status",
     "Result": "stepwell.quasi_newton.result_types",
     "BatchResult": "stepwell.quasi_newton.result_types",
     "Interrupted": "stepwell.quasi_newton.driver",

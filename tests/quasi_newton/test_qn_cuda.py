@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stepwell
-from stepwell.quasi_newton.results import Status
+from stepwell.quasi_newton.status import Status
 
 pytestmark = pytest.mark.cuda
 

@@ -14,10 +14,10 @@ from scipy.optimize import OptimizeWarning
 
 import stepwell
 from stepwell import arrays
-from stepwell.quasi_newton import cuda_windows, inputs, objective, target, variables
+from stepwell.quasi_newton import cuda_windows, inputs, objective, run, variables
 from stepwell.quasi_newton.host_target import HostTarget
-from stepwell.quasi_newton.results import Status
 from stepwell.quasi_newton.state import WHOLE
+from stepwell.quasi_newton.status import Status
 from stepwell.quasi_newton.target import Box
 
 torch = pytest.importorskip("torch")
@@ -96,7 +96,7 @@ def stand_in(monkeypatch):
         monkeypatch.setattr(module, "is_cuda", claims)
     for module in (arrays, variables):
         monkeypatch.setattr(module, "device_name", lambda a: "cuda:0" if claims(a) else "cpu")
-    on_host = target.make_target
+    on_host = run.make_target
 
     def make_target(start, box, weights, settings, *, weights_vary, on_device):
         if on_device:

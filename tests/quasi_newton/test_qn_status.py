@@ -8,7 +8,7 @@ from qn_oracles import Quadratic, projected_gradient
 from scipy.optimize import OptimizeResult
 
 from stepwell import LBFGSB, Status, _core, minimize, minimize_batch, problems
-from stepwell.quasi_newton.results import LINE_SEARCH_INFO
+from stepwell.quasi_newton.status import LINE_SEARCH_INFO
 
 ROSENBROCK = problems.get("rosenbrock", n=10)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from stepwell.arrays import Array, current_stream
 from stepwell.cuda.devices import checked, cuda_driver
-from stepwell.quasi_newton.cuda_windows import WINDOW
+
+WINDOW = 8  # turns between two looks at the state
 
 
 def clock_for(template: Array) -> TurnClock:

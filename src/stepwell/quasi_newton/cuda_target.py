@@ -27,6 +27,7 @@ from stepwell.arrays import (
 from stepwell.checks import require
 from stepwell.cuda.devices import checked, cuda_driver, memory_free, memory_kept, open_device
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, load_kernel
+from stepwell.quasi_newton.cuda_events import WINDOW
 from stepwell.quasi_newton.cuda_layout import (
     BLOCK,
     GROUP,
@@ -41,7 +42,7 @@ from stepwell.quasi_newton.cuda_layout import (
     Engine,
     kernel_defines,
 )
-from stepwell.quasi_newton.cuda_windows import WINDOW, Windows
+from stepwell.quasi_newton.cuda_windows import Windows
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, pair_slots, with_slots
 from stepwell.quasi_newton.target import Box

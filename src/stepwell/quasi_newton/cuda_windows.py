@@ -7,19 +7,14 @@ with the host, which is still launching.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stepwell.arrays import Array, capture
 from stepwell.cuda.nvrtc import cuda_core
+from stepwell.quasi_newton.cuda_events import WINDOW, TurnClock
 from stepwell.quasi_newton.state import WHOLE
-
-if TYPE_CHECKING:
-    from stepwell.quasi_newton.cuda_events import TurnClock
-    from stepwell.quasi_newton.cuda_target import CudaTarget
-
-WINDOW = 8  # turns between two looks at the state
 
 
 class Windows:
@@ -40,7 +35,7 @@ class Windows:
 
     def __init__(
         self,
-        target: CudaTarget,
+        target: Any,
         evaluate: Callable[[], tuple[Any, Array]],
         turn: Callable[..., None],
         graph: str | bool,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.quasi_newton.objective import Objective
-from stepwell.quasi_newton.results import Status
 from stepwell.quasi_newton.run import Run
+from stepwell.quasi_newton.status import Status
 
 
 class Interrupted(KeyboardInterrupt):

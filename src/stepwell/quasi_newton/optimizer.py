@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +15,10 @@ import numpy as np
 from stepwell.arrays import Array, host_copy, in_kind, is_cuda, numpy_dtype, to_like
 from stepwell.checks import require
 from stepwell.quasi_newton import saved_state
-from stepwell.quasi_newton.results import Status, single_result, status_message
+from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
+from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
 
@@ -93,6 +96,7 @@ class LBFGSB:
         self._run, self.settings = run, run.settings
         self._told = 0
         self._began = time.perf_counter()
+        self._in_use = threading.Lock()
 
     @property
     def x(self) -> Array:
@@ -150,10 +154,12 @@ class LBFGSB:
     def tell(self, f: Any, g: Array) -> None:
         """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
         run = self._run
-        if not run.variables.on_device and run.target.running == 0:
-            raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
-        run.turn(run.variables.read_values(f), run.variables.read_gradient(g, "g"))
-        self._told += 1
+        value, gradient = run.variables.read_values(f), run.variables.read_gradient(g, "g")
+        with self._alone():
+            if not run.variables.on_device and run.target.running == 0:
+                raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
+            run.turn(value, gradient)
+            self._told += 1
         if time.perf_counter() - self._began > self.settings.time_limit:
             self.stop(Status.TIME_LIMIT)
 
@@ -161,7 +167,18 @@ class LBFGSB:
         """End the run now; `x` becomes the last accepted point."""
         good = isinstance(status, Status) and status is not Status.RUNNING
         require(good, "status", status, "a stepwell.Status other than RUNNING")
-        self._run.target.stop(status.value)
+        with self._alone():
+            self._run.target.stop(status.value)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse a second thread: turns of one run follow each other."""
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError("this LBFGSB is in use by another thread; allowed: one thread at a time")
+        try:
+            yield
+        finally:
+            self._in_use.release()
 
     def accepted_point(self) -> Array:
         """Return a copy of the last accepted point, in the caller's kind and shape."""
@@ -198,7 +215,8 @@ class LBFGSB:
         run = self._run
         bounds = {} if run.box is None else {"lower": host_copy(run.box.lower), "upper": host_copy(run.box.upper)}
         weights = {} if run.weights is None else {"weights": host_copy(run.weights)}
-        arrays = run.target.arrays()
+        with self._alone():
+            arrays = {name: np.array(array) for name, array in run.target.arrays().items()}
         return saved_state.pack(run.variables.shape, run.settings, run.diagonal is not None, bounds | weights, arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.quasi_newton.results import Status
+from stepwell.quasi_newton.status import Status
 
 _HEAD = "iterations  evaluations              f   projected gradient       step\n"
 #: Seconds between two lines of a fast run; the first lines are all printed.

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from stepwell.arrays import Array
-from stepwell.quasi_newton.results import Status
+from stepwell.quasi_newton.status import Status
 
 
 class Result(OptimizeResult):  # type: ignore[misc]

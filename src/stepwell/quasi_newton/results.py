@@ -1,15 +1,16 @@
-"""Results of the quasi-Newton solvers, and the statuses whose members carry their message.
+"""Results of the quasi-Newton solvers, made from the states of their problems.
 
 The types are SciPy's, whose import takes longer than anything else at the start: it waits until a result is made.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from stepwell.quasi_newton.status import BY_CODE, Status, doubt_about, message_of, status_message
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -17,98 +18,8 @@ if TYPE_CHECKING:
     from stepwell.quasi_newton.result_types import BatchResult, Result
 
 
-class Status(enum.Enum):
-    """Why a run ended (or ``RUNNING``). Each member has a ``message`` and says whether it is a ``success``.
-
-    Examples
-    --------
-    >>> Status.GRADIENT.success, Status.GRADIENT.scipy
-    (True, 0)
-    >>> print(Status.MAX_ITERATIONS.message)
-    the limit on iterations (maxiter) was reached
-    """
-
-    message: str
-    scipy: int
-
-    RUNNING = 0, 2, "the run has not ended"
-    GRADIENT = 1, 0, "converged: projected gradient <= gtol"
-    DECREASE = 2, 0, "converged: relative decrease of f <= ftol"
-    GRADIENT_NORM = 3, 0, "converged: |g| <= relative_gtol * max(1, |x|)"
-    TARGET = 4, 0, "f reached the target value"
-    MAX_ITERATIONS = 5, 1, "the limit on iterations (maxiter) was reached"
-    MAX_EVALUATIONS = 6, 1, "the limit on evaluations (maxfun) was reached"
-    TIME_LIMIT = 7, 1, "the time limit was reached"
-    LINE_SEARCH = 8, 2, "the line search found no acceptable step even along the steepest descent"
-    ROUNDING = (
-        9,
-        2,
-        "rounding errors prevent further progress: no step lowers f any more; the tolerances may be too small",
-    )
-    NONFINITE_START = 10, 2, "f or its gradient is not finite at x0"
-    NONFINITE = 11, 2, "f or its gradient is not finite at every step tried; this is the last good point"
-    CALLBACK = 12, 99, "the callback asked to stop"
-
-    def __new__(cls, code: int, scipy: int, message: str) -> Status:
-        """Make a member whose value is the engine's code."""
-        member = object.__new__(cls)
-        member._value_ = code
-        member.scipy = scipy
-        member.message = message
-        return member
-
-    @classmethod
-    def of(cls, code: int) -> Status:
-        """Return the member with the engine's code."""
-        return _BY_CODE[int(code)]
-
-    @property
-    def success(self) -> bool:
-        """Whether the run ended because what was asked for was reached."""
-        return self.scipy == 0
-
-
-_BY_CODE = {status.value: status for status in Status}
 _SEARCH_ENDED = (Status.LINE_SEARCH.value, Status.ROUNDING.value)
-_SCIPY_BY_CODE = np.array([_BY_CODE[code].scipy for code in range(len(_BY_CODE))])
-
-#: What the info code of a failed line search says (the codes of MCSRCH).
-LINE_SEARCH_INFO = {
-    0: "the direction does not descend",
-    2: "the interval of uncertainty is narrower than xtol",
-    3: "maxls evaluations did not suffice",
-    4: "the step is at its lower limit stpmin",
-    5: "the step is at its upper limit stpmax",
-    6: "rounding errors prevent further progress",
-}
-
-
-_CHECK_GRADIENT = "f does not fall along -g as the gradient says: it may be wrong (stepwell.check_grad compares)"
-
-
-def status_message(state: Any) -> str:
-    """Return what the status of a state means; of a failed line search, what its info code says and what to look at."""
-    return _message(Status.of(state["status"]), int(state["info"]), _doubt(state))
-
-
-def _doubt(state: Any) -> str:
-    """Name what a failed line search may come from: the size of the gradient, or its being wrong."""
-    if not math.isfinite(float(state["gradient_norm"])):
-        return "overflow"
-    # Rounding of f hides a descent of that size; more than its root should be seen along -g.
-    seen = float(state["projected_gradient"]) > 1e-4 * max(1.0, abs(float(state["f"])))
-    return "gradient" if seen else ""
-
-
-def _message(status: Status, info: int, doubt: str) -> str:
-    if status not in (Status.LINE_SEARCH, Status.ROUNDING):
-        return status.message
-    if status is Status.LINE_SEARCH and info == 0 and doubt == "overflow":
-        return f"{status.message} (info 0: the square of the gradient overflows; scale f, or start elsewhere)"
-    words = status.message
-    if status is Status.LINE_SEARCH and info in LINE_SEARCH_INFO:
-        words += f" (info {info}: {LINE_SEARCH_INFO[info]})"
-    return f"{words}; {_CHECK_GRADIENT}" if doubt == "gradient" else words
+_SCIPY_BY_CODE = np.array([BY_CODE[code].scipy for code in range(len(BY_CODE))])
 
 
 def single_result(state: Any, **fields: Any) -> Result:
@@ -143,15 +54,15 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
     codes = states["status"].tolist()
     doubts = [""] * len(codes)
     for problem in np.flatnonzero(np.isin(states["status"], _SEARCH_ENDED)).tolist():
-        doubts[problem] = _doubt(states[problem])
+        doubts[problem] = doubt_about(states[problem])
     ways = list(zip(codes, states["info"].tolist(), doubts))
-    meaning = {way: _message(_BY_CODE[way[0]], *way[1:]) for way in set(ways)}
+    meaning = {way: message_of(BY_CODE[way[0]], *way[1:]) for way in set(ways)}
     status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
         nfev=states["evaluations"] * calls_a_point,
         status=status,
-        reason=[_BY_CODE[code] for code in codes],
+        reason=[BY_CODE[code] for code in codes],
         message=[meaning[way] for way in ways],
         success=status == 0,
         info=states["info"].copy(),

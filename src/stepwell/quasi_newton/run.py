@@ -12,7 +12,7 @@ from stepwell.arrays import Array, namespace_of
 from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH
-from stepwell.quasi_newton.target import Box, Target, make_target
+from stepwell.quasi_newton.target import Box, Target
 from stepwell.quasi_newton.variables import Variables
 
 if TYPE_CHECKING:
@@ -90,3 +90,16 @@ class Run:
         if not shared:
             s, y = list(np.array(s)), list(np.array(y))
         return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, self.variables.size)
+
+
+def make_target(
+    start: Array, box: Box | None, weights: Array | None, settings: Settings, *, weights_vary: bool, on_device: bool
+) -> Target:
+    """Make the target for starting points (B, n), inside the bounds, on the host or on a CUDA device."""
+    if on_device:
+        from stepwell.quasi_newton.cuda_target import CudaTarget
+
+        return CudaTarget(start, box, weights, settings, weights_vary=weights_vary)
+    from stepwell.quasi_newton.host_target import HostTarget
+
+    return HostTarget(start, box, weights, settings, weights_vary=weights_vary)

@@ -7,15 +7,12 @@ implement the protocol, each in one file, and so can anything that adds up sums 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from stepwell.arrays import Array
 from stepwell.quasi_newton.state import WHOLE
-
-if TYPE_CHECKING:
-    from stepwell.quasi_newton.settings import Settings
 
 
 class Box(NamedTuple):
@@ -78,16 +75,3 @@ class Target(Protocol):
 
         It may have an attribute ``mode`` that says how, in words.
         """
-
-
-def make_target(
-    start: Array, box: Box | None, weights: Array | None, settings: Settings, *, weights_vary: bool, on_device: bool
-) -> Target:
-    """Make the target for starting points (B, n), inside the bounds, on the host or on a CUDA device."""
-    if on_device:
-        from stepwell.quasi_newton.cuda_target import CudaTarget
-
-        return CudaTarget(start, box, weights, settings, weights_vary=weights_vary)
-    from stepwell.quasi_newton.host_target import HostTarget
-
-    return HostTarget(start, box, weights, settings, weights_vary=weights_vary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.arrays import Array
-from stepwell.quasi_newton.results import LINE_SEARCH_INFO, Status
+from stepwell.quasi_newton.status import LINE_SEARCH_INFO, Status
 from stepwell.report.history import Iteration
 from stepwell.report.vectors import vector_text
 

@@ -13,8 +13,8 @@ from stepwell.apps.voronoi.energy import VoronoiEnergy
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array, in_kind, is_cuda, namespace_of, to_like
 from stepwell.quasi_newton.api import minimize
-from stepwell.quasi_newton.results import Status
 from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.status import Status
 
 
 class Run:

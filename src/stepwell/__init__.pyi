@@ -1,0 +1,24 @@
+"""Public names, for type checkers and editors; ``__init__.py`` imports them on first use."""
+
+from stepwell import apps as apps
+from stepwell import operators as operators
+from stepwell import problems as problems
+from stepwell.krylov import ProjectedCG as ProjectedCG
+from stepwell.krylov import cg as cg
+from stepwell.krylov import tikhonov as tikhonov
+from stepwell.nnls import Convolution as Convolution
+from stepwell.nnls import NNLSResult as NNLSResult
+from stepwell.nnls import NNLSStatus as NNLSStatus
+from stepwell.nnls import nnls as nnls
+from stepwell.operators import adjoint_error as adjoint_error
+from stepwell.quasi_newton.api import minimize as minimize
+from stepwell.quasi_newton.api import minimize_batch as minimize_batch
+from stepwell.quasi_newton.driver import Interrupted as Interrupted
+from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
+from stepwell.quasi_newton.result_types import BatchResult as BatchResult
+from stepwell.quasi_newton.result_types import Result as Result
+from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
+from stepwell.quasi_newton.settings import LineSearch as LineSearch
+from stepwell.quasi_newton.status import Status as Status
+
+__version__: str
