@@ -52,9 +52,9 @@ def test_a_foreign_array_needs_a_library_that_computes(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name in ("cupy", "torch") else real(name, *rest)
     )
-    for door in (stepwell.minimize, stepwell.minimize_batch):
+    for call in (stepwell.minimize, stepwell.minimize_batch):
         with pytest.raises(ImportError, match=r"Claims on a GPU.*CuPy or PyTorch.*pip install"):
-            door(bowl, Claims(), jac=True)
+            call(bowl, Claims(), jac=True)
     with pytest.raises(ImportError, match="CuPy or PyTorch"):
         stepwell.LBFGSB(Claims())
 

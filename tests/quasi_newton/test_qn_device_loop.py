@@ -292,9 +292,9 @@ def test_wrong_starts():
         (torch.ones(0).double(), ValueError, "at least one variable"),
         (torch.tensor([1.0, torch.nan]).double(), ValueError, "at index 1"),
     ):
-        for door in (stepwell.minimize, stepwell.LBFGSB):
+        for call in (stepwell.minimize, stepwell.LBFGSB):
             with pytest.raises(error, match=words):
-                door(start) if door is stepwell.LBFGSB else door(chain, start, jac=True)
+                call(start) if call is stepwell.LBFGSB else call(chain, start, jac=True)
 
 
 def test_strided_answers_are_read_right():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from qn_doors import LOWER, REFERENCE, UPPER, N, slope, value
+from qn_bowl import LOWER, REFERENCE, UPPER, N, slope, value
 
 from stepwell import minimize, minimize_batch
 

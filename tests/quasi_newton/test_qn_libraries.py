@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qn_doors import FUN, N
+from qn_bowl import FUN, N
 
 from stepwell import LBFGSB, minimize, minimize_batch
 

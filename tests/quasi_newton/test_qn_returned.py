@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qn_doors import bowl
+from qn_bowl import bowl
 from qn_oracles import Quadratic
 
 from stepwell import LBFGSB, minimize, minimize_batch

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from qn_doors import bowl
+from qn_bowl import bowl
 from qn_oracles import Quadratic, run
 from scipy.optimize import OptimizeWarning
 from scipy.optimize import minimize as scipy_minimize

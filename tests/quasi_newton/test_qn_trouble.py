@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from qn_doors import bowl
+from qn_bowl import bowl
 from qn_oracles import Quadratic
 
 from stepwell import LBFGSB, Status, minimize, minimize_batch

@@ -351,8 +351,8 @@ def test_a_number_of_sites_is_whole():
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, None, "a", [1, 2]])
-@pytest.mark.parametrize("door", [draw_sites, centroidal])
-def test_a_seed_is_a_whole_number(door, seed):
+@pytest.mark.parametrize("call", [draw_sites, centroidal])
+def test_a_seed_is_a_whole_number(call, seed):
     """Anything else, None above all, would give a start that does not come again."""
     with pytest.raises(ValueError, match=re.escape(f"seed is {seed!r}; allowed: an integer of at least 0")):
-        door(10, resolution=16, seed=seed)
+        call(10, resolution=16, seed=seed)

@@ -1,4 +1,4 @@
-"""What happened in a run, iteration by iteration, gathered through the public doors of `stepwell.minimize`."""
+"""What happened in a run, iteration by iteration, gathered through the public API of `stepwell.minimize`."""
 
 from __future__ import annotations
 

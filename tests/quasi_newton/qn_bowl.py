@@ -1,4 +1,4 @@
-"""The small bounded problem on which doors, libraries and gradients are tried, and its solution."""
+"""The small bounded problem on which functions, libraries and gradients are tried, and its solution."""
 
 from __future__ import annotations
 

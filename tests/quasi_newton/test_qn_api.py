@@ -1,4 +1,4 @@
-"""The doors: SciPy's own minimize, callbacks, ask and tell."""
+"""The functions: SciPy's own minimize, callbacks, ask and tell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.optimize
-from qn_doors import FUN, LOWER, REFERENCE, UPPER, N, slope, value
+from qn_bowl import FUN, LOWER, REFERENCE, UPPER, N, slope, value
 from scipy.optimize import Bounds, OptimizeResult, OptimizeWarning
 
 import stepwell
@@ -188,9 +188,9 @@ def test_callbacks_of_other_forms():
     r = minimize(FUN, np.zeros(N), jac=True, callback=counter)
     assert counter.calls == r.nit
     minimize(FUN, np.zeros(N), jac=True, callback=np.sum)
-    for door in (minimize, minimize_batch):
+    for call in (minimize, minimize_batch):
         with pytest.raises(TypeError, match="callback"):
-            door(FUN, np.zeros((1, N)), jac=True, callback=3)
+            call(FUN, np.zeros((1, N)), jac=True, callback=3)
 
 
 def test_stop_iteration_in_the_objective_is_no_stop():
