@@ -1,4 +1,4 @@
-"""The checks that all public functions share: what they let through, and errors that name argument, value and what is allowed."""
+"""The checks that all public functions share: what they let through, and what errors name."""
 
 from __future__ import annotations
 

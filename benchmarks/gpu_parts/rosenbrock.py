@@ -63,7 +63,7 @@ def printed_rows(fun: Any, x0: Any, options: dict[str, Any]) -> list[str]:
 
 def rosenbrock(quick: bool) -> dict[str, Any]:
     n = 10**6
-    options = dict(maxcor=7, line_search="va15", eps=1e-5, gtol=0.0, ftol=0.0)
+    options = dict(maxcor=7, line_search="va15", relative_gtol=1e-5, gtol=0.0, ftol=0.0)
     problem = stepwell.problems.get("rosenbrock", n=n, xp=torch, dtype=torch.float64, device="cuda")
     objectives: dict[str, tuple[Any, Any]] = {"torch operations": (problem.fun, problem.x0)}
     try:

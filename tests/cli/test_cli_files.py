@@ -39,7 +39,7 @@ def test_json_holds_the_run(tmp_path):
     assert result["fun"] == same.fun
     assert (result["nit"], result["nfev"], result["status"]) == (same.nit, same.nfev, 0)
     assert result["message"] == same.message
-    assert set(run["seconds"]) == {"total", "objective", "solver"}
+    assert set(run["seconds"]) == {"total", "setup", "objective", "solver"}
 
     history = run["history"]
     assert [row["nit"] for row in history] == list(range(same.nit + 1))

@@ -57,14 +57,14 @@ def test_reaches_the_minimum_that_scipy_finds(cauchy):
 def test_options_arrive_at_the_solver():
     run = solved(
         "rosenbrock", "-n", 10, "-m", 3, "--ls-ftol", 0.01, "--ls-gtol", 0.5, "--ls-xtol", 0.2, "--stpmin", 1e-12,
-        "--stpmax", 1e6, "--maxls", 30, "--gtol", 1e-7, "--ftol", 1e-14, "--eps", 1e-9, "--maxiter", 500,
+        "--stpmax", 1e6, "--maxls", 30, "--gtol", 1e-7, "--ftol", 1e-14, "--relative-gtol", 1e-9, "--maxiter", 500,
         "--maxfun", 600, "--target", 1e-8, "--time-limit", 60, "--threads", 1, "--param", "c=50",
     )  # fmt: skip
     settings = run["settings"]
     assert settings["line_search"] == {
         "preset": "lbfgsb", "ftol": 0.01, "gtol": 0.5, "xtol": 0.2, "stpmin": 1e-12, "stpmax": 1e6, "maxls": 30,
     }  # fmt: skip
-    names = ("m", "gtol", "ftol", "eps", "maxiter", "maxfun", "target", "time_limit", "threads")
+    names = ("m", "gtol", "ftol", "relative_gtol", "maxiter", "maxfun", "target", "time_limit", "threads")
     assert [settings[name] for name in names] == [3, 1e-7, 1e-14, 1e-9, 500, 600, 1e-8, 60, 1]
     assert run["problem"]["parameters"] == {"n": 10, "c": 50.0}
     assert run["result"]["reason"] == "TARGET"

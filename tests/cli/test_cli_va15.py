@@ -92,7 +92,7 @@ def numbered(output: str) -> list[int]:
 def test_stops_as_the_paper_says():
     run = json.loads(va15("powell", "-n", 40, "--json", "-").stdout)
     settings = run["settings"]
-    assert [settings[name] for name in ("eps", "gtol", "ftol", "maxiter")] == [1e-5, 0, 0, 2000]
+    assert [settings[name] for name in ("relative_gtol", "gtol", "ftol", "maxiter")] == [1e-5, 0, 0, 2000]
     assert run["result"]["reason"] == "GRADIENT_NORM"
     assert run["history"][-1]["gradient_norm"] <= 1e-5 * max(1.0, np.sqrt(40))
 

@@ -1,4 +1,4 @@
-"""The functions of the quasi-Newton engine on a GPU: arrays of any library, differences, device times, errors, faults."""
+"""The quasi-Newton solver on a GPU: arrays of any library, differences, device times, errors, faults."""
 
 from __future__ import annotations
 

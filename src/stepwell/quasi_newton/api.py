@@ -275,10 +275,9 @@ def _read_method(method: Any, jac: Any) -> tuple[str, Any]:
 
 def _warn_unused(**given: Any) -> None:
     """Say what this method does not use, in SciPy's words."""
-    for name in ("hess", "hessp"):
-        value = given.get(name)
-        if value is not None and (callable(value) or name == "hess"):
-            warn_caller(f"Method L-BFGS-B does not use Hessian information ({name}).", RuntimeWarning)
+    for name, what in (("hess", "Hessian"), ("hessp", "Hessian-vector product")):
+        if given.get(name) is not None:
+            warn_caller(f"Method L-BFGS-B does not use {what} information ({name}).", RuntimeWarning)
     constraints = given.get("constraints")
     if constraints is not None and not (hasattr(constraints, "__len__") and len(constraints) == 0):
         warn_caller("Method L-BFGS-B cannot handle constraints.", RuntimeWarning)

@@ -53,7 +53,7 @@ class History:
     >>> len(history.iterations) == result.nit + 1
     True
     >>> sorted(history.seconds(result))
-    ['objective', 'solver', 'total']
+    ['objective', 'setup', 'solver', 'total']
     """
 
     def __init__(

@@ -36,7 +36,7 @@ DRIVER_MS = {"evaluation": 66.0, "cublas": 324.0, "mcsrch": 56.0, "l-bfgs": 398.
 SPEEDUP = {"float64": 8.0, "float32": 14.0}
 
 M, EPS, MAXITER = 7, 1e-5, 2000
-SETTINGS_VA15: dict[str, Any] = dict(m=M, gtol=0.0, ftol=0.0, eps=EPS, maxiter=MAXITER, line_search="va15")
+SETTINGS_VA15: dict[str, Any] = dict(m=M, gtol=0.0, ftol=0.0, relative_gtol=EPS, maxiter=MAXITER, line_search="va15")
 
 DIFFERENCES = (
     Column("iteration", "iteration", ","),
@@ -275,7 +275,7 @@ def _functions(context: Context, study: Study, n: int) -> None:
         for place in context.places:
             context.tell(f"{name}, {place.label}")
             problem = problems.get(name, n=n, **place.library)
-            result, seconds = _solve(problem, None, place, eps=eps, maxcor=m)
+            result, seconds = _solve(problem, None, place, relative_gtol=eps, maxcor=m)
             size = float(np.linalg.norm(place.fetch(result.x)))
             table.add(
                 function=name, n=n, device=place.short, m=m, eps=eps, iterations=result.nit, evaluations=result.nfev,

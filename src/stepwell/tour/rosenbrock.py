@@ -69,7 +69,14 @@ def run_stepwell(problem: Problem, stage: Stage) -> tuple[History, Any, float]:
         there.x0,
         jac=True,
         callback=history.callback,
-        options={"maxcor": PAIRS, "line_search": "va15", "eps": EPS, "gtol": 0.0, "ftol": 0.0, "maxiter": 2000},
+        options={
+            "maxcor": PAIRS,
+            "line_search": "va15",
+            "relative_gtol": EPS,
+            "gtol": 0.0,
+            "ftol": 0.0,
+            "maxiter": 2000,
+        },
     )
     stage.place.wait()
     return history, result, history.seconds(result)["total"]

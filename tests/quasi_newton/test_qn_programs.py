@@ -1,0 +1,203 @@
+"""Programs written for SciPy, and what people do wrong: arguments of the other library, kept points, Ctrl-C."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import scipy.optimize
+from scipy.optimize import OptimizeWarning
+
+import stepwell
+from stepwell import Status, minimize, minimize_batch
+
+N = 12
+CENTRE = np.linspace(-1, 2, N)
+WEIGHT = np.arange(1.0, N + 1)
+
+
+def bowl(x):
+    return float((WEIGHT * (x - CENTRE) ** 2).sum()), 2 * WEIGHT * (x - CENTRE)
+
+
+def value(x):
+    return bowl(x)[0]
+
+
+def slope(x):
+    return bowl(x)[1]
+
+
+def test_scipys_arguments_in_scipys_order():
+    ours = minimize(value, np.zeros(N), (), "L-BFGS-B", slope, None, None, [(-0.5, 1.0)] * N, (), 1e-9)
+    theirs = scipy.optimize.minimize(value, np.zeros(N), (), "L-BFGS-B", slope, None, None, [(-0.5, 1.0)] * N, (), 1e-9)
+    assert ours.success
+    assert np.allclose(ours.x, theirs.x, atol=1e-6)
+    names = list(inspect.signature(scipy.optimize.minimize).parameters)
+    assert list(inspect.signature(minimize).parameters) == names
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"hess": lambda x: np.eye(N)}, "does not use Hessian information"),
+        ({"hessp": lambda x, p: p}, "does not use Hessian-vector product information"),
+        ({"constraints": {"type": "eq", "fun": value}}, "cannot handle constraints"),
+    ],
+)
+def test_what_the_method_does_not_use_draws_scipys_warning(given, words):
+    for solve in (minimize, scipy.optimize.minimize):
+        with pytest.warns(RuntimeWarning, match=words):
+            solve(value, np.zeros(N), method="L-BFGS-B", jac=slope, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        minimize(value, np.zeros(N), method="l-bfgs-b", jac=slope, hess=None, hessp=None, constraints=())
+
+
+def test_other_methods_are_refused():
+    for method in ("BFGS", "trust-constr", 3):
+        with pytest.raises(ValueError, match=r"method is .*; allowed: None or 'L-BFGS-B'"):
+            minimize(bowl, np.zeros(N), method=method, jac=True)
+
+
+def test_jac_in_its_old_place_still_works():
+    with pytest.warns(DeprecationWarning, match="give jac by its name"):
+        assert minimize(bowl, np.zeros(N), (), True).success
+
+
+def test_eps_is_scipys_step_and_no_silent_stopping_rule():
+    points = []
+
+    def seen(x):
+        points.append(np.array(x))
+        return value(x)
+
+    minimize(seen, np.zeros(N), options={"eps": 1e-3, "maxiter": 1})
+    assert np.allclose((points[1] - points[0]).max(), 1e-3)
+    with pytest.warns(OptimizeWarning, match="'relative_gtol'"):
+        assert minimize(bowl, np.zeros(N), jac=True, options={"eps": 1e10}).nit > 1
+    with pytest.warns(DeprecationWarning, match="relative_gtol"):
+        assert stepwell.LBFGSB(np.zeros(2), eps=1e-3).settings.relative_gtol == 1e-3
+
+
+def test_steps_of_differences_one_a_variable():
+    points = []
+
+    def seen(x):
+        points.append(np.array(x))
+        return value(x)
+
+    steps = np.linspace(1e-4, 1e-3, N)
+    minimize(seen, np.zeros(N), options={"finite_diff_rel_step": steps, "maxiter": 1})
+    moved = np.array(points[1 : N + 1]) - points[0]
+    assert np.allclose(np.diag(moved), steps)
+
+
+def test_fixed_variables_are_not_differenced():
+    bounds = [(0.25, 0.25)] * (N - 2) + [(None, None)] * 2
+    r = minimize(value, np.full(N, 0.25), bounds=bounds)
+    assert r.nfev == 3 * r.njev
+    assert np.allclose(r.x[-2:], CENTRE[-2:], atol=1e-5)
+    assert (r.x[:-2] == 0.25).all()
+    free = minimize(value, np.full(N, 0.25))
+    assert free.nfev == (N + 1) * free.njev
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_a_forgotten_jac_is_named(library):
+    xp = pytest.importorskip({"jax": "jax.numpy"}.get(library, library))
+    with pytest.raises(TypeError, match="fun returned a pair; did you mean jac=True"):
+        minimize(lambda x: ((x * x).sum(), 2 * x), xp.ones(3))
+    with pytest.raises(TypeError, match="fun returned a pair; did you mean jac=True"):
+        minimize_batch(lambda x: ((x * x).sum(-1), 2 * x), xp.ones((2, 3)))
+
+
+def test_a_wrong_gradient_is_suspected():
+    wrong = minimize(lambda x: (value(x), -slope(x)), np.zeros(N), jac=True)
+    assert wrong.reason in (Status.LINE_SEARCH, Status.ROUNDING)
+    assert "the gradient" in wrong.message
+    assert "stepwell.check_grad" in wrong.message
+    many = minimize_batch(
+        lambda x: (((x - 1) ** 2).sum(1), np.array([[2.0], [-2.0]]) * (x - 1)), np.zeros((2, 3)), jac=True
+    )
+    assert many.success[0]
+    assert "check_grad" in many.message[1]
+    rough = lambda x: (value(x) + 1e6, slope(x))  # noqa: E731
+    right = minimize(rough, np.zeros(N), jac=True, options={"gtol": 0, "ftol": 0})
+    assert right.reason is Status.ROUNDING
+    assert "check_grad" not in right.message
+
+
+def test_an_objective_that_remembers_its_point():
+    class Memo:
+        x = None
+        evaluations = 0
+
+        def value(self, x):
+            if self.x is None or not np.array_equal(self.x, x):
+                self.x, self.evaluations = x, self.evaluations + 1
+                self.f, self.g = bowl(x)
+            return self.f
+
+        def gradient(self, x):
+            self.value(x)
+            return self.g
+
+    memo = Memo()
+    r = minimize(memo.value, np.zeros(N), jac=memo.gradient, method="L-BFGS-B")
+    assert r.success
+    assert np.allclose(r.x, CENTRE, atol=1e-3)
+    assert memo.evaluations == r.nfev
+
+
+def test_an_interrupt_has_the_outcome_so_far():
+    calls = []
+
+    def fun(x):
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return bowl(x)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        minimize(fun, np.zeros(N), jac=True)
+    assert isinstance(caught.value, stepwell.Interrupted)
+    result = caught.value.result
+    assert result.reason is Status.RUNNING
+    assert not result.success
+    assert result.fun < value(np.zeros(N))
+    assert result.fun == value(result.x)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_signal_ends_a_long_run_within_reach_of_its_best_point():
+    threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    x0 = np.zeros(200_000)
+
+    def forever():
+        while True:
+            minimize(lambda x: (float(((x - 1) ** 4).sum()), 4 * (x - 1) ** 3), x0, jac=True, options={"gtol": 0})
+
+    with pytest.raises(stepwell.Interrupted) as caught:
+        forever()
+    assert caught.value.result.x.shape == x0.shape
+
+
+def test_imports_are_not_part_of_the_time():
+    """What is imported before the first evaluation is imported before the clock starts, which `Run` comes after."""
+    program = (
+        "import sys, numpy as np, stepwell\n"
+        "from stepwell.quasi_newton import api\n"
+        "run, seen = api.Run, []\n"
+        "api.Run = lambda *args, **more: seen.append('scipy.optimize' in sys.modules) or run(*args, **more)\n"
+        "stepwell.minimize(lambda x: (x @ x, 2 * x), np.ones(3), jac=True)\n"
+        "assert seen == [True]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
