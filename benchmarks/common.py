@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.studies.measure import Recorder, cores, gpu_machine, interleave, machine, medians, wall
+from stepwell.studies.measure import Recorder, gpu_machine, interleave, machine, medians, wall
 
 __all__ = [
     "Recorder",
-    "cores",
     "gpu_machine",
     "interleave",
     "machine",

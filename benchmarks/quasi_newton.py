@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Recorder, cores, interleave, medians, save, sweep_seconds, table, wall
+from common import Recorder, interleave, medians, save, sweep_seconds, table, wall
 from scipy.optimize import Bounds
 from scipy.optimize import minimize as scipy_minimize
 from threadpoolctl import threadpool_limits
 
 import stepwell
 from stepwell.quasi_newton.state import memory_words
+from stepwell.threads import default_threads
 
 NAME = "quasi_newton_cpu"
 
@@ -81,9 +82,9 @@ def iteration() -> None:
             "scipy, one BLAS thread": lambda: solver_time(scipys, problem, pair, iterations, blas=1),
             "scipy, default": lambda: solver_time(scipys, problem, pair, iterations, blas=None),
             "one thread": lambda: solver_time(ours, problem, (lower, upper), iterations, threads=1),
-            "all threads": lambda: solver_time(ours, problem, (lower, upper), iterations, threads=cores()),
+            "all threads": lambda: solver_time(ours, problem, (lower, upper), iterations, threads=default_threads()),
         }
-        sweep = sweep_seconds(problem.n, 16, cores()) if side == 1000 else None
+        sweep = sweep_seconds(problem.n, 16, default_threads()) if side == 1000 else None
         if sweep:
             runs["bare sweep of 16 rows"] = lambda: min(sweep() for _ in range(5))
         runs["all threads"]()
@@ -103,7 +104,7 @@ def iteration() -> None:
                 f"reached {floor / mine:.0%}\n"
             )
         rows.append(row)
-    table(["n", "SciPy, ms", "one thread, ms", f"{cores()} threads, ms", "ratio"], rows)
+    table(["n", "SciPy, ms", "one thread, ms", f"{default_threads()} threads, ms", "ratio"], rows)
     save(NAME, "iteration", figures)
 
 

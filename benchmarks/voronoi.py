@@ -17,10 +17,11 @@ import sys
 import time
 
 import numpy as np
-from common import cores, interleave, machine, table, wall
+from common import interleave, machine, table, wall
 from scipy.spatial import cKDTree
 
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centroidal, draw_sites
+from stepwell.threads import default_threads
 
 
 def settled(energy, sites, steps=3):
@@ -42,7 +43,7 @@ def evaluations(count, side, repeats, flooding):
     runs = {
         "evaluation": wall(lambda: energy.evaluate(sites)),
         "one thread": wall(lambda: alone.evaluate(sites)),
-        "k-d tree": wall(lambda: cKDTree(sites).query(centres, workers=cores())),
+        "k-d tree": wall(lambda: cKDTree(sites).query(centres, workers=default_threads())),
     }
     if flooding:
         runs["jump flooding"] = wall(lambda: flood.evaluate(sites))

@@ -15,7 +15,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stepwell.arrays import Array, device_name, host_copy, host_view, is_bfloat16, is_cuda, kind_of, namespace_of
+from stepwell.arrays import (
+    Array,
+    describe_home,
+    device_name,
+    host_copy,
+    host_view,
+    is_array,
+    is_bfloat16,
+    is_cuda,
+    is_sparse_tensor,
+    namespace_of,
+    same_library,
+)
 
 #: What an infinite whole number becomes, where one is allowed: more than any run can count.
 UNLIMITED = 2**62
@@ -198,7 +210,7 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     """
     _require_unmasked(argument, value)
     _require_dense(argument, value)
-    if isinstance(value, np.ndarray) or (hasattr(value, "shape") and kind_of(value) != "numpy"):
+    if is_array(value):
         require_real(argument, value)
         return np.asarray(value) if isinstance(value, np.ndarray) else value  # np.matrix multiplies in its own way
     try:
@@ -218,8 +230,7 @@ def _require_unmasked(argument: str, value: Any) -> None:
 
 
 def _require_dense(argument: str, value: Any) -> None:
-    dense = str(getattr(value, "layout", "torch.strided")) == "torch.strided"  # PyTorch has several that are not
-    if hasattr(value, "toarray") or hasattr(value, "todense") or not dense:
+    if hasattr(value, "toarray") or hasattr(value, "todense") or is_sparse_tensor(value):
         raise WrongKind(
             f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like)"
         )
@@ -290,11 +301,11 @@ def require_finite(argument: str, array: Array) -> None:
 
 def require_one_home(argument: str, array: Array, other: str, template: Array, *, library: bool = True) -> None:
     """Raise for arrays on different devices or, on a GPU in any case and if `library` elsewhere, of two libraries."""
-    kinds, devices = (kind_of(array), kind_of(template)), (device_name(array), device_name(template))
-    if devices[0] != devices[1] or (kinds[0] != kinds[1] and (library or is_cuda(array))):
+    mixed = not same_library(array, template) and (library or is_cuda(array))
+    if mixed or device_name(array) != device_name(template):
         raise WrongKind(
-            f"{argument} is a {kinds[0]} array on {devices[0]}, {other} a {kinds[1]} array on {devices[1]}; "
-            "allowed: one library and one device (nothing is moved silently)"
+            f"{argument} is {describe_home(array)}, {other} {describe_home(template)}; allowed: one library and one "
+            "device (nothing is moved silently)"
         )
 
 

@@ -34,7 +34,7 @@ def test_a_penalty_of_the_host_beside_arrays_of_another_library(method, library,
 
 def test_a_penalty_of_another_library_is_refused():
     torch = pytest.importorskip("torch")
-    with pytest.raises(TypeError, match="L is a Tensor, while A and B are of numpy; allowed: one library"):
+    with pytest.raises(TypeError, match="L is a Tensor, while B is a numpy array on cpu; allowed: one library"):
         stepwell.tikhonov(A, B, 0.7, torch.as_tensor(D.toarray()))
 
 

@@ -252,7 +252,7 @@ def test_answers_come_back_in_kind(library):
 def test_jax_in_its_default_mode(recwarn):
     jax = pytest.importorskip("jax")
     from stepwell.arrays import jax_double
-    from stepwell.nnls.device_memory import DeviceMemory
+    from stepwell.arrays.device_memory import DeviceMemory
 
     A, b = (value.astype(np.float32) for value in uniform(4, 20))
     before = jax.config.jax_enable_x64

@@ -102,7 +102,7 @@ def test_chains_are_not_split_between_teams():
 
 def test_starts_are_read_by_their_own_strides():
     torch = pytest.importorskip("torch")
-    from stepwell.nnls.device_memory import DeviceMemory
+    from stepwell.arrays.device_memory import DeviceMemory
 
     wide = torch.arange(5.0 * 9, dtype=torch.float64).reshape(5, 9)
     for start, stride in ((wide[:, :4], 9), (wide[:1, :4].expand(5, 4), 0), (wide[0, :4], 0), (wide[:, :4].clone(), 4)):

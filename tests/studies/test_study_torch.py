@@ -13,18 +13,11 @@ def second_place(monkeypatch):
     """A place that counts as a GPU and holds its tensors on the CPU."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-    class TensorPlace(places.CudaPlace):
-        label = "tensors"
+    class TensorPlace(places.Place):
+        label, gpu = "tensors", True
 
-        def __init__(self):
-            self._torch, self.name = torch, "cpu"
-
-        def wait(self):
-            pass
-
-        seconds = places.Place.seconds
-
-    monkeypatch.setattr(frame, "find_places", lambda device: [places.Place(), TensorPlace()])
+    there = TensorPlace("torch", torch, "cpu", "cpu")
+    monkeypatch.setattr(frame, "find_places", lambda device: [places.Place(), there])
     monkeypatch.setattr(measure, "gpu_machine", lambda device: {"gpu": "none"})
 
 

@@ -1,12 +1,14 @@
 """The only package that knows that NumPy, PyTorch, CuPy and JAX differ.
 
 Everything else works on array-API namespaces (``namespace_of``), on NumPy views of host arrays (``host_view``), or
-hands a result back in the caller's kind (``in_kind``). Only ``to_host`` and ``to_like`` cross between host and
-device, where a solver takes a decision on a small matrix or a caller asks for a copy; nothing moves silently.
+hands a result back as the caller has his (``as_user_array``). Only ``to_host`` and ``copy_to_device_of`` cross between
+host and device, where a solver takes a decision on a small matrix or a caller asks for a copy; nothing moves silently.
+Sparse matrices are in ``stepwell.arrays.sparse``, memory for kernels in ``stepwell.arrays.device_memory``.
 """
 
 from __future__ import annotations
 
+from stepwell.arrays.autograd import refusing_writes, value_and_gradient
 from stepwell.arrays.blocks import (
     add_at,
     column_dots,
@@ -21,65 +23,90 @@ from stepwell.arrays.blocks import (
 )
 from stepwell.arrays.conversion import (
     as_float,
+    as_user_array,
+    copy_to_device_of,
     host_copy,
     host_view,
-    in_kind,
     jax_double,
-    jax_holds_double,
-    lent,
+    readonly_view,
     scalar_of,
     to_host,
-    to_like,
+    view_is_copy,
     without_graph,
 )
 from stepwell.arrays.device import (
     available_bytes,
+    bytes_as_bool,
     capture,
     current_stream,
     device_address,
     from_dlpack,
+    seconds_of,
     shares_streams,
+    wait_for_device,
+    wait_for_values,
 )
+from stepwell.arrays.foreign import view_foreign
 from stepwell.arrays.kinds import (
     Array,
     as_contiguous,
+    default_dtype,
     default_float,
+    describe_home,
     device_index,
     device_name,
+    holds_double,
+    is_array,
     is_bfloat16,
     is_contiguous,
     is_cuda,
-    is_like,
+    is_sparse_tensor,
+    is_traced,
     kind_of,
     namespace_of,
     numpy_dtype,
+    rows_contiguous,
+    same_library,
+    same_order,
+    strides_of,
 )
+
+# until quasi_newton uses the new names
+lent, in_kind, to_like, is_like = readonly_view, as_user_array, copy_to_device_of, same_order
 
 __all__ = [
     "Array",
     "add_at",
     "as_contiguous",
     "as_float",
+    "as_user_array",
     "available_bytes",
+    "bytes_as_bool",
     "capture",
     "column_dots",
+    "copy_to_device_of",
     "current_stream",
+    "default_dtype",
     "default_float",
+    "describe_home",
     "device_address",
     "device_index",
     "device_name",
     "empty_block",
     "factor_positive",
     "from_dlpack",
+    "holds_double",
     "host_copy",
     "host_view",
     "in_kind",
+    "is_array",
     "is_bfloat16",
     "is_contiguous",
     "is_cuda",
     "is_like",
+    "is_sparse_tensor",
+    "is_traced",
     "jax_double",
-    "jax_holds_double",
     "kind_of",
     "lent",
     "namespace_of",
@@ -87,11 +114,23 @@ __all__ = [
     "plus_diagonal",
     "plus_multiple",
     "plus_product",
+    "readonly_view",
+    "refusing_writes",
+    "rows_contiguous",
+    "same_library",
+    "same_order",
     "scalar_of",
+    "seconds_of",
     "shares_streams",
+    "strides_of",
     "take_columns",
     "to_host",
     "to_like",
+    "value_and_gradient",
+    "view_foreign",
+    "view_is_copy",
+    "wait_for_device",
+    "wait_for_values",
     "with_column",
     "with_row",
     "without_graph",

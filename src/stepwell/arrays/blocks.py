@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.conversion import to_like
+from stepwell.arrays.conversion import copy_to_device_of
 from stepwell.arrays.kinds import Array, kind_of, namespace_of
 
 
@@ -44,7 +44,7 @@ def add_at(array: Array, places: Array, values: Array) -> Array:
 
 def take_columns(block: Array, columns: np.ndarray) -> Array:
     """Return the named columns of a two-dimensional array, as a new C-ordered array."""
-    return namespace_of(block).take(block, to_like(columns, block), axis=1)
+    return namespace_of(block).take(block, copy_to_device_of(columns, block), axis=1)
 
 
 def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,10 +30,13 @@ def scalar_of(value: Any) -> float:
     if isinstance(value, float):
         return float(value)
     value = without_graph(value)  # PyTorch warns where a value that is to be differentiated becomes a number
-    if hasattr(value, "shape") and math.prod(value.shape) == 1:
-        value = value.reshape(-1)[0]
-    if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
-        raise TypeError(f"f is of type {getattr(value, 'dtype', 'complex')}; allowed: a number that is real")
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1)[0] if value.size == 1 else value
+    elif hasattr(value, "shape") and value.shape != () and math.prod(value.shape) == 1:
+        value = value.reshape(())  # no index: that takes JAX a hundred times as long as the rest
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, complex) or (dtype.kind == "c" if isinstance(dtype, np.dtype) else "complex" in str(dtype)):
+        raise TypeError(f"f is of type {'complex' if dtype is None else dtype}; allowed: a number that is real")
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
@@ -41,7 +46,7 @@ def scalar_of(value: Any) -> float:
         raise ValueError(f"f is of type {type(value).__name__} and beyond 1.8e308; allowed: a number within") from None
 
 
-def in_kind(values: np.ndarray, template: Array) -> Array:
+def as_user_array(values: np.ndarray, template: Array) -> Array:
     """Return host values as an array of the template's library, sharing memory where the library allows it."""
     kind = kind_of(template)
     if kind == "torch":
@@ -52,18 +57,57 @@ def in_kind(values: np.ndarray, template: Array) -> Array:
         import jax
 
         # A read-only or unaligned buffer cannot be shared with JAX: it copies those by itself.
-        with jax.default_device(next(iter(template.devices()))), jax_double():
-            return jax.numpy.asarray(values, dtype=values.dtype)
+        return _in_jax(jax.device_put, values, template)
     return values
 
 
-def lent(values: np.ndarray, template: Array) -> Array:
-    """Return host values of the solver's as `in_kind` does, for reading only where the library knows of that."""
-    if kind_of(template) != "numpy":
-        return in_kind(values, template)
-    view = values.view()
-    view.flags.writeable = False
-    return view
+def readonly_view(values: np.ndarray, template: Array) -> Array:
+    """Return host values of the solver's as an array of the template's library, for reading only.
+
+    NumPy refuses to write to it; PyTorch, which knows no such arrays, shares the memory; JAX gets a copy, as its arrays
+    never change and the solver's do.
+    """
+    kind = kind_of(template)
+    if kind == "numpy":
+        view = values.view()
+        view.flags.writeable = False
+        return view
+    if kind == "jax":
+        # Finished before the solver goes on: JAX reads its arguments when it comes to them.
+        return _in_jax(_compiled_copy(), values, template).block_until_ready()
+    return as_user_array(values, template)
+
+
+def view_is_copy(template: Array) -> bool:
+    """Whether `readonly_view` copies, so that the caller may keep what it returns: for JAX."""
+    return kind_of(template) == "jax"
+
+
+def _in_jax(make: Callable[[np.ndarray], Array], values: np.ndarray, template: Array) -> Array:
+    """Make an array of JAX on the template's device with the dtype of the values.
+
+    The contexts that see to both take longer than the rest, and mostly JAX would do the same by itself. Either way the
+    array is free to follow others to their device, which one that was put on a named device is not.
+    """
+    import jax
+
+    device = next(iter(template.devices()))
+    usual = jax.config.jax_default_device
+    with contextlib.ExitStack() as contexts:
+        if device != (jax.local_devices()[0] if usual is None else usual):
+            contexts.enter_context(jax.default_device(device))
+        if jax.dtypes.canonicalize_dtype(values.dtype) != values.dtype:
+            contexts.enter_context(jax_double())
+        return make(values)
+
+
+@functools.cache
+def _compiled_copy() -> Callable[[np.ndarray], Array]:
+    """JAX's copy of an array, compiled once for each shape: a quarter of the time of ``jax.numpy.asarray``."""
+    import jax
+
+    copy: Callable[[np.ndarray], Array] = jax.jit(jax.numpy.copy)
+    return copy
 
 
 def jax_double() -> Any:
@@ -78,13 +122,6 @@ def as_float(array: Array, dtype: str) -> Array:
     xp = namespace_of(array)
     with jax_double() if kind_of(array) == "jax" else contextlib.nullcontext():
         return xp.astype(array, getattr(xp, dtype), copy=False)
-
-
-def jax_holds_double() -> bool:
-    """Whether JAX makes arrays of 64-bit numbers at present."""
-    import jax
-
-    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
 
 
 def host_copy(array: Array) -> np.ndarray:
@@ -107,7 +144,7 @@ def without_graph(array: Array) -> Array:
     return array.detach() if kind_of(array) == "torch" else array
 
 
-def to_like(values: np.ndarray, template: Array) -> Array:
+def copy_to_device_of(values: np.ndarray, template: Array) -> Array:
     """Copy host values to the template's library and device; floats take the template's dtype."""
     kind = kind_of(template)
     floating = np.issubdtype(values.dtype, np.floating)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable
 from typing import Any
 
-from stepwell.arrays.kinds import Array, is_cuda, kind_of
+import numpy as np
+
+from stepwell.arrays.conversion import jax_double
+from stepwell.arrays.kinds import Array, device_index, is_cuda, kind_of, namespace_of
 
 
 def current_stream(template: Array) -> int:
@@ -36,6 +41,105 @@ def device_address(array: Array) -> int:
         return int(array.data.ptr)
     array.block_until_ready()
     return int(array.unsafe_buffer_pointer())
+
+
+def wait_for_values(array: Array) -> Array:
+    """Return an array when it has been computed, where its library has streams of its own: JAX; else at once."""
+    return array.block_until_ready() if kind_of(array) == "jax" else array
+
+
+def wait_for_device(template: Array) -> None:
+    """Wait until all work of the template's library on the template's device is done, so that a clock can be read."""
+    if not is_cuda(template):
+        return
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        torch.cuda.synchronize(template.device)
+    elif kind == "cupy":
+        template.device.synchronize()
+    else:
+        import jax
+
+        # A device works off what it is given in order: what comes last ends last.
+        jax.device_put(np.zeros(()), next(iter(template.devices()))).block_until_ready()
+
+
+def seconds_of(work: Callable[[], Any], repeats: int, template: Array) -> float:
+    """Return the mean seconds of one call among `repeats` back to back, where the template lives.
+
+    PyTorch on a GPU notes the times there, by CUDA events; elsewhere the host's clock is read when all is done.
+    """
+    if kind_of(template) == "torch" and is_cuda(template):
+        import torch
+
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began.record()
+        for _ in range(repeats):
+            work()
+        ended.record()
+        ended.synchronize()
+        return float(began.elapsed_time(ended)) / 1e3 / repeats
+    wait_for_device(template)
+    start = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    wait_for_device(template)
+    return (time.perf_counter() - start) / repeats
+
+
+def empty_on_device(shape: Any, dtype: str, template: Array) -> Array:
+    """Return an array on the template's device that kernels may write, with anything in it.
+
+    PyTorch and CuPy allocate as ever. JAX's arrays do not change, but nobody else holds this one yet: writing it
+    behind JAX's back is seen by all later readers.
+    """
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=template.device)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.empty(shape, dtype=dtype)
+    return bytes_on_device(np.zeros(shape, dtype), template)
+
+
+def bytes_on_device(values: np.ndarray, template: Array) -> Array:
+    """Copy host values to the template's device, byte by byte: with the dtype that they have."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.from_numpy(values.copy()).to(template.device)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.asarray(values)
+    import jax
+
+    with jax_double():  # the kernels write what was asked for, whatever JAX's default
+        return jax.device_put(values, next(iter(template.devices()))).block_until_ready()
+
+
+def clear(array: Array) -> Array:
+    """Set an array of `empty_on_device` to zero, which JAX's are from the start."""
+    kind = kind_of(array)
+    if kind == "torch":
+        return array.zero_()
+    if kind == "cupy":
+        array.fill(0)
+    return array
+
+
+def bytes_as_bool(flags: Array) -> Array:
+    """Return bytes that are 0 or 1 as bool, without a copy where the library allows it."""
+    xp = namespace_of(flags)
+    return xp.astype(flags, xp.bool) if kind_of(flags) == "jax" else flags.view(xp.bool)
 
 
 def from_dlpack(exported: Any, template: Array) -> Array:
@@ -105,17 +209,42 @@ def capture(template: Array, work: Any) -> Any:
 
 
 def available_bytes(template: Array) -> int | None:
-    """Free memory where the template lives, or None where that cannot be told."""
-    kind = kind_of(template)
-    if is_cuda(template):
-        if kind == "torch":
-            import torch
+    """Memory that the template's library can still hand out where the template lives, or None where nobody can tell.
 
-            return int(torch.cuda.mem_get_info(template.device)[0])
-        if kind == "cupy":
-            with template.device:
-                return int(template.device.mem_info[0])
+    On a device that is what is free there and, with it, what the library's own pool keeps of arrays that are gone: the
+    library gives that to the next ones, or back to the device where it comes in the wrong pieces.
+    """
+    kind = kind_of(template)
+    if not is_cuda(template):
+        return _available_on_host()
+    if kind == "torch":
+        import torch
+
+        pooled = torch.cuda.memory_reserved(template.device) - torch.cuda.memory_allocated(template.device)
+        return int(torch.cuda.mem_get_info(template.device)[0] + pooled)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return int(template.device.mem_info[0] + cupy.get_default_memory_pool().free_bytes())
+    return _available_to_jax(template)
+
+
+def _available_to_jax(template: Array) -> int | None:
+    from stepwell.cuda.devices import memory_free
+
+    try:
+        free, _ = memory_free(device_index(template))
+    except (ImportError, RuntimeError):
         return None
+    told = next(iter(template.devices())).memory_stats() or {}  # some allocators keep no books
+    if "bytes_limit" not in told or "bytes_in_use" not in told:
+        return free
+    # JAX takes three quarters of the device for itself at its start, or as it needs them, and never more.
+    return max(0, min(int(told["bytes_limit"]), free + int(told.get("pool_bytes", 0))) - int(told["bytes_in_use"]))
+
+
+def _available_on_host() -> int | None:
     try:
         with open("/proc/meminfo") as lines:
             fields = dict(line.split(":", 1) for line in lines)

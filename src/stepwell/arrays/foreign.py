@@ -10,10 +10,10 @@ import importlib
 import importlib.util
 from typing import Any
 
-from stepwell.arrays import Array, kind_of
+from stepwell.arrays.kinds import Array, kind_of
 
 
-def adopt(array: Any, template: Array = None) -> Array:
+def view_foreign(array: Any, template: Array = None) -> Array:
     """View a CUDA array of any library as one of the template's, of CuPy or of PyTorch, without a copy.
 
     The stream on which its owner last wrote it is waited for by our library's current stream, not by the host.
@@ -51,3 +51,6 @@ def _library_at_hand(array: Any) -> str:
         f"x0 is a {type(array).__name__} on a GPU, which only CuPy or PyTorch can compute with; install one of them "
         "(pip install cupy-cuda13x, or torch built for CUDA)"
     )
+
+
+adopt = view_foreign  # until quasi_newton uses the new names

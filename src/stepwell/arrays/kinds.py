@@ -11,15 +11,16 @@ import numpy as np
 Array = Any  # an array of any supported library
 
 
-# Asked in every call of every door, and the same for all arrays of one type.
+# Asked in every call of every solver, and the same for all arrays of one type.
 _kinds: dict[type, str] = {}
-
-
 _namespaces: dict[type, Any] = {}
 
 
 def kind_of(array: Array) -> str:
-    """Name the library of an array: ``"numpy"``, ``"torch"``, ``"cupy"`` or ``"jax"``; plain Python is NumPy's."""
+    """Name the library of an array: ``"numpy"``, ``"torch"``, ``"cupy"`` or ``"jax"``; plain Python is NumPy's.
+
+    Only this package asks. What others need to know of a library is a function here, such as `same_library`.
+    """
     kind = _kinds.get(type(array))
     if kind is None:
         kind = _kinds[type(array)] = _find_kind(array)
@@ -36,6 +37,53 @@ def _find_kind(array: Array) -> str:
     if array_api_compat.is_jax_array(array):
         return "jax"
     return "numpy"
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy, PyTorch, CuPy or JAX; numbers and lists are none, nor NumPy's scalars.
+
+    Examples
+    --------
+    >>> is_array(np.zeros(2)), is_array([0.0, 0.0]), is_array(np.float64(0.0))
+    (True, False, False)
+    """
+    return isinstance(value, np.ndarray) or kind_of(value) != "numpy"
+
+
+def same_library(array: Array, other: Array) -> bool:
+    """Whether two arrays are of one library; plain Python is NumPy's.
+
+    Examples
+    --------
+    >>> same_library(np.zeros(2), [0.0, 0.0])
+    True
+    """
+    return kind_of(array) == kind_of(other)
+
+
+def describe_home(array: Array) -> str:
+    """Say of which library and where an array is, in words fit for a message.
+
+    Examples
+    --------
+    >>> describe_home(np.zeros(2))
+    'a numpy array on cpu'
+    """
+    return f"a {kind_of(array)} array on {device_name(array)}"
+
+
+def is_sparse_tensor(array: Any) -> bool:
+    """Whether something is a tensor of PyTorch in one of its layouts that leave out zeros."""
+    return kind_of(array) == "torch" and str(array.layout) != "torch.strided"
+
+
+def is_traced(array: Array) -> bool:
+    """Whether an array stands for others in a transformation of JAX, such as ``jit``: it has no values to look at."""
+    if kind_of(array) != "jax":
+        return False
+    import jax
+
+    return isinstance(array, jax.core.Tracer)
 
 
 def namespace_of(*arrays: Array) -> Any:
@@ -93,12 +141,32 @@ def default_float(array: Array) -> np.dtype:
     return usual
 
 
-def is_like(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+def default_dtype(xp: Any) -> Any:
+    """Return the dtype that a namespace's arrays have unless told otherwise: float64; JAX's own by its settings.
+
+    Examples
+    --------
+    >>> default_dtype(np)
+    <class 'numpy.float64'>
+    """
+    return xp.asarray(0.0).dtype if array_api_compat.is_jax_namespace(xp) else xp.float64
+
+
+def holds_double(array: Array) -> bool:
+    """Whether an array's library makes arrays of 64-bit numbers at present: JAX does so only where it is told to."""
+    if kind_of(array) != "jax":
+        return True
+    import jax
+
+    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
+
+
+def same_order(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Whether an array of some shape holds its elements in the order of the wanted shape: equal, flat, or but for ones.
 
     Examples
     --------
-    >>> is_like((6,), (2, 3)), is_like((2, 1, 3), (2, 3)), is_like((3, 2), (2, 3))
+    >>> same_order((6,), (2, 3)), same_order((2, 1, 3), (2, 3)), same_order((3, 2), (2, 3))
     (True, True, False)
     """
     if shape == wanted or shape == (math.prod(wanted),):
@@ -131,6 +199,27 @@ def as_contiguous(array: Array) -> Array:
 
         return cupy.ascontiguousarray(array)
     return array if kind == "jax" else np.ascontiguousarray(array)
+
+
+def strides_of(array: Array) -> tuple[int, ...]:
+    """Return an array's strides in elements; those of JAX are not to be asked for, and those of C order.
+
+    Examples
+    --------
+    >>> strides_of(np.zeros((2, 3)).T)
+    (1, 3)
+    """
+    kind = kind_of(array)
+    if kind == "torch":
+        return tuple(map(int, array.stride()))
+    if kind != "jax":
+        return tuple(int(step) // array.itemsize for step in array.strides)
+    return tuple(math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape)))
+
+
+def rows_contiguous(array: Array) -> Array:
+    """Return an array whose last axis lies in one piece: itself where it does, else a copy in C order."""
+    return array if array.shape[-1] <= 1 or strides_of(array)[-1] == 1 else as_contiguous(array)
 
 
 def is_bfloat16(array: Array) -> bool:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import click
 
-import stepwell
 from stepwell.cli.console import make_table, show
 
 if TYPE_CHECKING:
@@ -29,34 +25,25 @@ _OPTIONAL = {
 @click.command(name="info")
 def command() -> None:
     """Show versions, compiler, instruction set, threads and devices."""
-    from stepwell import _core
-    from stepwell.quasi_newton.settings import Settings
+    from stepwell.machine import machine_facts, version_of
 
+    facts = machine_facts()
     table = make_table("", "", header=False)
     table.columns[0].style = "bold"
     table.columns[0].no_wrap = True
-    table.add_row("stepwell", stepwell.__version__)
-    table.add_row("compiler", str(_core.compiler()))
-    table.add_row("instruction set", str(_core.isa()))
-    table.add_row("threads", f"{Settings().thread_count()} by default, {os.cpu_count()} processors")
-    table.add_row("Python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
-    table.add_row("NumPy", metadata.version("numpy"))
-    table.add_row("SciPy", metadata.version("scipy"))
+    table.add_row("stepwell", str(facts["stepwell"]))
+    table.add_row("compiler", str(facts["compiler"]))
+    table.add_row("instruction set", str(facts["instructions"]))
+    table.add_row("threads", f"{facts['cores']} by default, {facts['processors']} processors")
+    table.add_row("Python", f"{facts['python']} ({facts['system']})")
+    table.add_row("NumPy", str(facts["numpy"]))
+    table.add_row("SciPy", str(facts["scipy"]))
     for name, distributions in _OPTIONAL.items():
-        table.add_row(name, _version(distributions) or "not installed")
+        table.add_row(name, version_of(*distributions) or "not installed")
     table.add_row("devices", "CPU")
     for line in cuda_devices():
         table.add_row("", line)
     show(table)
-
-
-def _version(distributions: tuple[str, ...]) -> str | None:
-    for distribution in distributions:
-        try:
-            return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
 
 
 def cuda_devices() -> list[str]:

@@ -16,9 +16,8 @@ import click
 
 from stepwell import problems
 from stepwell.report.convergence import FORMATS
-
-#: The array libraries that can hold the vectors, by the names under which they are installed.
-LIBRARIES = ("numpy", "torch", "cupy", "jax")
+from stepwell.studies import places
+from stepwell.studies.places import Place
 
 
 class FiniteRange(click.FloatRange):
@@ -138,52 +137,12 @@ def choose_device(device: str, array: str) -> str:
         raise click.BadParameter(str(error), param_hint="--device") from None
 
 
-def array_library(name: str, dtype: str, device: str) -> tuple[Any, Any]:
-    """Import an array library and find a device of it; return both as `stepwell.problems.get` wants them."""
-    device = choose_device(device, name)
-    on_gpu = device.startswith("cuda")
-    if name == "numpy":
-        import numpy
-
-        return numpy, None
+def open_place(library: str, dtype: str, device: str) -> Place:
+    """Import an array library and find a device of it; plain ``cuda`` is the fastest."""
     try:
-        if name == "torch":
-            import torch
-
-            if on_gpu and int(device[5:]) >= torch.cuda.device_count():
-                raise click.BadParameter(
-                    f"{device} is not there: PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices",
-                    param_hint="--device",
-                )
-            return torch, device
-        if name == "cupy":
-            import cupy
-
-            if not on_gpu:
-                raise click.BadParameter("cupy needs --device cuda", param_hint="--array")
-            if int(device[5:]) >= cupy.cuda.runtime.getDeviceCount():
-                raise click.BadParameter(f"{device} is not there", param_hint="--device")
-            chosen = cupy.cuda.Device(int(device[5:]))
-            chosen.use()
-            return cupy, chosen
-        import jax
-    except ImportError:
-        raise click.BadParameter(
-            f"{name} is not installed; install it (pip install {name}) or use --array numpy",
-            param_hint="--array",
-        ) from None
-    if dtype == "float64":
-        jax.config.update("jax_enable_x64", True)
-    try:
-        found = jax.devices("cuda" if on_gpu else "cpu")
-    except RuntimeError:
-        found = []
-    index = int(device[5:]) if on_gpu else 0
-    if index >= len(found):
-        raise click.BadParameter(
-            f"{device} is not there: JAX {jax.__version__} sees {len(found)} such devices", param_hint="--device"
-        )
-    return jax.numpy, found[index]
+        return places.open_place(library, choose_device(device, library), dtype)
+    except places.NoSuchPlace as error:
+        raise click.BadParameter(str(error), param_hint=f"--{error.argument}") from None
 
 
 def build_problem(
@@ -202,5 +161,5 @@ def build_problem(
             raise click.BadParameter(str(error), param_hint="PROBLEM") from None
     with usage_errors(TypeError):
         problem = problems.get(name, **given)
-    xp, device = array_library(kind["array"], kind["dtype"], kind["device"])
-    return problem.to(xp, kind["dtype"], device)
+    place = open_place(kind["array"], kind["dtype"], kind["device"])
+    return problem.to(place.xp, kind["dtype"], place.device)

@@ -15,7 +15,6 @@ from scipy.optimize import OptimizeWarning
 
 from stepwell.cli.console import make_table, show
 from stepwell.cli.inputs import (
-    LIBRARIES,
     build_problem,
     check_file,
     check_plot,
@@ -35,6 +34,7 @@ from stepwell.report.record import run_record
 from stepwell.report.summary import SummaryReport
 from stepwell.report.va15 import VA15Report
 from stepwell.report.vectors import on_host
+from stepwell.studies.places import LIBRARIES
 
 #: How VA15 stops (D'Amore et al. 2013): |g| <= eps max(1, |x|), or 2000 iterations of at most 20 evaluations.
 _VA15_STOPPING: dict[str, Any] = {"relative_gtol": 1e-5, "gtol": 0.0, "ftol": 0.0, "maxiter": 2000, "maxfun": 40000}

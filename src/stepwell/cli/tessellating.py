@@ -23,7 +23,7 @@ from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.checks import require_each
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import FiniteRange, array_library, check_file, check_folder, read_device, usage_errors
+from stepwell.cli.inputs import FiniteRange, check_file, check_folder, open_place, read_device, usage_errors
 from stepwell.cli.products import SUFFIXES, can_draw, is_folder
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
@@ -177,8 +177,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
     if not on_host:
         if importlib.util.find_spec("torch") is None:
             raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
-        xp, place = array_library("torch", "float64", device)
-        given = xp.asarray(density, device=place)
+        given = open_place("torch", "float64", device).put(density)
     bar = Progress(
         TextColumn("tessellating"),
         BarColumn(),

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from stepwell.cli.console import make_console, make_table, show
-from stepwell.cli.inputs import array_library, read_device
+from stepwell.cli.inputs import open_place, read_device
 from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page
 from stepwell.tour.chapter import duration
 from stepwell.tour.page import HEAD, summary_rows
@@ -89,8 +89,7 @@ def _place(device: str) -> Place:
         return Place()
     for library in ("torch", "cupy"):
         if importlib.util.find_spec(library) is not None:
-            xp, there = array_library(library, "float64", device)
-            return Place(library, xp, there, device)
+            return open_place(library, "float64", device)
     raise click.BadParameter(f"{device} needs PyTorch or CuPy, and neither is installed", param_hint="--device")
 
 

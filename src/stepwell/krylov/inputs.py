@@ -11,13 +11,14 @@ import scipy.sparse as sp
 
 from stepwell.arrays import (
     Array,
+    describe_home,
+    holds_double,
     host_view,
     in_kind,
     is_bfloat16,
     is_cuda,
-    jax_holds_double,
-    kind_of,
     namespace_of,
+    same_library,
     to_host,
     to_like,
     without_graph,
@@ -62,7 +63,7 @@ class Problem:
     @property
     def copied(self) -> bool:
         """Whether ``B`` is a copy of what the caller gave: scaled, or in another dtype or library."""
-        same = kind_of(self.B) == kind_of(self.given) and self.B.dtype == self.given.dtype
+        same = same_library(self.B, self.given) and self.B.dtype == self.given.dtype
         return self.scaled or not same
 
     @property
@@ -94,7 +95,7 @@ class Problem:
                 account.status = [Status.OUT_OF_RANGE if gone else status for status, gone in ends]
         if len(self.given.shape) == 1:
             x = x[:, 0]
-        if kind_of(x) != kind_of(self.given):
+        if not same_library(x, self.given):
             x = in_kind(host_view(x), self.given)
         return LinearResult(
             x=x,
@@ -168,7 +169,7 @@ def working_dtype(*parts: Any) -> str:
     dtypes = [np.dtype(np.float16) if is_bfloat16(array) else _as_numpy_dtype(array.dtype) for array in typed]
     if not dtypes:
         return "float64"
-    only_single = dtypes[0] != np.float64 and kind_of(typed[0]) == "jax" and not jax_holds_double()
+    only_single = dtypes[0] != np.float64 and not holds_double(typed[0])
     return "float32" if only_single or np.result_type(*dtypes) == np.float32 else "float64"
 
 
@@ -239,21 +240,20 @@ def _beside(L: Any, template: Array) -> Any:
     """Return L in the library of the template, where both are on the host; what cannot be brought there is refused."""
     if is_cuda(template) or isinstance(L, tuple | Operator) or (callable(L) and not hasattr(L, "shape")):
         return L
-    kind = kind_of(template)
     if sp.issparse(L):
-        return L if kind == "numpy" else in_library_of(L, template)
-    if kind != "numpy" and isinstance(L, np.ndarray):
+        return L if isinstance(template, np.ndarray) else in_library_of(L, template)
+    if same_library(L, template):
+        return L
+    if isinstance(L, np.ndarray):
         return to_like(L, template)
-    if kind_of(L) != kind:
-        raise WrongKind(f"L is a {type(L).__name__}, while A and B are of {kind}; allowed: one library")
-    return L
+    raise WrongKind(f"L is a {type(L).__name__}, while B is {describe_home(template)}; allowed: one library")
 
 
 def _in_common(array: Array, template: Array, dtype: str, argument: str, name: str) -> Array:
     """Bring an array on the same device to the template's library and the working dtype, as a block of columns."""
     require_one_home(argument, array, name, template, library=False)
     array = without_graph(array)
-    if kind_of(array) != kind_of(template):
+    if not same_library(array, template):
         array = in_kind(np.array(host_view(array)), template)
     xp = namespace_of(array)
     block = xp.astype(array, getattr(xp, dtype), copy=False)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
+from stepwell.arrays import bytes_as_bool, host_copy, rows_contiguous, strides_of
+from stepwell.arrays.device_memory import DeviceMemory
+from stepwell.cuda.devices import memory_free
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import CHAIN, COSTS, COUNTS, UPDATE_CODES, Batch
-from stepwell.nnls.device_memory import DeviceMemory, memory_of_device
 from stepwell.nnls.result import NNLSResult, NNLSStatus
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
@@ -105,7 +107,7 @@ def _limits(device_id: int) -> tuple[dict[str, int], int]:
         "shared_limit": int(properties.max_shared_memory_per_block_optin) - 4096,
         "shared_per_multiprocessor": int(properties.max_shared_memory_per_multiprocessor),
     }
-    return limits, memory_of_device(device_id)
+    return limits, memory_free(device_id)[1]
 
 
 def plan(
@@ -184,7 +186,7 @@ def solve(batch: Batch) -> NNLSResult:
     """Solve a checked batch of device arrays."""
     memory = DeviceMemory(batch.b)
     memory.make_current()
-    matrix, b = memory.rows_contiguous(batch.matrix), memory.rows_contiguous(batch.b)
+    matrix, b = rows_contiguous(batch.matrix), rows_contiguous(batch.b)
     batch.refuse_non_finite(batch.matrix, batch.b)
     systems, n = batch.systems, batch.columns
     single = batch.single
@@ -197,7 +199,7 @@ def solve(batch: Batch) -> NNLSResult:
     costs = memory.empty((systems, 4), "int64")
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
-    strides = memory.strides(matrix)
+    strides = strides_of(matrix)
     job = Job(
         systems=systems,
         rows=batch.rows,
@@ -208,7 +210,7 @@ def solve(batch: Batch) -> NNLSResult:
         pulse_length=int(matrix.shape[-1]) if batch.convolution else 0,
         pulse_origin=batch.origin,
         b=memory.address(b),
-        b_stride=memory.strides(b)[0],
+        b_stride=strides_of(b)[0],
         options=Options(
             batch.tolerance,
             batch.rounding,
@@ -268,21 +270,21 @@ def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
             return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
         except (MemoryError, RuntimeError):
             pass  # more is in use than usual: take what there is
-    chosen = plan(batch, **limits, free_bytes=memory.free_bytes())
+    chosen = plan(batch, **limits, free_bytes=memory.available_bytes())
     return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
 
 
 def _warm(batch: Batch, memory: DeviceMemory, job: Job) -> list[Any]:
     """Enter the starting points into a job; returns the arrays that must live as long."""
     if batch.warm_x is not None:
-        values = memory.rows_contiguous(batch.warm_x)
+        values = rows_contiguous(batch.warm_x)
         job.warm_values = memory.address(values)
     elif batch.warm_set is not None:
-        values = memory.rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
+        values = rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
         job.warm_marks = memory.address(values)
     else:
         return []
-    job.warm_stride = 0 if values.shape[0] == 1 else memory.strides(values)[0]
+    job.warm_stride = 0 if values.shape[0] == 1 else strides_of(values)[0]
     return [values]
 
 
@@ -321,7 +323,7 @@ def _wrap(
     batch: Batch, memory: DeviceMemory, x: Any, dual: Any, active: Any, reals: Any, counts: Any, costs: Any
 ) -> NNLSResult:
     xp = memory.xp
-    marks = memory.as_bool(active)
+    marks = bytes_as_bool(active)
     escalated = xp.astype(counts[5], xp.bool)
     if not batch.lone:
         reported = xp.astype(reals, x.dtype, copy=False)
@@ -341,9 +343,9 @@ def _wrap(
             method=batch.method,
             choice=batch.choice,
         )
-    numbers = memory.to_host(counts)[:, 0]
-    measures = memory.to_host(reals)[:, 0]
-    cost = memory.to_host(costs)[0]
+    numbers = host_copy(counts)[:, 0]
+    measures = host_copy(reals)[:, 0]
+    cost = host_copy(costs)[0]
     return NNLSResult(
         x=x[0],
         residual=float(measures[0]),

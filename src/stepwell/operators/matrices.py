@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, without_graph
+from stepwell.arrays import Array, is_array, is_cuda, namespace_of, without_graph
+from stepwell.arrays.sparse import csr_parts, csr_with_transpose, empty_like_home, has_own_product, is_sparse
 from stepwell.checks import WrongKind, require_real, require_shape
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
 from stepwell.operators.operator import Operator, from_functions
@@ -57,14 +57,12 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         return from_functions(A[0], A[1], name=name)
     if sp.issparse(A):
         return _scipy_sparse(A, dtype, name)
-    if type(A).__module__.startswith("cupyx.scipy.sparse") and hasattr(A, "tocsr"):
-        return _cupy_sparse(A, dtype, name, columns)
     A = without_graph(A)
-    if kind_of(A) == "torch" and str(A.layout) != "torch.strided":
-        return _torch_sparse(A, dtype, name, columns)
+    if has_own_product(A):
+        return _library_sparse(A, dtype, name, columns)
     if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
         return _linear_operator(A, name)
-    if kind_of(A) != "numpy" or isinstance(A, np.ndarray):
+    if is_array(A):
         return _dense(A, dtype, name)
     if hasattr(A, "shape") and hasattr(A, "__matmul__") and hasattr(A, "T"):
         transposed = A.T
@@ -108,11 +106,6 @@ def scaled(operator: Operator, factor: float) -> Operator:
     )
 
 
-def is_sparse(matrix: Any) -> bool:
-    """Whether a matrix is a sparse one of SciPy, CuPy or PyTorch."""
-    return hasattr(matrix, "tocsr") or (kind_of(matrix) == "torch" and str(matrix.layout) != "torch.strided")
-
-
 def _dense(A: Array, dtype: Any, name: str) -> Operator:
     require_shape(len(A.shape) == 2, name, A, "two dimensions, (m, n)")
     if isinstance(A, np.ndarray):
@@ -154,47 +147,16 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     return Operator(multiplier(matrix), multiplier(transposed), matrix.shape, home, matrix, copied)
 
 
-def _cupy_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
-    import cupy
-
+def _library_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
+    """The library's own CSR, and that of the transpose; on a GPU wide blocks go through our kernel where it pays."""
     require_real(name, A)
-    matrix = A.tocsr().astype(dtype or A.dtype)
-    transposed = matrix.T.tocsr()
-
-    def parts(csr: Any) -> tuple[Array, Array, Array]:
-        return csr.indptr, csr.indices, csr.data
-
-    return _on_device(matrix, transposed, parts, cupy.empty(0, matrix.dtype), columns)
-
-
-def _torch_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Operator:
-    import torch
-
-    require_real(name, A)
-    with _beta_warnings_silenced():
-        coo = A.to_sparse_coo().to(getattr(torch, dtype) if dtype else A.dtype)
-        matrix, transposed = coo.to_sparse_csr(), coo.t().to_sparse_csr()
-
-    def parts(csr: Any) -> tuple[Array, Array, Array]:
-        return csr.crow_indices(), csr.col_indices(), csr.values()
-
-    home = torch.empty(0, dtype=matrix.dtype, device=matrix.device)
-    return _on_device(matrix, transposed, parts, home, columns)
-
-
-def _on_device(
-    matrix: Any,
-    transposed: Any,
-    parts: Callable[[Any], tuple[Array, Array, Array]],
-    home: Array,
-    columns: int | None,
-) -> Operator:
-    """Library CSR and the CSR of the transpose; on a GPU wide blocks go through a kernel of our own where it pays."""
+    matrix, transposed = csr_with_transpose(A, dtype)
+    home = csr_parts(matrix)[2][:0]
     rearranged = is_cuda(home) and is_available() and columns != 1
-    held = sum(int(part.nbytes) for csr in (matrix, transposed) for part in parts(csr))
+    held = sum(int(part.nbytes) for csr in (matrix, transposed) for part in csr_parts(csr))
     functions = []
     for csr in (matrix, transposed):
-        grouped = group_rows(*parts(csr), tuple(csr.shape)) if rearranged else None
+        grouped = group_rows(*csr_parts(csr), tuple(csr.shape)) if rearranged else None
         held += 0 if grouped is None else grouped.memory
         functions.append(_device_multiplier(csr, None if grouped is None else BlockProduct(grouped), home))
     return Operator(functions[0], functions[1], tuple(matrix.shape), home, matrix, held)
@@ -222,13 +184,4 @@ def _linear_operator(A: Any, name: str) -> Operator:
                 "rmatmat, as its transpose is needed"
             ) from error
 
-    if type(A).__module__.startswith("cupyx"):
-        import cupy
-
-        return Operator(A.matmat, adjoint, tuple(A.shape), cupy.empty(0), name=name)
-    return Operator(A.matmat, adjoint, tuple(A.shape), np.empty(0), name=name)
-
-
-def _beta_warnings_silenced() -> warnings.catch_warnings[Any]:
-    """Context in which torch does not announce once per process that its CSR support is in beta."""
-    return warnings.catch_warnings(action="ignore")
+    return Operator(A.matmat, adjoint, tuple(A.shape), empty_like_home(A), name=name)

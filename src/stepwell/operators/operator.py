@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, namespace_of, to_like, without_graph
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, without_graph
 from stepwell.checks import read_array, require_shape
 from stepwell.operators.error_state import callers_arithmetic
 
@@ -98,10 +98,10 @@ class Operator:
     def _columns(self, first: int, last: int, template: Array) -> Array:
         """Return some of the operator's columns as a dense block."""
         if sp.issparse(self.matrix):
-            return to_like(self.matrix[:, first:last].toarray(), template)
+            return copy_to_device_of(self.matrix[:, first:last].toarray(), template)
         units = np.zeros((self.shape[1] or 0, last - first))
         units[np.arange(first, last), np.arange(last - first)] = 1.0
-        return self.forward(to_like(units, template))
+        return self.forward(copy_to_device_of(units, template))
 
 
 def _in_dtype_of(block: Array, image: Array) -> Array:
@@ -154,7 +154,7 @@ def from_functions(
 
         def apply(block: Array) -> Array:
             if not block.shape[1]:  # what it gives has a length, of no column as of any
-                return image(to_like(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
+                return image(copy_to_device_of(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
             return namespace_of(block).stack([image(block[:, j]) for j in range(block.shape[1])], axis=1)
 
         return apply

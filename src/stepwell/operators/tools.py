@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, kind_of, namespace_of, to_like
+from stepwell.arrays import Array, copy_to_device_of, namespace_of
+from stepwell.arrays.sparse import sparse_like
 from stepwell.checks import read_whole, require_kind
-from stepwell.operators.matrices import _beta_warnings_silenced, as_operator
+from stepwell.operators.matrices import as_operator
 
 
 def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
@@ -64,28 +65,7 @@ def in_library_of(matrix: Any, like: Array) -> Any:
     sparse matrix
         ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
     """
-    matrix = sp.csr_matrix(matrix)
-    data = to_like(matrix.data, like)
-    kind = kind_of(like)
-    if kind == "torch":
-        import torch
-
-        with _beta_warnings_silenced():
-            return torch.sparse_csr_tensor(
-                to_like(matrix.indptr, like), to_like(matrix.indices, like), data, matrix.shape
-            )
-    if kind == "cupy":
-        from cupyx.scipy.sparse import csr_matrix
-
-        parts = (data, to_like(matrix.indices, like), to_like(matrix.indptr, like))
-        return csr_matrix(parts, shape=matrix.shape)
-    if kind == "jax":
-        from jax.experimental.sparse import BCOO
-
-        entries = matrix.tocoo()
-        places = np.stack([entries.row, entries.col], axis=1)
-        return BCOO((to_like(entries.data, like), to_like(places, like)), shape=matrix.shape)
-    return sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return sparse_like(matrix, like)
 
 
 def adjoint_error(
@@ -131,8 +111,8 @@ def adjoint_error(
     template = like if like is not None else operator.home if operator.home is not None else np.empty(0)
     xp = namespace_of(template)
     random = np.random.default_rng(seed)
-    x = to_like(random.standard_normal((columns, trials)), template)
-    y = to_like(random.standard_normal((rows, trials)), template)
+    x = copy_to_device_of(random.standard_normal((columns, trials)), template)
+    y = copy_to_device_of(random.standard_normal((rows, trials)), template)
     image, back = operator.forward(x), operator.adjoint(y)
     # Without their size, whose square may over- or underflow.
     largest = max((float(xp.max(xp.abs(part))) for part in (image, back) if 0 not in part.shape), default=0.0)

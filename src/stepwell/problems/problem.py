@@ -10,7 +10,7 @@ import array_api_compat
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
-from stepwell.arrays import Array
+from stepwell.arrays import Array, default_dtype, host_copy, is_traced, namespace_of
 from stepwell.checks import require_shape
 
 #: What a problem module supplies: ``evaluate(xp, x, tables) -> (f, g)`` for x of shape (..., n).
@@ -98,7 +98,7 @@ class Problem:
             key: Any = x.dtype
             floating = x.dtype.kind == "f"
         elif array_api_compat.is_array_api_obj(x):
-            xp = array_api_compat.array_namespace(x)
+            xp = namespace_of(x)
             key = None
             floating = xp.isdtype(x.dtype, "real floating")
         else:
@@ -133,11 +133,11 @@ class Problem:
         >>> problems.get("wood", n=4).to(np, "float32").x0
         array([-3., -1., -3., -1.], dtype=float32)
         """
-        xp = array_api_compat.array_namespace(xp.asarray(0.0))
+        xp = namespace_of(xp.asarray(0.0))
         if isinstance(dtype, str):
             dtype = getattr(xp, dtype)
         elif dtype is None:
-            dtype = xp.asarray(0.0).dtype if array_api_compat.is_jax_namespace(xp) else xp.float64
+            dtype = default_dtype(xp)
         elif xp is numpy_namespace:
             dtype = np.dtype(dtype)
 
@@ -146,10 +146,10 @@ class Problem:
             host = values.astype(np.float32) if dtype == xp.float32 else values
             return xp.asarray(host, dtype=dtype, device=device, copy=True)
 
-        x0 = convert(_on_host(self.x0))
+        x0 = convert(host_copy(self.x0))
         bounds = None
         if self.bounds is not None:
-            bounds = convert(_on_host(self.bounds[0])), convert(_on_host(self.bounds[1]))
+            bounds = convert(host_copy(self.bounds[0])), convert(host_copy(self.bounds[1]))
         moved = replace(self, x0=x0, bounds=bounds)
         # Now, because a CUDA graph that captures `fun` may not copy anything from the host.
         moved._tables_like(xp, x0)
@@ -159,7 +159,7 @@ class Problem:
         """Return the problem's constants in the library, dtype and device of x, made once for each."""
         if xp is numpy_namespace:
             key: Any = x.dtype
-        elif _is_traced(x):
+        elif is_traced(x):
             # Inside a JAX transformation an array made now would be a tracer: NumPy's are embedded instead.
             key = ("traced", x.dtype)
         else:
@@ -167,7 +167,7 @@ class Problem:
             key = (xp.__name__, x.dtype, str(device))  # CuPy devices cannot be hashed
         tables = self._cache.get(key)
         if tables is None:
-            if xp is numpy_namespace or _is_traced(x):
+            if xp is numpy_namespace or is_traced(x):
                 tables = {name: values.astype(x.dtype) for name, values in self._tables.items()}
             else:
                 single = x.dtype == xp.float32
@@ -188,17 +188,3 @@ class Problem:
             group = slice(first, first + step)
             f[group], g[group] = self._evaluate(numpy_namespace, points[group], tables)
         return f.reshape(x.shape[:-1]), g.reshape(x.shape)
-
-
-def _on_host(values: Array) -> np.ndarray:
-    if isinstance(values, np.ndarray):
-        return values
-    return np.asarray(array_api_compat.to_device(values, "cpu"))
-
-
-def _is_traced(x: Array) -> bool:
-    if not array_api_compat.is_jax_array(x):
-        return False
-    import jax
-
-    return isinstance(x, jax.core.Tracer)

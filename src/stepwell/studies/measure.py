@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import stepwell
-from stepwell import _core
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def cpu_model() -> str:
-    """Return the processor's name."""
-    if Path("/proc/cpuinfo").exists():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+from stepwell.machine import machine_facts, version_of
 
 
 def machine() -> dict[str, Any]:
@@ -39,17 +20,10 @@ def machine() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(machine())[:3]
-    ['cores', 'cpu', 'date']
+    ['compiler', 'cores', 'cpu']
     """
     about: dict[str, Any] = {
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "stepwell": stepwell.__version__,
-        "instructions": _core.isa(),
+        **machine_facts(),
         "load average at start": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -64,12 +38,8 @@ def gpu_machine(device: str) -> dict[str, Any]:
     import torch
 
     about = {"gpu": torch.cuda.get_device_name(device), "torch": torch.__version__, "cuda": torch.version.cuda}
-    for name in ("cuda-core", "cuda-bindings"):
-        try:
-            about[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return about
+    versions = {name: version_of(name) for name in ("cuda-core", "cuda-bindings")}
+    return about | {name: version for name, version in versions.items() if version is not None}
 
 
 def interleave(repeats: int, **runs: Callable[[], float]) -> dict[str, list[float]]:

@@ -11,8 +11,9 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import capture, current_stream, device_address, device_index
 from stepwell.studies.frame import Column, Context, Curve, Study
-from stepwell.studies.measure import blas_threads, cores, interleave, medians
+from stepwell.studies.measure import blas_threads, interleave, medians
 from stepwell.studies.places import Place
+from stepwell.threads import default_threads
 
 ROWS = 8
 
@@ -89,7 +90,7 @@ class DevicePanel:
 def _host_works(length: int) -> tuple[Work, Work, Work]:
     rng = np.random.default_rng(0)
     left, right = rng.random((ROWS, length)), rng.random((ROWS, length))
-    out, vendor, threads = np.empty((ROWS, ROWS)), np.empty((ROWS, ROWS)), cores()
+    out, vendor, threads = np.empty((ROWS, ROWS)), np.empty((ROWS, ROWS)), default_threads()
 
     def both() -> tuple[np.ndarray, np.ndarray]:
         return out, vendor

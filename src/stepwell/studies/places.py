@@ -1,20 +1,44 @@
-"""Where a study's arrays live: host memory, or a CUDA device through PyTorch."""
+"""Where the arrays of a study, of the tour or of a command live: an array library, and a device of it."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import host_copy
-from stepwell.studies.measure import cores, cpu_model
+from stepwell.arrays import device_index, host_copy, is_array, namespace_of, seconds_of, wait_for_device
+from stepwell.arrays.sparse import sparse_like
+from stepwell.problems import Problem
+from stepwell.threads import default_threads
+
+#: The array libraries that can hold the vectors, by the names under which they are installed.
+LIBRARIES = ("numpy", "torch", "cupy", "jax")
 
 
+class NoSuchPlace(ValueError):
+    """A library or a device that is not there; `argument` says which of the two."""
+
+    def __init__(self, message: str, argument: str) -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+@dataclasses.dataclass(frozen=True)
 class Place:
-    """The host: NumPy arrays, wall-clock times.
+    """An array library and a device of it; by default NumPy on the host.
+
+    Parameters
+    ----------
+    library : str
+        ``"numpy"``, ``"torch"``, ``"cupy"`` or ``"jax"``, for people.
+    xp, device
+        The library, and the device as it names it.
+    name : str
+        The device in words: ``"cpu"``, ``"cuda:0"``.
 
     Examples
     --------
@@ -23,95 +47,134 @@ class Place:
     ('cpu', array([1., 2.]))
     """
 
-    name = "cpu"
-    short = "CPU"
-    gpu = False
+    library: str = "numpy"
+    xp: Any = np
+    device: Any = None
+    name: str = "cpu"
+
+    @property
+    def gpu(self) -> bool:
+        """Whether this is a CUDA device."""
+        return self.name != "cpu"
+
+    @property
+    def short(self) -> str:
+        """What it is called in tables."""
+        return "GPU" if self.gpu else "CPU"
 
     @property
     def label(self) -> str:
         """What a reader should know it by."""
-        return f"CPU, {cores()} threads"
+        if not self.gpu:
+            return f"CPU, {default_threads()} threads"
+        from stepwell.cuda.devices import list_devices
+
+        return list_devices()[device_index(self.like)].name
 
     @property
-    def model(self) -> str:
-        """The hardware's name."""
-        return cpu_model()
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for a list of what something ran on."""
+        if self.xp is np:
+            return [("arrays", "NumPy on the CPU")]
+        return [("arrays", f"{self.library} on {self.name}"), (self.library, str(self.xp.__version__))]
 
     @property
-    def library(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, Any]:
         """Arguments that make `stepwell.problems.get` build its arrays here."""
-        return {"xp": np}
+        return {"xp": self.xp, "device": self.device}
 
-    def put(self, array: Any) -> Any:
-        """Return a host array as an array of this place."""
-        return np.asarray(array)
+    @functools.cached_property
+    def like(self) -> Any:
+        """An empty array of this place."""
+        return self.put(np.empty(0))
+
+    def put(self, values: Any) -> Any:
+        """Return host values as an array of this place, with the dtype that they have."""
+        if self.xp is np:
+            return np.asarray(values)
+        namespace = namespace_of(self.xp.asarray(0.0))
+        return namespace.asarray(np.asarray(values, order="C"), device=self.device)
+
+    def put_sparse(self, matrix: Any) -> Any:
+        """Return a SciPy CSR matrix in this place, as float64."""
+        return matrix if self.xp is np else sparse_like(matrix, self.like)
 
     def fetch(self, array: Any) -> np.ndarray:
-        """Return an array of this place as a host array."""
-        return np.asarray(array)
+        """Return an array of this place, or what NumPy makes one of, on the host."""
+        return np.asarray(host_copy(array) if is_array(array) and not isinstance(array, np.ndarray) else array)
+
+    def problem(self, problem: Problem) -> Problem:
+        """Return a test problem with its start and bounds in this place."""
+        return problem if self.xp is np else problem.to(self.xp, "float64", self.device)
 
     def wait(self) -> None:
-        """Wait until all work has ended."""
+        """Wait until all work in this place is done, so that a clock can be read."""
+        wait_for_device(self.like)
 
     def seconds(self, work: Callable[[], Any], repeats: int = 1) -> float:
-        """Return the mean seconds of one call among `repeats` back to back."""
-        start = time.perf_counter()
-        for _ in range(repeats):
-            work()
-        return (time.perf_counter() - start) / repeats
+        """Return the mean seconds of one call among `repeats` back to back, by the device's clock where it has one."""
+        return seconds_of(work, repeats, self.like)
 
 
-class CudaPlace(Place):
-    """One CUDA device: PyTorch tensors, times between CUDA events."""
+def open_place(library: str, device: str = "cpu", dtype: str = "float64") -> Place:
+    """Import an array library and find a device of it.
 
-    short = "GPU"
-    gpu = True
+    Parameters
+    ----------
+    library : str
+        One of `LIBRARIES`.
+    device : str
+        ``"cpu"`` or ``"cuda:K"``.
+    dtype : str
+        For float64, JAX is told to hold such numbers.
 
-    def __init__(self, index: int) -> None:
-        import torch
+    Examples
+    --------
+    >>> open_place("numpy").library
+    'numpy'
+    """
+    on_gpu = device != "cpu"
+    index = int(device[5:]) if on_gpu else 0
+    if library == "numpy":
+        return Place()
+    try:
+        if library == "torch":
+            import torch
 
-        self._torch, self.name = torch, f"cuda:{index}"
+            if on_gpu and index >= torch.cuda.device_count():
+                raise NoSuchPlace(
+                    f"{device} is not there: PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices",
+                    "device",
+                )
+            return Place(library, torch, device, device)
+        if library == "cupy":
+            import cupy
 
-    @property
-    def label(self) -> str:
-        """The device's name."""
-        return str(self._torch.cuda.get_device_name(self.name))
-
-    @property
-    def model(self) -> str:
-        """The device's name."""
-        return self.label
-
-    @property
-    def library(self) -> dict[str, Any]:
-        """Arguments that make `stepwell.problems.get` build its arrays here."""
-        return {"xp": self._torch, "device": self.name}
-
-    def put(self, array: Any) -> Any:
-        """Return a host array as a tensor on the device."""
-        return self._torch.as_tensor(np.ascontiguousarray(array), device=self.name)
-
-    def fetch(self, array: Any) -> np.ndarray:
-        """Return a tensor as a host array."""
-        return np.asarray(host_copy(array))
-
-    def wait(self) -> None:
-        """Wait until all work on the device has ended."""
-        self._torch.cuda.synchronize(self.name)
-
-    def seconds(self, work: Callable[[], Any], repeats: int = 1) -> float:
-        """Return the mean seconds of one call among `repeats` back to back, between two CUDA events."""
-        events = [self._torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        events[0].record()
-        for _ in range(repeats):
-            work()
-        events[1].record()
-        events[1].synchronize()
-        return float(events[0].elapsed_time(events[1])) / 1e3 / repeats
+            if not on_gpu:
+                raise NoSuchPlace("cupy has no arrays on the CPU; allowed: a CUDA device (cuda, cuda:K)", "array")
+            if index >= cupy.cuda.runtime.getDeviceCount():
+                raise NoSuchPlace(f"{device} is not there", "device")
+            chosen = cupy.cuda.Device(index)
+            chosen.use()
+            return Place(library, cupy, chosen, device)
+        import jax
+    except ImportError:
+        raise NoSuchPlace(
+            f"{library} is not installed; install it (pip install {library}) or use NumPy's arrays", "array"
+        ) from None
+    if dtype == "float64":
+        jax.config.update("jax_enable_x64", True)
+    try:
+        found = jax.devices("cuda" if on_gpu else "cpu")
+    except RuntimeError:
+        found = []
+    if index >= len(found):
+        raise NoSuchPlace(f"{device} is not there: JAX {jax.__version__} sees {len(found)} such devices", "device")
+    return Place(library, jax.numpy, found[index], device)
 
 
 def find_places(device: str) -> list[Place]:
-    """Return the host and, where a CUDA device is asked for, that device.
+    """Return the host and, where a CUDA device is asked for, that device through PyTorch.
 
     Examples
     --------
@@ -122,13 +185,4 @@ def find_places(device: str) -> list[Place]:
         return [Place()]
     if not re.fullmatch(r"cuda(:\d+)?", device):
         raise ValueError(f"device is {device!r}; allowed: cpu, cuda, cuda:K")
-    index = int(device[5:] or 0)
-    try:
-        import torch
-    except ImportError:
-        raise ValueError(f"device is {device!r}, which needs PyTorch with CUDA; PyTorch is not installed") from None
-    if index >= torch.cuda.device_count():
-        raise ValueError(
-            f"device is {device!r}; PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices"
-        )
-    return [Place(), CudaPlace(index)]
+    return [Place(), open_place("torch", f"cuda:{int(device[5:] or 0)}")]

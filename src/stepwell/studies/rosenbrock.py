@@ -10,9 +10,9 @@ import numpy as np
 import stepwell
 from stepwell import problems
 from stepwell.studies.frame import Column, Context, Curve, Study
-from stepwell.studies.measure import cores
 from stepwell.studies.places import Place
 from stepwell.studies.stepping import solver_state, watch
+from stepwell.threads import default_threads
 
 #: The driver's output for n = 1,000,000, m = 7 (section "Program results"): iteration -> NFN, FUNC, GNORM, STEPLENGTH.
 DRIVER = {
@@ -142,7 +142,7 @@ def _paths(context: Context, study: Study, n: int) -> None:
     differences: dict[str, list[float]] = {}
     for place in context.places:
         context.tell(f"Rosenbrock, {place.label}")
-        _, far = _path(problems.get("rosenbrock", n=n, **place.library), place, None, single)
+        _, far = _path(problems.get("rosenbrock", n=n, **place.arrays), place, None, single)
         differences["gpu_difference" if place.gpu else "threads_difference"] = far
     del single
     title = f"Figure 1 and the driver's output: Rosenbrock, n = {n:,}, m = {M}"
@@ -160,7 +160,7 @@ def _paths(context: Context, study: Study, n: int) -> None:
         "‖x − x₁‖ / ‖x₁‖", log_y=True,
     )  # fmt: skip
     for key, values in differences.items():
-        label = "GPU" if key == "gpu_difference" else f"{cores()} threads"
+        label = "GPU" if key == "gpu_difference" else f"{default_threads()} threads"
         plot.curves.append(Curve(label, list(range(1, len(values) + 1)), values))
     if n == 1_000_000:
         alike = all(_alike(row, DRIVER[row["iteration"]]) for row in rows if row["iteration"] in DRIVER)
@@ -207,7 +207,7 @@ def _speed(context: Context, study: Study, sizes: list[int]) -> None:
             for place, threads in [(Place(), 1), *((place, None) for place in context.places)]:
                 label = "one core" if threads == 1 else place.short
                 context.tell(f"Rosenbrock, n = {n:,}, {dtype}, {label}")
-                result, seconds = _solve(problems.get("rosenbrock", n=n, dtype=dtype, **place.library), threads, place)
+                result, seconds = _solve(problems.get("rosenbrock", n=n, dtype=dtype, **place.arrays), threads, place)
                 base = seconds if threads == 1 else base
                 table.add(
                     n=n, dtype=dtype, device=label, iterations=result.nit, evaluations=result.nfev, seconds=seconds,
@@ -240,7 +240,7 @@ def _shares(context: Context, study: Study, n: int) -> None:
     }
     for place in context.places:
         context.tell(f"shares, {place.label}")
-        problem = problems.get("rosenbrock", n=n, **place.library)
+        problem = problems.get("rosenbrock", n=n, **place.arrays)
         watch(problem.fun, problem.x0, None, place, **(SETTINGS_VA15 | {"maxiter": 3}))
         seen = watch(problem.fun, problem.x0, None, place, **SETTINGS_VA15)
         parts = {
@@ -274,7 +274,7 @@ def _functions(context: Context, study: Study, n: int) -> None:
     for name, m, eps, paper in runs:
         for place in context.places:
             context.tell(f"{name}, {place.label}")
-            problem = problems.get(name, n=n, **place.library)
+            problem = problems.get(name, n=n, **place.arrays)
             result, seconds = _solve(problem, None, place, relative_gtol=eps, maxcor=m)
             size = float(np.linalg.norm(place.fetch(result.x)))
             table.add(

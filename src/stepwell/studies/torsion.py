@@ -133,7 +133,7 @@ def _difference(seen: Watched, reference: Watched) -> float | None:
 
 
 def _solve(side: int, place: Place, policy: str, limit: float) -> Watched:
-    problem = problems.get("torsion", nx=side, ny=side, c=5.0, **place.library)
+    problem = problems.get("torsion", nx=side, ny=side, c=5.0, **place.arrays)
     settings: dict[str, Any] = dict(m=M, gtol=GTOL, ftol=FTOL, cauchy=policy, maxiter=20_000, maxfun=40_000)
     if place.gpu:  # compile and warm up
         watch(problem.fun, problem.x0, problem.bounds, place, **(settings | {"maxiter": 3}))

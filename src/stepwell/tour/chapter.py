@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.report.html import Block
-from stepwell.tour.place import Place
+from stepwell.studies.places import Place
 
 #: Seconds after which a peer's run is cut short, so that a busy machine does not make the tour endless.
 PATIENCE = 15.0

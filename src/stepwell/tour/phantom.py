@@ -43,7 +43,7 @@ def run(stage: Stage) -> Account:
     truth = shepp_logan_3d(side)[first : first + count]
     data = add_noise(matrix @ truth.reshape(count, -1).T, NOISE)
     lam = RELATIVE_LAM * largest_singular_value(matrix)
-    A = stage.place.send_sparse(matrix)
+    A = stage.place.put_sparse(matrix)
     alone = np.unique(np.linspace(0, count - 1, few).round().astype(int))
     block = _solve(stage, A, data, lam, "block", 0.3)
     single = _solve(stage, A, data[:, alone], lam, "cgls", 0.5)
@@ -129,7 +129,7 @@ def _solve(stage: Stage, A: Any, data: np.ndarray, lam: float, method: str, shar
         done = 1 - progress.active / max(1, progress.columns)
         stage.tell(f"{method}: {progress.active} of {progress.columns} slices at work", share + 0.2 * done)
 
-    return tikhonov(A, stage.place.send(np.ascontiguousarray(data)), lam, method=method, tol=TOL, callback=told)
+    return tikhonov(A, stage.place.put(np.ascontiguousarray(data)), lam, method=method, tol=TOL, callback=told)
 
 
 def run_scipy(matrix: Any, data: np.ndarray, lam: float) -> Peer:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stepwell.studies.measure import blas_threads
+from stepwell.studies.places import Place
 from stepwell.tour import bounded, phantom, rosenbrock, voronoi, waveform
 from stepwell.tour.chapter import Account, Chapter, Comparison, Stage
-from stepwell.tour.machine import machine_facts
-from stepwell.tour.place import Place
+from stepwell.tour.machine import told_facts
 
 CHAPTERS: tuple[Chapter, ...] = (
     bounded.CHAPTER,
@@ -120,7 +120,7 @@ def take_tour(
     # On a busy machine the threads of a BLAS wait for each other for longer than they work, SciPy's and ours alike.
     with blas_threads(1):
         stops = [_visit(chapter, quick, place, watcher) for chapter in chapters]
-    return Tour(stops, time.perf_counter() - began, quick, machine_facts(place))
+    return Tour(stops, time.perf_counter() - began, quick, told_facts(place))
 
 
 def _visit(chapter: Chapter, quick: bool, place: Place, watcher: Watcher) -> Stop:

@@ -112,7 +112,7 @@ def _stipple(stage: Stage) -> tuple[list[Comparison], list[Block]]:
     sites, owners = stage.place.fetch(done.sites), stage.place.fetch(done.owners)
     stage.tell("nearest sites", 0.9)
     shape = picture.shape
-    there = stage.place.send(sites)
+    there = stage.place.put(sites)
     with Clock() as clock:
         found = assign(there, shape)
         stage.place.wait()
@@ -155,7 +155,7 @@ def _centroidal(
         stage.tell(f"{len(start):,} sites, {method}: {done} of {total}", share + 0.2 * done / max(1, total))
 
     place = stage.place
-    sites, weights = place.send(start), place.send(density)
+    sites, weights = place.put(start), place.put(density)
     # Lloyd's iteration is to take as many steps as it is given; and on a device a listener would slow every iteration.
     more: dict[str, Any] = {"ftol": 0.0, "gtol": 0.0} if method == "lloyd" else {}
     told = progress if place.name == "cpu" else None

@@ -31,7 +31,7 @@ def run(stage: Stage) -> Account:
     shots = synthetic_shots(count, samples=SAMPLES[stage.quick], returns=RETURNS[stage.quick], seed=4)
     observed = shots.waveforms - shots.background[:, None]
     place = stage.place
-    pulses, b = place.send(shots.pulses), place.send(observed)
+    pulses, b = place.put(shots.pulses), place.put(observed)
     stage.tell(f"{count:,} shots", 0.2)
 
     def progress(done: int, total: int) -> None:

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from stepwell import _core
 from stepwell.apps.voronoi.domain import pixel_size, read_shape, read_sites
-from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of
+from stepwell.arrays import Array, as_user_array, host_copy, is_cuda, namespace_of
 from stepwell.checks import read_choice
 from stepwell.quasi_newton.settings import Settings
 
@@ -104,7 +104,8 @@ def describe(
     empty, shared = empty_cells(owners, int(points.shape[0])), shared_pixels(points, shape)
     if is_cuda(points):
         return Assignment(owners, empty, shared, wrong)
-    return Assignment(in_kind(owners, like), in_kind(empty, like), in_kind(shared, like), wrong)
+    owners, empty, shared = (as_user_array(found, like) for found in (owners, empty, shared))
+    return Assignment(owners, empty, shared, wrong)
 
 
 def empty_cells(owners: Array, count: int) -> Array:
@@ -115,10 +116,6 @@ def empty_cells(owners: Array, count: int) -> Array:
     >>> empty_cells(np.array([[0, 2], [2, 0]]), 4)
     array([1, 3])
     """
-    if kind_of(owners) == "torch":
-        import torch
-
-        return torch.nonzero(torch.bincount(owners.reshape(-1), minlength=count) == 0)[:, 0]
     xp = namespace_of(owners)
     return xp.nonzero(xp.bincount(xp.reshape(owners, (-1,)), minlength=count) == 0)[0]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, as_contiguous, device_address, numpy_dtype
+from stepwell.arrays import Array, as_contiguous, device_address, namespace_of, numpy_dtype
+from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.nvrtc import cuda_core, load_kernel
-from stepwell.nnls.device_memory import DeviceMemory
 
 THREADS = 256
 KERNEL_DEFINES: dict[str, str | int] = {"SW_THREADS": THREADS}
@@ -205,8 +205,7 @@ def uniform_weights(template: Array, shape: tuple[int, int]) -> Array:
 
 def flat_evaluation(x: Array, count: int, evaluate: Callable[[Array], tuple[Array, Array]]) -> tuple[Array, Array]:
     """Evaluate at flat sites of any float type; the gradient comes back in the shape and type of `x`."""
-    memory = DeviceMemory(x)
-    xp = memory.xp
+    xp = namespace_of(x)
     sites = as_contiguous(xp.astype(xp.reshape(x, (count, 2)), xp.float64, copy=False))
     energy, gradient = evaluate(sites)
     gradient = xp.reshape(gradient, tuple(x.shape))

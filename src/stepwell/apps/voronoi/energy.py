@@ -10,7 +10,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.apps.voronoi.assignment import METHODS, thread_count
 from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_count
-from stepwell.arrays import Array, host_view, in_kind, is_cuda
+from stepwell.arrays import Array, as_user_array, host_view, is_cuda
 from stepwell.checks import read_choice, read_real, read_whole, require_one_home
 
 #: F n / |Ω|² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
@@ -139,7 +139,7 @@ class VoronoiEnergy:
         sites = np.ascontiguousarray(host_view(x), dtype=np.float64).reshape(self.count, 2)
         f, g = self.evaluate(sites, self.scale)
         flat = g.reshape(tuple(x.shape))
-        return f, flat if isinstance(x, np.ndarray) else in_kind(flat, x)
+        return f, flat if isinstance(x, np.ndarray) else as_user_array(flat, x)
 
     def energies(self, count: int) -> np.ndarray:
         """Return the energies of the first `count` evaluations, as `evaluate` returned them (with its scale)."""
@@ -209,5 +209,5 @@ def cvt_energy(
     energy = VoronoiEnergy(found, int(points.shape[0]), method=method, threads=threads, like=points)
     f, g = energy.evaluate(points)
     if not is_cuda(points):
-        g = in_kind(g, sites)
+        g = as_user_array(g, sites)
     return f, g

@@ -11,7 +11,7 @@ from stepwell.apps.voronoi.assignment import describe
 from stepwell.apps.voronoi.domain import Density
 from stepwell.apps.voronoi.energy import VoronoiEnergy
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
-from stepwell.arrays import Array, in_kind, is_cuda, namespace_of, to_like
+from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, namespace_of
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.status import Status
@@ -39,11 +39,11 @@ class Run:
         if self.progress is not None:
             self.progress(iteration, self.settings.maxiter)
         if self.callback is not None:
-            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), self.kindly(sites())))
+            self.callback(Intermediate(iteration, energy, self.energy.normalized(energy), self.as_given(sites())))
 
-    def kindly(self, array: Array) -> Array:
+    def as_given(self, array: Array) -> Array:
         """Return an array as the caller has them."""
-        return array if is_cuda(array) else in_kind(array, self.like)
+        return array if is_cuda(array) else as_user_array(array, self.like)
 
     def cut_off(self) -> float:
         """Return a tenth of the distance between sites where the density is.
@@ -138,7 +138,7 @@ class Run:
         found = describe(sites, energy.owners(sites), self.like, flood=flood, check=flood)
         status, message, success = _outcome(reason)
         return Tessellation(
-            sites=self.kindly(sites),
+            sites=self.as_given(sites),
             energy=float(f),
             normalized_energy=energy.normalized(float(f)),
             iterations=int(iterations),
@@ -147,7 +147,7 @@ class Run:
             message=message,
             success=success,
             owners=found.owners,
-            mass=self.kindly(mass),
+            mass=self.as_given(mass),
             empty=found.empty,
             shared=found.shared,
             misassigned=found.misassigned or 0.0,
@@ -176,7 +176,7 @@ def _lloyd_weights(sites: Array, density: Density) -> Array:
     side_y, side_x = int(whole.shape[0]) // rows, int(whole.shape[1]) // columns
     means = xp.mean(xp.reshape(whole, (rows, side_y, columns, side_x)), axis=(1, 3))
     if is_cuda(sites) and not is_cuda(density.weights):
-        means = to_like(means, sites)
+        means = copy_to_device_of(means, sites)
     xp = namespace_of(sites)
     place = [
         xp.clip(xp.astype(sites[:, axis] * max(density.shape), xp.int64) // s, 0, most - 1)

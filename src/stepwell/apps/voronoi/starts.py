@@ -14,7 +14,7 @@ import numpy as np
 
 from stepwell.apps.voronoi.assignment import shared_pixels
 from stepwell.apps.voronoi.domain import Density, host_template, read_density, read_sites
-from stepwell.arrays import Array, host_copy, in_kind, is_cuda, kind_of, namespace_of, to_like
+from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, namespace_of
 from stepwell.checks import read_whole
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
@@ -77,7 +77,7 @@ def draw_sites(
     """
     seed = read_whole("seed", seed, 0)
     sites = draw_from(read_whole("count", count, 1), read_density(density, resolution), seed, like)
-    return sites if is_cuda(sites) else in_kind(sites, host_template(density, like))
+    return sites if is_cuda(sites) else as_user_array(sites, host_template(density, like))
 
 
 def draw_from(count: int, density: Density, seed: int, like: Array | None) -> Array:
@@ -85,7 +85,7 @@ def draw_from(count: int, density: Density, seed: int, like: Array | None) -> Ar
     density.require_room(count)
     sites = _draw(count, density, np.random.default_rng(seed))
     moves = like is not None and is_cuda(like) and not is_cuda(density.weights)
-    return to_like(sites, namespace_of(like).astype(like, namespace_of(like).float64)) if moves else sites
+    return copy_to_device_of(sites, namespace_of(like).astype(like, namespace_of(like).float64)) if moves else sites
 
 
 def read_start(sites: Any, density: Density, like: Array | None, seed: int) -> Array:
@@ -111,7 +111,7 @@ def _apart(points: Array, density: Density, seed: int) -> Array:
     # What would leave the domain is mirrored at its border: held there, several would meet again in a corner.
     far = np.array(density.extent)
     host[again] = far - np.abs(far - np.abs(host[again] + moves))
-    return to_like(host, points)
+    return copy_to_device_of(host, points)
 
 
 def _draw(count: int, density: Density, rng: np.random.Generator) -> Array:
@@ -124,17 +124,17 @@ def _draw(count: int, density: Density, rng: np.random.Generator) -> Array:
     roots = xp.astype(xp.round(real), xp.int64)
     roots = _widened(_widened(roots, 0, rows * side), 1, columns * side)
     blocks = xp.permute_dims(xp.reshape(roots, (rows, side, columns, side)), (0, 2, 1, 3))
-    order = to_like(hilbert_order(rows, columns).copy(), real)
+    order = copy_to_device_of(hilbert_order(rows, columns).copy(), real)
     along = xp.take(xp.reshape(blocks, (rows * columns, side * side)), order, axis=0)
     sums = xp.cumulative_sum(xp.reshape(along, (-1,)))
     total = int(sums[-1])
     wanted = ((np.arange(count) + rng.random(count)) * (total / count)).astype(np.int64)
-    place = first_above(sums, to_like(np.minimum(wanted, total - 1), real))
+    place = first_above(sums, copy_to_device_of(np.minimum(wanted, total - 1), real))
     block = xp.take(order, place // side**2)
     inner = place % side**2
     row, column = block // columns * side + inner // side, block % columns * side + inner % side
     corner = xp.astype(xp.stack([column, row], axis=1), xp.float64)
-    return (corner + to_like(rng.random((count, 2)), real)) * density.pixel
+    return (corner + copy_to_device_of(rng.random((count, 2)), real)) * density.pixel
 
 
 def _widened(values: Array, axis: int, size: int) -> Array:
@@ -144,7 +144,7 @@ def _widened(values: Array, axis: int, size: int) -> Array:
     shape[axis] = size - shape[axis]
     if shape[axis] == 0:
         return values
-    return xp.concat([values, to_like(np.zeros(shape, np.int64), values)], axis=axis)
+    return xp.concat([values, copy_to_device_of(np.zeros(shape, np.int64), values)], axis=axis)
 
 
 def first_above(sums: Array, wanted: Array) -> Array:
@@ -155,8 +155,4 @@ def first_above(sums: Array, wanted: Array) -> Array:
     >>> first_above(np.array([1, 1, 4]), np.array([0, 1, 3]))
     array([0, 2, 2])
     """
-    if kind_of(sums) == "torch":
-        import torch
-
-        return torch.searchsorted(sums, wanted, right=True)
     return namespace_of(sums).searchsorted(sums, wanted, side="right")

@@ -1,0 +1,93 @@
+"""Gradients by the libraries that differentiate: PyTorch and JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.arrays.kinds import Array, kind_of
+
+Function = Callable[[Any], Any]
+ValueAndGradient = Callable[[Array], tuple[Any, Array]]
+
+
+def value_and_gradient(fun: Function, template: Array, *, batch: bool = False) -> ValueAndGradient | None:
+    """Return the function that evaluates `fun` and differentiates it, or None where the library cannot.
+
+    Parameters
+    ----------
+    fun : callable
+        Maps an array of the template's library to a number; for a batch, (B, n) to the B values of its rows.
+    template : array
+        Of the caller's library: PyTorch and JAX differentiate, NumPy and CuPy do not.
+    batch : bool, default False
+        Each value depends on its own row alone, so that the gradient of their sum holds the gradients of all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> value_and_gradient(np.sum, np.zeros(2)) is None
+    True
+    """
+    kind = kind_of(template)
+    if kind == "torch":
+        return _by_torch(fun, batch)
+    return _by_jax(fun, batch) if kind == "jax" else None
+
+
+def refusing_writes(function: Function, name: str, template: Array) -> Function:
+    """Return a function of points that raises where it has written to one: PyTorch has no read-only tensors.
+
+    NumPy refuses by itself, and JAX has nothing that writes: there the function is returned as it is.
+    """
+    if kind_of(template) != "torch":
+        return function
+
+    def called(point: Any) -> Any:
+        # Tensors count their changes, but for those made in inference mode.
+        before = 0 if point.is_inference() else point._version
+        out = function(point)
+        if not point.is_inference() and point._version != before:
+            raise ValueError(f"{name} changed x in place, which is the solver's; allowed: changing a copy (x.clone())")
+        return out
+
+    return called
+
+
+def _by_torch(fun: Function, batch: bool) -> ValueAndGradient:
+    import torch
+
+    def evaluate(x: Array) -> tuple[Any, Array]:
+        point = x.detach().requires_grad_()
+        with torch.enable_grad():
+            value = fun(point)
+            if not (isinstance(value, torch.Tensor) and value.requires_grad):
+                what = "a tensor without a graph" if isinstance(value, torch.Tensor) else type(value).__name__
+                raise TypeError(
+                    f"fun returned {what}; without jac PyTorch differentiates it: return a tensor computed from x, "
+                    "or give jac"
+                )
+            (gradient,) = torch.autograd.grad(value.sum() if batch else value, point)
+        return value.detach(), gradient
+
+    return evaluate
+
+
+def _by_jax(fun: Function, batch: bool) -> ValueAndGradient:
+    import jax
+
+    if not batch:
+        derivative: ValueAndGradient = jax.value_and_grad(fun)
+        return derivative
+
+    def total(point: Array) -> tuple[Any, Any]:
+        values = fun(point)
+        return values.sum(), values
+
+    derivative_of_total = jax.value_and_grad(total, has_aux=True)
+
+    def evaluate(point: Array) -> tuple[Any, Array]:
+        (_, values), gradient = derivative_of_total(point)
+        return values, gradient
+
+    return evaluate
