@@ -93,11 +93,10 @@ def _in_jax(make: Callable[[np.ndarray], Array], values: np.ndarray, template: A
 
     device = next(iter(template.devices()))
     usual = jax.config.jax_default_device
-    with contextlib.ExitStack() as contexts:
-        if device != (jax.local_devices()[0] if usual is None else usual):
-            contexts.enter_context(jax.default_device(device))
-        if jax.dtypes.canonicalize_dtype(values.dtype) != values.dtype:
-            contexts.enter_context(jax_double())
+    at_home = device == (jax.local_devices()[0] if usual is None else usual)
+    if at_home and jax.dtypes.canonicalize_dtype(values.dtype) == values.dtype:
+        return make(values)
+    with jax.default_device(device), jax_double():
         return make(values)
 
 
