@@ -116,10 +116,16 @@ def jax_double() -> Any:
     return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
 
 
+def double_precision(template: Array) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which the template's library makes doubles of doubles, as all but JAX do anyway."""
+    context: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    return jax_double() if kind_of(template) == "jax" else context
+
+
 def as_float(array: Array, dtype: str) -> Array:
     """Return an array with a floating dtype, named as NumPy names it: itself where it has it, else a copy."""
     xp = namespace_of(array)
-    with jax_double() if kind_of(array) == "jax" else contextlib.nullcontext():
+    with double_precision(array):
         return xp.astype(array, getattr(xp, dtype), copy=False)
 
 

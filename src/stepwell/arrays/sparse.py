@@ -57,6 +57,19 @@ def empty_like_home(operator: Any) -> Array:
     return cupy.empty(0)
 
 
+def linear_operator_base(operator: Any) -> Any:
+    """Return the class LinearOperator, of SciPy or CuPy, that an operator's class is made from; None if there is none.
+
+    Examples
+    --------
+    >>> from scipy.sparse.linalg import LinearOperator, aslinearoperator
+    >>> linear_operator_base(aslinearoperator(np.eye(2))) is LinearOperator, linear_operator_base(np.eye(2)) is None
+    (True, True)
+    """
+    base: Any = next((one for one in type(operator).__mro__ if one.__name__ == "LinearOperator"), None)
+    return base if base is not None and base.__module__.startswith(("scipy.", "cupyx.")) else None
+
+
 def sparse_like(matrix: Any, like: Array) -> Any:
     """Copy a SciPy sparse matrix to the sparse format of another array's library, device and dtype.
 
