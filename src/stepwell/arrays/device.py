@@ -62,8 +62,8 @@ def wait_for_device(template: Array) -> None:
     else:
         import jax
 
-        # A device works off what it is given in order: what comes last ends last.
-        jax.device_put(np.zeros(()), next(iter(template.devices()))).block_until_ready()
+        # A device computes in the order in which it was asked to: what comes last ends last. (Copies do not wait.)
+        (jax.device_put(np.float32(0), next(iter(template.devices()))) + 1).block_until_ready()
 
 
 def seconds_of(work: Callable[[], Any], repeats: int, template: Array) -> float:
