@@ -14,7 +14,7 @@ LIBRARIES = {"torch", "cupy", "cupyx", "jax", "jaxlib"}
 #: Packages that import a library to make arrays of it; they ask no array where it is from either.
 MAKE_ARRAYS = {"studies", "cli"}
 #: Until it uses `value_and_gradient`, `refusing_writes` and `same_library`.
-NOT_YET = {"quasi_newton"}
+NOT_YET: set[str] = set()
 
 
 def library_of(name: str | None) -> str | None:

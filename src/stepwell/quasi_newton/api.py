@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from stepwell.arrays import Array, in_kind
+from stepwell.arrays import Array, as_user_array
 from stepwell.checks import require_function, require_kind, warn_caller
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
@@ -241,7 +241,7 @@ def minimize_batch(
             states,
             calls_a_point=objective.calls_a_point,
             x=run.accepted("x"),
-            fun=values if run.variables.on_device else in_kind(values, run.variables.template),
+            fun=values if run.variables.on_device else as_user_array(values, run.variables.template),
             jac=run.accepted("g"),
             evaluations=objective.nfev,
             hess_inv=InverseHessians(run.inverse_hessian, run.variables.problems),

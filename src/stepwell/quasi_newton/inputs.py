@@ -15,20 +15,19 @@ from stepwell.arrays import (
     Array,
     as_contiguous,
     as_float,
+    copy_to_device_of,
     default_float,
+    double_precision,
     host_copy,
     is_bfloat16,
     is_contiguous,
     is_cuda,
-    is_like,
-    jax_double,
-    kind_of,
     namespace_of,
     numpy_dtype,
-    to_like,
+    same_order,
+    view_foreign,
     without_graph,
 )
-from stepwell.arrays.foreign import adopt
 from stepwell.checks import (
     read_host_array,
     require_each,
@@ -50,7 +49,7 @@ def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
     """Check a starting point; return what is known of the variables, and the points (B, n) for the target."""
     on_device = is_cuda(x0)
     if on_device:
-        template = values = without_graph(adopt(x0))
+        template = values = without_graph(view_foreign(x0))
         dtype = str(values.dtype).rpartition(".")[2]
         if dtype not in ("float64", "float32"):
             raise TypeError(f"x0 has dtype {dtype}; allowed on a GPU: float64, float32")
@@ -93,7 +92,9 @@ def read_bounds(bounds: Any, variables: Variables) -> Box | None:
         box = _checked_box(lower, upper, variables.dtype)
     if box is None or not moved:
         return box
-    return Box(to_like(box.lower, variables.template), to_like(box.upper, variables.template), box.boxed)
+    return Box(
+        copy_to_device_of(box.lower, variables.template), copy_to_device_of(box.upper, variables.template), box.boxed
+    )
 
 
 def _host_variables(variables: Variables) -> Variables:
@@ -103,8 +104,7 @@ def _host_variables(variables: Variables) -> Variables:
 
 def _double_precision(variables: Variables) -> Any:
     """Return a context in which doubles stay doubles on the device, whatever JAX's default."""
-    on_jax = variables.on_device and kind_of(variables.template) == "jax"
-    return jax_double() if on_jax else contextlib.nullcontext()
+    return double_precision(variables.template) if variables.on_device else contextlib.nullcontext()
 
 
 def _read_half(name: str, half: Any, variables: Variables) -> Array:
@@ -112,7 +112,7 @@ def _read_half(name: str, half: Any, variables: Variables) -> Array:
     if variables.on_device and not is_cuda(half):
         xp = namespace_of(variables.template)
         double = as_float(xp.reshape(variables.template, (-1,))[:0], "float64")
-        array = to_like(read_host_array(f"bounds: the array of {name} bounds", half), double)
+        array = copy_to_device_of(read_host_array(f"bounds: the array of {name} bounds", half), double)
     else:
         array = variables.placed(f"bounds: the array of {name} bounds", half)
     shape, own, size = variables.shape, variables.own_shape, variables.size
@@ -196,7 +196,7 @@ def read_diagonal(h0: Any, variables: Variables) -> Array:
     """Check a diagonal H0, every element positive and finite; return a copy, (n,) shared by a batch or (B, n)."""
     diagonal = variables.placed("h0", h0)
     each = variables.shape if diagonal.ndim == 2 or not variables.is_batch else variables.own_shape
-    require_shape(is_like(tuple(diagonal.shape), each), "h0", diagonal, each)
+    require_shape(same_order(tuple(diagonal.shape), each), "h0", diagonal, each)
     if variables.on_device:
         require_one_home("h0", diagonal, "x0", variables.template)
     xp = namespace_of(diagonal)

@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, is_cuda, kind_of, namespace_of, to_like
+from stepwell.arrays import (
+    Array,
+    copy_to_device_of,
+    is_cuda,
+    namespace_of,
+    refusing_writes,
+    value_and_gradient,
+    wait_for_values,
+)
 from stepwell.checks import require, require_function
 from stepwell.quasi_newton.differences import Differences, rounding_of
 from stepwell.quasi_newton.target import Box
@@ -56,13 +64,13 @@ class Objective:
         good = good or (isinstance(jac, str) and jac in _DIFFERENCES)  # an array would be compared element by element
         require(good, "jac", jac, "None, True, a callable, '2-point' or '3-point'")
         self._variables = variables
-        self._kind = kind_of(variables.template)
         self._points = Points(variables, zero_copy)
         self._fun: Callable[[Any], Any] = (lambda x: fun(x, *args)) if args else fun
         self._jac: Any = (lambda x: jac(x, *args)) if args and callable(jac) else jac
-        if self._kind == "torch" and (zero_copy or variables.on_device):
-            self._fun = _leaving_alone(self._fun, "fun")
-            self._jac = _leaving_alone(self._jac, "jac") if callable(self._jac) else self._jac
+        if zero_copy or variables.on_device:
+            self._fun = refusing_writes(self._fun, "fun", variables.template)
+            if callable(self._jac):
+                self._jac = refusing_writes(self._jac, "jac", variables.template)
         self.nfev = self.njev = 0
         self.seconds = 0.0
         self._pair = self._choose(box, relative_step, absolute_step)
@@ -76,8 +84,8 @@ class Objective:
         f, g = self._pair(trial)
         f = self._variables.read_values(f)
         g = self._variables.read_gradient(g)
-        if self._kind == "jax" and self._variables.on_device:
-            g.block_until_ready()  # the turn would wait for it anyway; so its time counts as the objective's
+        if self._variables.on_device:
+            wait_for_values(g)  # the turn would wait for it anyway; so its time counts as the objective's
         self.seconds += time.perf_counter() - start
         return f, g
 
@@ -96,10 +104,11 @@ class Objective:
             return self._separately
         if jac is not None and not isinstance(jac, str) and bool(jac):
             return self._together
-        if jac not in _DIFFERENCES and self._kind == "torch":
-            return self._by_torch
-        if jac not in _DIFFERENCES and self._kind == "jax":
-            return self._by_jax()
+        batch, template = self._variables.is_batch, self._variables.template
+        derivative = None if jac in _DIFFERENCES else value_and_gradient(self._value, template, batch=batch)
+        if derivative is not None:
+            self._derivative = derivative
+            return self._by_library
         central = self._jac == "3-point"
         self._differences = Differences(self._at, central=central, box=box, relative=relative, absolute=absolute)
         return self._by_differences
@@ -128,42 +137,9 @@ class Objective:
             raise TypeError(_PAIR)
         return value
 
-    def _by_torch(self, x: Array) -> tuple[Any, Any]:
-        import torch
-
+    def _by_library(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
-        point = self._points(x).detach().requires_grad_()
-        with torch.enable_grad():
-            value = self._value(point)
-            if not (isinstance(value, torch.Tensor) and value.requires_grad):
-                what = "a tensor without a graph" if isinstance(value, torch.Tensor) else type(value).__name__
-                raise TypeError(
-                    f"fun returned {what}; without jac PyTorch differentiates it: return a tensor computed from x, "
-                    "or give jac"
-                )
-            (gradient,) = torch.autograd.grad(value.sum() if self._variables.is_batch else value, point)
-        return value.detach(), gradient
-
-    def _by_jax(self) -> Callable[[Array], tuple[Any, Any]]:
-        import jax
-
-        batch = self._variables.is_batch
-        if batch:
-
-            def total(point: Any) -> tuple[Any, Any]:
-                values = self._value(point)
-                return values.sum(), values
-
-            derivative = jax.value_and_grad(total, has_aux=True)
-        else:
-            derivative = jax.value_and_grad(self._value)
-
-        def evaluate(x: Array) -> tuple[Any, Any]:
-            self.njev += 1
-            value, gradient = derivative(self._points(x))
-            return (value[1] if batch else value), gradient
-
-        return evaluate
+        return self._derivative(self._points(x))
 
     def _by_differences(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
@@ -182,18 +158,5 @@ class Objective:
         if is_cuda(values):
             return namespace_of(values).reshape(values, (-1,))
         if self._variables.on_device and isinstance(values, np.ndarray):
-            return to_like(values, self._variables.template)
+            return copy_to_device_of(values, self._variables.template)
         return values
-
-
-def _leaving_alone(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """Refuse a function that writes to the solver's point: PyTorch's tensors cannot be read-only, but count changes."""
-
-    def called(point: Any) -> Any:
-        before = 0 if point.is_inference() else point._version
-        out = function(point)
-        if not point.is_inference() and point._version != before:
-            raise ValueError(f"{name} changed x in place, which is the solver's; allowed: changing a copy (x.clone())")
-        return out
-
-    return called

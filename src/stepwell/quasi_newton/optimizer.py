@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_copy, in_kind, is_cuda, numpy_dtype, to_like
+from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, numpy_dtype
 from stepwell.checks import require
 from stepwell.quasi_newton import saved_state
 from stepwell.quasi_newton.results import single_result
@@ -223,7 +223,11 @@ class LBFGSB:
         """Pickle and copy by the state: what comes out goes on bit for bit, and alone."""
         variables = self._run.variables
         empty = np.empty(0, variables.dtype)
-        like = to_like(empty, variables.template) if variables.on_device else in_kind(empty, variables.template)
+        like = (
+            copy_to_device_of(empty, variables.template)
+            if variables.on_device
+            else as_user_array(empty, variables.template)
+        )
         return _resumed, (type(self), self.state_dict(), like, self._run.diagonal)
 
     @classmethod
@@ -252,7 +256,7 @@ class LBFGSB:
         variables = Variables(template, saved.shape, saved.dtype, is_batch=False, on_device=on_device)
 
         def placed(array: np.ndarray) -> Array:
-            return to_like(array, template) if on_device else array
+            return copy_to_device_of(array, template) if on_device else array
 
         box = None
         if saved.lower is not None and saved.upper is not None:

@@ -15,18 +15,20 @@ import numpy as np
 
 from stepwell.arrays import (
     Array,
+    as_user_array,
+    copy_to_device_of,
     device_name,
-    in_kind,
+    is_array,
     is_contiguous,
     is_cuda,
-    is_like,
-    kind_of,
-    lent,
     namespace_of,
+    readonly_view,
+    same_library,
+    same_order,
     scalar_of,
-    to_like,
+    view_foreign,
+    view_is_copy,
 )
-from stepwell.arrays.foreign import adopt
 from stepwell.checks import read_host_array, require_one_home, require_shape
 
 _REAL = ("float64", "float32")
@@ -67,23 +69,23 @@ class Variables:
         """
         if not self.on_device:
             return read_host_array(name, value)
-        if kind_of(value) != "numpy" or is_cuda(value):
-            value = adopt(value, self.template)
+        if is_cuda(value) or (is_array(value) and not isinstance(value, np.ndarray)):
+            value = view_foreign(value, self.template)
             require_one_home(name, value, "x0", self.template)
             return value
-        return to_like(read_host_array(name, value, self.dtype), self.template)
+        return copy_to_device_of(read_host_array(name, value, self.dtype), self.template)
 
     def shown(self, points: Array) -> Array:
         """Return points of the target in the caller's kind and shape: a view, for reading only where that is known."""
         if self.on_device:
             return namespace_of(points).reshape(points, self.shape)
-        return lent(points.reshape(self.shape), self.template)
+        return readonly_view(points.reshape(self.shape), self.template)
 
     def given(self, points: Array) -> Array:
         """Return points of the target, which are the caller's from now on, in the caller's kind and shape."""
         if self.on_device:
             return namespace_of(points).reshape(points, self.shape)
-        return in_kind(points.reshape(self.shape), self.template)
+        return as_user_array(points.reshape(self.shape), self.template)
 
     def read_values(self, f: Any) -> Any:
         """Check values of f: one number, or one a problem; on the device only where they lie there."""
@@ -91,7 +93,7 @@ class Variables:
             return f if type(f) is float else scalar_of(f)
         count = self.problems
         if self.on_device and is_cuda(f):
-            f = adopt(f, self.template)
+            f = view_foreign(f, self.template)
             if math.prod(f.shape) != count:
                 raise ValueError(f"fun returned values of shape {tuple(f.shape)}; allowed: {count} of them")
             if str(f.dtype).rpartition(".")[2] not in _REAL:
@@ -113,14 +115,14 @@ class Variables:
             if not is_cuda(g):
                 where = device_name(self.template)
                 raise TypeError(f"{name} is a {type(g).__name__} on the host; allowed: an array on {where}")
-            gradient = adopt(g, self.template)
+            gradient = view_foreign(g, self.template)
             require_one_home(name, gradient, "x0", self.template)
             if str(gradient.dtype).rpartition(".")[2] != str(self.dtype):
                 raise TypeError(f"{name} has dtype {gradient.dtype}; allowed: {self.template.dtype}, as x0")
             if not is_contiguous(gradient):
                 gradient = namespace_of(gradient).asarray(gradient, copy=True)
         if gradient.shape != self.shape:
-            require_shape(is_like(tuple(gradient.shape), self.shape), name, gradient, self.shape)
+            require_shape(same_order(tuple(gradient.shape), self.shape), name, gradient, self.shape)
         return gradient
 
 
@@ -133,9 +135,9 @@ class Points:
 
     def __init__(self, variables: Variables, zero_copy: bool) -> None:
         self._variables = variables
-        self._views = zero_copy or variables.on_device
+        self._views = zero_copy or variables.on_device or view_is_copy(variables.template)
         self._shape = variables.shape
-        self._is_numpy = kind_of(variables.template) == "numpy"
+        self._is_numpy = same_library(variables.template, np.empty(0))
         self._own: np.ndarray | None = None
 
     def __call__(self, trial: Array) -> Array:
@@ -144,9 +146,9 @@ class Points:
             return self._variables.shown(trial)
         if trial.size < _WORTH_KEEPING:
             own = trial.reshape(self._shape).copy()
-            return own if self._is_numpy else in_kind(own, self._variables.template)
+            return own if self._is_numpy else as_user_array(own, self._variables.template)
         # Ours, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
         if self._own is None or sys.getrefcount(self._own) > 2:
             self._own = np.empty(self._shape, trial.dtype)
         np.copyto(self._own, trial.reshape(self._shape))
-        return self._own[...] if self._is_numpy else in_kind(self._own, self._variables.template)
+        return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
