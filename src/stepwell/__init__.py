@@ -18,6 +18,8 @@ _HOMES: dict[str, str] = {
     "minimize": "stepwell.quasi_newton.api",
     "minimize_batch": "stepwell.quasi_newton.api",
     "scipy_method": "stepwell.quasi_newton.scipy_method",
+    "check_grad": "stepwell.quasi_newton.gradient_check",
+    "GradientCheck": "stepwell.quasi_newton.gradient_check",
     "LBFGSB": "stepwell.quasi_newton.optimizer",
     "LineSearch": "stepwell.quasi_newton.settings",
     "Status": "stepwell.quasi_newton.status",

@@ -14,6 +14,8 @@ from stepwell.operators import adjoint_error as adjoint_error
 from stepwell.quasi_newton.api import minimize as minimize
 from stepwell.quasi_newton.api import minimize_batch as minimize_batch
 from stepwell.quasi_newton.driver import Interrupted as Interrupted
+from stepwell.quasi_newton.gradient_check import GradientCheck as GradientCheck
+from stepwell.quasi_newton.gradient_check import check_grad as check_grad
 from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
 from stepwell.quasi_newton.result_types import BatchResult as BatchResult
 from stepwell.quasi_newton.result_types import Result as Result
