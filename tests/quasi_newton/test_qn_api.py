@@ -82,12 +82,6 @@ def test_as_a_method_of_scipy_with_everything_else():
     assert r.fun == seen[-1]
 
 
-def test_as_a_method_of_scipy_hessians_and_constraints_are_refused():
-    for extra in (dict(hess=lambda x: np.eye(N)), dict(constraints=[dict(type="eq", fun=value)])):
-        with pytest.raises(ValueError, match=next(iter(extra))):
-            scipy.optimize.minimize(FUN, np.zeros(N), jac=True, method=stepwell.scipy_method, **extra)
-
-
 def test_result_fields():
     r = REFERENCE
     for field in ["x", "fun", "jac", "nfev", "njev", "nit", "status", "message", "success", "hess_inv"]:

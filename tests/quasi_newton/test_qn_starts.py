@@ -138,7 +138,7 @@ def test_warnings_point_to_the_line_of_the_caller():
         (lambda: minimize(bowl, np.full(2, 5.0), jac=True, bounds=box, options=options), 2),
         (lambda: minimize_batch(lambda x: ((x**2).sum(1), 2 * x), np.full((1, 2), 5.0), jac=True, bounds=box), 1),
         (lambda: LBFGSB(np.full(2, 5.0), box), 1),
-        (lambda: scipy_minimize(bowl, np.full(2, 5.0), jac=True, bounds=[box] * 2, method=stepwell.scipy_method), 1),
+        (lambda: scipy_minimize(bowl, np.full(2, 5.0), jac=True, method=stepwell.scipy_method, options=options), 1),
     ):
         with pytest.warns(OptimizeWarning) as caught:
             call()
