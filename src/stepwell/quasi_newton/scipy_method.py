@@ -103,8 +103,8 @@ def scipy_method(
     >>> r = scipy.optimize.minimize(fun, np.ones(3), jac=True, method=stepwell.scipy_method, bounds=[(0.5, None)] * 3)
     >>> r.x
     array([0.5, 0.5, 0.5])
-    >>> r.message
-    'CONVERGENCE: NORM OF PROJECTED GRADIENT <= PGTOL'
+    >>> r.message.startswith("CONVERGENCE: ")
+    True
     """
     began = time.perf_counter()
     warn_of_unused(hess, hessp, constraints, disp, iprint, return_all, options)
