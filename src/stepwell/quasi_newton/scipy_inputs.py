@@ -17,7 +17,7 @@ VERSION = tuple(int(part) for part in scipy.__version__.split(".")[:2])
 #: Stands for an option that was not given, where None may be one.
 NOT_GIVEN: Any = object()
 #: Options of ours, beside SciPy's.
-_OWN = {"target", "time_limit", "cauchy", "line_search", "h0", "threads"}
+_OWN = {"relative_gtol", "target", "time_limit", "cauchy", "line_search", "h0", "threads"}
 _PRINTING = "scipy.optimize: The `disp` and `iprint` options of the L-BFGS-B solver are deprecated and have no effect."
 
 

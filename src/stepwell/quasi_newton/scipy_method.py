@@ -16,10 +16,10 @@ from scipy.sparse.linalg import LinearOperator
 from stepwell import _core
 from stepwell.checks import require_function, warn_caller
 from stepwell.quasi_newton.optimizer import LBFGSB
-from stepwell.quasi_newton.results import Status
 from stepwell.quasi_newton.scipy_inputs import NOT_GIVEN, VERSION, as_told, read_pairs, warn_of_unused
 from stepwell.quasi_newton.scipy_objective import Evaluation
 from stepwell.quasi_newton.settings import LineSearch
+from stepwell.quasi_newton.status import Status
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.inverse_hessian import InverseHessian
@@ -89,7 +89,8 @@ def scipy_method(
     maxcor, ftol, gtol, eps, maxfun, maxiter, maxls, finite_diff_rel_step, workers, disp, iprint, return_all
         The options of SciPy's L-BFGS-B.
     **options
-        ``target``, ``time_limit``, ``cauchy``, ``line_search``, ``h0``, ``threads``, as for `stepwell.minimize`.
+        ``relative_gtol``, ``target``, ``time_limit``, ``cauchy``, ``line_search``, ``h0``, ``threads``, as for
+        `stepwell.minimize`.
 
     Returns
     -------
