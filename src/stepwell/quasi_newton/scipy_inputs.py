@@ -54,13 +54,12 @@ def read_pairs(bounds: Any, n: int) -> tuple[np.ndarray, np.ndarray] | None:
         low, high = _sides(bounds)
     if (high < low).any():
         raise ValueError("An upper bound is less than the corresponding lower bound.")
-    try:
-        low, high = np.broadcast_to(low, (n,)), np.broadcast_to(high, (n,))
-    except ValueError:
-        raise ValueError("The number of bounds is not compatible with the length of `x0`.") from None
-    if np.isneginf(low).all() and np.isposinf(high).all():
-        return None
-    return low, high
+    if low.shape != (n,) or high.shape != (n,):
+        try:
+            low, high = np.broadcast_to(low, (n,)), np.broadcast_to(high, (n,))
+        except ValueError:
+            raise ValueError("The number of bounds is not compatible with the length of `x0`.") from None
+    return None if (low == -np.inf).all() and (high == np.inf).all() else (low, high)
 
 
 def _sides(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +73,8 @@ def _sides(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
     else:  # numbers may be arrays of one element; anything else is refused here as SciPy does
         sides = zip(*pairs)
         low, high = (np.array([v if v is None else np.asarray(v).item() for v in side], dtype=float) for side in sides)
-    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    low[np.isnan(low)], high[np.isnan(high)] = -np.inf, np.inf
+    return low, high
 
 
 def as_told(callback: Callable[..., Any] | None) -> Callable[[OptimizeResult], Any] | None:
