@@ -19,11 +19,13 @@ SW_BEGIN
 
 namespace voronoi {
 
-// In front of a loop over the columns of a tile: one thread does them all at once.
-#if defined(_OPENMP) && !defined(__CUDACC__)
-#define SW_COLUMNS _Pragma("omp simd")
-#else
+// In front of a loop over the columns of a tile, which are independent: one CPU thread does them all at once.
+#if defined(__CUDACC__)
 #define SW_COLUMNS
+#elif defined(__clang__)
+#define SW_COLUMNS _Pragma("clang loop vectorize(enable)")
+#else
+#define SW_COLUMNS _Pragma("GCC ivdep")
 #endif
 
 constexpr int tile_side = 8;

@@ -1,6 +1,5 @@
 // The Python module stepwell._core: each solver's bindings live beside its host code and are registered here.
 #include <nanobind/nanobind.h>
-#include <omp.h>
 
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
@@ -20,8 +19,6 @@ NB_MODULE(_core, m) {
     nb::set_leak_warnings(false);
     m.def("isa", [] { return stepwell::isa_name(stepwell::best_isa()); }, "Instruction set in use.");
     m.def("compiler", [] { return SW_COMPILER; }, "The C++ compiler that built this module.");
-    m.def(
-        "max_threads", [] { return omp_get_max_threads(); }, "Threads that parallel regions use by default.");
     stepwell::bind_quasi_newton(m);
     stepwell::bind_krylov(m);
     stepwell::bind_nnls(m);

@@ -3,7 +3,6 @@
 #include "host/voronoi/kernels.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "core/voronoi/jump.hpp"
@@ -28,9 +27,8 @@ struct Thread {
     int32_t where_least(double, int32_t where) const { return where; }
     double lowest(double number) const { return number; }
     int64_t total(int64_t value) const { return value; }
-    static void add(int64_t* sum, int64_t value) {
-        std::atomic_ref<int64_t>(*sum).fetch_add(value, std::memory_order_relaxed);
-    }
+    // Not std::atomic_ref, which the C++ library of macOS had late.
+    static void add(int64_t* sum, int64_t value) { __atomic_fetch_add(sum, value, __ATOMIC_RELAXED); }
     template <class Test, class Take>
     void select(int32_t begin, int32_t end, Test test, Take take) const {
         // Whether a site passes cannot be foretold: collecting those that do costs less than branches.
