@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from krylov_oracle import assert_solves, normal_matrix
+from published_projection import lost_conjugacy, naive_augmented_projection, plain_directions
 
 import stepwell
 from stepwell.apps import tomography
-from stepwell.krylov.naive import lost_conjugacy, naive_augmented_projection, plain_directions
 from stepwell.krylov.projected import conjugacy_error
 from stepwell.krylov.systems import TikhonovSystem
 from stepwell.operators import as_operator

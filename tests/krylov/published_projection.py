@@ -2,7 +2,7 @@
 
 α = ⟨P, b⟩ / diag⟨P, AP⟩ presumes that the directions are conjugate. Those of plain conjugate gradients lose
 conjugacy within some twenty steps on projection matrices, and this formula then makes the residual larger with every
-further direction. Nothing in the package uses it; :class:`stepwell.ProjectedCG` keeps its directions conjugate.
+further direction. :class:`stepwell.ProjectedCG` keeps its directions conjugate.
 """
 
 from __future__ import annotations
