@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
-from stepwell import _core
+from stepwell.studies import panels
 from stepwell.studies.panels import panel_product
 
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
+
+@needs_compiler
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 255, 256, 257, 16_384, 40_001])
 @pytest.mark.parametrize("shape", [(8, 8), (1, 1), (3, 5), (16, 16)])
 def test_panel_product(length, shape):
@@ -22,11 +27,27 @@ def test_panel_product(length, shape):
     assert (panel_product(left, right, 3) == one).all()  # to the last bit
 
 
+@needs_compiler
+def test_the_call_writes_what_it_was_given():
+    left, right, out = np.ones((2, 5)), np.arange(5.0)[None], np.empty((2, 1))
+    panels._product_into(left, right, out, 1)()
+    np.testing.assert_array_equal(out, [[10.0], [10.0]])
+
+
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="panel_product"):
-        _core.panel_product(np.ones((2, 3)), np.ones((2, 4)), np.empty((2, 2)), 1)
-    with pytest.raises(ValueError, match="at most 16"):
-        _core.panel_product(np.ones((17, 3)), np.ones((2, 3)), np.empty((17, 2)), 1)
+    with pytest.raises(ValueError, match="left, right and out have shapes"):
+        panel_product(np.ones((2, 3)), np.ones((2, 4)), 1)
+    with pytest.raises(ValueError, match="r and c to 16"):
+        panel_product(np.ones((17, 3)), np.ones((2, 3)), 1)
+    with pytest.raises(ValueError, match="allowed: C-ordered float64"):
+        panel_product(np.ones((2, 6))[:, ::2], np.ones((2, 3)), 1)
+
+
+def test_without_a_compiler_the_study_says_what_it_needs(monkeypatch):
+    panels._host_kernel.cache_clear()
+    monkeypatch.setattr(panels.shutil, "which", lambda name: None)
+    with pytest.raises(ValueError, match="found no C\\+\\+ compiler; allowed: g"):
+        panel_product(np.ones((2, 3)), np.ones((2, 3)), 1)
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
@@ -35,7 +56,7 @@ def test_kernel_compiles(architecture):
     from stepwell.cuda.nvrtc import compile_kernel
 
     try:
-        code = compile_kernel("panel", {"SW_THREADS": 256}, architecture)
+        code = compile_kernel("panel_product", {"SW_THREADS": 256}, architecture, panels.SOURCES / "cuda.cu")
     except RuntimeError as error:
         pytest.skip(f"NVRTC is not installed: {error}")
     assert len(code) > 1000

@@ -8,7 +8,6 @@ namespace stepwell {
 void bind_quasi_newton(nanobind::module_& m);
 void bind_nnls(nanobind::module_& m);
 void bind_krylov(nanobind::module_& m);
-void bind_panel(nanobind::module_& m);
 void bind_voronoi(nanobind::module_& m);
 
 }  // namespace stepwell

@@ -22,6 +22,5 @@ NB_MODULE(_core, m) {
     stepwell::bind_quasi_newton(m);
     stepwell::bind_krylov(m);
     stepwell::bind_nnls(m);
-    stepwell::bind_panel(m);
     stepwell::bind_voronoi(m);
 }

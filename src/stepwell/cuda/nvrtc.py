@@ -55,15 +55,20 @@ def _compiler_version() -> str:
     return f"{major}.{minor}"
 
 
-def compile_kernel(name: str, defines: dict[str, str | int], architecture: str) -> bytes:
-    """Compile the source ``NAME.cu`` for one architecture (such as ``"sm_90"``) and return the cubin.
+def compile_kernel(
+    name: str, defines: dict[str, str | int], architecture: str, path: pathlib.Path | None = None
+) -> bytes:
+    """Compile the source ``NAME.cu``, or that of `path`, for one architecture (``"sm_90"``) and return the cubin.
 
     Needs no driver and no GPU.
     """
     folder = source_folder()
-    digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, _compiler_version())).encode())
-    for path in sorted([*folder.glob("core/**/*.hpp"), *folder.glob("cuda/**/*.cu*")]):
-        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    if path is None:
+        (path,) = folder.glob(f"cuda/*/{name}.cu")
+    source = path.read_text()
+    digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, _compiler_version(), source)).encode())
+    for header in sorted([*folder.glob("core/**/*.hpp"), *folder.glob("cuda/**/*.cu*")]):
+        digest.update(str(header.relative_to(folder)).encode() + b"\0" + header.read_bytes())
     stored = cache_folder() / f"{name}-{architecture}-{digest.hexdigest()[:32]}.cubin"
     if stored.is_file():
         return stored.read_bytes()
@@ -74,8 +79,6 @@ def compile_kernel(name: str, defines: dict[str, str | int], architecture: str) 
         include_path=str(folder),
         define_macro=[(key, str(value)) for key, value in defines.items()],
     )
-    (path,) = folder.glob(f"cuda/*/{name}.cu")
-    source = path.read_text()
     code = bytes(core.Program(source, code_type="c++", options=options).compile("cubin").code)
     _store(stored, code)
     return code
@@ -92,10 +95,11 @@ def _store(path: pathlib.Path, code: bytes) -> None:
         pass
 
 
-def load_kernel(name: str, entry: str, defines: dict[str, str | int], device: Any) -> Any:
+def load_kernel(
+    name: str, entry: str, defines: dict[str, str | int], device: Any, path: pathlib.Path | None = None
+) -> Any:
     """Return a kernel ready to launch on a device (a `cuda.core.Device`)."""
-    architecture = f"sm_{device.arch}"
-    code = compile_kernel(name, defines, architecture)
+    code = compile_kernel(name, defines, f"sm_{device.arch}", path)
     return cuda_core().ObjectCode.from_cubin(code).get_kernel(entry)
 
 

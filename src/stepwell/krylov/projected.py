@@ -5,7 +5,7 @@ The first system leaves its search directions P behind. The next one starts from
 gradients refine it to the tolerance with directions that are conjugate to all the kept ones; these join the space.
 
 The projection by matrix products divides by the diagonal of PᵀHP, which is right only while the directions are
-conjugate. Those of plain conjugate gradients are not for long (``tests/krylov/published_projection.py``). Here every new
+conjugate. Those of plain conjugate gradients are not for long (tests/krylov/published_projection.py). Here every new
 direction is made conjugate to all kept ones and normalised, so that PᵀHP = I to rounding.
 
 A least-squares system also keeps the images AP. They give the Galerkin coefficients straight from the data, (AP)ᵀb,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepwell import _core
 from stepwell.arrays import capture, current_stream, device_address, device_index
 from stepwell.studies.frame import Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads, interleave, medians
@@ -16,6 +22,9 @@ from stepwell.studies.places import Place
 from stepwell.threads import default_threads
 
 ROWS = 8
+MAX_ROWS = 16
+#: The kernels, which serve this study alone and are compiled when it runs.
+SOURCES = Path(__file__).parent / "panel_product"
 
 COLUMNS = (
     Column("device", "device"),
@@ -44,17 +53,56 @@ def paper_ratio(length: int) -> str:
     return "below 1" if length < 20 else "several" if length <= 5000 else "16"
 
 
-def panel_product(left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-    """Return left rightᵀ on the host, by the arithmetic of the absorb sweep; at most 16 long rows each.
+@functools.cache
+def _host_kernel() -> Any:
+    """Compile the host's kernel for this machine, in a second or two, and load it."""
+    from stepwell.cuda.nvrtc import source_folder
 
-    Examples
-    --------
-    >>> panel_product(np.ones((2, 5)), np.arange(5.0)[None], 1)
-    array([[10.],
-           [10.]])
-    """
-    out = np.empty((left.shape[0], right.shape[0]))
-    _core.panel_product(left, right, out, threads)
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise ValueError(
+            "the study panels compiles its kernel and found no C++ compiler; allowed: g++, clang++ or $CXX"
+        )
+    headers = source_folder()
+    native = ["-march=native", "-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "panel_product.so"
+        command: list[str | Path] = [
+            compiler, "-std=c++20", "-O3", *native, "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC",
+            "-pthread", "-Wno-psabi", "-I", headers, SOURCES / "host.cpp", headers / "host/common/pool.cpp",
+            "-o", library,
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(f"the study panels could not compile its kernel with {compiler}:\n{done.stderr}")
+        kernel = ctypes.CDLL(str(library)).stepwell_panel_product
+    address = ctypes.c_void_p
+    kernel.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, address, address, address, ctypes.c_int)
+    kernel.restype = None
+    return kernel
+
+
+def _product_into(left: np.ndarray, right: np.ndarray, out: np.ndarray, threads: int) -> Work:
+    """Return the call that writes left rightᵀ to `out`; arrays are C-ordered and live as long as the call."""
+    sizes = (left.shape, right.shape, out.shape)
+    if left.shape[1] != right.shape[1] or out.shape != (len(left), len(right)) or max(out.shape) > MAX_ROWS:
+        raise ValueError(f"left, right and out have shapes {sizes}; allowed: (r, n), (c, n), (r, c), r and c to 16")
+    arrays = (left, right, out)
+    if any(a.dtype != np.float64 or not a.flags.c_contiguous for a in arrays):
+        raise ValueError(f"left, right and out are {[str(a.dtype) for a in arrays]}; allowed: C-ordered float64")
+    kernel = _host_kernel()
+    given = (*out.shape, left.shape[1], *(a.ctypes.data for a in arrays), threads)
+
+    def call(kept: tuple[np.ndarray, ...] = arrays) -> None:
+        kernel(*given)
+
+    return call
+
+
+def panel_product(left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+    """Return left rightᵀ on the host, by the arithmetic of the absorb sweep; at most 16 long rows each."""
+    out = np.empty((len(left), len(right)))
+    _product_into(left, right, out, threads)()
     return out
 
 
@@ -69,7 +117,9 @@ class DevicePanel:
         core = cuda_core()
         device = core.Device(device_index(out))
         device.set_current()
-        self._core, self._kernel = core, load_kernel("panel", "stepwell_panel", {"SW_THREADS": self.THREADS}, device)
+        defines: dict[str, str | int] = {"SW_THREADS": self.THREADS}
+        self._core = core
+        self._kernel = load_kernel("panel_product", "stepwell_panel", defines, device, SOURCES / "cuda.cu")
         blocks = 4 * int(device.properties.multiprocessor_count)
         self._blocks = max(1, min(blocks, length // (8 * self.THREADS // 32) // 4))
         self._work = out.new_zeros(64 * self._blocks + 1)
@@ -96,7 +146,7 @@ def _host_works(length: int) -> tuple[Work, Work, Work]:
         return out, vendor
 
     return (
-        lambda: _core.panel_product(left, right, out, threads),
+        _product_into(left, right, out, threads),
         lambda: np.matmul(left, right.T, out=vendor),
         both,
     )

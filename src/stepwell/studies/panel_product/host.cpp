@@ -1,15 +1,16 @@
-// Compiled once per instruction set. Columns are cut and chunks added as in the sweeps: the result depends
-// neither on the number of threads nor on timing.
+// The panel product on its own: C = L Rᵀ for two panels of a few long rows, with the arithmetic of the absorb
+// sweep, so that it can be measured against a library. Columns are cut and chunks added as in the sweeps: the
+// result depends neither on the number of threads nor on timing. The study compiles it when it runs.
 #include <algorithm>
 #include <vector>
 
-#include "host/common/panel.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/gram.hpp"
 
-namespace stepwell {
-namespace SW_ISA {
+SW_BEGIN
 namespace {
+
+constexpr int max_rows = 16;
 
 // Adds the product of one tile's columns; a row's last columns, short of a pack, are added one by one.
 void add_tile(int rows, int columns, std::int64_t length, const double* left, const double* right,
@@ -40,8 +41,8 @@ void product(int rows, int columns, std::int64_t length, const double* left, con
     const Chunks chunks(length, threads);
     std::vector<double> partial(size_t(chunks.count) * size_t(size));
     chunks.each([&](int c, int64_t begin, int64_t end, int) {
-        Pack sums[panel_most_rows * panel_most_rows];
-        double rest[panel_most_rows * panel_most_rows];
+        Pack sums[max_rows * max_rows];
+        double rest[max_rows * max_rows];
         for (int k = 0; k < size; ++k) sums[k] = splat(0), rest[k] = 0;
         for (int64_t at = begin; at < end; at += tile)
             add_tile(rows, columns, length, left, right, at, int(min_of<int64_t>(tile, end - at)), sums,
@@ -54,9 +55,11 @@ void product(int rows, int columns, std::int64_t length, const double* left, con
 }
 
 }  // namespace
+SW_END
 
-extern const PanelProduct panel_product;
-const PanelProduct panel_product = product;
-
-}  // namespace SW_ISA
-}  // namespace stepwell
+// out (rows x columns) = left (rows x length) · right (columns x length)ᵀ, all row-major; at most 16 rows and
+// columns.
+extern "C" void stepwell_panel_product(int rows, int columns, std::int64_t length, const double* left,
+                                       const double* right, double* out, int threads) {
+    stepwell::product(rows, columns, length, left, right, out, threads);
+}
