@@ -258,12 +258,12 @@ SW_CALL void rotate_columns(const Team& team, double* base, int64_t stride, int 
     for (int i = begin; i < end; i += 32) {
         const int parts = min_of(4, (end - i) / 8);
         double* column = base + position * stride + i;
-        Wide carry[4] = {};
+        Pack carry[4] = {};
         for (int q = 0; q < parts; ++q) carry[q] = load(column + 8 * q);
         for (int t = position; t < count - 1; ++t, column += stride) {
             const double c = cosine[t], s = sine[t];
             for (int q = 0; q < parts; ++q) {
-                const Wide next = load(column + stride + 8 * q);
+                const Pack next = load(column + stride + 8 * q);
                 store(column + 8 * q, c * carry[q] + s * next);
                 carry[q] = c * next - s * carry[q];
             }

@@ -123,7 +123,7 @@ struct Convolution {
         team.chunk(columns, begin, end);
         int j = begin;
         for (; j + 32 <= end; j += 32) {
-            Wide s0{}, s1{}, s2{}, s3{};
+            Pack s0{}, s1{}, s2{}, s3{};
             for (int t = first; t < last; ++t) {
                 const double p = samples[t];
                 const double* at = shifted + j + t;

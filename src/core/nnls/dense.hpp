@@ -228,7 +228,7 @@ struct Dense {
         const double r0 = r[0], r1 = r[1], r2 = r[2], r3 = r[3];
         int j = from;
         for (; j + 8 <= to; j += 8) {
-            const Wide v0 = load(a0 + j), v1 = load(a1 + j), v2 = load(a2 + j), v3 = load(a3 + j);
+            const Pack v0 = load(a0 + j), v1 = load(a1 + j), v2 = load(a2 + j), v3 = load(a3 + j);
             store(sums + j, load(sums + j) + ((v0 * r0 + v1 * r1) + (v2 * r2 + v3 * r3)));
             store(squares + j, load(squares + j) + ((v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3)));
         }
@@ -245,7 +245,7 @@ struct Dense {
                      *a7 = a3 + 4 * stride;
         int j = from;
         for (; j + 8 <= to; j += 8) {
-            Wide s = load(sums + j), t = load(a4 + j) * r[4];
+            Pack s = load(sums + j), t = load(a4 + j) * r[4];
             s += load(a0 + j) * r[0];
             t += load(a5 + j) * r[5];
             s += load(a1 + j) * r[1];

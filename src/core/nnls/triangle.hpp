@@ -209,7 +209,7 @@ private:
     static void rotate_rows(double* upper, double* lower, int count, double c, double s) {
         int q = 0;
         for (; q + 8 <= count; q += 8) {
-            const Wide above = load(upper + q + 1), below = load(lower + q + 1);
+            const Pack above = load(upper + q + 1), below = load(lower + q + 1);
             store(upper + q, c * above + s * below);
             store(lower + q + 1, c * below - s * above);
         }

@@ -2,7 +2,7 @@
 // threads, lanes for a thread block. The order of every sum is fixed.
 #pragma once
 
-#include "core/nnls/wide.hpp"
+#include "core/nnls/dot.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -81,16 +81,16 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
 #else
     int i, end;
     team.chunk(count, i, end);
-    Wide high{}, low{}, odd{};
+    Pack high{}, low{}, odd{};
     for (; i + 8 <= end; i += 8) {
-        const Wide v = load(values + i);
+        const Pack v = load(values + i);
         odd += v - v;
         high = v > high ? v : high;
         low = v < low ? v : low;
     }
     low = -low;
-    most = largest_of(high > low ? high : low);
-    oddness = total(odd);
+    most = max_lane(high > low ? high : low);
+    oddness = add_lanes(odd);
     for (; i < end; ++i) {
         const double v = values[i];
         oddness += v - v;
@@ -122,12 +122,12 @@ SW_CALL Peak largest(const Team& team, const double* values, int count) {
     int begin, end;
     team.chunk(count, begin, end);
     int i = begin;
-    Wide most = Wide{} - double_infinity;
+    Pack most = Pack{} - double_infinity;
     for (; i + 8 <= end; i += 8) {
-        const Wide v = load(values + i);
+        const Pack v = load(values + i);
         most = v > most ? v : most;
     }
-    if (i > begin) value = largest_of(most);
+    if (i > begin) value = max_lane(most);
     for (; i < end; ++i) {
         SW_SHORT_LOOP(i);
         value = max_of(value, values[i]);

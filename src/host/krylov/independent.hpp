@@ -1,9 +1,10 @@
-// Independent combinations of columns, from their Gram matrix alone.
+// Independent combinations of columns, from their Gram matrix alone. LAPACK's dpstrf and dtrtri do the same
+// to the same accuracy, but take 5 to 30 times as long up to 32 columns (docs/performance.md).
 #pragma once
 
 #include <cstddef>
 
-#include "host/common/simd.hpp"
+#include "core/common/simd.hpp"
 
 SW_BEGIN
 
@@ -17,26 +18,19 @@ inline std::size_t workspace_doubles(int k) {
     return 2 * width * width + 3 * width;
 }
 
-// A vector register of this instruction set, and how many of them a strip takes: with eight lanes whatever
-// the set, the compiler would keep sums in memory.
-#if defined(__AVX512F__)
-constexpr int register_lanes = 8, strip_registers = 6;
-#elif defined(__AVX__)
-constexpr int register_lanes = 4, strip_registers = 12;
-#else
-constexpr int register_lanes = 2, strip_registers = 12;
-#endif
-typedef double Register __attribute__((vector_size(register_lanes * sizeof(double)), aligned(8), may_alias));
+// How many registers a strip takes: with eight lanes whatever the instruction set, the compiler would keep
+// sums in memory.
+constexpr int strip_lanes = register_lanes<double>, strip_registers = register_bytes == 64 ? 6 : 12;
 
 // y -= Σ_m factors[m] rows[m], the rows `stride` apart; the strip of y stays in registers while all rows
 // pass.
 template <int registers>
 void subtract_strip(double* y, const double* factors, const double* rows, int stride, int count) {
-    Register* out = reinterpret_cast<Register*>(y);
-    Register sums[registers];
+    Register<double>* out = &register_at(y);
+    Register<double> sums[registers];
     for (int l = 0; l < registers; ++l) sums[l] = out[l];
     for (int m = 0; m < count; ++m) {
-        const Register* row = reinterpret_cast<const Register*>(rows + m * stride);
+        const Register<double>* row = &register_at(rows + m * stride);
         const double factor = factors[m];
 #pragma GCC unroll 16
         for (int l = 0; l < registers; ++l) sums[l] -= factor * row[l];
@@ -47,11 +41,11 @@ void subtract_strip(double* y, const double* factors, const double* rows, int st
 // n is a multiple of the lanes of a pack.
 inline void subtract_rows(double* y, const double* factors, const double* rows, int stride, int count,
                           int n) {
-    constexpr int strip = strip_registers * register_lanes;
+    constexpr int strip = strip_registers * strip_lanes;
     int i = 0;
     for (; i + strip <= n; i += strip)
         subtract_strip<strip_registers>(y + i, factors, rows + i, stride, count);
-    for (; i < n; i += lanes) subtract_strip<lanes / register_lanes>(y + i, factors, rows + i, stride, count);
+    for (; i < n; i += lanes) subtract_strip<lanes / strip_lanes>(y + i, factors, rows + i, stride, count);
 }
 
 // Cholesky with diagonal pivoting of the Gram matrix G (k x k, row-major, of which row p is read when p is

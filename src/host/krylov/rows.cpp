@@ -6,43 +6,21 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/common/simd.hpp"
 #include "host/common/pool.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int vector_bytes = 64;
-#elif defined(__AVX__)
-constexpr int vector_bytes = 32;
-#else
-constexpr int vector_bytes = 16;
-#endif
 constexpr std::int64_t piece = 512;              // entries
 constexpr int group = 8;                         // rows at a time: as many streams as the memory serves best
 constexpr std::int64_t worth_threads = 1 << 16;  // entries of R below which a second thread is not woken
 
 template <class Value>
-constexpr int lanes = vector_bytes / int(sizeof(Value));
-
-template <class Value>
-struct LanesOf {
-    typedef Value type __attribute__((vector_size(vector_bytes), aligned(sizeof(Value)), may_alias));
-};
-
-template <class Value>
-using Lanes = typename LanesOf<Value>::type;
-
-template <class Value>
-const Lanes<Value>& at(const Value* from) {
-    return *reinterpret_cast<const Lanes<Value>*>(from);
-}
-
-template <class Value>
-Value add_lanes(const Lanes<Value>& sums) {
+Value add_in_order(const Register<Value>& sums) {
     Value total = 0;
-    for (int k = 0; k < lanes<Value>; ++k) total += sums[k];
+    for (int k = 0; k < register_lanes<Value>; ++k) total += sums[k];
     return total;
 }
 
@@ -51,19 +29,19 @@ Value add_lanes(const Lanes<Value>& sums) {
 template <int count, bool combined, bool dotted, class Value>
 void pass(const Value* const* row, std::int64_t length, const Value* c, Value* out, const Value* v,
           Value* overlaps) {
-    constexpr int step = lanes<Value>;
-    Lanes<Value> sums[count] = {};
+    constexpr int step = register_lanes<Value>;
+    Register<Value> sums[count] = {};
     std::int64_t i = 0;
     for (; i + step <= length; i += step) {
-        Lanes<Value> sum = {}, by = {};
-        if constexpr (combined) sum = at(out + i);
-        if constexpr (dotted) by = at(v + i);
+        Register<Value> sum = {}, by = {};
+        if constexpr (combined) sum = register_at(out + i);
+        if constexpr (dotted) by = register_at(v + i);
         for (int r = 0; r < count; ++r) {
-            const Lanes<Value> entries = at(row[r] + i);
+            const Register<Value> entries = register_at(row[r] + i);
             if constexpr (combined) sum += c[r] * entries;
             if constexpr (dotted) sums[r] += entries * by;
         }
-        if constexpr (combined) *reinterpret_cast<Lanes<Value>*>(out + i) = sum;
+        if constexpr (combined) register_at(out + i) = sum;
     }
     for (; i < length; ++i)
         for (int r = 0; r < count; ++r) {
@@ -71,7 +49,7 @@ void pass(const Value* const* row, std::int64_t length, const Value* c, Value* o
             if constexpr (dotted) sums[r][0] += row[r][i] * v[i];
         }
     if constexpr (dotted)
-        for (int r = 0; r < count; ++r) overlaps[r] = add_lanes<Value>(sums[r]);
+        for (int r = 0; r < count; ++r) overlaps[r] = add_in_order<Value>(sums[r]);
 }
 
 // One piece of all rows.

@@ -8,25 +8,17 @@
 #include <new>
 #include <utility>
 
+#include "core/common/simd.hpp"
 #include "host/common/pool.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int vector_bytes = 64, most_vectors = 13;
-#elif defined(__AVX__)
-constexpr int vector_bytes = 32, most_vectors = 12;
-#else
-constexpr int vector_bytes = 16, most_vectors = 12;
-#endif
+constexpr int max_vectors = register_bytes == 64 ? 13 : 12;
 constexpr std::int64_t stretch = 32;  // rows that a thread claims at a time, at the least
-constexpr std::int64_t most_claims = 1024;
+constexpr std::int64_t max_claims = 1024;
 constexpr std::align_val_t cache_line{64};
-
-template <class Value>
-constexpr int lanes = vector_bytes / int(sizeof(Value));
 
 template <class Value>
 struct Freed {
@@ -36,7 +28,7 @@ struct Freed {
 // Calls work(first, last) for stretches of rows until all are done.
 template <class Work>
 void for_rows(std::int64_t rows, int threads, const Work& work) {
-    const std::int64_t length = std::max(stretch, (rows + most_claims - 1) / most_claims);
+    const std::int64_t length = std::max(stretch, (rows + max_claims - 1) / max_claims);
     const int claims = int((rows + length - 1) / length);
     Pool::instance().run(claims, threads,
                          [&](int claim, int) { work(claim * length, std::min(rows, (claim + 1) * length)); });
@@ -50,9 +42,9 @@ struct Panels {
 
     Panels(std::int64_t rows, std::int64_t columns, const Value* block, int threads)
         : rows(rows), columns(columns) {
-        const std::int64_t vectors = (columns + lanes<Value> - 1) / lanes<Value>;
-        count = (vectors + most_vectors - 1) / most_vectors;
-        width = (vectors + count - 1) / count * lanes<Value>;
+        const std::int64_t vectors = (columns + register_lanes<Value> - 1) / register_lanes<Value>;
+        count = (vectors + max_vectors - 1) / max_vectors;
+        width = (vectors + count - 1) / count * register_lanes<Value>;
         values.reset(static_cast<Value*>(::operator new[](sizeof(Value) * count * width * rows, cache_line)));
         for_rows(rows, threads, [&](std::int64_t first, std::int64_t last) {
             for (std::int64_t row = first; row < last; ++row)
@@ -75,13 +67,13 @@ template <int vectors, class Value, class Index>
 void rows_times_panel(std::int64_t first, std::int64_t last, const Index* indptr, const Index* indices,
                       const Value* data, const Value* panel, std::int64_t filled, std::int64_t stride,
                       Value* y) {
-    typedef Value Lane __attribute__((vector_size(vector_bytes), may_alias));
-    constexpr std::int64_t width = std::int64_t(vectors) * lanes<Value>;
+    typedef AlignedRegister<Value> Vector;
+    constexpr std::int64_t width = std::int64_t(vectors) * register_lanes<Value>;
     for (std::int64_t row = first; row < last; ++row) {
-        Lane sums[vectors] = {};
+        Vector sums[vectors] = {};
         for (std::int64_t k = indptr[row]; k < indptr[row + 1]; ++k) {
             const Value a = data[k];
-            const Lane* from = reinterpret_cast<const Lane*>(panel + std::int64_t(indices[k]) * width);
+            const Vector* from = reinterpret_cast<const Vector*>(panel + std::int64_t(indices[k]) * width);
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; ++v) sums[v] += a * from[v];
         }
@@ -126,8 +118,8 @@ void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, const 
         return;
     }
     const Panels<Value> panels(inner, columns, x, threads);
-    const auto multiply = kernel_for<Value, Index>(panels.width / lanes<Value>,
-                                                   std::make_integer_sequence<int, most_vectors>());
+    const auto multiply = kernel_for<Value, Index>(panels.width / register_lanes<Value>,
+                                                   std::make_integer_sequence<int, max_vectors>());
     for_rows(rows, threads, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t panel = 0; panel < panels.count; ++panel)
             multiply(first, last, indptr, indices, data, panels.values.get() + panel * inner * panels.width,

@@ -2,7 +2,7 @@
 // is read once, by gather_rows; the Gram matrix is then formed from copies that the first-level cache holds.
 #pragma once
 
-#include "host/common/simd.hpp"
+#include "core/common/simd.hpp"
 
 SW_BEGIN
 

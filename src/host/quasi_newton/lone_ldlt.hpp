@@ -6,7 +6,7 @@
 
 #include "core/common/team.hpp"
 #include "core/quasi_newton/small_matrix.hpp"
-#include "host/common/simd.hpp"
+#include "core/common/simd.hpp"
 
 SW_BEGIN
 

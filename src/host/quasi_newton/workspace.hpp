@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/quasi_newton/compact.hpp"
-#include "host/common/simd.hpp"
+#include "core/common/simd.hpp"
 
 namespace stepwell {
 

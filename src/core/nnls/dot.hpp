@@ -1,8 +1,8 @@
-// Vector registers of a CPU, eight doubles wide whatever the instruction set; and the marks that keep a
-// device's code small. Vectors the solver owns are padded with zeros to a multiple of `padding`, so that the
-// CPU's sweeps have no tails there.
+// Dot products of one CPU thread, and the marks that keep a device's code small. Vectors the solver owns are
+// padded with zeros to a multiple of `padding`, so that the CPU's sweeps have no tails there.
 #pragma once
 
+#include "core/common/simd.hpp"
 #include "core/common/team.hpp"
 
 // A function that a device calls instead of inlining: sweeps that are used in many places. What calls them,
@@ -34,48 +34,6 @@ SW_HD int64_t padded(int64_t count) {
 
 #if !defined(__CUDACC__)
 
-// Wide values are never passed between translation units: how they would be is of no interest.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
-typedef double Wide __attribute__((vector_size(64)));
-typedef Wide WideLoose __attribute__((aligned(8), may_alias));
-typedef float WideFloat __attribute__((vector_size(32), aligned(4), may_alias));
-
-inline Wide load(const double* p) {
-    return *reinterpret_cast<const WideLoose*>(p);
-}
-
-inline Wide load(const float* p) {
-    return __builtin_convertvector(*reinterpret_cast<const WideFloat*>(p), Wide);
-}
-
-inline void store(double* p, Wide value) {
-    *reinterpret_cast<WideLoose*>(p) = value;
-}
-
-inline Wide halves_swapped(Wide v) {
-    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
-}
-
-inline Wide quarters_swapped(Wide v) {
-    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5);
-}
-
-inline double largest_of(Wide v) {
-    const Wide other = halves_swapped(v);
-    v = v > other ? v : other;
-    const Wide third = quarters_swapped(v);
-    v = v > third ? v : third;
-    return v[0] > v[1] ? v[0] : v[1];
-}
-
-// The sum of the eight, in a fixed order.
-inline double total(Wide v) {
-    v += halves_swapped(v);
-    v += quarters_swapped(v);
-    return v[0] + v[1];
-}
-
 // a . b, any length.
 inline double dot(const double* a, const double* b, int64_t count) {
     if (count < 8) {
@@ -86,7 +44,7 @@ inline double dot(const double* a, const double* b, int64_t count) {
         }
         return s;
     }
-    Wide s0{}, s1{}, s2{}, s3{};
+    Pack s0{}, s1{}, s2{}, s3{};
     int64_t i = 0;
     for (; i + 32 <= count; i += 32) {
         s0 += load(a + i) * load(b + i);
@@ -100,7 +58,7 @@ inline double dot(const double* a, const double* b, int64_t count) {
         SW_SHORT_LOOP(i);
         tail += a[i] * b[i];
     }
-    return total((s0 + s1) + (s2 + s3)) + tail;
+    return add_lanes((s0 + s1) + (s2 + s3)) + tail;
 }
 
 // y += f x, any length.
@@ -115,11 +73,11 @@ inline void add_scaled(double f, const double* x, double* y, int64_t count) {
 
 // Four dots with one vector, whose loads they share; count a multiple of `padding`.
 inline void dot_four(const double* const* a, const double* b, int64_t count, double* out) {
-    Wide s0{}, s1{}, s2{}, s3{}, t0{}, t1{}, t2{}, t3{};
+    Pack s0{}, s1{}, s2{}, s3{}, t0{}, t1{}, t2{}, t3{};
     const double *a0 = a[0], *a1 = a[1], *a2 = a[2], *a3 = a[3];
     int64_t i = 0;
     for (; i + 16 <= count; i += 16) {
-        const Wide u = load(b + i), v = load(b + i + 8);
+        const Pack u = load(b + i), v = load(b + i + 8);
         s0 += load(a0 + i) * u;
         s1 += load(a1 + i) * u;
         s2 += load(a2 + i) * u;
@@ -130,16 +88,16 @@ inline void dot_four(const double* const* a, const double* b, int64_t count, dou
         t3 += load(a3 + i + 8) * v;
     }
     for (; i < count; i += 8) {
-        const Wide u = load(b + i);
+        const Pack u = load(b + i);
         s0 += load(a0 + i) * u;
         s1 += load(a1 + i) * u;
         s2 += load(a2 + i) * u;
         s3 += load(a3 + i) * u;
     }
-    out[0] = total(s0 + t0);
-    out[1] = total(s1 + t1);
-    out[2] = total(s2 + t2);
-    out[3] = total(s3 + t3);
+    out[0] = add_lanes(s0 + t0);
+    out[1] = add_lanes(s1 + t1);
+    out[2] = add_lanes(s2 + t2);
+    out[3] = add_lanes(s3 + t3);
 }
 
 #endif

@@ -1,0 +1,115 @@
+// Vector registers of a CPU, written with the compiler's vector extension, so that one source serves SSE2,
+// AVX2, AVX-512 and NEON. Two widths:
+//   Pack         eight doubles whatever the instruction set: the order of every sum is the same on all of
+//   them Register<T>  one register of the set that is compiled for: for sums that have to stay in registers
+// A device has none of this.
+#pragma once
+
+#include "core/common/config.hpp"
+
+#if !defined(__CUDACC__)
+
+#include <cstring>
+
+// Vectors are never passed between translation units: how they would be is of no interest.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+SW_BEGIN
+
+// `count` values of type T, at any address that a T may have, or at one that is a multiple of their size.
+template <class T, int count>
+struct VectorOf {
+    typedef T anywhere __attribute__((vector_size(count * sizeof(T)), aligned(sizeof(T)), may_alias));
+    typedef T aligned __attribute__((vector_size(count * sizeof(T)), may_alias));
+};
+
+constexpr int lanes = 8;
+constexpr int tile = 256;  // 2 KiB a row: 16 history rows of a tile fit the first-level cache
+typedef VectorOf<double, lanes>::anywhere Pack;
+typedef VectorOf<float, lanes>::anywhere HalfPack;
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
+template <class T>
+constexpr int register_lanes = register_bytes / int(sizeof(T));
+template <class T>
+using Register = typename VectorOf<T, register_lanes<T>>::anywhere;
+template <class T>
+using AlignedRegister = typename VectorOf<T, register_lanes<T>>::aligned;
+
+inline Pack load(const double* p) {
+    return *reinterpret_cast<const Pack*>(p);
+}
+
+inline Pack load(const float* p) {
+    return __builtin_convertvector(*reinterpret_cast<const HalfPack*>(p), Pack);
+}
+
+inline void store(double* p, Pack value) {
+    *reinterpret_cast<Pack*>(p) = value;
+}
+
+inline void store(float* p, Pack value) {
+    *reinterpret_cast<HalfPack*>(p) = __builtin_convertvector(value, HalfPack);
+}
+
+// The register at p, to read or to write.
+template <class T>
+inline const Register<T>& register_at(const T* p) {
+    return *reinterpret_cast<const Register<T>*>(p);
+}
+
+template <class T>
+inline Register<T>& register_at(T* p) {
+    return *reinterpret_cast<Register<T>*>(p);
+}
+
+// Asks for the line that holds p, down to the second-level cache; any address will do.
+template <class T>
+inline void prefetch(const T* p) {
+    __builtin_prefetch(p, 0, 2);
+}
+
+inline Pack splat(double value) {
+    return Pack{value, value, value, value, value, value, value, value};
+}
+
+inline Pack halves_swapped(Pack v) {
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+}
+
+inline Pack quarters_swapped(Pack v) {
+    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5);
+}
+
+// Lanes added in a fixed tree: ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)).
+inline double add_lanes(Pack v) {
+    v += halves_swapped(v);
+    v += quarters_swapped(v);
+    return v[0] + v[1];
+}
+
+inline Pack smaller(Pack a, Pack b) {
+    return a < b ? a : b;
+}
+
+inline Pack larger(Pack a, Pack b) {
+    return a > b ? a : b;
+}
+
+// The largest lane.
+inline double max_lane(Pack v) {
+    v = larger(v, halves_swapped(v));
+    v = larger(v, quarters_swapped(v));
+    return v[0] > v[1] ? v[0] : v[1];
+}
+
+SW_END
+
+#endif
