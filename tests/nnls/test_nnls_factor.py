@@ -10,7 +10,7 @@ from scipy.linalg import hilbert
 import stepwell
 from stepwell import _core
 
-CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
+CODES = _core.NNLS_UPDATES
 
 
 def random_moves(rng, columns, count):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
-
 import numpy as np
 import pytest
 
+from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
+from stepwell.cuda.layouts import structure
 from stepwell.nnls import api, cuda
+from stepwell.nnls.job import Answers, make_job
 
 
 @pytest.fixture(autouse=True)
@@ -44,28 +44,23 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
         assert entry in code
 
 
-STRUCTURES = [
-    ("core/nnls/batch.hpp", "NnlsOptions", cuda.Options),
-    ("core/nnls/batch.hpp", "NnlsJob", cuda.Job),
-    ("core/nnls/matrix.hpp", "Envelope", cuda.Envelope),
-    ("core/nnls/workspace.hpp", "Shared", cuda.Shared),
-    ("cuda/nnls/nnls.cu", "Launch", cuda.Launch),
-]
+def test_structures_hold_what_the_core_declares():
+    """A job filled by name is the job that the core reads: sizes that it answers from, and every address."""
+    for name in _core.LAYOUTS:
+        structure(name)  # refuses a layout whose fields do not fill it
+    job = structure("NnlsJob")(systems=2, rows=1 << 12, columns=1 << 11, pulse_length=9)
+    assert not _core.nnls_shares_columns(bytes(job))  # too many columns of a convolution
+    job.pulse_length = 0
+    assert _core.nnls_shares_columns(bytes(job))
+    job.a_stride = 1 << 23
+    assert not _core.nnls_shares_columns(bytes(job))
+    with pytest.raises(ValueError, match="another size"):
+        _core.nnls_shares_columns(b"short")
 
 
-@pytest.mark.parametrize(("path", "name", "structure"), STRUCTURES, ids=lambda value: getattr(value, "__name__", value))
-def test_launches_have_the_layout_that_kernels_read(path, name, structure):
-    source = (nvrtc.source_folder() / path).read_text()
-    body = re.search(rf"struct {name} \{{(.*?)\n\}};", source, re.DOTALL).group(1)
-    body = re.sub(r"//.*| = (\{[^}]*\}|[^;,]+)", "", body)
-    kinds = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "double": ctypes.c_double}
-    kinds |= {"NnlsOptions": cuda.Options, "Job": cuda.Job, "Envelope": cuda.Envelope, "Shared": cuda.Shared}
-    declared = []
-    for declaration in filter(None, map(str.strip, body.split(";"))):
-        kind, names = re.fullmatch(r"(?:const )?((?:unsigned long )?\w+)(.+)", declaration, re.DOTALL).groups()
-        for entry in names.split(","):
-            declared.append((entry.strip(" *\n"), ctypes.c_void_p if "*" in entry else kinds[kind]))
-    assert declared == list(structure._fields_)
+def test_statuses_and_updates_are_those_of_the_core():
+    assert {status.name: int(status) for status in NNLSStatus} == _core.NNLS_STATUS
+    assert {*api.UPDATES, "gram"} == set(_core.NNLS_UPDATES)
 
 
 def batch(systems, rows, columns, **options):
@@ -109,6 +104,8 @@ def test_starts_are_read_by_their_own_strides():
         values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=start)
         values |= dict(max_iter=None, tol=None, threads=None, progress=None)
         work = api.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
-        job = cuda.Job()
-        cuda._warm(work, DeviceMemory(work.b), job)
+        memory = DeviceMemory(work.b)
+        empty = torch.empty(0)
+        answers = Answers(empty, empty, empty, empty, empty, empty)
+        job = make_job(work, memory.address, work.matrix, work.b, cuda._warm(work, memory), answers)
         assert (job.warm_values, job.warm_stride) == (start.data_ptr(), stride)

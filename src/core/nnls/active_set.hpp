@@ -127,7 +127,7 @@ private:
                     if (top <= room) return converged;
                     if (factor.update != gram) return depended ? dependent : stalled;
                 }
-                if (tally.solves >= task.options.most_solves) return limit;
+                if (tally.solves >= task.options.max_solves) return limit;
                 if (!nothing_left && this->insert_block()) {
                     refinements = 0;
                     pending = this->solved ? Pending::way : Pending::solution;
@@ -193,7 +193,7 @@ private:
     // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
     SW_HD bool advance(bool solved) {
         for (;;) {
-            if (tally.solves >= task.options.most_solves) return false;
+            if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
             if (!solved) factor.solve();
             solved = false;

@@ -1,6 +1,5 @@
-// A batch of systems, as every target receives it: plain data, filled once at the door
-// (src/host/nnls/module.cpp, stepwell/leastsq/cuda.py) and read by the solver as it is. A CUDA launch carries
-// it by value.
+// A batch of systems, as every target receives it: plain data, filled once (stepwell/nnls/job.py) and read by
+// the solver as it is.
 #pragma once
 
 #include "core/common/config.hpp"
@@ -8,13 +7,13 @@
 namespace stepwell {
 
 struct NnlsOptions {
-    double tolerance;     // on w_j / (|a_j| |b|), where the caller gave one; else 0
-    double rounding;      // the same of what rounding leaves, relative to |b| + sum |a_j| x_j
-    double damping;       // lambda of lambda^2 |x|^2
-    int32_t most_solves;  // limit on least-squares solutions
-    int32_t update;       // an Update
-    int32_t guarded;      // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
-    int32_t chain;        // 1: start from the set of the system before
+    double tolerance;    // on w_j / (|a_j| |b|), where the caller gave one; else 0
+    double rounding;     // the same of what rounding leaves, relative to |b| + sum |a_j| x_j
+    double damping;      // lambda of lambda^2 |x|^2
+    int32_t max_solves;  // limit on least-squares solutions
+    int32_t update;      // an Update
+    int32_t guarded;     // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
+    int32_t chain;       // 1: start from the set of the system before
 };
 
 // A chain is broken every so often, so that what a system starts from does not depend on who solves it.

@@ -6,7 +6,7 @@
 SW_BEGIN
 namespace nnls {
 
-// The numbers are those of stepwell.nnls.status.NNLSStatus.
+// stepwell.NNLSStatus has the same numbers.
 enum Status : int32_t {
     converged = 0,   // optimality certified from A
     limit = 1,       // the iteration limit; the point so far is kept
@@ -21,6 +21,13 @@ enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
 typedef NnlsOptions Options;
 typedef NnlsJob Job;
+
+// Whether the one matrix of all systems is prepared once, with its columns stored: of a convolution, whose
+// columns are shifts of one pulse, only where they are few.
+SW_HD bool shares_columns(const Job& job) {
+    const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
+    return job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || few);
+}
 
 // What one system took, beside the factor's insertions and removals. Column accesses and flops, which count
 // as in Table 3.1 of Luo & Duraiswami, are in Workspace::costs.

@@ -5,6 +5,7 @@
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
 //   SW_THREADS  threads of a block
 #include "core/nnls/job.hpp"
+#include "core/nnls/launch.hpp"
 #include "cuda/nnls/system_teams.cuh"
 
 using namespace stepwell;
@@ -12,15 +13,6 @@ using namespace stepwell::nnls;
 
 typedef SW_SCALAR Scalar;
 typedef SW_KIND<Scalar> Matrix;
-
-// A launch's arguments, by value. The host fills it with the same layout (stepwell/leastsq/cuda.py).
-struct Launch {
-    Job job;
-    Shared shared;
-    unsigned long long* queue;
-    char* slow;
-    int64_t slow_bytes, fast_bytes;  // of one team
-};
 
 // A team's turn at the queue: the first member draws, all learn.
 #if SW_BY_WARP
@@ -43,16 +35,16 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
     nnls_solve(const __grid_constant__ Launch launch) {
     extern __shared__ __align__(64) char fast[];
 #if SW_BY_WARP
-    constexpr int most_teams = SW_THREADS / 32;
+    constexpr int max_teams = SW_THREADS / 32;
     const SystemWarp team;
     const int in_block = threadIdx.x >> 5, teams_in_block = blockDim.x >> 5;
 #else
-    constexpr int most_teams = 1;
+    constexpr int max_teams = 1;
     const SystemBlock<SW_THREADS> team;
     const int in_block = 0, teams_in_block = 1;
 #endif
     // Raw memory: shared variables have no constructors.
-    __shared__ __align__(16) char tasks[most_teams * sizeof(Task<Matrix>)];
+    __shared__ __align__(16) char tasks[max_teams * sizeof(Task<Matrix>)];
     Task<Matrix>& task = reinterpret_cast<Task<Matrix>*>(tasks)[in_block];
     const Job& job = launch.job;
     const Matrix* kind = nullptr;

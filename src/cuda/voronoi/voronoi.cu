@@ -3,21 +3,13 @@
 // src/core/voronoi; everything added up across warps is a whole number, so results do not depend on timing.
 #include "core/voronoi/jump.hpp"
 #include "core/voronoi/moments.hpp"
+#include "core/voronoi/plan.hpp"
 
 using namespace stepwell;
 using namespace stepwell::voronoi;
 
-// Addresses and sizes that stay the same from call to call, in device memory. The host fills it with the same
-// layout (stepwell/apps/voronoi/device.py).
-struct Plan {
-    int64_t height, width, count;
-    double scale;  // pixels to the caller's unit of length
-    int64_t weights;
-    int64_t first, slot, totals;  // buckets: firsts, a site's place in its bucket, sums of spans
-    int64_t sorted_x, sorted_y, sorted_site;
-    int64_t moments, spread, parts, ticket;
-    int64_t history, history_room, history_count;
-};
+// Lies in device memory and stays the same from call to call.
+typedef VoronoiPlan Plan;
 
 template <class T>
 static __device__ T* at(int64_t address) {
@@ -282,7 +274,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     *at<unsigned>(plan->ticket) = 0;
     if (plan->history) {
         int64_t* entry = at<int64_t>(plan->history_count);
-        if (*entry < plan->history_room) at<double>(plan->history)[*entry] = *energy;
+        if (*entry < plan->history_capacity) at<double>(plan->history)[*entry] = *energy;
         ++*entry;
     }
 }

@@ -146,8 +146,7 @@ void solve_batch(const HostJob& host) {
         }
         return;
     }
-    const bool share =
-        job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || work <= int64_t(1) << 22);
+    const bool share = shares_columns(job);
     std::unique_ptr<SharedMatrix<Matrix>> common;
     if (share) common = std::make_unique<SharedMatrix<Matrix>>(host, first);
     const Shared shared = common ? common->shared : Shared();
@@ -185,19 +184,12 @@ void solve(const HostJob& host) {
     }
 }
 
-int64_t device_workspace_bytes(const DeviceExtent& sizes) {
-    Job job{};
-    job.rows = sizes.rows;
-    job.columns = sizes.columns;
-    job.pulse_length = sizes.pulse_length;
-    job.pulse_origin = sizes.pulse_origin;
-    job.options.update = sizes.update;
-    job.options.damping = sizes.damped;
+int64_t device_workspace_bytes(const NnlsJob& job, int32_t members) {
     const Convolution<double>* convolution = nullptr;
     const Dense<double>* dense = nullptr;
-    Extent extent = sizes.pulse_length
-                        ? extent_of(job, matrix_of(job, 0, convolution), sizes.members, !sizes.shared)
-                        : extent_of(job, matrix_of(job, 0, dense), sizes.members, !sizes.shared);
+    const bool gathers = !shares_columns(job);
+    Extent extent = job.pulse_length ? extent_of(job, matrix_of(job, 0, convolution), members, gathers)
+                                     : extent_of(job, matrix_of(job, 0, dense), members, gathers);
     extent.by_column = true;
     return Workspace::bytes(extent);
 }

@@ -27,15 +27,10 @@ struct FactorTrial {
     int64_t costs[4];
 };
 
-// Sizes of a batch on a CUDA device, whose workspace the host has to provide.
-struct DeviceExtent {
-    int32_t rows, columns, pulse_length, pulse_origin, update, members;
-    bool damped, shared;
-};
-
 struct NnlsKernels {
     void (*solve)(const HostJob&);
-    int64_t (*device_workspace_bytes)(const DeviceExtent&);
+    // Bytes that a team of a CUDA device needs, of so many members.
+    int64_t (*device_workspace_bytes)(const NnlsJob&, int32_t members);
     void (*try_factor)(FactorTrial&);
 };
 

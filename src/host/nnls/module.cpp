@@ -1,101 +1,45 @@
-// Bindings of NNLS: arrays in, arrays filled. All checking of values is done at the Python door.
+// Bindings of NNLS: a job in, its arrays filled. All checking is done in Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/tuple.h>
 
-#include <optional>
-#include <stdexcept>
+#include <cstring>
 
+#include "core/nnls/launch.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
+#include "host/common/layout.hpp"
 #include "host/nnls/kernels.hpp"
 
 namespace nb = nanobind;
 
 namespace stepwell {
+
+SW_KIND(NnlsOptions, "NnlsOptions")
+SW_KIND(NnlsJob, "NnlsJob")
+SW_KIND(nnls::Envelope, "NnlsEnvelope")
+SW_KIND(nnls::Shared, "NnlsShared")
+
 namespace {
 
 const NnlsKernels& kernels() {
     return SW_BEST(nnls_kernels)();
 }
 
-using Read = nb::ndarray<nb::ro, nb::device::cpu>;
-using Marks = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Write = nb::ndarray<nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Column = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-void check(bool holds, const char* message) {
-    if (!holds) throw std::invalid_argument(message);
+// A job's bytes, as stepwell/nnls/job.py fills them.
+NnlsJob job_from(const nb::bytes& given) {
+    NnlsJob job;
+    if (given.size() != sizeof job) throw nb::value_error("a job has another size");
+    std::memcpy(&job, given.data(), sizeof job);
+    return job;
 }
 
-void solve(Read a, Read b, bool convolution, int32_t rows, int32_t columns, int32_t origin, double tolerance,
-           double rounding, double damping, int32_t most_solves, int32_t update, bool guarded, bool form_gram,
-           bool chain, int32_t threads, std::optional<Read> warm_values, std::optional<Marks> warm_marks,
-           Write x, Write dual, Table<uint8_t> active, Table<double> reals, Table<int32_t> counts,
-           Table<int64_t> costs) {
-    HostJob host{};
-    NnlsJob& job = host.job;
-    job.systems = static_cast<int64_t>(b.shape(0));
-    job.rows = rows;
-    job.columns = columns;
-    host.single = b.dtype() == nb::dtype<float>();
-    check(a.dtype() == b.dtype() && x.dtype() == b.dtype() && dual.dtype() == b.dtype(), "dtypes differ");
-    check(b.ndim() == 2 && b.shape(1) == static_cast<size_t>(rows) && (rows == 1 || b.stride(1) == 1), "b");
-    const size_t inner = convolution ? 1 : 2;  // dimensions of one matrix or pulse
-    check(a.ndim() == inner || a.ndim() == inner + 1, "a");
-    check(a.shape(a.ndim() - 1) <= 1 || a.stride(a.ndim() - 1) == 1, "a is not contiguous");
-    const bool shared = a.ndim() == inner;
-    check(shared || a.shape(0) == b.shape(0), "a and b differ in length");
-    job.a = a.data();
-    job.a_stride = shared ? 0 : a.stride(0);
-    if (convolution) {
-        job.pulse_length = static_cast<int32_t>(a.shape(a.ndim() - 1));
-        job.pulse_origin = origin;
-    } else {
-        check(a.shape(a.ndim() - 2) == static_cast<size_t>(rows), "rows of a");
-        check(a.shape(a.ndim() - 1) == static_cast<size_t>(columns), "columns of a");
-        job.row_stride = a.stride(a.ndim() - 2);
-    }
-    job.b = b.data();
-    job.b_stride = b.stride(0);
-    job.options = {tolerance, rounding, damping, most_solves, update, guarded, chain};
-    host.form_gram = form_gram;
-    host.threads = threads;
-    const size_t systems = b.shape(0), n = static_cast<size_t>(columns);
-    if (warm_values) {
-        check(warm_values->dtype() == b.dtype() && warm_values->ndim() == 2 && warm_values->shape(1) == n,
-              "warm x");
-        job.warm_values = warm_values->data();
-        job.warm_stride = warm_values->shape(0) == 1 ? 0 : static_cast<int64_t>(n);
-    }
-    if (warm_marks) {
-        check(warm_marks->shape(1) == n, "warm marks");
-        job.warm_marks = warm_marks->data();
-        job.warm_stride = warm_marks->shape(0) == 1 ? 0 : static_cast<int64_t>(n);
-    }
-    check(x.shape(0) == systems && x.shape(1) == n && dual.shape(0) == systems && dual.shape(1) == n,
-          "x, dual");
-    check(active.shape(0) == systems && active.shape(1) == n, "active");
-    check(reals.shape(0) == 2 && reals.shape(1) == systems && counts.shape(0) == 6 &&
-              counts.shape(1) == systems && costs.shape(0) == systems && costs.shape(1) == 4,
-          "results");
-    job.x = x.data();
-    job.dual = dual.data();
-    job.active = active.data();
-    job.residual = reals.data();
-    job.violation = reals.data() + systems;
-    int32_t* count = counts.data();
-    job.status = count;
-    job.insertions = count + systems;
-    job.removals = count + 2 * systems;
-    job.solves = count + 3 * systems;
-    job.passes = count + 4 * systems;
-    job.escalated = count + 5 * systems;
-    job.costs = costs.data();
+void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
+    const HostJob host{job_from(job), single, form_gram, threads};
     const nb::gil_scoped_release release;
     kernels().solve(host);
 }
@@ -113,27 +57,95 @@ nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t
                           nb::make_tuple(trial.costs[0], trial.costs[1], trial.costs[2], trial.costs[3]));
 }
 
+void bind_layouts(nb::module_& m) {
+    Layout options(m, "NnlsOptions", sizeof(NnlsOptions));
+    SW_FIELD(options, NnlsOptions, tolerance);
+    SW_FIELD(options, NnlsOptions, rounding);
+    SW_FIELD(options, NnlsOptions, damping);
+    SW_FIELD(options, NnlsOptions, max_solves);
+    SW_FIELD(options, NnlsOptions, update);
+    SW_FIELD(options, NnlsOptions, guarded);
+    SW_FIELD(options, NnlsOptions, chain);
+    Layout job(m, "NnlsJob", sizeof(NnlsJob));
+    SW_FIELD(job, NnlsJob, systems);
+    SW_FIELD(job, NnlsJob, rows);
+    SW_FIELD(job, NnlsJob, columns);
+    SW_FIELD(job, NnlsJob, a);
+    SW_FIELD(job, NnlsJob, a_stride);
+    SW_FIELD(job, NnlsJob, row_stride);
+    SW_FIELD(job, NnlsJob, pulse_length);
+    SW_FIELD(job, NnlsJob, pulse_origin);
+    SW_FIELD(job, NnlsJob, b);
+    SW_FIELD(job, NnlsJob, b_stride);
+    SW_FIELD(job, NnlsJob, options);
+    SW_FIELD(job, NnlsJob, warm_values);
+    SW_FIELD(job, NnlsJob, warm_marks);
+    SW_FIELD(job, NnlsJob, warm_stride);
+    SW_FIELD(job, NnlsJob, x);
+    SW_FIELD(job, NnlsJob, dual);
+    SW_FIELD(job, NnlsJob, active);
+    SW_FIELD(job, NnlsJob, residual);
+    SW_FIELD(job, NnlsJob, violation);
+    SW_FIELD(job, NnlsJob, status);
+    SW_FIELD(job, NnlsJob, insertions);
+    SW_FIELD(job, NnlsJob, removals);
+    SW_FIELD(job, NnlsJob, solves);
+    SW_FIELD(job, NnlsJob, passes);
+    SW_FIELD(job, NnlsJob, escalated);
+    SW_FIELD(job, NnlsJob, costs);
+    Layout envelope(m, "NnlsEnvelope", sizeof(nnls::Envelope));
+    SW_FIELD(envelope, nnls::Envelope, low);
+    SW_FIELD(envelope, nnls::Envelope, high);
+    Layout shared(m, "NnlsShared", sizeof(nnls::Shared));
+    SW_FIELD(shared, nnls::Shared, scale);
+    SW_FIELD(shared, nnls::Shared, norm);
+    SW_FIELD(shared, nnls::Shared, inverse_norm);
+    SW_FIELD(shared, nnls::Shared, columns);
+    SW_FIELD(shared, nnls::Shared, low);
+    SW_FIELD(shared, nnls::Shared, high);
+    SW_FIELD(shared, nnls::Shared, gram);
+    SW_FIELD(shared, nnls::Shared, envelope);
+    SW_FIELD(shared, nnls::Shared, column_stride);
+    SW_FIELD(shared, nnls::Shared, gram_stride);
+    Layout launch(m, "NnlsLaunch", sizeof(nnls::Launch));
+    SW_FIELD(launch, nnls::Launch, job);
+    SW_FIELD(launch, nnls::Launch, shared);
+    SW_FIELD(launch, nnls::Launch, queue);
+    SW_FIELD(launch, nnls::Launch, slow);
+    SW_FIELD(launch, nnls::Launch, slow_bytes);
+    SW_FIELD(launch, nnls::Launch, fast_bytes);
+}
+
 }  // namespace
 
 void bind_nnls(nb::module_& m) {
+    bind_layouts(m);
     m.attr("NNLS_CHAIN") = nnls_chain_length;
-    m.def("nnls_solve", &solve, nb::kw_only(), nb::arg("a"), nb::arg("b"), nb::arg("convolution"),
-          nb::arg("rows"), nb::arg("columns"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("rounding"),
-          nb::arg("damping"), nb::arg("most_solves"), nb::arg("update"), nb::arg("guarded"),
-          nb::arg("form_gram"), nb::arg("chain"), nb::arg("threads"), nb::arg("warm_values").none(),
-          nb::arg("warm_marks").none(), nb::arg("x").noconvert(), nb::arg("dual").noconvert(),
-          nb::arg("active").noconvert(), nb::arg("reals").noconvert(), nb::arg("counts").noconvert(),
-          nb::arg("costs").noconvert(), "Solve a batch of NNLS systems.");
+    nb::dict statuses, updates;
+    statuses["CONVERGED"] = int(nnls::converged);
+    statuses["LIMIT"] = int(nnls::limit);
+    statuses["STALLED"] = int(nnls::stalled);
+    statuses["DEPENDENT"] = int(nnls::dependent);
+    statuses["NON_FINITE"] = int(nnls::non_finite);
+    m.attr("NNLS_STATUS") = statuses;
+    updates["cgs2"] = int(nnls::cgs2);
+    updates["mgs"] = int(nnls::mgs);
+    updates["rotations"] = int(nnls::rotations);
+    updates["csne"] = int(nnls::csne);
+    updates["gram"] = int(nnls::gram);
+    m.attr("NNLS_UPDATES") = updates;
+    m.def(
+        "nnls_solve", &solve, nb::arg("job"), nb::arg("single"), nb::arg("form_gram"), nb::arg("threads"),
+        "Solve a batch of NNLS systems: the bytes of a job, whose addresses are the caller's to vouch for.");
+    m.def(
+        "nnls_shares_columns", [](const nb::bytes& job) { return nnls::shares_columns(job_from(job)); },
+        nb::arg("job"), "Whether the one matrix of all systems is prepared once, with its columns stored.");
     m.def(
         "nnls_device_workspace_bytes",
-        [](int32_t rows, int32_t columns, int32_t pulse_length, int32_t pulse_origin, int32_t update,
-           int32_t members, bool damped, bool shared) {
-            return kernels().device_workspace_bytes(
-                {rows, columns, pulse_length, pulse_origin, update, members, damped, shared});
+        [](const nb::bytes& job, int32_t members) {
+            return kernels().device_workspace_bytes(job_from(job), members);
         },
-        nb::kw_only(), nb::arg("rows"), nb::arg("columns"), nb::arg("pulse_length"), nb::arg("pulse_origin"),
-        nb::arg("update"), nb::arg("members"), nb::arg("damped"), nb::arg("shared"),
-        "Bytes that one team of a CUDA device needs.");
+        nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
     m.def("nnls_try_factor", &try_factor, nb::arg("a"), nb::arg("update"), nb::arg("moves"),
           "Insert and remove columns; report orthogonality, backward error, count, rejections and costs.");
 }

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "core/common/simd.hpp"
 #include "core/common/team.hpp"
 #include "core/quasi_newton/small_matrix.hpp"
-#include "core/common/simd.hpp"
 
 SW_BEGIN
 

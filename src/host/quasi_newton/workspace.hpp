@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/quasi_newton/compact.hpp"
 #include "core/common/simd.hpp"
+#include "core/quasi_newton/compact.hpp"
 
 namespace stepwell {
 

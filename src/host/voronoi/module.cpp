@@ -6,8 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/voronoi/plan.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
+#include "host/common/layout.hpp"
 #include "host/voronoi/kernels.hpp"
 
 namespace nb = nanobind;
@@ -87,6 +89,25 @@ private:
 }  // namespace
 
 void bind_voronoi(nb::module_& m) {
+    Layout plan(m, "VoronoiPlan", sizeof(VoronoiPlan));
+    SW_FIELD(plan, VoronoiPlan, height);
+    SW_FIELD(plan, VoronoiPlan, width);
+    SW_FIELD(plan, VoronoiPlan, count);
+    SW_FIELD(plan, VoronoiPlan, scale);
+    SW_FIELD(plan, VoronoiPlan, weights);
+    SW_FIELD(plan, VoronoiPlan, first);
+    SW_FIELD(plan, VoronoiPlan, slot);
+    SW_FIELD(plan, VoronoiPlan, totals);
+    SW_FIELD(plan, VoronoiPlan, sorted_x);
+    SW_FIELD(plan, VoronoiPlan, sorted_y);
+    SW_FIELD(plan, VoronoiPlan, sorted_site);
+    SW_FIELD(plan, VoronoiPlan, moments);
+    SW_FIELD(plan, VoronoiPlan, spread);
+    SW_FIELD(plan, VoronoiPlan, parts);
+    SW_FIELD(plan, VoronoiPlan, ticket);
+    SW_FIELD(plan, VoronoiPlan, history);
+    SW_FIELD(plan, VoronoiPlan, history_capacity);
+    SW_FIELD(plan, VoronoiPlan, history_count);
     nb::class_<VoronoiHost>(m, "VoronoiHost", "Discrete Voronoi diagrams of one image and number of sites.")
         .def(nb::init<int32_t, int32_t, int64_t, int32_t>(), nb::arg("height"), nb::arg("width"),
              nb::arg("sites"), nb::arg("threads"))

@@ -1,4 +1,4 @@
-"""What the door of non-negative least squares hands to its targets, and what the core calls its numbers."""
+"""A checked batch of non-negative least squares, as its targets receive it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stepwell.checks import require_finite
 
 #: Systems of a chain of warm starts.
 CHAIN = int(_core.NNLS_CHAIN)
-#: Numbers of enum Update in src/core/nnls/types.hpp.
-UPDATE_CODES = {"cgs2": 0, "mgs": 1, "rotations": 2, "csne": 3, "gram": 4}
-#: The counts of a system, in the order in which the core's job has them.
+#: What the core calls the ways to update a factor.
+UPDATE_CODES: dict[str, int] = dict(_core.NNLS_UPDATES)
+#: The counts of a system, as the core's job names them.
 COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import bytes_as_bool, host_copy, rows_contiguous, strides_of
+from stepwell.arrays import bytes_as_bool, host_copy, rows_contiguous
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.devices import memory_free
+from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
-from stepwell.nnls.batch import CHAIN, COSTS, COUNTS, UPDATE_CODES, Batch
+from stepwell.nnls.batch import CHAIN, COSTS, Batch
+from stepwell.nnls.job import Answers, job_sizes, make_job
 from stepwell.nnls.result import NNLSResult, NNLSStatus
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
@@ -27,62 +28,6 @@ MEMORY_SHARE = 0.8
 
 #: A workspace below this share of the device's memory is asked for without looking how much is free.
 MODEST_SHARE = 1 / 16
-
-
-class Options(ctypes.Structure):
-    """The struct NnlsOptions of src/core/nnls/batch.hpp."""
-
-    _fields_ = (
-        *((name, ctypes.c_double) for name in ("tolerance", "rounding", "damping")),
-        *((name, ctypes.c_int32) for name in ("most_solves", "update", "guarded", "chain")),
-    )
-
-
-class Job(ctypes.Structure):
-    """The struct NnlsJob of src/core/nnls/batch.hpp."""
-
-    _fields_ = (
-        ("systems", ctypes.c_int64),
-        *((name, ctypes.c_int32) for name in ("rows", "columns")),
-        ("a", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("a_stride", "row_stride")),
-        *((name, ctypes.c_int32) for name in ("pulse_length", "pulse_origin")),
-        ("b", ctypes.c_void_p),
-        ("b_stride", ctypes.c_int64),
-        ("options", Options),
-        *((name, ctypes.c_void_p) for name in ("warm_values", "warm_marks")),
-        ("warm_stride", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("x", "dual", "active", "residual", "violation")),
-        *((name, ctypes.c_void_p) for name in COUNTS),
-        ("costs", ctypes.c_void_p),
-    )
-
-
-class Envelope(ctypes.Structure):
-    """The struct Envelope of src/core/nnls/matrix.hpp."""
-
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("low", "high"))
-
-
-class Shared(ctypes.Structure):
-    """The struct Shared of src/core/nnls/workspace.hpp."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("scale", "norm", "inverse_norm", "columns", "low", "high", "gram")),
-        ("envelope", Envelope),
-        *((name, ctypes.c_int64) for name in ("column_stride", "gram_stride")),
-    )
-
-
-class Launch(ctypes.Structure):
-    """The struct Launch of src/cuda/nnls/nnls.cu."""
-
-    _fields_ = (
-        ("job", Job),
-        ("shared", Shared),
-        *((name, ctypes.c_void_p) for name in ("queue", "slow")),
-        *((name, ctypes.c_int64) for name in ("slow_bytes", "fast_bytes")),
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,19 +72,7 @@ def plan(
     else:
         threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
-    pulse_length = int(batch.matrix.shape[-1]) if batch.convolution else 0
-    slow = int(
-        _core.nnls_device_workspace_bytes(
-            rows=batch.rows,
-            columns=batch.columns,
-            pulse_length=pulse_length,
-            pulse_origin=batch.origin,
-            update=UPDATE_CODES[batch.update],
-            members=members,
-            damped=batch.damping > 0,
-            shared=shares(batch),
-        )
-    )
+    slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
     fast = min(fast, -(-slow // 64) * 64)
     pieces = pieces_of(batch)
     in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 4096)) * multiprocessors
@@ -159,7 +92,7 @@ def pieces_of(batch: Batch) -> int:
 
 def shares(batch: Batch) -> bool:
     """Whether the batch's one matrix is prepared once, with its columns stored."""
-    return batch.shared and batch.systems > 1 and (not batch.convolution or batch.rows * batch.columns <= 1 << 22)
+    return bool(_core.nnls_shares_columns(bytes(job_sizes(batch))))
 
 
 @functools.lru_cache(maxsize=64)
@@ -193,44 +126,20 @@ def solve(batch: Batch) -> NNLSResult:
     real = "float32" if single else "float64"
     if systems == 0 or batch.rows == 0 or n == 0:
         return _without_work(batch, memory, b, real)
-    x, dual = memory.empty((systems, n), real), memory.empty((systems, n), real)
-    active = memory.empty((systems, n), "uint8")
-    reals, counts = memory.empty((2, systems), "float64"), memory.empty((6, systems), "int32")
-    costs = memory.empty((systems, 4), "int64")
+    answers = Answers(
+        x=memory.empty((systems, n), real),
+        dual=memory.empty((systems, n), real),
+        active=memory.empty((systems, n), "uint8"),
+        reals=memory.empty((2, systems), "float64"),
+        counts=memory.empty((6, systems), "int32"),
+        costs=memory.empty((systems, 4), "int64"),
+    )
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
-    strides = strides_of(matrix)
-    job = Job(
-        systems=systems,
-        rows=batch.rows,
-        columns=n,
-        a=memory.address(matrix),
-        a_stride=0 if batch.shared else strides[0],
-        row_stride=0 if batch.convolution else strides[-2],
-        pulse_length=int(matrix.shape[-1]) if batch.convolution else 0,
-        pulse_origin=batch.origin,
-        b=memory.address(b),
-        b_stride=strides_of(b)[0],
-        options=Options(
-            batch.tolerance,
-            batch.rounding,
-            batch.damping,
-            batch.max_iter,
-            UPDATE_CODES[batch.update],
-            batch.guarded,
-            batch.chain,
-        ),
-        x=memory.address(x),
-        dual=memory.address(dual),
-        active=memory.address(active),
-        residual=memory.address(reals),
-        violation=memory.address(reals) + 8 * systems,
-        costs=memory.address(costs),
-        **{name: memory.address(counts) + 4 * systems * k for k, name in enumerate(COUNTS)},
-    )
-    keep: list[Any] = [matrix, b, queue, slow, *_warm(batch, memory, job)]
-    launch = Launch(
-        job=job,
+    warm = _warm(batch, memory)
+    keep: list[Any] = [matrix, b, queue, slow, warm]
+    launch = structure("NnlsLaunch")(
+        job=make_job(batch, memory.address, matrix, b, warm, answers),
         queue=memory.address(queue),
         slow=memory.address(slow),
         slow_bytes=chosen.slow_bytes,
@@ -247,7 +156,7 @@ def solve(batch: Batch) -> NNLSResult:
     if batch.progress:
         memory.wait(stream)
         batch.progress(systems, systems)
-    return _wrap(batch, memory, x, dual, active, reals, counts, costs)
+    return _wrap(batch, memory, answers)
 
 
 def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLSResult:
@@ -255,10 +164,11 @@ def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLS
     xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
     squares = xp.sum(b * b, axis=-1)
     reals = xp.stack([xp.sqrt(squares), xp.zeros_like(squares)])
-    return _wrap(
-        batch, memory, memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"),
-        reals, memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
+    answers = Answers(
+        memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"), reals,
+        memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
     )  # fmt: skip
+    return _wrap(batch, memory, answers)
 
 
 def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
@@ -274,21 +184,16 @@ def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
     return chosen, memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
 
 
-def _warm(batch: Batch, memory: DeviceMemory, job: Job) -> list[Any]:
-    """Enter the starting points into a job; returns the arrays that must live as long."""
+def _warm(batch: Batch, memory: DeviceMemory) -> Any:
+    """The starting points, values or marks, with contiguous rows; None without."""
     if batch.warm_x is not None:
-        values = rows_contiguous(batch.warm_x)
-        job.warm_values = memory.address(values)
-    elif batch.warm_set is not None:
-        values = rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
-        job.warm_marks = memory.address(values)
-    else:
-        return []
-    job.warm_stride = 0 if values.shape[0] == 1 else strides_of(values)[0]
-    return [values]
+        return rows_contiguous(batch.warm_x)
+    if batch.warm_set is not None:
+        return rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
+    return None
 
 
-def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, stream: int) -> list[Any]:
+def _share(batch: Batch, memory: DeviceMemory, launch: Any, options: Any, stream: int) -> list[Any]:
     """Prepare the one matrix of all systems: scales, norms, scaled columns and, on request, their products."""
     n = batch.columns
     stride, gram_stride = -(-batch.rows // 8) * 8, -(-n // 8) * 8
@@ -300,7 +205,7 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, str
     high = low + 4 * (n + 1)
     # A pulse has an entry of its own, after those of the columns.
     skip = 4 * n if batch.convolution else 0
-    launch.shared = Shared(
+    launch.shared = structure("NnlsShared")(
         scale=base,
         norm=base + 8 * n,
         inverse_norm=base + 16 * n,
@@ -308,7 +213,7 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, str
         low=low,
         high=high,
         gram=memory.address(gram),
-        envelope=Envelope(low + skip, high + skip),
+        envelope=structure("NnlsEnvelope")(low + skip, high + skip),
         column_stride=stride,
         gram_stride=gram_stride,
     )
@@ -319,11 +224,10 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Launch, options: Any, str
     return [vectors, bounds, columns, gram]
 
 
-def _wrap(
-    batch: Batch, memory: DeviceMemory, x: Any, dual: Any, active: Any, reals: Any, counts: Any, costs: Any
-) -> NNLSResult:
+def _wrap(batch: Batch, memory: DeviceMemory, answers: Answers) -> NNLSResult:
+    x, dual, reals, counts, costs = answers.x, answers.dual, answers.reals, answers.counts, answers.costs
     xp = memory.xp
-    marks = bytes_as_bool(active)
+    marks = bytes_as_bool(answers.active)
     escalated = xp.astype(counts[5], xp.bool)
     if not batch.lone:
         reported = xp.astype(reals, x.dtype, copy=False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.nnls.batch import CHAIN, COSTS, UPDATE_CODES, Batch
+from stepwell.nnls.batch import CHAIN, COSTS, Batch
+from stepwell.nnls.job import Answers, make_job
 from stepwell.nnls.result import NNLSResult, NNLSStatus
 from stepwell.threads import default_threads
 
@@ -24,9 +23,7 @@ def solve(batch: Batch) -> NNLSResult:
     batch.refuse_non_finite(matrix, b)
     systems, n = batch.systems, batch.columns
     dtype = np.dtype(np.float32 if batch.single else np.float64)
-    x = np.empty((systems, n), dtype)
-    dual = np.empty((systems, n), dtype)
-    active = np.empty((systems, n), np.uint8)
+    x, dual, active = (np.empty((systems, n), kind) for kind in (dtype, dtype, np.uint8))
     reals = np.empty((2, systems))
     counts = np.empty((6, systems), np.int32)
     costs = np.empty((systems, 4), np.int64)
@@ -37,50 +34,32 @@ def solve(batch: Batch) -> NNLSResult:
         return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
     done, threads = 0, batch.threads or default_threads()
     for start, stop in _parts(batch, matrix, b, dtype, threads):
-        part_counts = np.empty((6, stop - start), np.int32)
-        part_reals = np.empty((2, stop - start))
-        _core_solve(
-            batch,
-            a=matrix if batch.shared else _readable(matrix[start:stop], dtype),
-            b=_readable(b[start:stop], dtype),
-            convolution=batch.convolution,
-            rows=batch.rows,
-            columns=n,
-            origin=batch.origin,
-            tolerance=batch.tolerance,
-            rounding=batch.rounding,
-            damping=batch.damping,
-            most_solves=batch.max_iter,
-            update=UPDATE_CODES[batch.update],
-            guarded=batch.guarded,
-            form_gram=batch.form_gram,
-            chain=batch.chain,
-            threads=threads,
-            warm_values=_warm_part(batch.warm_x, start, stop, dtype),
-            warm_marks=_warm_part(batch.warm_set, start, stop, np.dtype(np.uint8)),
-            x=x[start:stop],
-            dual=dual[start:stop],
-            active=active[start:stop],
-            reals=part_reals,
-            counts=part_counts,
-            costs=costs[start:stop],
+        part = slice(start, stop)
+        answers = Answers(
+            x[part], dual[part], active[part], np.empty((2, stop - start)), np.empty((6, stop - start), np.int32),
+            costs[part],
+        )  # fmt: skip
+        given = (
+            matrix if batch.shared else _readable(matrix[part], dtype),
+            _readable(b[part], dtype),
+            _warm_part(batch, part, dtype),
         )
-        reals[:, start:stop] = part_reals
-        counts[:, start:stop] = part_counts
+        job = make_job(batch, _address, *given, answers)
+        try:
+            _core.nnls_solve(bytes(job), batch.single, batch.form_gram, threads)
+        except MemoryError:
+            raise MemoryError(
+                f"A: no memory to work on systems of {batch.rows} x {n} on {threads} threads; fewer threads need less"
+            ) from None
+        reals[:, part], counts[:, part] = answers.reals, answers.counts
         done += stop - start
         if batch.progress:
             batch.progress(done, systems)
     return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
 
 
-def _core_solve(batch: Batch, **given: Any) -> None:
-    try:
-        _core.nnls_solve(**given)
-    except MemoryError:
-        raise MemoryError(
-            f"A: no room to work on systems of {batch.rows} x {batch.columns} on {given['threads']} threads; "
-            "fewer threads need less"
-        ) from None
+def _address(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
 
 
 def _needs_copy(array: np.ndarray, dtype: np.dtype) -> bool:
@@ -104,20 +83,23 @@ def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype, thr
     copied = [array for array in cut if _needs_copy(array, dtype)]
     if systems and copied:
         free = arrays.available_bytes(b)
-        room = COPY_BYTES if free is None else min(COPY_BYTES, int(COPY_SHARE * free))
-        size = min(size, max(1, room // max(1, dtype.itemsize * sum(array[0].size for array in copied))))
+        limit = COPY_BYTES if free is None else min(COPY_BYTES, int(COPY_SHARE * free))
+        size = min(size, max(1, limit // max(1, dtype.itemsize * sum(array[0].size for array in copied))))
     if batch.progress:
         size = min(size, max(64, -(-systems // 100)))
     size = max(CHAIN, size // CHAIN * CHAIN) if batch.chain else size  # a chain does not end where a part does
     return [(start, min(start + size, systems)) for start in range(0, systems, size or 1)]
 
 
-def _warm_part(warm: Any, start: int, stop: int, dtype: np.dtype) -> np.ndarray | None:
+def _warm_part(batch: Batch, part: slice, dtype: np.dtype) -> np.ndarray | None:
+    """The starting points of a part: values, marks, or none."""
+    warm = batch.warm_x if batch.warm_x is not None else batch.warm_set
     if warm is None:
         return None
     view = arrays.host_view(warm)
     with np.errstate(over="ignore"):  # infinity in float32 is positive all the same
-        return np.ascontiguousarray(view if view.shape[0] == 1 else view[start:stop], dtype)
+        kind = dtype if batch.warm_x is not None else np.dtype(np.uint8)
+        return np.ascontiguousarray(view if view.shape[0] == 1 else view[part], kind)
 
 
 def wrap(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, device_address, namespace_of, numpy_dtype
 from stepwell.arrays.device_memory import DeviceMemory
+from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import cuda_core, load_kernel
 
 THREADS = 256
@@ -26,17 +26,6 @@ KERNELS = tuple(
 )  # fmt: skip
 _SPAN = 16 * THREADS  # buckets that one block sums
 _FINISH_BLOCKS = 1024
-
-_FIELDS = (
-    "height", "width", "count", "scale", "weights", "first", "slot", "totals", "sorted_x", "sorted_y", "sorted_site",
-    "moments", "spread", "parts", "ticket", "history", "history_room", "history_count",
-)  # fmt: skip
-
-
-class Plan(ctypes.Structure):
-    """The struct Plan of src/cuda/voronoi/voronoi.cu."""
-
-    _fields_ = tuple((name, ctypes.c_double if name == "scale" else ctypes.c_int64) for name in _FIELDS)
 
 
 @functools.lru_cache(maxsize=64)
@@ -102,7 +91,8 @@ class DeviceVoronoi:
             "history": self.history if history else None,
             "history_count": memory.zeros(1, "int64"),
         }
-        plan = Plan(height=shape[0], width=shape[1], count=count, scale=float(max(shape)), history_room=history)
+        sizes = dict(height=shape[0], width=shape[1], count=count, history_capacity=history)
+        plan = structure("VoronoiPlan")(scale=float(max(shape)), **sizes)
         for name, array in arrays.items():
             setattr(plan, name, memory.address(array))
         self._kept = [arrays, memory.upload(bytes(plan))]
