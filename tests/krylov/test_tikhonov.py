@@ -188,13 +188,23 @@ def test_matvec_counts_that_mathematics_fixes():
 
 
 def test_pseudo_block_iterates_are_those_of_single_columns():
+    # Well conditioned, so that both end long before 40 steps: beyond as many steps as unknowns conjugate gradients
+    # live on rounding errors alone, and the order of sums decides how many it takes.
     A, B = problem(60, 40, 4)
-    together = stepwell.tikhonov(A, B, 0.5, method="pseudo-block", tol=1e-8)
-    alone = stepwell.tikhonov(A, B, 0.5, method="cgls", tol=1e-8)
+    lam, tol = 5.0, 1e-8
+    together = stepwell.tikhonov(A, B, lam, method="pseudo-block", tol=tol)
+    alone = stepwell.tikhonov(A, B, lam, method="cgls", tol=tol)
+    assert together.iterations.max() < 40
+    H = normal_matrix(A, lam)
+    # The same iterates but for the order of sums: each of k steps leaves rounding errors of n ε of the first residual
+    # in the residual, which what follows enlarges by the condition at most.
+    rounding = together.iterations.max() * 40 * np.linalg.cond(H) * np.finfo(float).eps
     np.testing.assert_array_equal(together.iterations, alone.iterations)
-    # Same iterates but for the order of sums, and each within the tolerance.
-    assert_solves(together.x, normal_matrix(A, 0.5), A.T @ B, 1e-8)
-    assert_solves(alone.x, normal_matrix(A, 0.5), A.T @ B, 1e-8)
+    for ours, single in zip(together.history, alone.history):
+        assert np.abs(np.array(ours) - np.array(single)).max() <= rounding
+        assert np.abs(np.array(ours) - tol).min() > rounding  # else the number of steps would be left to chance
+    assert_solves(together.x, H, A.T @ B, tol)
+    assert_solves(alone.x, H, A.T @ B, tol)
     assert together.calls == alone.iterations.max() + 1
 
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "../../src/host/voronoi/kernels.cpp"
-#include "host/common/crew.hpp"
+#include "host/common/thread_team.hpp"
 
 using namespace stepwell;
 using namespace stepwell::voronoi;
@@ -13,26 +13,26 @@ using namespace stepwell::voronoi;
 namespace {
 
 // A tile shared by four members, two rows each.
-struct TileCrew {
+struct TileTeam {
     typedef double Number;
     static constexpr double nobody = double_infinity;
     static constexpr int rows = 2, columns = tile_side;
-    const Crew& crew;
+    const ThreadTeam& team;
 
-    int rank() const { return crew.rank(); }
-    int size() const { return crew.size(); }
+    int rank() const { return team.rank(); }
+    int size() const { return team.size(); }
     double column(int c) const { return c; }
-    double row(int r) const { return crew.rank() + 4 * r; }
-    int32_t where_least(double value, int32_t where) const {
+    double row(int r) const { return team.rank() + 4 * r; }
+    int32_t where_min(double value, int32_t where) const {
         value = -value;
-        return static_cast<int32_t>(crew.argmax(value, where));
+        return static_cast<int32_t>(team.argmax(value, where));
     }
     double lowest(double number) const {
         number = -number;
-        crew.argmax(number, 0);
+        team.argmax(number, 0);
         return -number;
     }
-    int64_t total(int64_t value) const { return static_cast<int64_t>(crew.sum(static_cast<double>(value))); }
+    int64_t total(int64_t value) const { return static_cast<int64_t>(team.sum(static_cast<double>(value))); }
     static void add(int64_t* sum, int64_t value) { Thread::add(sum, value); }
     template <class Test, class Take>
     void select(int32_t begin, int32_t end, Test test, Take take) const {
@@ -104,24 +104,24 @@ void by_threads(int32_t height, int32_t width, int64_t count, bool flood) {
                 same(one.gradient, many.gradient), same(one.owners, many.owners));
 }
 
-void by_crew(int32_t height, int32_t width, int64_t count) {
+void by_team(int32_t height, int32_t width, int64_t count) {
     Problem one(height, width, count, 1, false), shared(height, width, count, 1, false);
     evaluate(one.job);
     assign(one.job);
     const Grid grid = grid_of(height, width, count);
     const Points points{shared.xy.data(), shared.job.scale, count};
     const Sorted sites = sort_sites(shared.job, grid, points);
-    run_crew(4, [&](const Crew& crew) {
-        const TileCrew team{crew};
-        Nearest<TileCrew> nearest;
+    run_thread_team(4, [&](const ThreadTeam& threads) {
+        const TileTeam team{threads};
+        Nearest<TileTeam> nearest;
         Spread spread{0, 0};
         for (int32_t top = 0; top < height; top += tile_side)
             for (int32_t left = 0; left < width; left += tile_side) {
                 search_tile(team, sites, top, left, nearest);
-                double weight[TileCrew::rows][tile_side];
-                for (int r = 0; r < TileCrew::rows; ++r)
+                double weight[TileTeam::rows][tile_side];
+                for (int r = 0; r < TileTeam::rows; ++r)
                     for (int c = 0; c < tile_side; ++c) {
-                        const int32_t row = top + crew.rank() + 4 * r, column = left + c;
+                        const int32_t row = top + team.rank() + 4 * r, column = left + c;
                         const bool inside = row < height && column < width;
                         const int64_t pixel = int64_t(row) * width + column;
                         weight[r][c] = inside ? shared.weights[pixel] : 0.0;
@@ -142,7 +142,7 @@ int main(int, char** arguments) {
         by_threads(70, 101, 300, true);
         by_threads(33, 8, 264, false);
     } else {
-        by_crew(45, 37, 60);
-        by_crew(16, 9, 144);
+        by_team(45, 37, 60);
+        by_team(16, 9, 144);
     }
 }

@@ -88,15 +88,15 @@ public:
         floor_->value[rank_] = value;
         lane_sync();
         double* const first = floor_->value.data() + row() * lanes();
-        const double most = *std::max_element(first, first + lanes());
+        const double highest = *std::max_element(first, first + lanes());
         lane_sync();
-        return most;
+        return highest;
     }
-    int lane_most(int value) const { return static_cast<int>(lane_max(value)); }
+    int lane_max_int(int value) const { return static_cast<int>(lane_max(value)); }
     unsigned lane_votes(bool yes) const {
         return static_cast<unsigned>(lane_sum(yes ? static_cast<double>(1u << lane()) : 0.0));
     }
-    int lane_least(int value) const { return -lane_most(-value); }
+    int lane_min_int(int value) const { return -lane_max_int(-value); }
     double sum(double value) const {
         double* slots = floor_->value.data() + size();
         sync();
@@ -146,7 +146,7 @@ public:
         for (int i = rank_; i < count; i += size()) body(i);
     }
     template <class Body>
-    void few(int count, Body body) const {
+    void each_short(int count, Body body) const {
         each(count, body);
     }
     template <class Body>
@@ -283,7 +283,7 @@ int main() {
                 expect_optimal(violation<Dense<double>>(team[0], team[1], system.job, fast[number % 3]),
                                "system", number);
             }
-    // More columns above the threshold than there is room for candidates; then one matrix for all.
+    // More columns above the threshold than there may be candidates; then one matrix for all.
     for (int variant = 0; variant < 3; ++variant) {
         const RandomSystem system(40, 200, {0.0, 3e-15, variant == 2 ? 0.3 : 0.0, 2100, gram, 1, 0}, random);
         const Dense<double>* kind = nullptr;

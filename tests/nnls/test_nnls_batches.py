@@ -11,6 +11,7 @@ from nnls_cases import certified, decays, uniform
 
 import stepwell
 from stepwell import NNLSStatus
+from stepwell.cuda.layouts import structure
 
 
 @pytest.mark.parametrize("method", ["qr", "gram"])
@@ -59,9 +60,9 @@ def test_an_interrupt_does_not_wait_for_the_whole_batch(monkeypatch):
     monkeypatch.setattr(host, "ENTRIES_A_PART", 1)
     solve, parts = host._core.nnls_solve, []
 
-    def interrupted(**given):
-        solve(**given)
-        parts.append(len(given["b"]))
+    def interrupted(job, *given):
+        solve(job, *given)
+        parts.append(structure("NnlsJob").from_buffer_copy(job).systems)
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(host, "_core", SimpleNamespace(nnls_solve=interrupted))
@@ -114,7 +115,12 @@ def test_parts_are_small_beside_what_is_free(monkeypatch):
     parts = []
     monkeypatch.setattr(host.arrays, "available_bytes", lambda _: 4 * 3 * A[0].nbytes)
     solve = host._core.nnls_solve
-    monkeypatch.setattr(host._core, "nnls_solve", lambda **given: parts.append(len(given["b"])) or solve(**given))
+
+    def counted(job, *given):
+        parts.append(structure("NnlsJob").from_buffer_copy(job).systems)
+        solve(job, *given)
+
+    monkeypatch.setattr(host._core, "nnls_solve", counted)
     stepwell.nnls(A.transpose(0, 2, 1).copy().transpose(0, 2, 1), b)
     assert parts == [3, 3, 3, 3]
 

@@ -1,4 +1,4 @@
-"""The solver's source under sanitizers: threads as crew members, and as lanes of the branches a device takes."""
+"""The solver's source under sanitizers: threads as members of a team, and as lanes of the branches a device takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.native
 
 
 @pytest.mark.parametrize("sanitizer", [THREADS, MEMORY], ids=["thread", "address"])
-@pytest.mark.parametrize("name", ["crew_race", "device_branches"])
+@pytest.mark.parametrize("name", ["thread_team_race", "device_branches"])
 def test_under_a_sanitizer(name, sanitizer, tmp_path):
     # The program compares the teams' answers itself and ends with an error where they differ.
     output_of(build(tmp_path, [ROOT / f"tests/nnls/{name}.cpp", POOL], ["-O1", "-g", *sanitizer]))

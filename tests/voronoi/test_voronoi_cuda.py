@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 
 import numpy as np
@@ -26,18 +25,6 @@ def test_kernels_compile_without_a_device(architecture, tmp_path, monkeypatch):
         raise
     for entry in device.KERNELS:
         assert entry.encode() in code
-
-
-def test_the_plan_has_the_layout_of_the_kernels():
-    source = (nvrtc.source_folder() / "cuda/voronoi/voronoi.cu").read_text()
-    body = re.sub(r"//.*", "", re.search(r"struct Plan \{(.*?)\};", source, re.DOTALL).group(1))
-    declared = [
-        (name.strip(), kind)
-        for kind, names in re.findall(r"(int64_t|double) ([^;]+);", body)
-        for name in names.split(",")
-    ]
-    kinds = {ctypes.c_double: "double", ctypes.c_int64: "int64_t"}
-    assert declared == [(name, kinds[kind]) for name, kind in device.Plan._fields_]
 
 
 def test_every_kernel_is_launched_by_name():

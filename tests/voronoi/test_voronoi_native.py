@@ -20,7 +20,7 @@ def program(request, tmp_path_factory):
     return build(tmp_path_factory.mktemp("native"), sources, ["-O1", *request.param])
 
 
-@pytest.mark.parametrize("part", ["threads", "crew"])
+@pytest.mark.parametrize("part", ["threads", "team"])
 def test_teams_agree_bit_for_bit_without_races(program, part):
     lines = [json.loads(line) for line in output_of(program, part).splitlines()]
     assert lines

@@ -1,7 +1,8 @@
 // The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(), max()
-// and argmax(). Lone is one CPU thread; Block (src/cuda/common/block.cuh) a CUDA thread block; Crew
-// (src/host/common/crew.hpp) a handful of real threads, for tests only, so that ThreadSanitizer sees the very
-// source that a GPU runs.
+// and argmax(). Lone is one CPU thread; ThreadTeam (src/host/common/thread_team.hpp) several, for one large
+// system, and in tests so that ThreadSanitizer sees the very source that a GPU runs; Block
+// (src/cuda/common/block.cuh) is a CUDA thread block; SystemBlock and SystemWarp
+// (src/cuda/nnls/system_teams.cuh) are a block and a warp with a small system each.
 //
 // Contract: every member calls sync(), sum(), max() and argmax() in the same order; these return the same
 // value to all members, and the order of summation does not depend on timing.
@@ -19,7 +20,7 @@ SW_BEGIN
 #endif
 
 // Two-dimensional loops are shared as row() of rows() times lane() of lanes(), with rank = row * lanes +
-// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_max(), lane_most(), lane_sync(), and
+// lane. The lanes of a row (a warp) work in step: lane_sum(), lane_max(), lane_max_int(), lane_sync(), and
 // lane_pick(), which hands all of them the value of one (counted modulo their number). each() and lane_each()
 // deal out a loop.
 struct Lone {
@@ -41,7 +42,7 @@ struct Lone {
     SW_HD T lane_pick(T value, int /*lane*/) const {
         return value;
     }
-    SW_HD int lane_most(int value) const { return value; }
+    SW_HD int lane_max_int(int value) const { return value; }
     SW_HD void lane_sync() const {}
 
     // Calls body(i) for every i in [0, count) that is this member's.
@@ -51,7 +52,7 @@ struct Lone {
     }
     // The same for a loop that is mostly short.
     template <class Body>
-    SW_HD void few(int count, Body body) const {
+    SW_HD void each_short(int count, Body body) const {
         for (int i = 0; i < count; ++i) {
             SW_SHORT_LOOP(i);
             body(i);
@@ -60,7 +61,7 @@ struct Lone {
     // The same within one row.
     template <class Body>
     SW_HD void lane_each(int count, Body body) const {
-        few(count, body);
+        each_short(count, body);
     }
 #if !defined(__CUDACC__)
     // The contiguous piece of [0, count) that is this member's; teams of CPU threads alone.

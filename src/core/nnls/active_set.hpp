@@ -24,11 +24,11 @@ struct ActiveSet : Insertion<Team, Matrix> {
     using Base::any_dependent;
     using Base::b_norm;
     using Base::b_scale;
-    using Base::block_size;
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
-    using Base::room;
+    using Base::inserted_count;
+    using Base::slack;
     using Base::slope;
     using Base::squared_residual;
     using Base::tally;
@@ -55,10 +55,10 @@ struct ActiveSet : Insertion<Team, Matrix> {
             return;
         }
         tally.status = iterate(warm.values || warm.marks ? start_from(warm) : Pending::nothing);
-        if (!fresh || from_gram) this->look_from_matrix();
+        if (!fresh || from_gram) this->dual_from_matrix();
         if (any_barred) this->unbar();
         if (sizeof(Scalar) < sizeof(double)) round_answer();
-        if (tally.status >= stalled && top <= room && slope <= room) tally.status = converged;
+        if (tally.status >= stalled && top <= slack && slope <= slack) tally.status = converged;
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
@@ -76,7 +76,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
         }
         team.sync();
         bool fits = true;
-        team.few(factor.count, [&](int p) {
+        team.each_short(factor.count, [&](int p) {
             const int j = ws.order[p];
             x[j] = Scalar(ws.x[p] * (task.scale_of(j) / b_scale));
             active[j] = 1;
@@ -96,7 +96,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
     SW_HD double violation() const { return b_norm > 0 ? max_of(0.0, max_of(top, slope)) / b_norm : 0.0; }
 
 private:
-    // What has to be done before the next look: nothing, the way to a solution still to be found, or to ws.z.
+    // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.
     enum class Pending { nothing, solution, way };
 
     SW_HD int iterate(Pending pending) {
@@ -109,12 +109,12 @@ private:
             }
             if (!fresh) {
                 if (from_gram && tally.solves < 5 * this->columns() + 50)
-                    this->look_from_gram();
+                    this->dual_from_gram();
                 else
-                    this->look_from_matrix();
+                    this->dual_from_matrix();
                 if (!from_gram && !progress()) continue;
             }
-            const bool nothing_left = top <= room, steep = slope > room;
+            const bool nothing_left = top <= slack, steep = slope > slack;
             // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
             // dual.
             bool refines =
@@ -124,17 +124,17 @@ private:
                     // Barred columns do not count in `top`: only with them is the point certified.
                     const bool depended = any_dependent;
                     if (any_barred) this->unbar();
-                    if (top <= room) return converged;
+                    if (top <= slack) return converged;
                     if (factor.update != gram) return depended ? dependent : stalled;
                 }
                 if (tally.solves >= task.options.max_solves) return limit;
-                if (!nothing_left && this->insert_block()) {
+                if (!nothing_left && this->insert_several()) {
                     refinements = 0;
                     pending = this->solved ? Pending::way : Pending::solution;
                     continue;
                 }
                 // The end of this road: look at A itself, then rely on Q and R, then refine, then give up.
-                if (from_gram && block_size >= 0) {
+                if (from_gram && inserted_count >= 0) {
                     from_gram = false;
                     fresh = false;
                     refinements = 0;
@@ -183,7 +183,7 @@ private:
 
     // x becomes z, which is positive: settled.
     SW_HD void finish_step() {
-        team.few(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
+        team.each_short(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
         factor.settled = factor.count;
         fresh = false;
         team.sync();
@@ -206,7 +206,7 @@ private:
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.sync();
-            team.few(factor.count, [&](int p) {
+            team.each_short(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && !(longest_step(p) > alpha);
                 const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
                 ws.x[p] = blocks || !(moved > 0) ? 0.0 : moved;
@@ -219,7 +219,7 @@ private:
                 team.lane_each(end, [&](int p) {
                     if (!(ws.x[p] > 0)) last = max_of(last, p);
                 });
-                end = team.lane_most(last);
+                end = team.lane_max_int(last);
                 if (end >= 0) this->remove(end);
             }
             if (factor.count == 0) return true;
@@ -231,10 +231,10 @@ private:
 
     // ws.z becomes the solution that the dual at x says is better.
     SW_HD void refine() {
-        team.few(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
+        team.each_short(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         factor.refine();
-        block_size = 0;
+        inserted_count = 0;
     }
 
     // Rounding can let an insertion fail to lower the residual. Its columns are then barred until another
@@ -244,7 +244,7 @@ private:
         if (squared_residual < best) {
             best = squared_residual;
             best_count = factor.count;
-            team.few(factor.count, [&](int p) {
+            team.each_short(factor.count, [&](int p) {
                 ws.best_x[p] = ws.x[p];
                 ws.best_order[p] = ws.order[p];
             });
@@ -252,9 +252,9 @@ private:
             if (any_barred) this->unbar();
             return true;
         }
-        if (block_size <= 0) return true;
-        for (int q = 0; q < block_size; ++q) this->bar(ws.block[q]);
-        block_size = 0;
+        if (inserted_count <= 0) return true;
+        for (int q = 0; q < inserted_count; ++q) this->bar(ws.inserted[q]);
+        inserted_count = 0;
         team.sync();
         if (squared_residual > best * (1 + 1e-12)) {
             rebuild(ws.best_order, ws.best_x, best_count, factor.update);
@@ -267,8 +267,8 @@ private:
     // Gives the Gram factor up for Q and R, on the columns and from the point it has.
     SW_HD void escalate() {
         tally.escalated = 1;
-        block_size = 0;
-        team.few(factor.count, [&](int p) {
+        inserted_count = 0;
+        team.each_short(factor.count, [&](int p) {
             ws.best_x[p] = ws.x[p];
             ws.best_order[p] = ws.order[p];
         });
@@ -300,11 +300,11 @@ private:
     // The residual and the dual that are reported belong to the x that is returned, rounding to float
     // included.
     SW_HD void round_answer() {
-        const bool was_fine = top <= room && slope <= room;
+        const bool was_fine = top <= slack && slope <= slack;
         const int32_t status = tally.status;
-        team.few(factor.count, [&](int p) { ws.x[p] = double(Scalar(ws.x[p])); });
+        team.each_short(factor.count, [&](int p) { ws.x[p] = double(Scalar(ws.x[p])); });
         team.sync();
-        this->look_from_matrix();
+        this->dual_from_matrix();
         tally.status = status >= stalled && was_fine ? int32_t(converged) : status;
     }
 };

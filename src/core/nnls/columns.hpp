@@ -93,12 +93,12 @@ SW_CALL void dot_columns(const Team& team, const Columns columns, int count, con
         // Dense columns go four at a time over the whole length; short ones alone over what overlaps.
         if (p + 4 <= end && !columns.factor) {
             const double* four[4];
-            int least = last - first;
+            int shortest = last - first;
             for (int q = 0; q < 4; ++q) {
                 four[q] = columns.at(p + q) + first;
-                least = min_of(least, columns.last(p + q) - columns.first(p + q));
+                shortest = min_of(shortest, columns.last(p + q) - columns.first(p + q));
             }
-            if (2 * least >= last - first) {
+            if (2 * shortest >= last - first) {
                 const int64_t start = first & ~(padding - 1);
                 for (int q = 0; q < 4; ++q) four[q] -= first - start;
                 dot_four(four, v + start, padded(last) - start, out + p);
@@ -200,9 +200,10 @@ SW_CALL void subtract_columns(const Team& team, const Columns columns, int count
     int p = 0;
     while (p < count) {
         if (p + 4 <= count && !columns.factor) {
-            int least = length;
-            for (int q = 0; q < 4; ++q) least = min_of(least, columns.last(p + q) - columns.first(p + q));
-            if (2 * least >= length) {
+            int shortest = length;
+            for (int q = 0; q < 4; ++q)
+                shortest = min_of(shortest, columns.last(p + q) - columns.first(p + q));
+            if (2 * shortest >= length) {
                 const double *a0 = columns.at(p), *a1 = columns.at(p + 1), *a2 = columns.at(p + 2),
                              *a3 = columns.at(p + 3);
                 const double f0 = f[p], f1 = f[p + 1], f2 = f[p + 2], f3 = f[p + 3];

@@ -45,8 +45,8 @@ struct Convolution {
     // Fills the team's copy. Ends in a sync.
     template <class Team>
     SW_CALL void prepare(const Team& team) const {
-        const double most = largest_magnitude(team, pulse, length);
-        const double scale = !is_finite(most) ? 1.0 : most >= 1e-290 ? power_below(most) : 0.0;
+        const double magnitude = largest_magnitude(team, pulse, length);
+        const double scale = !is_finite(magnitude) ? 1.0 : magnitude >= 1e-290 ? power_below(magnitude) : 0.0;
         double* samples = copy;
         const Scalar* given = pulse;
         team.each(length, [=](int t) { samples[t] = scale * double(given[t]); });
@@ -163,13 +163,13 @@ struct Convolution {
     }
 
     SW_CALL double largest_in(int j) const {
-        double most = 0;
+        double magnitude = 0;
         for (int i = 0; i < rows; ++i) {
             const double a = absolute(entry(i, j));
             if (!is_finite(a)) return a;
-            most = max_of(most, a);
+            magnitude = max_of(magnitude, a);
         }
-        return most;
+        return magnitude;
     }
 
     SW_HD void bounds(Envelope envelope, int j, const double*, int32_t& low, int32_t& high) const {

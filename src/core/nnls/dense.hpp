@@ -103,7 +103,8 @@ struct Dense {
             // The lanes of a row go down the same rows, where any of their columns is not zero.
             for (int base = team.row() * team.lanes(); base < columns; base += team.size()) {
                 const int j = min_of(base + team.lane(), columns - 1);
-                const int first = team.lane_least(envelope.low[j]), last = team.lane_most(envelope.high[j]);
+                const int first = team.lane_min_int(envelope.low[j]),
+                          last = team.lane_max_int(envelope.high[j]);
                 const double sum = slice_of_product(r, j, first, last, 1);
                 if (base + team.lane() < columns) sums[j] = sum;
             }
@@ -170,13 +171,13 @@ struct Dense {
 
     // The largest magnitude in a column, NaN if it holds one.
     SW_CALL double largest_in(int j) const {
-        double most = 0;
+        double magnitude = 0;
         for (int i = 0; i < rows; ++i) {
             const double a = absolute(values[i * stride + j]);
             if (!is_finite(a)) return a;
-            most = max_of(most, a);
+            magnitude = max_of(magnitude, a);
         }
-        return most;
+        return magnitude;
     }
 
     SW_HD double entry(int i, int j) const { return values[i * stride + j]; }

@@ -78,9 +78,9 @@ struct FactorState {
         }
         if (shared.gram) {
             const double* row = shared.gram + j * shared.gram_stride;
-            team.few(number, [=](int q) { out[q] = row[order[q]]; });
+            team.each_short(number, [=](int q) { out[q] = row[order[q]]; });
         } else {
-            team.few(number, [&](int q) { out[q] = setting.product_of_shifts(order[q], j); });
+            team.each_short(number, [&](int q) { out[q] = setting.product_of_shifts(order[q], j); });
         }
         team.sync();
     }
@@ -140,19 +140,19 @@ struct CarefulEntry : FactorState<Team> {
         dot_columns(team, columns, count, ws.v, 0, length, ws.g);
         if (setting.extent.damped) {
             // Rows of the damping: column p has only its own, below(p), where v holds -below(p) z_p.
-            team.few(count, [&](int p) {
+            team.each_short(count, [&](int p) {
                 const double d = setting.below(ws.order[p]);
                 ws.g[p] -= d * d * ws.z[p];
             });
             team.sync();
         }
         this->solve_with_r_transposed(ws.g, ws.g);
-        team.few(count, [&](int p) { ws.h[p] += ws.g[p]; });
+        team.each_short(count, [&](int p) { ws.h[p] += ws.g[p]; });
         team.sync();
         this->solve_with_r(ws.g, ws.g);
         subtract_columns(team, columns, count, ws.g, ws.v, length);
         double part = 0;
-        team.few(count, [&](int p) {
+        team.each_short(count, [&](int p) {
             const double d = setting.below(ws.order[p]) * (ws.z[p] + ws.g[p]);
             part += d * d;
         });
@@ -161,7 +161,7 @@ struct CarefulEntry : FactorState<Team> {
         double product = part_of_dot(team, ws.v, against, length);
         // b - A x below A: the rows of the damping hold -below(p) x_p, unless `against` is b itself.
         if (setting.options.damping > 0 && against != ws.b)
-            team.few(count, [&](int p) {
+            team.each_short(count, [&](int p) {
                 const double d = setting.below(ws.order[p]);
                 product += d * d * (ws.z[p] + ws.g[p]) * ws.x[p];
             });
@@ -198,7 +198,7 @@ struct CarefulEntry : FactorState<Team> {
         const int length = setting.extent.row_length();
         double part = part_of_dot(team, column, against, length);
         if (setting.extent.damped && against != ws.b)
-            team.few(count, [&](int p) {
+            team.each_short(count, [&](int p) {
                 const int j = ws.order[p];
                 part -= column[length + j] * setting.below(j) * ws.x[p];
             });
@@ -211,7 +211,7 @@ struct CarefulEntry : FactorState<Team> {
         subtract_columns(team, basis, count, ws.h, ws.v, length);
         dot_columns(team, basis, count, ws.v, 0, length, ws.g);
         subtract_columns(team, basis, count, ws.g, ws.v, length);
-        team.few(count, [&](int p) { ws.h[p] += ws.g[p]; });
+        team.each_short(count, [&](int p) { ws.h[p] += ws.g[p]; });
         team.sync();
         const int64_t m = setting.extent.rows, k = count;
         charge(2 * k + 2, 8 * m * k + k + 3 * m + 1);
@@ -255,7 +255,7 @@ struct CarefulEntry : FactorState<Team> {
             }
             team.sync();
         }
-        team.few(count, [&](int p) { ws.h[p] = image[p]; });
+        team.each_short(count, [&](int p) { ws.h[p] = image[p]; });
         double pivot = image[count];
         team.sync();
         charge(2 * turns, 6 * m * turns + 2 * m * m + 8 * turns);

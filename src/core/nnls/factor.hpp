@@ -26,7 +26,7 @@ struct Factor : FactorState<Team> {
     // a_j . (b - A x), where x is settled, or a_j . b. Of the `others` candidates at the positions after it,
     // products_with_others() then tells.
     SW_HD Entrance weigh(int j, const double* against, double product, int settled_there, int others) {
-        if (count >= setting.extent.most_columns) return {Entry::dependent, 0, 0, 0};
+        if (count >= setting.extent.max_columns) return {Entry::dependent, 0, 0, 0};
         if (triangle.is_full(count)) triangle = Triangle(Packing::widened(team, triangle, count));
         return keeps_q() ? enter_with_care<Team>(*this, j, against)
                          : enter_plainly<Team>(*this, j, against, product, settled_there, others);
@@ -79,7 +79,7 @@ struct Factor : FactorState<Team> {
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.
     SW_HD void refine() {
         this->solve_with_r_transposed(ws.g, ws.g);
-        team.few(count, [&](int p) { ws.triangle.target[p] += ws.g[p]; });
+        team.each_short(count, [&](int p) { ws.triangle.target[p] += ws.g[p]; });
         team.sync();
         solve();
     }

@@ -2,56 +2,57 @@
 // Dessole, Dell'Orto & Marcuzzi 2023).
 #pragma once
 
-#include "core/nnls/look.hpp"
+#include "core/nnls/dual.hpp"
 
 SW_BEGIN
 namespace nnls {
 
 template <class Team, class Matrix>
-struct Insertion : Look<Team, Matrix> {
-    using Base = Look<Team, Matrix>;
+struct Insertion : DualState<Team, Matrix> {
+    using Base = DualState<Team, Matrix>;
     using Base::factor;
     using Base::task;
     using Base::team;
     using Base::ws;
 
-    int block_size = 0;  // columns inserted in this step, in ws.block
-    int block_limit = most_in_a_block;
+    int inserted_count = 0;  // columns inserted in this step, in ws.inserted
+    int insertion_limit = max_insertions;
     bool solved = false;  // ws.z is the solution on the columns just inserted
 
     SW_HD Insertion(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
-    // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; block_size is
-    // then -1 if the Gram factor must give way.
-    SW_HD bool insert_block() {
+    // Chooses the columns of this step and inserts them, ws.z solved. False where none can be; inserted_count
+    // is then -1 if the Gram factor must give way.
+    SW_HD bool insert_several() {
         const int before = factor.count;
-        // With the Gram matrix a look at the dual costs no more than an insertion: one at a time is best.
-        const int most = task.options.guarded && !this->from_gram ? block_limit : 1;
+        // With the Gram matrix the dual costs no more than an insertion: one at a time is best.
+        const int max_inserted = task.options.guarded && !this->from_gram ? insertion_limit : 1;
         Peak peak{this->top, this->top_column};
-        if (!task.options.guarded && peak.value > this->room) peak = steepest_in_the_callers_units();
-        const double least = task.options.guarded ? this->room : 0.0;
-        block_size = 0;
-        while (peak.value > least) {
-            const double threshold = max_of(candidate_share * peak.value, this->room);
-            const int number = most > 1 ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
-                                                       most_candidates, ws.crowd, ws.order + before)
-                                        : take_one(peak.index);
+        if (!task.options.guarded && peak.value > this->slack) peak = steepest_in_the_callers_units();
+        const double min_peak = task.options.guarded ? this->slack : 0.0;
+        inserted_count = 0;
+        while (peak.value > min_peak) {
+            const double threshold = max_of(candidate_share * peak.value, this->slack);
+            const int number = max_inserted > 1
+                                   ? take_largest(team, ws.score, this->columns(), threshold, peak.value,
+                                                  max_candidates, ws.crowd, ws.order + before)
+                                   : take_one(peak.index);
             for (int q = team.row(); q < number; q += team.rows()) fetch(before + q);
             team.sync();
-            if (!try_candidates(before, before + number, most)) {
+            if (!try_candidates(before, before + number, max_inserted)) {
                 while (factor.count > before) take_back();
-                block_size = -1;
+                inserted_count = -1;
                 return false;
             }
-            if (block_size > 0) break;
+            if (inserted_count > 0) break;
             peak = largest(team, ws.score, this->columns());
             team.sync();
         }
-        if (block_size == 0) return false;
-        solved = block_size > 1;
+        if (inserted_count == 0) return false;
+        solved = inserted_count > 1;
         const bool dropped = solved && drop_negative(before);
         // Where many were dropped, the next step tries fewer.
-        block_limit = min_of(2 * (dropped ? block_size : block_limit), most_in_a_block);
+        insertion_limit = min_of(2 * (dropped ? inserted_count : insertion_limit), max_insertions);
         return true;
     }
 
@@ -84,9 +85,9 @@ private:
     // has to leave again (Luo & Duraiswami, Table 7.3). The scores become those w_j where rounding allows it.
     SW_HD Peak steepest_in_the_callers_units() const {
         double* score = ws.score;
-        const double room = this->room;
+        const double slack = this->slack;
         team.each(this->columns(), [&](int j) {
-            score[j] = score[j] > room ? score[j] * (task.norm_of(j) / task.scale_of(j)) : 0.0;
+            score[j] = score[j] > slack ? score[j] * (task.norm_of(j) / task.scale_of(j)) : 0.0;
         });
         team.sync();
         const Peak peak = largest(team, score, this->columns());
@@ -114,37 +115,37 @@ private:
 
     // Inserts candidates in turn, those that make an angle with all inserted before them. False where the
     // Gram factor must give way.
-    SW_HD bool try_candidates(int first, int last, int most) {
+    SW_HD bool try_candidates(int first, int last, int max_inserted) {
         const double* against = this->from_gram ? ws.b : ws.r;
-        for (int candidate = first; block_size < most; ++candidate) {
-            if (block_size > 0) candidate = next_apart(candidate, first, last);
+        for (int candidate = first; inserted_count < max_inserted; ++candidate) {
+            if (inserted_count > 0) candidate = next_apart(candidate, first, last);
             if (candidate >= last) break;
             const int place = factor.count;
             if (candidate != place) exchange(candidate, place);
-            const int j = ws.order[place], others = most > 1 ? last - place - 1 : 0;
+            const int j = ws.order[place], others = max_inserted > 1 ? last - place - 1 : 0;
             const Entrance column = factor.weigh(j, against, ws.w[j], factor.settled, others);
             if (column.outcome == Entry::escalate) return false;
             // Lawson & Hanson's test: the new unknown has to become positive.
             if (column.outcome != Entry::entered || !(column.target > 0)) {
                 if (column.outcome == Entry::dependent) this->any_dependent = true;
-                if (block_size == 0) this->bar(j);
+                if (inserted_count == 0) this->bar(j);
                 team.sync();
                 continue;
             }
-            if (others > 0) mark_near(j, block_size == 0, others, ws.near + (place + 1 - first));
-            if (team.rank() == 0) ws.block[block_size] = j;
-            ++block_size;
+            if (others > 0) mark_near(j, inserted_count == 0, others, ws.near + (place + 1 - first));
+            if (team.rank() == 0) ws.inserted[inserted_count] = j;
+            ++inserted_count;
             accept(j, column);
         }
         return true;
     }
 
-    // The next candidate that is not too close to those inserted. Each group looks for itself.
+    // The next candidate that is not too close to those inserted. Each group searches for itself.
     SW_HD int next_apart(int candidate, int first, int last) const {
 #if defined(__CUDACC__)
         for (; candidate < last; candidate += team.lanes()) {
             const int own = candidate + team.lane();
-            const int next = team.lane_least(own < last && !ws.near[own - first] ? own : last);
+            const int next = team.lane_min_int(own < last && !ws.near[own - first] ? own : last);
             if (next < last) return next;
         }
         return last;
@@ -170,7 +171,7 @@ private:
         const double* products = factor.products_with_others(others);
         const double limit = candidate_cosine * task.norm_of(j);
         const int32_t* candidates = ws.order + factor.count + 1;
-        team.few(others, [&](int q) {
+        team.each_short(others, [&](int q) {
             const int is_near = absolute(products[q]) > limit * task.norm_of(candidates[q]);
             near[q] = first ? is_near : near[q] | is_near;
         });
@@ -192,9 +193,9 @@ private:
             double lowest = -double_infinity;
             team.lane_each(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
             lowest = team.lane_max(lowest);
-            if (lowest < 0 || block_size == 1) return dropped;
+            if (lowest < 0 || inserted_count == 1) return dropped;
             take_back();
-            --block_size;
+            --inserted_count;
             dropped = true;
         }
     }

@@ -15,7 +15,7 @@ struct Inverse {
     // unknowns, each with every so many of the terms.
     template <bool transposed, class Team>
     static SW_CALL void multiply(const Team& team, const Packing s, int count, const double* v, double* out) {
-        double* scratch = s.room->scratch;
+        double* scratch = s.storage->scratch;
         const int lanes = team.lanes(), pieces = (count + lanes - 1) / lanes;
         int at_once = 1, doublings = 0;
         for (; at_once < pieces && 2 * at_once <= team.rows(); at_once *= 2) ++doublings;
@@ -50,10 +50,10 @@ struct Inverse {
     static SW_CALL void append(const Team& team, const Packing s, int count, double* h, double inverse,
                                double entry) {
         multiply<false>(team, s, count, h, h);
-        team.few(count, [&](int t) { s.row(t)[count] = -inverse * h[t]; });
+        team.each_short(count, [&](int t) { s.row(t)[count] = -inverse * h[t]; });
         if (team.rank() != 0) return;
         s.row(count)[count] = inverse;
-        s.room->target[count] = entry;
+        s.storage->target[count] = entry;
     }
 
     // Removes position p: row p of S goes, and with it one dimension. Rotations of the columns from p on, in
@@ -62,8 +62,8 @@ struct Inverse {
     template <class Team>
     static SW_CALL void remove(const Team& team, const Packing s, int count, int position) {
         const double* leaving = s.row(position);
-        double *cosine = s.room->cosine, *sine = s.room->sine;
-        team.few(count - 1 - position, [&](int q) {
+        double *cosine = s.storage->cosine, *sine = s.storage->sine;
+        team.each_short(count - 1 - position, [&](int q) {
             const int t = position + q;
             const double square = square_up_to(leaving, position, t + 1), next = leaving[t + 1];
             const double inverse = inverse_root(square + next * next);
@@ -75,8 +75,8 @@ struct Inverse {
         for (int base = 0; base <= count; base += team.size()) {
             const int own = base + team.rank();
             const bool below = own > position && own < count, above = own < position || own == count;
-            const double* from = own < count ? s.row(own) : s.room->target;
-            double* to = below ? s.row(own - 1) : own < count ? s.row(own) : s.room->target;
+            const double* from = own < count ? s.row(own) : s.storage->target;
+            double* to = below ? s.row(own - 1) : own < count ? s.row(own) : s.storage->target;
             rotate_row(team, s, count, position, below ? own : position, above || below, from, to,
                        above ? from[position] : 0.0);
         }
@@ -90,7 +90,7 @@ private:
     template <class Team>
     SW_HD static void rotate_row(const Team& team, const Packing& s, int count, int position, int start,
                                  bool works, const double* from, double* to, double carry) {
-        const double *cosine = s.room->cosine, *sine = s.room->sine;
+        const double *cosine = s.storage->cosine, *sine = s.storage->sine;
         const int last = count - 1;
         SW_ROLLED
         for (int t = position; t < last; t += ahead) {

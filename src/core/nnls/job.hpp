@@ -29,7 +29,7 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.rows = job.rows;
     e.columns = job.columns;
     e.damped = job.options.damping > 0;
-    e.most_columns = e.damped ? job.columns : min_of(job.rows, job.columns);
+    e.max_columns = e.damped ? job.columns : min_of(job.rows, job.columns);
     e.zeros_before = matrix.zeros_before();
     e.zeros_after = matrix.zeros_after();
     e.members = members;

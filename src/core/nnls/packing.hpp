@@ -1,7 +1,7 @@
 // An upper triangle of numbers that grows by a column at a time: where its rows lie.
 //
 // Rows are contiguous, so that both triangular solves and the rotations of a removal run along memory. On the
-// CPU their stride grows with the factor: a factor of 40 columns is compact whatever room there is. On a
+// CPU their stride grows with the factor: a factor of 40 columns is compact whatever memory there is. On a
 // device rows are packed, for as many columns as its fast memory takes, and move to the slow when they are
 // more.
 #pragma once
@@ -15,7 +15,7 @@ constexpr int first_capacity = 16;
 constexpr int stride_gap = 8;  // keeps the elements of a column off one cache set
 
 // Memory of a triangle: from the arena's fast memory what fits, from the slow the rest.
-struct TriangleRoom {
+struct TriangleStorage {
     double* near_entries;
     double* far_entries;  // where entries go when the fast memory is too small for them
     int near_capacity, far_capacity;
@@ -48,15 +48,15 @@ struct TriangleRoom {
 
 // What each member of a team knows of a triangle. Passed by value, so that it stays in registers.
 struct Packing {
-    const TriangleRoom* room;
+    const TriangleStorage* storage;
     double* entries;
     int capacity;
 
-    SW_HD explicit Packing(const TriangleRoom& room)
-        : room(&room),
-          entries(room.near_capacity ? room.near_entries : room.far_entries),
+    SW_HD explicit Packing(const TriangleStorage& storage)
+        : storage(&storage),
+          entries(storage.near_capacity ? storage.near_entries : storage.far_entries),
 #if defined(__CUDACC__)
-          capacity(room.near_capacity ? room.near_capacity : room.far_capacity) {
+          capacity(storage.near_capacity ? storage.near_capacity : storage.far_capacity) {
     }
 #else
           capacity(first_capacity) {
@@ -74,17 +74,17 @@ struct Packing {
 
     SW_HD bool is_full(int count) const { return count >= capacity; }
 
-    // The same triangle of `count` columns with room for more.
+    // The same triangle of `count` columns with memory for more.
     template <class Team>
     static SW_CALL Packing widened(const Team& team, const Packing old, int count) {
         Packing wide = old;
 #if defined(__CUDACC__)
-        wide.capacity = old.room->far_capacity;
-        wide.entries = old.room->far_entries;
+        wide.capacity = old.storage->far_capacity;
+        wide.entries = old.storage->far_entries;
 #else
-        wide.capacity = TriangleRoom::after(old.capacity);
-        if (old.entries == old.room->near_entries && wide.capacity > old.room->near_capacity)
-            wide.entries = old.room->far_entries;
+        wide.capacity = TriangleStorage::after(old.capacity);
+        if (old.entries == old.storage->near_entries && wide.capacity > old.storage->near_capacity)
+            wide.entries = old.storage->far_entries;
 #endif
         team.sync();
         if (team.row() == 0)

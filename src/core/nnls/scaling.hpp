@@ -25,17 +25,17 @@ SW_HD double power_below(double value) {
 }
 
 // Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow
-// of the squares is mended by a second look at the column. False where the column holds NaN or infinity.
+// of the squares is mended by a second pass over the column. False where the column holds NaN or infinity.
 template <class Matrix>
 SW_CALL bool scale_column(const Matrix& matrix, int j, double square, double damping, double& scale,
                           double& norm) {
     scale = norm = 0;
     if (!(square > 1e-200 && square < 1e200)) {
-        const double most = matrix.largest_in(j);
-        if (!is_finite(most)) return false;
+        const double magnitude = matrix.largest_in(j);
+        if (!is_finite(magnitude)) return false;
         // Smaller than this, x would overflow: the column counts as zero.
-        if (most < 1e-290) return true;
-        const double factor = power_below(most);
+        if (magnitude < 1e-290) return true;
+        const double factor = power_below(magnitude);
         double s = 0;
         for (int i = 0; i < matrix.rows; ++i) {
             const double a = matrix.entry(i, j) * factor;

@@ -17,7 +17,7 @@ struct Triangle : Packing {
     // Solves R'h = g in place, by columns of R' (rows of R). By one group; ends in a lane_sync.
     template <class Team>
     static SW_CALL void solve_transposed(const Team& team, const Triangle r, int count, double* g) {
-        const double* inverse_diagonal = r.room->inverse_diagonal;
+        const double* inverse_diagonal = r.storage->inverse_diagonal;
 #if defined(__CUDACC__)
         const int lane = team.lane(), lanes = team.lanes();
         for (int base = 0; base < count; base += lanes) {
@@ -67,7 +67,7 @@ struct Triangle : Packing {
     // Solves R z = g in place, by rows of R. By one group; ends in a lane_sync.
     template <class Team>
     static SW_CALL void solve(const Team& team, const Triangle r, int count, double* g) {
-        const double* inverse_diagonal = r.room->inverse_diagonal;
+        const double* inverse_diagonal = r.storage->inverse_diagonal;
 #if defined(__CUDACC__)
         const int lane = team.lane(), lanes = team.lanes();
         if (count == 0) return;
@@ -104,8 +104,8 @@ struct Triangle : Packing {
         team.lane_each(count, [&](int t) { row(t)[count] = h[t]; });
         if (team.lane() == 0) {
             row(count)[count] = pivot;
-            room->inverse_diagonal[count] = inverse;
-            room->target[count] = entry;
+            storage->inverse_diagonal[count] = inverse;
+            storage->target[count] = entry;
         }
         team.lane_sync();
     }
@@ -124,7 +124,7 @@ struct Triangle : Packing {
         }
 #else
         if (team.row() != 0) return;
-        double *target = r.room->target, *inverse_diagonal = r.room->inverse_diagonal;
+        double *target = r.storage->target, *inverse_diagonal = r.storage->inverse_diagonal;
         for (int t = 0; t < position; ++t) shift_left(team, r.row(t) + position, count - 1 - position);
         for (int t = position; t < count - 1; ++t) {
             double *upper = r.row(t), *lower = r.row(t + 1);
@@ -133,8 +133,8 @@ struct Triangle : Packing {
             const double inverse = inverse_root(a * a + b * b);
             const double c = a * inverse, s = b * inverse;
             rotate_rows(upper + t, lower + t, count - 1 - t, c, s);
-            r.room->cosine[t] = c;
-            r.room->sine[t] = s;
+            r.storage->cosine[t] = c;
+            r.storage->sine[t] = s;
             inverse_diagonal[t] = inverse;
             const double above = target[t], below = target[t + 1];
             target[t] = c * above + s * below;
@@ -151,7 +151,7 @@ private:
     // own comes in turn. In place; the columns move to the left later.
     template <class Team>
     SW_HD void rotate(const Team& team, int count, int position) const {
-        double *cosine = room->cosine, *sine = room->sine, *target = room->target;
+        double *cosine = storage->cosine, *sine = storage->sine, *target = storage->target;
         const int lane = team.lane(), lanes = team.lanes();
         double goal = target[position];
         team.lane_sync();
@@ -173,7 +173,7 @@ private:
                 if (lane == 0) {
                     cosine[t] = c;
                     sine[t] = s;
-                    room->inverse_diagonal[t] = inverse;
+                    storage->inverse_diagonal[t] = inverse;
                     target[t] = c * goal + s * goal_below;
                 }
                 goal = c * goal_below - s * goal;
@@ -184,7 +184,7 @@ private:
 
     // Rotations `from` to `to`, exclusive, of a column.
     SW_HD double rotate_known(double carry, int column, int from, int to) const {
-        const double *cosine = room->cosine, *sine = room->sine;
+        const double *cosine = storage->cosine, *sine = storage->sine;
         for (int t = from; t < to; t += 4) {
             double next[4], c[4], s[4];
             SW_UNROLL

@@ -40,9 +40,9 @@ struct Tally {
 
 // Several insertions a step (Dessole, Dell'Orto & Marcuzzi 2023): a candidate's dual is at least `share` of
 // the largest, and its cosine with those already chosen in this step is at most `cosine`.
-// At most so many columns of large dual are looked at in a step, and so many inserted.
-constexpr int most_candidates = 32;
-constexpr int most_in_a_block = 32;
+// At most max_candidates columns of large dual are considered in a step, and max_insertions inserted.
+constexpr int max_candidates = 32;
+constexpr int max_insertions = 32;
 constexpr double candidate_share = 0.4;
 constexpr double candidate_cosine = 0.8;
 

@@ -71,12 +71,12 @@ SW_HD void shift_left(const Team& team, T* values, int count) {
 // The largest magnitude in values[0..count), infinite where one is NaN or infinite; the same in every member.
 template <class Team, class Scalar>
 SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count) {
-    double most = 0, oddness = 0;  // v - v is NaN for NaN and infinity alone
+    double highest = 0, oddness = 0;  // v - v is NaN for NaN and infinity alone
 #if defined(__CUDACC__)
     team.each(count, [&](int i) {
         const double v = values[i];
         oddness += v - v;
-        most = max_of(most, absolute(v));
+        highest = max_of(highest, absolute(v));
     });
 #else
     int i, end;
@@ -89,15 +89,15 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
         low = v < low ? v : low;
     }
     low = -low;
-    most = max_lane(high > low ? high : low);
+    highest = max_lane(high > low ? high : low);
     oddness = add_lanes(odd);
     for (; i < end; ++i) {
         const double v = values[i];
         oddness += v - v;
-        most = max_of(most, absolute(v));
+        highest = max_of(highest, absolute(v));
     }
 #endif
-    return team.max(!(oddness == 0) ? double_infinity : most);
+    return team.max(!(oddness == 0) ? double_infinity : highest);
 }
 
 // The largest of values[0..count) and the lowest index that has it, the same in every member.
@@ -122,12 +122,12 @@ SW_CALL Peak largest(const Team& team, const double* values, int count) {
     int begin, end;
     team.chunk(count, begin, end);
     int i = begin;
-    Pack most = Pack{} - double_infinity;
+    Pack highest = Pack{} - double_infinity;
     for (; i + 8 <= end; i += 8) {
         const Pack v = load(values + i);
-        most = v > most ? v : most;
+        highest = v > highest ? v : highest;
     }
-    if (i > begin) value = max_lane(most);
+    if (i > begin) value = max_lane(highest);
     for (; i < end; ++i) {
         SW_SHORT_LOOP(i);
         value = max_of(value, values[i]);
@@ -139,7 +139,7 @@ SW_CALL Peak largest(const Team& team, const double* values, int count) {
 }
 
 // The indices of the `limit` largest values above a threshold, largest first, into `out`; their values become
-// -1. Returns how many there are. On a device `spare` has room for `crowd` indices, and where more pass the
+// -1. Returns how many there are. On a device `spare` holds `crowd` indices, and where more pass the
 // threshold it is raised: there may then be fewer. Ends in a sync.
 constexpr int crowd = 128;
 
@@ -165,7 +165,7 @@ SW_CALL int take_largest(const Team& team, double* values, int count, double thr
     found = min_of(found, crowd);
     team.sync();
     // Everybody counts who is ahead of his own.
-    team.few(found, [&](int c) {
+    team.each_short(found, [&](int c) {
         const int j = spare[c];
         const double own = values[j];
         int place = 0;
@@ -178,7 +178,7 @@ SW_CALL int take_largest(const Team& team, double* values, int count, double thr
     });
     team.sync();
     const int number = min_of(limit, found);
-    team.few(number, [&](int q) { values[out[q]] = -1; });
+    team.each_short(number, [&](int q) { values[out[q]] = -1; });
     team.sync();
     return number;
 #else

@@ -1,5 +1,5 @@
 // Where everything a solve needs lies in memory. A team has a fast piece (a thread block's shared memory;
-// none on the host) and a slow piece; small things are asked for first and go where there is room.
+// none on the host) and a slow piece; small things are asked for first and go where they fit.
 #pragma once
 
 #include "core/nnls/matrix.hpp"
@@ -25,7 +25,7 @@ struct Shared {
 
 // Sizes from which the workspace follows.
 struct Extent {
-    int rows, columns, most_columns;
+    int rows, columns, max_columns;
     int zeros_before, zeros_after;   // of the matrix kind
     int members;                     // of the team
     int pulse_length, pulse_origin;  // of a convolution, else 0
@@ -36,10 +36,10 @@ struct Extent {
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
     SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
-    SW_HD int positions() const { return most_columns + most_candidates; }
+    SW_HD int positions() const { return max_columns + max_candidates; }
     // Columns are shifts of one pulse: they are not stored.
     SW_HD bool shifted() const { return gathers && pulse_length > 0; }
-    SW_HD int q_columns() const { return square_q ? q_length() : most_columns; }
+    SW_HD int q_columns() const { return square_q ? q_length() : max_columns; }
 };
 
 // Hands out aligned pieces; with null memory it only counts.
@@ -73,11 +73,11 @@ struct Workspace {
     double* scratch;                                             // a number a member
     double *pulse, *lags, *factor;                               // of a convolution: see convolution.hpp
     double *panel, *q;                                           // gathered columns; Q
-    TriangleRoom triangle;
+    TriangleStorage triangle;
     int32_t *order, *best_order, *slot;  // positions: column, the best point's, slot in the panel
     int32_t *low, *high;    // slots (of a convolution: columns): bounds of the column's non-zeros
     int32_t* state;         // columns
-    int32_t* block;         // columns inserted in this step
+    int32_t* inserted;      // columns inserted in this step
     int32_t *crowd, *near;  // columns that may become candidates; which of these are too close
     int64_t* costs;         // accesses and flops of updates, then of downdates
     Envelope envelope;
@@ -94,9 +94,9 @@ struct Workspace {
         const int64_t cap = padded(e.positions()), n = padded(e.columns);
         // What every step needs comes first.
         costs = arena.take<int64_t>(4);
-        block = arena.take<int32_t>(most_in_a_block);
+        inserted = arena.take<int32_t>(max_insertions);
         crowd = arena.take<int32_t>(nnls::crowd);
-        near = arena.take<int32_t>(most_candidates);
+        near = arena.take<int32_t>(max_candidates);
         scratch = triangle.scratch = arena.take<double>(e.members);
         double** positions[] = {&x, &z, &h, &g, &triangle.inverse_diagonal, &triangle.target};
         for (double** vector : positions) *vector = arena.take<double>(cap);
@@ -117,7 +117,7 @@ struct Workspace {
         pulse = arena.take<double>(e.pulse_length > 0 ? e.pulse_length + 2 : 0);
         lags = arena.take<double>(e.shifted() ? min_of(e.pulse_length, e.columns) : 0);
         factor = arena.take<double>(e.shifted() ? n : 0);
-        triangle.carve(arena, e.most_columns);
+        triangle.carve(arena, e.max_columns);
         b = arena.take<double>(e.row_length());
         c = arena.take<double>(n);
         v = arena.take<double>(e.q_length());

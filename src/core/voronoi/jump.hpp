@@ -26,7 +26,7 @@ SW_HD int jump_steps(int32_t height, int32_t width, int32_t* steps) {
 SW_HD int32_t jump_pixel(const Grid& grid, const Points& points, const int32_t* known, int32_t row,
                          int32_t column, int32_t step) {
     const double x = column + 0.5, y = row + 0.5;
-    double least = double_infinity;
+    double min_squared = double_infinity;
     int32_t best = -1;
     for (int32_t dr = -step; dr <= step; dr += step) {
         const int32_t r = row + dr;
@@ -39,8 +39,8 @@ SW_HD int32_t jump_pixel(const Grid& grid, const Points& points, const int32_t* 
             if (site < 0 || site == best) continue;
             const double dx = points.x(site) - x, dy = points.y(site) - y;
             const double squared = dx * dx + dy * dy;
-            if (squared < least || (squared == least && site < best)) {
-                least = squared;
+            if (squared < min_squared || (squared == min_squared && site < best)) {
+                min_squared = squared;
                 best = site;
             }
         }

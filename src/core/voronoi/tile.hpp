@@ -9,7 +9,7 @@
 // Beyond rank() and size() a tile's team has
 //   columns, rows          how many columns and rows of the tile are one member's
 //   column(c), row(r)      which ones
-//   where_least(value, k)  the k of the member with the least value; of equals the lowest
+//   where_min(value, k)  the k of the member with the least value; of equals the lowest
 //   select(begin, end, test, take)   calls take(i), in all members together, where test(i) holds
 #pragma once
 
@@ -105,7 +105,7 @@ SW_HD int32_t site_nearby(const Team& team, const Sorted& sites, const Box& box)
     const int32_t bottom = pixel_of(box.bottom(), grid.height) >> grid.shift;
     for (int32_t margin = 1;; margin *= 2) {
         const int32_t low = max_of(0, left - margin), high = min_of(grid.columns - 1, right + margin);
-        double least = double_infinity;
+        double min_squared = double_infinity;
         int32_t where = -1;
         const int32_t last = min_of(grid.rows - 1, bottom + margin);
         for (int32_t row = max_of(0, top - margin); row <= last; ++row) {
@@ -113,11 +113,11 @@ SW_HD int32_t site_nearby(const Team& team, const Sorted& sites, const Box& box)
             const int32_t end = first[high + 1];
             for (int32_t i = first[low] + team.rank(); i < end; i += team.size()) {
                 const double squared = box.middle_squared(sites.x[i], sites.y[i]);
-                where = squared < least ? i : where;
-                least = min_of(least, squared);
+                where = squared < min_squared ? i : where;
+                min_squared = min_of(min_squared, squared);
             }
         }
-        where = team.where_least(least, where);
+        where = team.where_min(min_squared, where);
         if (where >= 0 || margin > grid.rows + grid.columns) return where;
     }
 }

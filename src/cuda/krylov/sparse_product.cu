@@ -20,7 +20,7 @@ constexpr int group_rows = 8, step_slots = 4, warps_in_block = 4;
 constexpr bool by_tiles = sizeof(Scalar) == 8;
 // Columns of one tile: of the tensor instruction, or one for each lane.
 constexpr int tile_columns = by_tiles ? 8 : 32;
-constexpr int most_tiles = by_tiles ? 8 : 4;
+constexpr int max_tiles = by_tiles ? 8 : 4;
 // Sums that a lane keeps for one tile.
 constexpr int lane_sums = by_tiles ? 2 : group_rows;
 
@@ -121,7 +121,7 @@ static __device__ void multiply(const Product& job, int64_t panels) {
     extern "C" __global__ void __launch_bounds__(32 * warps_in_block)                                   \
         spmm_##tiles(int64_t starts, int64_t slots, int64_t values, int64_t x, int64_t y, int64_t rows, \
                      int64_t width, int64_t panels) {                                                   \
-        if constexpr (tiles <= most_tiles)                                                              \
+        if constexpr (tiles <= max_tiles)                                                               \
             multiply<tiles>(                                                                            \
                 {reinterpret_cast<const int64_t*>(starts), reinterpret_cast<const int32_t*>(slots),     \
                  reinterpret_cast<const Scalar*>(values), reinterpret_cast<const Scalar*>(x),           \

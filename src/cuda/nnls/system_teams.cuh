@@ -36,11 +36,11 @@ __device__ inline void largest(double& value, int& index) {
 }  // namespace warp
 
 // What the warps of a block tell one another.
-struct __align__(16) BlockRoom {
+struct __align__(16) BlockScratch {
     double value[32];
     int index[32];
 };
-static __shared__ BlockRoom block_room;
+static __shared__ BlockScratch block_scratch;
 
 // Reductions of a block, called rather than inlined: a solve is so much code that fetching it shows. The
 // first barrier lets all leave the reduction before.
@@ -49,8 +49,8 @@ namespace block {
 __device__ inline void tell(double value, int index) {
     __syncthreads();
     if ((threadIdx.x & 31) == 0) {
-        block_room.value[threadIdx.x >> 5] = value;
-        block_room.index[threadIdx.x >> 5] = index;
+        block_scratch.value[threadIdx.x >> 5] = value;
+        block_scratch.index[threadIdx.x >> 5] = index;
     }
     __syncthreads();
 }
@@ -59,7 +59,7 @@ template <int warps>
 __device__ __noinline__ double sum(double value) {
     tell(warp::sum(value), 0);
     double part[4] = {0, 0, 0, 0};
-    for (int w = 0; w < warps; ++w) part[w % 4] += block_room.value[w];
+    for (int w = 0; w < warps; ++w) part[w % 4] += block_scratch.value[w];
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
@@ -67,7 +67,7 @@ template <int warps>
 __device__ __noinline__ double max(double value) {
     value = warp::max(value);
     tell(value, 0);
-    for (int w = 0; w < warps; ++w) value = block_room.value[w] > value ? block_room.value[w] : value;
+    for (int w = 0; w < warps; ++w) value = block_scratch.value[w] > value ? block_scratch.value[w] : value;
     return value;
 }
 
@@ -80,12 +80,13 @@ template <int warps>
 __device__ __noinline__ Largest largest(double value, int index) {
     warp::largest(value, index);
     tell(value, index);
-    Largest most{block_room.value[0], block_room.index[0]};
+    Largest highest{block_scratch.value[0], block_scratch.index[0]};
     for (int w = 1; w < warps; ++w) {
-        const Largest other{block_room.value[w], block_room.index[w]};
-        if (other.value > most.value || (other.value == most.value && other.index < most.index)) most = other;
+        const Largest other{block_scratch.value[w], block_scratch.index[w]};
+        if (other.value > highest.value || (other.value == highest.value && other.index < highest.index))
+            highest = other;
     }
-    return most;
+    return highest;
 }
 
 }  // namespace block
@@ -103,8 +104,8 @@ public:
     }
     __device__ void lane_sync() const { __syncwarp(); }
     __device__ unsigned int lane_votes(bool yes) const { return __ballot_sync(0xffffffffu, yes); }
-    __device__ int lane_least(int value) const { return __reduce_min_sync(0xffffffffu, value); }
-    __device__ int lane_most(int value) const { return __reduce_max_sync(0xffffffffu, value); }
+    __device__ int lane_min_int(int value) const { return __reduce_min_sync(0xffffffffu, value); }
+    __device__ int lane_max_int(int value) const { return __reduce_max_sync(0xffffffffu, value); }
 };
 
 // Has no state: what a member knows stays in its registers. The number of threads is that of the launch.
@@ -121,22 +122,22 @@ public:
 
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     __device__ int64_t argmax(double& value, int64_t index) const {
-        const block::Largest most = block::largest<threads / 32>(value, static_cast<int>(index));
-        value = most.value;
-        return most.index;
+        const block::Largest highest = block::largest<threads / 32>(value, static_cast<int>(index));
+        value = highest.value;
+        return highest.index;
     }
 
     // How many members before this one say yes; `all`: how many do.
     __device__ int place(bool yes, int& all) const {
         const unsigned votes = __ballot_sync(0xffffffffu, yes);
         __syncthreads();
-        if (lane() == 0) block_room.index[row()] = __popc(votes);
+        if (lane() == 0) block_scratch.index[row()] = __popc(votes);
         __syncthreads();
         int before = __popc(votes & ((1u << lane()) - 1));
         all = 0;
         for (int w = 0; w < rows(); ++w) {
-            if (w < row()) before += block_room.index[w];
-            all += block_room.index[w];
+            if (w < row()) before += block_scratch.index[w];
+            all += block_scratch.index[w];
         }
         return before;
     }
@@ -147,7 +148,7 @@ public:
         for (int i = threadIdx.x; i < count; i += threads) body(i);
     }
     template <class Body>
-    __device__ void few(int count, Body body) const {
+    __device__ void each_short(int count, Body body) const {
         each(count, body);
     }
     template <class Body>
@@ -191,7 +192,7 @@ public:
         for (int i = rank(); i < count; i += 32) body(i);
     }
     template <class Body>
-    __device__ void few(int count, Body body) const {
+    __device__ void each_short(int count, Body body) const {
         each(count, body);
     }
     template <class Body>

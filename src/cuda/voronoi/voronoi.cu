@@ -46,7 +46,7 @@ struct TileWarp {
     __device__ int size() const { return 32; }
     __device__ double column(int) const { return rank() & 7; }
     __device__ double row(int r) const { return (rank() >> 3) + 4 * r; }
-    __device__ int32_t where_least(double value, int32_t where) const {
+    __device__ int32_t where_min(double value, int32_t where) const {
         for (int mask = 16; mask > 0; mask >>= 1) {
             const double other = __shfl_xor_sync(0xffffffffu, value, mask);
             const int32_t there = __shfl_xor_sync(0xffffffffu, where, mask);

@@ -31,7 +31,7 @@ void Pool::run_job(int count, int threads, Function work, const void* with) {
     function = work;
     context = with;
     pieces = count;
-    const int shares = std::min(threads, most_stretches);
+    const int shares = std::min(threads, max_stretches);
     stretches.store(shares, std::memory_order_relaxed);
     allowed.store(threads, std::memory_order_relaxed);
     finished.store(0, std::memory_order_relaxed);

@@ -46,11 +46,11 @@ private:
     std::atomic<int> allowed{0}, stretches{1};
     // generation << 32 | pieces left of a stretch: a worker late from a job that is done finds nothing left
     // in this one word, however many pieces the next job has. A cache line each.
-    static constexpr int most_stretches = 64;
+    static constexpr int max_stretches = 64;
     struct alignas(64) Claim {
         std::atomic<uint64_t> word{0};
     };
-    Claim claims[most_stretches];
+    Claim claims[max_stretches];
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0};
 

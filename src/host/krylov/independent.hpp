@@ -72,16 +72,16 @@ inline int independent_combinations(const double* gram, int k, double cut, doubl
     }
     int rank = 0;
     for (; rank < k; ++rank) {
-        double most = cut;
-        for (int i = 0; i < width; ++i) most = max_of(most, left[i]);
+        double max_pivot = cut;
+        for (int i = 0; i < width; ++i) max_pivot = max_of(max_pivot, left[i]);
         int pivot = 0;
-        while (pivot < k && left[pivot] != most) ++pivot;
-        if (!(most > cut)) break;
+        while (pivot < k && left[pivot] != max_pivot) ++pivot;
+        if (!(max_pivot > cut)) break;
         double* row = factor + rank * width;
         for (int i = 0; i < width; ++i) row[i] = i < k ? gram[pivot * k + i] * scale[i] * scale[pivot] : 0.0;
         for (int m = 0; m < rank; ++m) gathered[m] = factor[m * width + pivot];
         subtract_rows(row, gathered, factor, width, rank, width);
-        const double root = square_root(most), reciprocal = 1 / root;
+        const double root = square_root(max_pivot), reciprocal = 1 / root;
         for (int i = 0; i < width; ++i) {
             row[i] = left[i] < 0 ? 0.0 : row[i] * reciprocal;  // zero for columns taken before
             left[i] -= row[i] * row[i];

@@ -11,12 +11,12 @@ namespace SW_ISA {
 namespace {
 
 int combine(const double* gram, int k, double cut, double* mix) {
-    // Room to begin at a cache line: a pack must not straddle two.
+    // Longer, so as to begin at a cache line: a pack must not straddle two.
     std::vector<double> work(workspace_doubles(k) + lanes);
     std::vector<int> order(k);
     void* aligned = work.data();
-    std::size_t room = work.size() * sizeof(double);
-    std::align(lanes * sizeof(double), workspace_doubles(k) * sizeof(double), aligned, room);
+    std::size_t left = work.size() * sizeof(double);
+    std::align(lanes * sizeof(double), workspace_doubles(k) * sizeof(double), aligned, left);
     return independent_combinations(gram, k, cut, mix, static_cast<double*>(aligned), order.data());
 }
 

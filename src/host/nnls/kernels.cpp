@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/nnls/job.hpp"
-#include "host/common/crew.hpp"
 #include "host/common/pool.hpp"
 #include "host/common/subnormals.hpp"
-#include "host/nnls/room.hpp"
+#include "host/common/thread_team.hpp"
+#include "host/nnls/lazy_buffer.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -26,7 +26,7 @@ struct OwnTask {
         : memory(Workspace::bytes(extent)) {
         task.arrange(options, extent, shared, Arena{nullptr, 0, memory.get()});
     }
-    Room<char> memory;
+    LazyBuffer<char> memory;
     Task<Matrix> task;
 };
 
@@ -48,9 +48,9 @@ public:
         int32_t* low = bounds_.get();
         int32_t* high = low + padded(n);
         const Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
-        const Room<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
-                                   padded(matrix.zeros_after()));
-        const Room<double> copy(matrix.pulse_length() + 2);
+        const LazyBuffer<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
+                                         padded(matrix.zeros_after()));
+        const LazyBuffer<double> copy(matrix.pulse_length() + 2);
         matrix.keep_copy_in(copy.get());
         double* squares = scratch.get();
         double* sums = squares + padded(n);
@@ -119,9 +119,9 @@ private:
 
     const NnlsJob& job;
     int64_t stride_;
-    Room<double> numbers_;
-    Room<int32_t> bounds_;
-    Room<double> gram_;
+    LazyBuffer<double> numbers_;
+    LazyBuffer<int32_t> bounds_;
+    LazyBuffer<double> gram_;
 };
 
 // From this many entries on, a product with A costs so much more than a barrier that threads share one
@@ -139,9 +139,9 @@ void solve_batch(const HostJob& host) {
         OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
         for (int64_t system = 0; system < job.systems; ++system) {
             own.task.take(matrix_of(job, system, kind));
-            run_crew(host.threads, [&](const Crew& crew) {
+            run_thread_team(host.threads, [&](const ThreadTeam& team) {
                 const FlushSubnormals flush;
-                solve_system<Scalar>(crew, job, system, own.task);
+                solve_system<Scalar>(team, job, system, own.task);
             });
         }
         return;

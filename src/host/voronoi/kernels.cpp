@@ -24,7 +24,7 @@ struct Thread {
     int size() const { return 1; }
     double column(int c) const { return c; }
     double row(int r) const { return r; }
-    int32_t where_least(double, int32_t where) const { return where; }
+    int32_t where_min(double, int32_t where) const { return where; }
     double lowest(double number) const { return number; }
     int64_t total(int64_t value) const { return value; }
     // Not std::atomic_ref, which the C++ library of macOS had late.
@@ -32,11 +32,11 @@ struct Thread {
     template <class Test, class Take>
     void select(int32_t begin, int32_t end, Test test, Take take) const {
         // Whether a site passes cannot be foretold: collecting those that do costs less than branches.
-        constexpr int32_t most = 32;
-        int32_t found[most];
-        for (int32_t base = begin; base < end; base += most) {
+        constexpr int32_t max_found = 32;
+        int32_t found[max_found];
+        for (int32_t base = begin; base < end; base += max_found) {
             int32_t count = 0;
-            for (int32_t i = base; i < std::min(base + most, end); ++i) {
+            for (int32_t i = base; i < std::min(base + max_found, end); ++i) {
                 found[count] = i;
                 count += test(i);
             }
@@ -161,10 +161,10 @@ double evaluate(const VoronoiJob& job) {
         for (int32_t left = 0; left < grid.width; left += tile_side) {
             double weight[tile_side][tile_side];
             load_tile(grid, job.weights, top, left, 0.0, weight);
-            double most = 0;
+            double mass = 0;
             for (const auto& row : weight)
-                for (double w : row) most += w;
-            if (most == 0) continue;  // nobody's mass depends on it
+                for (double w : row) mass += w;
+            if (mass == 0) continue;  // nobody's mass depends on it
             if (found) {
                 load_tile(grid, found, top, left, Thread::nobody, nearest.site);
                 // Where no site has a finite position a pixel has no owner.

@@ -62,9 +62,9 @@ def make_job(
         setattr(job, name, address(warm))
         job.warm_stride = 0 if warm.shape[0] == 1 else strides_of(warm)[0]
     job.x, job.dual, job.active = (address(array) for array in (answers.x, answers.dual, answers.active))
-    job.residual = address(answers.reals)
-    job.violation = job.residual + 8 * systems
+    reals, counts = address(answers.reals), address(answers.counts)
+    job.residual, job.violation = reals, reals + 8 * systems
     for k, name in enumerate(COUNTS):
-        setattr(job, name, address(answers.counts) + 4 * systems * k)
+        setattr(job, name, counts + 4 * systems * k)
     job.costs = address(answers.costs)
     return job

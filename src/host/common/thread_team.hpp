@@ -10,16 +10,16 @@
 
 SW_BEGIN
 
-class Crew;
+class ThreadTeam;
 
-// What the members of a crew share.
-class CrewRoom {
+// What the members of a team share.
+class TeamBarrier {
 public:
-    explicit CrewRoom(int size) : size_(size), values_(2 * size), indices_(2 * size) {}
+    explicit TeamBarrier(int size) : size_(size), values_(2 * size), indices_(2 * size) {}
 
     int size() const { return size_; }
 
-    // Spins for a while, then gives way: a crew may be larger than the cores that are free.
+    // Spins for a while, then gives way: a team may be larger than the cores that are free.
     void wait() {
         const unsigned turn = turn_.load(std::memory_order_acquire);
         if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
@@ -46,21 +46,21 @@ private:
     std::vector<Slot<int64_t>> indices_;
 };
 
-class Crew {
+class ThreadTeam {
 public:
-    Crew(CrewRoom& room, int rank) : room_(&room), rank_(rank), size_(room.size()) {}
+    ThreadTeam(TeamBarrier& shared, int rank) : shared_(&shared), rank_(rank), size_(shared.size()) {}
 
     int rank() const { return rank_; }
     int size() const { return size_; }
-    void sync() const { room_->wait(); }
+    void sync() const { shared_->wait(); }
 
     // Two sides in turn: nobody writes a side before all have left the reduction that last read it.
     double sum(double value) const {
         side_ ^= 1;
-        room_->value(side_, rank_) = value;
-        room_->wait();
+        shared_->value(side_, rank_) = value;
+        shared_->wait();
         double total = 0;
-        for (int member = 0; member < size_; ++member) total += room_->value(side_, member);
+        for (int member = 0; member < size_; ++member) total += shared_->value(side_, member);
         return total;
     }
 
@@ -71,14 +71,14 @@ public:
 
     int64_t argmax(double& value, int64_t index) const {
         side_ ^= 1;
-        room_->value(side_, rank_) = value;
-        room_->index(side_, rank_) = index;
-        room_->wait();
-        int64_t where = room_->index(side_, 0);
-        value = room_->value(side_, 0);
+        shared_->value(side_, rank_) = value;
+        shared_->index(side_, rank_) = index;
+        shared_->wait();
+        int64_t where = shared_->index(side_, 0);
+        value = shared_->value(side_, 0);
         for (int member = 1; member < size_; ++member) {
-            const double theirs = room_->value(side_, member);
-            const int64_t there = room_->index(side_, member);
+            const double theirs = shared_->value(side_, member);
+            const int64_t there = shared_->index(side_, member);
             if (theirs > value || (theirs == value && there < where)) {
                 value = theirs;
                 where = there;
@@ -97,7 +97,7 @@ public:
     T lane_pick(T value, int /*lane*/) const {
         return value;
     }
-    int lane_most(int value) const { return value; }
+    int lane_max_int(int value) const { return value; }
     void lane_sync() const {}
 
     template <class Body>
@@ -108,7 +108,7 @@ public:
     }
 
     template <class Body>
-    void few(int count, Body body) const {
+    void each_short(int count, Body body) const {
         each(count, body);
     }
 
@@ -127,23 +127,23 @@ public:
     }
 
 private:
-    CrewRoom* room_;
+    TeamBarrier* shared_;
     int rank_, size_;
     mutable int side_ = 0;
 };
 
-// Calls work(crew) in `size` threads, the caller's among them.
+// Calls work(team) in `size` threads, the caller's among them.
 template <class Work>
-void run_crew(int size, const Work& work) {
-    CrewRoom room(size);
+void run_thread_team(int size, const Work& work) {
+    TeamBarrier shared(size);
     std::vector<std::thread> others;
     for (int rank = 1; rank < size; ++rank)
-        others.emplace_back([&room, &work, rank] {
-            const Crew crew(room, rank);
-            work(crew);
+        others.emplace_back([&shared, &work, rank] {
+            const ThreadTeam team(shared, rank);
+            work(team);
         });
-    const Crew crew(room, 0);
-    work(crew);
+    const ThreadTeam team(shared, 0);
+    work(team);
     for (std::thread& other : others) other.join();
 }
 

@@ -1,5 +1,5 @@
-// The state of a solve as each member of a team keeps it, and the look at a point: its residual, its dual,
-// and which columns the dual asks for.
+// The state of a solve as each member of a team keeps it, and the dual of a point: its residual, A'r, and
+// which columns that asks for.
 #pragma once
 
 #include "core/nnls/factor.hpp"
@@ -43,7 +43,7 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
 }
 
 template <class Team, class Matrix>
-struct Look {
+struct DualState {
     const Team& team;
     const Task<Matrix>& task;
     const Workspace& ws;
@@ -53,26 +53,26 @@ struct Look {
     double b_scale = 1, b_norm = 0;
     double squared_residual = 0;
     double top = 0, slope = 0,
-           room = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
+           slack = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
     int top_column = 0;
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool any_barred = false, any_dependent = false;
 
-    SW_HD Look(const Team& team, const Task<Matrix>& task)
+    SW_HD DualState(const Team& team, const Task<Matrix>& task)
         : team(team), task(task), ws(task.ws), factor(team, task) {}
 
     SW_HD int columns() const { return task.matrix.columns; }
 
-    // Scales b, measures the columns, and looks at x = 0. False where something is not finite.
+    // Scales b, measures the columns, and finds the dual of x = 0. False where something is not finite.
     template <class Scalar>
     SW_HD bool begin(const Scalar* b) {
         const Matrix& matrix = task.matrix;
         const int length = task.extent.row_length();
-        team.few(4, [&](int k) { ws.costs[k] = 0; });
-        const double most = largest_magnitude(team, b, matrix.rows);
-        if (!is_finite(most)) return false;
-        b_scale = most >= 1e-290 ? power_below(most) : 0.0;
+        team.each_short(4, [&](int k) { ws.costs[k] = 0; });
+        const double magnitude = largest_magnitude(team, b, matrix.rows);
+        if (!is_finite(magnitude)) return false;
+        b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 0.0;
         double *r = ws.r, *own_b = ws.b;
         const double scale = b_scale;
         const int rows = matrix.rows;
@@ -105,7 +105,7 @@ struct Look {
     }
 
     // r = b - A x and w = A'r from A itself.
-    SW_HD void look_from_matrix() {
+    SW_HD void dual_from_matrix() {
         const int length = task.extent.row_length();
         double* r = ws.r;
         const double* b = ws.b;
@@ -115,7 +115,7 @@ struct Look {
         double part = part_of_dot(team, r, r, length);
         const bool damped = task.options.damping > 0;
         if (damped)
-            team.few(factor.count, [&](int p) {
+            team.each_short(factor.count, [&](int p) {
                 const double d = task.below(ws.order[p]) * ws.x[p];
                 part += d * d;
             });
@@ -124,7 +124,7 @@ struct Look {
         ++tally.passes;
         scale_dual();
         if (damped && factor.count > 0) {
-            team.few(factor.count, [&](int p) {
+            team.each_short(factor.count, [&](int p) {
                 const int j = ws.order[p];
                 const double d = task.below(j);
                 ws.w[j] -= d * d * ws.x[p];
@@ -136,7 +136,7 @@ struct Look {
     }
 
     // w = A'b - A'A x from the shared Gram matrix: no pass over A.
-    SW_HD void look_from_gram() {
+    SW_HD void dual_from_gram() {
         const int length = static_cast<int>(padded(columns()));
         const Columns products{
             task.shared.gram, task.shared.gram_stride, ws.order, nullptr, nullptr, nullptr, length};
@@ -155,7 +155,7 @@ struct Look {
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        room = max_of(task.options.tolerance * b_norm, task.options.rounding * (b_norm + duals.size));
+        slack = max_of(task.options.tolerance * b_norm, task.options.rounding * (b_norm + duals.size));
     }
 
     SW_HD void mark(int j, int state) const { set_state(task, j, state); }

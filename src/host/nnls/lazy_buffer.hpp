@@ -15,11 +15,11 @@
 SW_BEGIN
 
 // Where it is much, it is an address only, until it is used: a long convolution by its Gram matrix never
-// comes to the room for Q.
+// comes to the memory for Q.
 template <class T>
-class Room {
+class LazyBuffer {
 public:
-    explicit Room(int64_t count) {
+    explicit LazyBuffer(int64_t count) {
         const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + 127) / 64 * 64;
         memory_ = {static_cast<T*>(reserved(bytes)), Free{bytes}};
         if (!memory_) throw std::bad_alloc();
@@ -28,17 +28,17 @@ public:
 
 private:
 #if defined(__linux__)
-    static bool is_much(size_t bytes) { return bytes >= size_t(1) << 30; }
+    static bool is_large(size_t bytes) { return bytes >= size_t(1) << 30; }
 
     static void* reserved(size_t bytes) {
-        if (!is_much(bytes)) return std::aligned_alloc(64, bytes);
+        if (!is_large(bytes)) return std::aligned_alloc(64, bytes);
         void* found =
             mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return found == MAP_FAILED ? nullptr : found;
     }
     struct Free {
         size_t bytes;
-        void operator()(T* p) const { is_much(bytes) ? void(munmap(p, bytes)) : std::free(p); }
+        void operator()(T* p) const { is_large(bytes) ? void(munmap(p, bytes)) : std::free(p); }
     };
 #else
     static void* reserved(size_t bytes) { return std::aligned_alloc(64, bytes); }

@@ -1,4 +1,4 @@
-// Solves a few systems with a crew of real threads, as a thread block would, and compares with a lone thread.
+// Solves a few systems with a team of real threads, as a thread block would, and compares with a lone thread.
 // Built with ThreadSanitizer, a missing sync() is reported; built with the address and undefined sanitizers,
 // a stray index.
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "host/common/crew.hpp"
+#include "host/common/thread_team.hpp"
 #include "one_system.hpp"
 
 template <class Matrix>
@@ -16,11 +16,11 @@ struct Solved : OneSystem<Matrix> {
         if (members == 1)
             this->solve(Lone());
         else
-            run_crew(members, [&](const Crew& crew) { this->solve(crew); });
+            run_thread_team(members, [&](const ThreadTeam& team) { this->solve(team); });
     }
 };
 
-// Whether a crew's answer is that of a lone thread.
+// Whether a team's answer is that of a lone thread.
 template <class Matrix>
 bool agree(const Job& job, int members) {
     const Solved<Matrix> alone(job, 1), together(job, members);
