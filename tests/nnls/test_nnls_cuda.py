@@ -30,7 +30,7 @@ def check_parity(A, b, library="torch", **options):
     for s in range(len(b)):
         own = matrix[s] if matrix.ndim == 3 else matrix
         size = 1 + (np.linalg.norm(own, axis=0) * x[s]).sum() / max(norms[s], 1e-300)
-        assert violation(own, b[s], x[s], options.get("damping", 0.0)) <= 1e-12 * size
+        assert violation(own, b[s], x[s], options.get("lam", 0.0)) <= 1e-12 * size
     return device, host
 
 
@@ -80,8 +80,8 @@ def test_dependent_columns_and_scales(torch):
 
 def test_damping_warm_start_and_convolution(torch):
     A, b = uniform(6, 50)
-    check_parity(A, b, damping=0.4)
-    check_parity(A[0], b, damping=0.4)
+    check_parity(A, b, lam=0.4)
+    check_parity(A[0], b, lam=0.4)
     cold = stepwell.nnls(on_device("torch", A), on_device("torch", b))
     for start in (cold.x, cold.active, cold.x[0], "chain"):
         warm = stepwell.nnls(on_device("torch", A), on_device("torch", b), warm_start=start)
@@ -105,7 +105,7 @@ def test_trouble_is_a_status(torch):
     result = stepwell.nnls(on_device("torch", A), on_device("torch", b))
     assert on_host(result.status).tolist() == [0, 4, 4, 0]
     assert np.all(np.isnan(on_host(result.x)[1:3]))
-    limited = stepwell.nnls(on_device("torch", A[[0, 3]]), on_device("torch", b[[0, 3]]), max_iter=2)
+    limited = stepwell.nnls(on_device("torch", A[[0, 3]]), on_device("torch", b[[0, 3]]), maxiter=2)
     assert on_host(limited.status).tolist() == [1, 1]
     with pytest.raises(ValueError, match="b is inf at index 3; allowed: finite numbers"):
         stepwell.nnls(on_device("torch", A[0]), on_device("torch", b[2]))

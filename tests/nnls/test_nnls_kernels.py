@@ -70,7 +70,7 @@ def test_launches_have_the_layout_that_kernels_read(path, name, structure):
 
 def batch(systems, rows, columns, **options):
     shape = (rows, columns) if options.pop("shared", False) else (systems, rows, columns)
-    values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=None, max_iter=None)
+    values = dict(method="auto", insertion="guarded", update="cgs2", lam=0.0, warm_start=None, maxiter=None)
     values |= dict(tol=None, threads=None, progress=None) | options
     return api.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
 
@@ -106,8 +106,8 @@ def test_starts_are_read_by_their_own_strides():
 
     wide = torch.arange(5.0 * 9, dtype=torch.float64).reshape(5, 9)
     for start, stride in ((wide[:, :4], 9), (wide[:1, :4].expand(5, 4), 0), (wide[0, :4], 0), (wide[:, :4].clone(), 4)):
-        values = dict(method="auto", insertion="guarded", update="cgs2", damping=0.0, warm_start=start)
-        values |= dict(max_iter=None, tol=None, threads=None, progress=None)
+        values = dict(method="auto", insertion="guarded", update="cgs2", lam=0.0, warm_start=start)
+        values |= dict(maxiter=None, tol=None, threads=None, progress=None)
         work = api.check(torch.zeros(6, 4, dtype=torch.float64), torch.zeros(5, 6, dtype=torch.float64), **values)
         job = cuda.Job()
         cuda._warm(work, DeviceMemory(work.b), job)
