@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from stepwell.arrays import Array, device_name, is_cuda, to_host
 
 #: A text has at most so many lines, and a line so many characters.
 MAX_LINES, MAX_WIDTH = 24, 100
+#: Words, such as a message, may take so many lines, anything else one.
+WRAPPED_LINES = 3
 #: Numbers of an array that are shown: all of at most so many, else so many at its beginning, and the last.
 SHOWN_WHOLE, SHOWN_FIRST = 6, 4
 
@@ -38,14 +41,22 @@ def summarise(name: str, fields: Mapping[str, Any], *, max_lines: int = MAX_LINE
             x: float64 (1000000,): 0, 1, 2, 3, ..., 999999
           nit: 7
     """
+    lines = [name]
+    width = max((len(field) for field in fields), default=0) + 2
     names = list(fields)
-    room = max_lines - 1
-    shown, left = (names, []) if len(names) <= room else (names[: room - 1], names[room - 1 :])
-    width = max((len(field) for field in shown), default=0)
-    lines = [f"{field:>{width + 2}}: {short(fields[field])}" for field in shown]
-    if left:
-        lines.append(f"{'and':>{width + 2}}: {', '.join(left)}")
-    return "\n".join([name, *(_cut(line) for line in lines)])
+    while names:
+        value = fields[names[0]]
+        texts = _wrapped(short(value), MAX_WIDTH - width - 2, WRAPPED_LINES if isinstance(value, str) else 1)
+        free = max_lines - len(lines)
+        if len(texts) > free - (len(names) > 1):  # a line is kept to name what is left
+            lines += _wrapped(f"{'and':>{width}}: {', '.join(names)}", MAX_WIDTH, 1)
+            break
+        lines += [f"{names.pop(0):>{width}}: {texts[0]}", *(f"{'':{width + 2}}{text}" for text in texts[1:])]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int, max_lines: int) -> list[str]:
+    return textwrap.wrap(text, width, max_lines=max_lines, placeholder=" ...") or [""]
 
 
 def short(value: Any) -> str:
@@ -62,20 +73,27 @@ def short(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return _array(value)
+    kind = _kind(value)
+    if kind:
+        return _array(value, kind)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {short(entry)}" for key, entry in value.items()) or "empty"
+        return ", ".join(f"{key} {_kind(entry) or short(entry)}" for key, entry in value.items()) or "empty"
     if isinstance(value, Sequence):
         return _sequence(value)
     return " ".join(repr(value).split())
 
 
-def _array(array: Array) -> str:
+def _kind(array: Array) -> str:
+    """Name the dtype, shape and device of an array; nothing for what is none."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        return ""
     shape = tuple(int(size) for size in array.shape)
     place = f" on {device_name(array)}" if is_cuda(array) else ""
-    kind = f"{str(array.dtype).rpartition('.')[2]} {shape}{place}"
-    count = math.prod(shape)
+    return f"{str(array.dtype).rpartition('.')[2]} {shape}{place}"
+
+
+def _array(array: Array, kind: str) -> str:
+    count = math.prod(array.shape)
     if not count:
         return kind
     try:
@@ -106,7 +124,3 @@ def _sequence(values: Sequence[Any]) -> str:
     parts = [text if len(values) == 1 else f"{count} x {text}" for text, count in counts.most_common(SHOWN_FIRST)]
     more = len(counts) - len(parts)
     return ", ".join(parts) + (f", and {more} others" if more else "")
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= MAX_WIDTH else f"{line[: MAX_WIDTH - 3]}..."

@@ -126,7 +126,7 @@ class LinearResult:
     calls: int
     seconds: float
     memory: int
-    lam_at_end: NDArray[np.float64] | None = None
+    lam_at_end: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         first = {"status": self.status, "message": self.message}
