@@ -128,11 +128,28 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
 
 
+def _require_sound(name: str, A: Any) -> None:
+    """Raise for a CSR or CSC matrix whose indices point outside of it: compiled loops would follow them."""
+    if A.format not in ("csr", "csc"):
+        return
+    rows, columns = A.shape if A.format == "csr" else A.shape[::-1]
+    ends, places = A.indptr, A.indices
+    sound = len(ends) == rows + 1 and ends[0] == 0 and ends[-1] <= min(len(places), len(A.data))
+    sound = sound and bool(np.all(ends[1:] >= ends[:-1]))
+    used = places[: ends[-1]] if sound else places
+    sound = sound and (not used.size or (used.min() >= 0 and used.max() < columns))
+    if not sound:
+        raise ValueError(
+            f"{name} is a sparse matrix whose indices do not fit its shape {A.shape}; allowed: those that do"
+        )
+
+
 def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
     from stepwell import _core
 
     require_real(name, A)
+    _require_sound(name, A)
     value = np.dtype(dtype or (A.dtype if A.dtype in (np.float32, np.float64) else np.float64))
     matrix = sp.csr_matrix(A, dtype=value)
     transposed = sp.csr_matrix(matrix.T)
