@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 
 class SolverStatus(enum.Enum):
@@ -60,4 +60,4 @@ class SolverStatus(enum.Enum):
     @classmethod
     def of(cls, code: int) -> Self:
         """Return the member with a code: one look into a table."""
-        return cast(Self, cls._value2member_map_[int(code)])
+        return cls._value2member_map_[int(code)]  # type: ignore[return-value]  # members of this very class
