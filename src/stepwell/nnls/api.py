@@ -154,7 +154,7 @@ def check(
     matrix, b, single = _alike(A.pulse if convolution else A, b)
     shape = tuple(A.shape) if convolution else tuple(matrix.shape)
     require_shape(len(shape) in (2, 3), "A", matrix, "(m, n) or (systems, m, n)")
-    require_shape(b.ndim in (1, 2), "b", b, "(m,) or (systems, m)")
+    require_shape(b.ndim in (1, 2), "b", b, "(m,), or (systems, m), with axis=1 (m, systems)")
     rows, columns = shape[-2:]
     lone = b.ndim == 1
     across = read_axis(axis) == 1 and not lone
@@ -166,7 +166,7 @@ def check(
         require(lam == 0, "lam", lam, "0 with update='rotations', which has none; or update='cgs2'")
     size = max(rows, columns, 16)
     tolerance = 0.0 if tol is None else read_real("tol", tol, above=0, below=1)
-    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1)
+    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
     threads = read_threads(threads)
     warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns, across)
     method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns, lam > 0)
