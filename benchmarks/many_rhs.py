@@ -174,7 +174,7 @@ def growth(sizes=(64, 96, 128, 192), size=128):
         grown["columns"].append(row)
     for steps in (8, 32, 64, 128, 256):
         solver = stepwell.ProjectedCG(operator, lam, augmented=True)
-        solver.solve(B[:, middle], tol=1e-14, max_iter=steps)
+        solver.solve(B[:, middle], tol=1e-14, maxiter=steps)
         row = {"directions": solver.directions, "MiB": solver.bytes_held / 2**20}
         for threads in THREADS:
             solve = lambda: solver.copy().solve(B[:, middle + 1], tol=1e-2)  # noqa: B023, E731

@@ -48,7 +48,7 @@ signal = density.reshape(-1, 40) @ A.T + 2e-3 * rng.normal(size=(side * side, 56
 # %%
 inside = tissue.ravel()
 start = time.perf_counter()
-result = stepwell.nnls(A, signal[inside], damping=0.01)
+result = stepwell.nnls(A, signal[inside], lam=0.01)
 seconds = time.perf_counter() - start
 print(f"{inside.sum()} voxels in {seconds:.2f} s; {result.message}")
 print(f"largest violation {result.violation.max():.1e}; {result.choice}")

@@ -28,6 +28,9 @@ _HOMES: dict[str, str] = {
     "Interrupted": "stepwell.quasi_newton.driver",
     "tikhonov": "stepwell.krylov",
     "ProjectedCG": "stepwell.krylov",
+    "LinearResult": "stepwell.krylov",
+    "LinearStatus": "stepwell.krylov",
+    "Progress": "stepwell.krylov",
     "cg": "stepwell.krylov",
     "adjoint_error": "stepwell.operators",
     "operators": "",
@@ -35,6 +38,7 @@ _HOMES: dict[str, str] = {
     "Convolution": "stepwell.nnls",
     "NNLSResult": "stepwell.nnls",
     "NNLSStatus": "stepwell.nnls",
+    "SolverStatus": "stepwell.status",
     "problems": "",
     "apps": "",
 }

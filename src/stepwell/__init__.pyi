@@ -3,6 +3,9 @@
 from stepwell import apps as apps
 from stepwell import operators as operators
 from stepwell import problems as problems
+from stepwell.krylov import LinearResult as LinearResult
+from stepwell.krylov import LinearStatus as LinearStatus
+from stepwell.krylov import Progress as Progress
 from stepwell.krylov import ProjectedCG as ProjectedCG
 from stepwell.krylov import cg as cg
 from stepwell.krylov import tikhonov as tikhonov
@@ -22,5 +25,6 @@ from stepwell.quasi_newton.result_types import Result as Result
 from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method
 from stepwell.quasi_newton.settings import LineSearch as LineSearch
 from stepwell.quasi_newton.status import Status as Status
+from stepwell.status import SolverStatus as SolverStatus
 
 __version__: str

@@ -11,7 +11,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -147,6 +147,25 @@ def _real(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def read_axis(value: Any) -> Literal[0, 1]:
+    """Return the axis along which right-hand sides lie: 0, they are rows, or 1, they are columns.
+
+    Examples
+    --------
+    >>> read_axis(2)
+    Traceback (most recent call last):
+    ...
+    ValueError: axis is 2; allowed: 0, right-hand sides are rows, or 1, they are columns
+    """
+    number = _whole(value, False, False)
+    if number == 0:
+        return 0
+    if number == 1:
+        return 1
+    allowed = "0, right-hand sides are rows, or 1, they are columns"
+    _refuse(WrongKind if number is None else ValueError, "axis", value, allowed)
 
 
 # ---- words, switches, functions ----

@@ -128,8 +128,8 @@ def test_the_command_line(tmp_path):
             "--shots is 'a'; allowed: integers from 0 to 1 with commas",
         ),
         (
-            ["--synthetic", "2", "-o", "x.npz", "--damping", "-1"],
-            "damping is -1.0; allowed: a finite number of at least 0",
+            ["--synthetic", "2", "-o", "x.npz", "--lam", "-1"],
+            "lam is -1.0; allowed: a finite number of at least 0",
         ),
         (["--synthetic", "2", "-o", "x.npz", "--least", "nan"], "--least is nan; allowed: a number"),
         (["--synthetic", "2", "-o", "x.npz", "--seed", "-1"], "'--seed': -1 is not in the range"),

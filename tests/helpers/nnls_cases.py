@@ -62,7 +62,7 @@ def certified(A, b, **options):
     result = stepwell.nnls(A, b, **options)
     dense = A.dense() if isinstance(A, stepwell.Convolution) else A
     dense, right = np.asarray(dense, dtype=float), np.asarray(b, dtype=float)
-    damping = options.get("damping", 0.0)
+    damping = options.get("lam", 0.0)
     single = np.asarray(b).dtype == np.float32
     if right.ndim == 1:
         _certify(dense, right, result.x, result.residual, result.dual, result.violation, damping, single)

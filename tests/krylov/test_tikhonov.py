@@ -211,7 +211,7 @@ def test_pseudo_block_iterates_are_those_of_single_columns():
 def test_limits_callbacks_and_histories():
     A, B = problem(60, 40, 3)
     for method in ITERATIVE:
-        result = stepwell.tikhonov(A, B, 0.01, method=method, tol=1e-13, max_iter=2)
+        result = stepwell.tikhonov(A, B, 0.01, method=method, tol=1e-13, maxiter=2)
         assert all(s is Status.ITERATION_LIMIT for s in result.status)
         assert result.iterations.max() <= 2
         assert all(len(h) == n for h, n in zip(result.history, result.iterations))
@@ -297,7 +297,7 @@ def test_block_width_and_memory_change_products_not_answers():
         ({"lam": "discrepancy"}, "noise"),
         ({"method": "magic"}, "method"),
         ({"tol": 0.0}, "tol"),
-        ({"max_iter": -1}, "max_iter"),
+        ({"maxiter": -1}, "maxiter"),
         ({"L": np.eye(3)}, r"L has shape \(3, 3\); allowed: 40 columns"),
         ({"x0": np.zeros(40)}, r"x0 has shape \(40,\); allowed: \(40, 3\)"),
         ({"x0": np.full((40, 3), np.nan)}, r"x0 is nan at index \(0, 0\); allowed: finite"),

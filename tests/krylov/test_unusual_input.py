@@ -199,8 +199,8 @@ def test_junk_is_no_scan(tmp_path):
         ({"width": 2.5}, "width is 2.5; allowed: a whole number of at least 1"),
         ({"width": "a"}, "width is 'a'; allowed: a whole number of at least 1"),
         ({"callback": 3}, "callback is 3; allowed: None or a callable"),
-        ({"max_iter": "a"}, "max_iter is 'a'; allowed: a whole number of at least 0"),
-        ({"max_iter": float("nan")}, "max_iter is nan; allowed: a whole number of at least 0"),
+        ({"maxiter": "a"}, "maxiter is 'a'; allowed: a whole number of at least 0"),
+        ({"maxiter": float("nan")}, "maxiter is nan; allowed: a whole number of at least 0"),
         ({"lam": 1j}, r"lam is 1j; allowed: one real number or one per column \(3\)"),
         ({"lam": ["a", "b", "c"]}, r"lam is \['a', 'b', 'c'\]; allowed: one real number or one per column"),
         ({"lam": np.array([1j, 1, 1])}, "lam has dtype complex128; allowed: real numbers"),
@@ -249,7 +249,7 @@ def test_a_projected_solver_checks_what_it_is_given(options):
 
 def test_a_projected_solver_names_what_solve_is_given():
     solver = stepwell.ProjectedCG(A, 0.5)
-    for options in ({"callback": 3}, {"tol": "a"}, {"max_iter": 1j}, {"x0": "a"}):
+    for options in ({"callback": 3}, {"tol": "a"}, {"maxiter": 1j}, {"x0": "a"}):
         with pytest.raises((TypeError, ValueError), match=f"^{next(iter(options))} is .*; allowed: "):
             solver.solve(B[:, 0], **options)
 

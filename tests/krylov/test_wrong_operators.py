@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import stepwell
@@ -80,6 +81,15 @@ def test_other_functions_are_named_too():
     for wrong, said in ((lambda x: x[1:], short), (lambda x: None, "returned is None; allowed: an array")):
         with pytest.raises((TypeError, ValueError), match=f"^what preconditioner {said}"):
             stepwell.tikhonov(A, B, 0.5, method="block", preconditioner=wrong)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_a_sparse_matrix_whose_indices_point_elsewhere(form):
+    for part, place, value in (("indices", 5, 10**7), ("indices", 5, -1), ("indptr", 3, 10**6), ("indptr", 0, 1)):
+        broken = sp.random(30, 20, 0.2, format=form, random_state=0)
+        getattr(broken, part)[place] = value
+        with pytest.raises(ValueError, match=r"^A is a sparse matrix whose indices do not fit its shape \(30, 20\)"):
+            stepwell.tikhonov(broken, B, 0.5)
 
 
 def test_operators_of_blocks():

@@ -141,11 +141,11 @@ def test_damping_is_a_block_of_rows(shape, options):
     rng = np.random.default_rng(11)
     A, b = rng.normal(size=shape), rng.normal(size=(6, shape[0]))
     stacked = np.vstack([A, 0.7 * np.eye(shape[1])])
-    result = certified(A, b, damping=0.7, **options)
+    result = certified(A, b, lam=0.7, **options)
     for s in range(6):
         expected, _ = scipy_nnls(stacked, np.r_[b[s], np.zeros(shape[1])])
         np.testing.assert_allclose(result.x[s], expected, atol=1e-12)
-        np.testing.assert_allclose(certified(A, b[s], damping=0.7, **options).x, expected, atol=1e-12)
+        np.testing.assert_allclose(certified(A, b[s], lam=0.7, **options).x, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [60, 40, 95])

@@ -161,7 +161,7 @@ def test_trouble_of_one_system_is_its_status_and_the_others_are_solved():
 @pytest.mark.parametrize("method", ["qr", "gram"])
 def test_at_the_limit_the_point_so_far_is_kept(limit, method):
     A, b = uniform(3, 60)
-    result = stepwell.nnls(A, b, method=method, insertion="single", max_iter=limit)
+    result = stepwell.nnls(A, b, method=method, insertion="single", maxiter=limit)
     assert np.all(result.status == NNLSStatus.LIMIT)
     assert np.all(result.solves == limit)
     for s in range(3):
@@ -171,7 +171,7 @@ def test_at_the_limit_the_point_so_far_is_kept(limit, method):
         assert result.residual[s] == pytest.approx(residual, rel=1e-12)
         np.testing.assert_allclose(result.dual[s], A[s].T @ (b[s] - A[s] @ result.x[s]), atol=1e-11)
         assert result.violation[s] > 0
-    longer = stepwell.nnls(A, b, method=method, insertion="single", max_iter=limit + 10)
+    longer = stepwell.nnls(A, b, method=method, insertion="single", maxiter=limit + 10)
     assert np.all(longer.residual < result.residual)
 
 
@@ -227,7 +227,7 @@ def test_the_choice_is_said():
     assert stepwell.nnls(A, b[0], method="qr").choice == "qr, as asked"
     # Without damping at most 3 of the 40 unknowns are positive, with it all can be.
     assert stepwell.nnls(A[:3], b[0, :3]).method == "qr"
-    assert stepwell.nnls(A[:3], b[0, :3], damping=0.1).method == "gram"
+    assert stepwell.nnls(A[:3], b[0, :3], lam=0.1).method == "gram"
 
 
 @pytest.mark.parametrize("library", ["torch", "jax.numpy"])

@@ -30,7 +30,7 @@ def check_parity(A, b, library="torch", **options):
     for s in range(len(b)):
         own = matrix[s] if matrix.ndim == 3 else matrix
         size = 1 + (np.linalg.norm(own, axis=0) * x[s]).sum() / max(norms[s], 1e-300)
-        assert violation(own, b[s], x[s], options.get("damping", 0.0)) <= 1e-12 * size
+        assert violation(own, b[s], x[s], options.get("lam", 0.0)) <= 1e-12 * size
     return device, host
 
 
@@ -80,8 +80,8 @@ def test_dependent_columns_and_scales(torch):
 
 def test_damping_warm_start_and_convolution(torch):
     A, b = uniform(6, 50)
-    check_parity(A, b, damping=0.4)
-    check_parity(A[0], b, damping=0.4)
+    check_parity(A, b, lam=0.4)
+    check_parity(A[0], b, lam=0.4)
     cold = stepwell.nnls(on_device("torch", A), on_device("torch", b))
     for start in (cold.x, cold.active, cold.x[0], "chain"):
         warm = stepwell.nnls(on_device("torch", A), on_device("torch", b), warm_start=start)
@@ -105,7 +105,7 @@ def test_trouble_is_a_status(torch):
     result = stepwell.nnls(on_device("torch", A), on_device("torch", b))
     assert on_host(result.status).tolist() == [0, 4, 4, 0]
     assert np.all(np.isnan(on_host(result.x)[1:3]))
-    limited = stepwell.nnls(on_device("torch", A[[0, 3]]), on_device("torch", b[[0, 3]]), max_iter=2)
+    limited = stepwell.nnls(on_device("torch", A[[0, 3]]), on_device("torch", b[[0, 3]]), maxiter=2)
     assert on_host(limited.status).tolist() == [1, 1]
     with pytest.raises(ValueError, match="b is inf at index 3; allowed: finite numbers"):
         stepwell.nnls(on_device("torch", A[0]), on_device("torch", b[2]))
@@ -153,3 +153,28 @@ def test_a_solution_beyond_the_largest_number(torch, dtype, tiny, large):
     assert on_host(result.status).tolist() == [NNLSStatus.NON_FINITE, NNLSStatus.CONVERGED]
     assert on_host(result.x)[0, 0] == np.inf
     assert on_host(result.x)[1] == pytest.approx([1e-3 / tiny, 1], rel=1e-6)
+
+
+def test_systems_as_columns(library):
+    A, b = uniform(5, 60)
+    rows = stepwell.nnls(on_device(library, A), on_device(library, b))
+    columns = stepwell.nnls(on_device(library, A), on_device(library, np.ascontiguousarray(b.T)), axis=1)
+    np.testing.assert_array_equal(on_host(columns.x).T, on_host(rows.x))
+    np.testing.assert_array_equal(on_host(columns.active).T, on_host(rows.active))
+    again = stepwell.nnls(on_device(library, A), on_device(library, b.T), axis=1, warm_start=columns.x)
+    np.testing.assert_allclose(on_host(again.x), on_host(columns.x), atol=1e-10)
+
+
+@pytest.mark.parametrize("length", [20, 100])
+def test_a_convolution_is_an_operator(library, length):
+    random = np.random.default_rng(0)
+    pulse, x, y = random.normal(size=length), random.normal(size=(50, 3)), random.normal(size=(60, 3))
+    host = stepwell.Convolution(pulse, 50, m=60, origin=4)
+    device = stepwell.Convolution(on_device(library, pulse), 50, m=60, origin=4)
+    np.testing.assert_allclose(on_host(device @ on_device(library, x)), host.dense() @ x, atol=1e-12)
+    np.testing.assert_allclose(on_host(device.T @ on_device(library, y[:, 0])), host.dense().T @ y[:, 0], atol=1e-12)
+    assert stepwell.adjoint_error(device) < 1e-14
+    result = stepwell.tikhonov(device, on_device(library, y), 0.5, tol=1e-10)
+    assert result.success
+    np.testing.assert_allclose(on_host(result.x), stepwell.tikhonov(host, y, 0.5, tol=1e-10).x, atol=1e-8)
+    assert repr(stepwell.nnls(device, on_device(library, y.T))).splitlines()[1].endswith("NNLSStatus.CONVERGED")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell.checks import read_array, read_whole, require, require_shape
+from stepwell.deprecation import renamed
 from stepwell.nnls import Convolution, NNLSResult, nnls
 
 
@@ -201,16 +202,17 @@ def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
         np.savez_compressed(file, **values)
 
 
+@renamed(damping="lam")
 def deconvolve(
-    shots: Shots, *, damping: float = 0.0, progress: Callable[[int, int], None] | None = None
+    shots: Shots, *, lam: float = 0.0, progress: Callable[[int, int], object] | None = None
 ) -> Deconvolution:
     """Recover the amplitudes of all shots.
 
     Parameters
     ----------
     shots : Shots
-    damping : float
-        λ of λ²‖x‖², in units of the pulse; by default none.
+    lam : float, default 0
+        λ of λ²‖x‖², in units of the pulse. (Once spelt ``damping``.)
     progress : callable, optional
         Called as ``progress(done, shots)``.
 
@@ -221,7 +223,7 @@ def deconvolve(
     True
     """
     observed = shots.waveforms - shots.background[:, None]
-    result = nnls(shots.matrix(), observed, damping=damping, progress=progress)
+    result = nnls(shots.matrix(), observed, lam=lam, progress=progress)
     amplitudes = np.where(np.isfinite(result.x), result.x, 0.0)
     return Deconvolution(shots, result, amplitudes, convolve(shots, amplitudes) + shots.background[:, None])
 

@@ -26,7 +26,7 @@ from stepwell.cli.inputs import check_file, check_plot, reading_trouble, usage_e
     show_default=True,
     help="Window round the peak of GEDI waveforms.",
 )
-@click.option("--damping", default=0.0, show_default=True, help="Weight λ of λ²‖x‖².")
+@click.option("--lam", "--damping", "lam", default=0.0, show_default=True, help="Weight λ of λ²‖x‖².")
 @click.option("--synthetic", type=click.IntRange(min=1), help="Make so many synthetic shots instead of reading FILE.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
 def command(
@@ -36,7 +36,7 @@ def command(
     which: str | None,
     least: float,
     samples: int,
-    damping: float,
+    lam: float,
     synthetic: int | None,
     seed: int,
 ) -> None:
@@ -74,7 +74,7 @@ def command(
         task = bar.add_task("shots", total=len(shots))
         try:
             done = waveform.deconvolve(
-                shots, damping=damping, progress=lambda count, total: bar.update(task, completed=count, total=total)
+                shots, lam=lam, progress=lambda count, total: bar.update(task, completed=count, total=total)
             )
         except ValueError as error:
             raise click.ClickException(str(error)) from error

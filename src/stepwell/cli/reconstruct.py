@@ -21,8 +21,8 @@ from stepwell.cli.inputs import check_folder, reading_trouble, usage_errors
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.results import ends_in_words
-from stepwell.krylov.selection import RULES
-from stepwell.krylov.solving import METHODS
+from stepwell.krylov.selection import RULES, Rule
+from stepwell.krylov.solving import METHODS, MethodChoice
 
 
 @dataclass
@@ -64,7 +64,7 @@ def command(
     relative_lam: float,
     smooth: bool,
     tol: float,
-    method: str,
+    method: MethodChoice,
     slices: str | None,
     size: int,
     angles: int,
@@ -197,7 +197,7 @@ def _check(output: Path, lam: str | None, relative: float, tol: float, size: int
         read_real("--tol", tol, above=0)
 
 
-def _lam(given: str | None, relative: float, A: Any) -> float | str:
+def _lam(given: str | None, relative: float, A: Any) -> float | Rule:
     from stepwell.apps.tomography import largest_singular_value
 
     if given is None:

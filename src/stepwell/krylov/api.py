@@ -1,4 +1,4 @@
-"""The front doors: ``tikhonov`` for regularised least squares, ``cg`` for positive definite systems."""
+"""The API: ``tikhonov`` for regularised least squares, ``cg`` for positive definite systems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from stepwell.checks import (
     require_kind,
     require_shape,
 )
+from stepwell.deprecation import renamed
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
@@ -26,54 +27,62 @@ from stepwell.krylov.inputs import (
 )
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
-from stepwell.krylov.selection import RULES, Choice, choose
-from stepwell.krylov.solving import DEFAULT_WIDTH, Options, solve
+from stepwell.krylov.selection import RULES, Choice, Rule, choose
+from stepwell.krylov.solving import DEFAULT_WIDTH, MethodChoice, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
+from stepwell.typing import ArrayLike, Function, NumberOrArray, OperatorLike
 
 
+@renamed(max_iter="maxiter")
 def tikhonov(
-    A: Any,
-    B: Any,
-    lam: float | str | Any,
-    L: Any = None,
+    A: OperatorLike,
+    B: ArrayLike,
+    lam: NumberOrArray | Rule,
+    L: OperatorLike | None = None,
     *,
-    method: str = "auto",
-    x0: Any = None,
+    method: MethodChoice = "auto",
+    x0: ArrayLike | None = None,
     tol: float = 1e-6,
-    max_iter: int | None = None,
-    preconditioner: Any = None,
+    maxiter: int | None = None,
+    axis: Literal[0, 1] = 1,
+    preconditioner: OperatorLike | Function | None = None,
     callback: Callable[[Progress], object] | None = None,
-    noise: Any = None,
+    noise: NumberOrArray | None = None,
     joint: bool = False,
-    memory: int | None = None,
-    width: int = DEFAULT_WIDTH,
+    memory: float | None = None,
+    width: float = DEFAULT_WIDTH,
 ) -> LinearResult:
     """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B.
 
     Parameters
     ----------
     A : operator, (m, n)
-        Dense or sparse matrix, LinearOperator, pair of functions ``(forward, adjoint)`` of a vector, or
+        Dense or sparse matrix, LinearOperator, :class:`stepwell.Convolution`, anything with ``shape``, ``matvec`` and
+        ``rmatvec`` (called column by column), pair of functions ``(forward, adjoint)`` of a vector, or
         :class:`stepwell.operators.Operator`.
-    B : array, (m,) or (m, k)
+    B : array, (m,) or (m, k); (k, m) with ``axis=0``
         Right-hand sides. A column with NaN or infinity ends with its own status; zero columns have the solution zero.
     lam : float, array of k floats, or str
-        λ itself (it enters squared), or the rule that chooses it: ``"gcv"`` (generalised cross-validation),
-        ``"discrepancy"`` (needs ``noise``) or ``"lcurve"``.
+        λ itself (it enters squared, as in :func:`stepwell.nnls`), or the rule that chooses it: ``"gcv"`` (generalised
+        cross-validation), ``"discrepancy"`` (needs ``noise``) or ``"lcurve"``.
     L : operator, (l, n), optional
         Default: the identity. See :func:`stepwell.operators.gradient` for images.
-    method : str, default "auto"
+    method : {"auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"}, default "auto"
         ``"cgls"``: one column after the other. ``"pseudo-block"``: the same for all columns at once. ``"block"``: all
         columns search in one common space; fewest products. ``"prcg"``, ``"aprcg"``: one after the other, each from
         its projection on earlier directions. ``"direct"``: dense Cholesky. ``"auto"`` chooses one of them, and
         ``result.choice`` says why.
-    x0 : array, (n,) or (n, k), optional
-        Starting points.
+    x0 : array, (n,) or (n, k), default zero
+        Starting points; (k, n) with ``axis=0``.
     tol : float, default 1e-6
         Bound on the true relative residual ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖ of every column.
-    max_iter : int, optional
-        Bound on the iterations of each column; default twice the number of unknowns, at least 100.
+    maxiter : int, default twice the number of unknowns, at least 100
+        Bound on the iterations of each column. (Once spelt ``max_iter``.)
+    axis : {0, 1}, default 1
+        The axis of a two-dimensional `B` along which the right-hand sides lie, and of `x0` and the result's `x` as
+        well. 1: they are columns, as in AX = B and in the blocks that operators are applied to. 0: they are rows, as in
+        :func:`stepwell.nnls`. The shape of B is never used to guess it.
     preconditioner : operator, callable or array, optional
         Approximate inverse of AᵀA + λ²LᵀL, symmetric positive definite: an operator, a function of a block, or the
         diagonal as a vector.
@@ -84,11 +93,10 @@ def tikhonov(
         Norm of the noise in each column, for the rule ``"discrepancy"``.
     joint : bool, default False
         Let the rule choose one λ for all columns together: the columns can then share a search space.
-    memory : int, optional
-        Bytes for earlier directions: default 2**26 for ``"block"`` (2**30 on a GPU), 2**28 for ``"prcg"`` and
-        ``"aprcg"``. More of it saves products.
+    memory : int, default 2**26 for ``"block"`` (2**30 on a GPU), 2**28 for ``"prcg"`` and ``"aprcg"``
+        Bytes for earlier directions. More of it saves products.
     width : int, default 256
-        Most columns that ``"block"`` takes into one block.
+        Maximum number of columns that ``"block"`` takes into one block.
 
     Returns
     -------
@@ -116,8 +124,8 @@ def tikhonov(
     True
     """
     start = time.perf_counter()
-    problem = prepare(A, B, L, x0)
-    options = Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
+    problem = prepare(A, B, L, x0, axis=axis)
+    options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
     for _ in range(2):
         try:
             choice = _resolve_lam(lam, problem, noise, joint)
@@ -132,18 +140,20 @@ def tikhonov(
     raise AssertionError("unreachable")
 
 
+@renamed(max_iter="maxiter")
 def cg(
-    H: Any,
-    B: Any,
+    H: OperatorLike | Function,
+    B: ArrayLike,
     *,
-    method: str = "auto",
-    x0: Any = None,
+    method: MethodChoice = "auto",
+    x0: ArrayLike | None = None,
     tol: float = 1e-6,
-    max_iter: int | None = None,
-    preconditioner: Any = None,
+    maxiter: int | None = None,
+    axis: Literal[0, 1] = 1,
+    preconditioner: OperatorLike | Function | None = None,
     callback: Callable[[Progress], object] | None = None,
-    memory: int | None = None,
-    width: int = DEFAULT_WIDTH,
+    memory: float | None = None,
+    width: float = DEFAULT_WIDTH,
 ) -> LinearResult:
     """Solve HX = B with a symmetric positive definite H for all columns of B.
 
@@ -151,7 +161,7 @@ def cg(
     ----------
     H : operator, (n, n)
         As A in :func:`tikhonov`, or one function of a vector.
-    B, method, x0, tol, max_iter, preconditioner, callback, memory, width
+    B, method, x0, tol, maxiter, axis, preconditioner, callback, memory, width
         As in :func:`tikhonov`; ``tol`` bounds ‖b − Hx‖ / ‖b‖, and the preconditioner approximates H⁻¹.
 
     Returns
@@ -168,9 +178,9 @@ def cg(
     array([1.  , 0.5 , 0.25])
     """
     start = time.perf_counter()
-    operator = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
-    problem = prepare(operator, B, None, x0, name="H", square=True)
-    options = Options(method, tol, iteration_limit(max_iter, problem.size), preconditioner, callback, memory, width)
+    operator: Any = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
+    problem = prepare(operator, B, None, x0, name="H", square=True, axis=axis)
+    options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
     return solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
 
 
@@ -182,7 +192,9 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
 
         hints = {"discrepancy": "noise is no norm that the residual has there", "gcv": "the rule finds none within"}
         hint = hints.get(rule, "the rule has nothing to go by")
-        warnings.warn(f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=3)
+        warnings.warn(
+            f"{text}: {hint}; see lam_at_end, and give lam itself", OptimizeWarning, stacklevel=4
+        )  # beyond `renamed`
 
 
 def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:

@@ -19,7 +19,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
-from stepwell.krylov.results import Status
+from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import column_norms
 
@@ -52,7 +52,7 @@ class BlockCG(Method):
             system = task.system.take(columns)
             residual = take_columns(task.residual, columns)
             norms, relative = task.norms[columns], task.relative[columns]
-            part = Round(system, (), residual, norms, relative, task.tol, task.max_iter, task.watch)
+            part = Round(system, (), residual, norms, relative, task.tol, task.maxiter, task.watch)
             parts.append(self._run(part))
         return Correction(
             namespace_of(task.residual).concat([part.x for part in parts], axis=1),
@@ -84,14 +84,14 @@ class BlockCG(Method):
                 candidates = kept.conjugate(self.precondition(residual))
             mix = independent_combinations(to_host(candidates.T @ candidates), cut)
             if mix is None or not mix.shape[1]:
-                ledger.end_all(Status.NONFINITE if mix is None else Status.STAGNATED)
+                ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
                 continue
             directions = candidates @ to_like(mix, residual)
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
             mix = independent_combinations(to_host(directions.T @ products), cut)
             if mix is None or not mix.shape[1]:
-                ledger.end_all(Status.NONFINITE if mix is None else Status.BREAKDOWN)
+                ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
             half = to_like(mix, residual)
             inverse = half @ half.T  # (PᵀHP)⁻¹ on the independent part

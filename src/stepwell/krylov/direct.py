@@ -7,7 +7,7 @@ from collections.abc import Callable
 from stepwell.arrays import Array, factor_positive, namespace_of, plus_diagonal, to_host
 from stepwell.krylov.inputs import bytes_per_number
 from stepwell.krylov.ledger import Ledger
-from stepwell.krylov.results import Status
+from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
 from stepwell.operators.operator import GRAM_WIDTH, Operator
@@ -28,7 +28,7 @@ class Direct(Method):
         ledger = Ledger(task)
         residual = task.residual
         xp = namespace_of(residual)
-        if ledger.any_ended and task.max_iter <= 0:
+        if ledger.any_ended and task.maxiter <= 0:
             ledger.release(xp.zeros_like(residual))
             return ledger.close()
         made = 0
@@ -38,12 +38,12 @@ class Direct(Method):
             task.system.book(made)
         x = self._solve(residual)
         failed = to_host(xp.all(xp.isfinite(x), axis=0)) == 0
-        ledger.end(failed, Status.BREAKDOWN)
+        ledger.end(failed, LinearStatus.BREAKDOWN)
         if failed.any():
             x = xp.zeros_like(residual)
         ledger.iterations[:] = 1
         ledger.products += made / ledger.products.size
-        ledger.end_all(Status.CONVERGED)
+        ledger.end_all(LinearStatus.CONVERGED)
         ledger.release(x)
         return ledger.close()
 

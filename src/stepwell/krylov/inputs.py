@@ -1,4 +1,4 @@
-"""What the doors do before any work: check the arguments, agree on library, device and dtype, and give back in kind."""
+"""What the API does before any work: check the arguments, agree on library, device and dtype, and give back in kind."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from stepwell.arrays import (
 from stepwell.checks import (
     WrongKind,
     read_array,
+    read_axis,
     read_whole,
     require_finite,
     require_one_home,
     require_real,
     require_shape,
 )
-from stepwell.krylov.results import LinearResult, Status
+from stepwell.krylov.results import LinearResult, LinearStatus
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
 from stepwell.operators.error_state import callers_arithmetic
@@ -47,7 +48,8 @@ class Problem:
     """Operators and right-hand sides in one library, on one device, in one dtype.
 
     ``B`` and ``x0`` are blocks whose columns were divided by ``scale`` (all ones unless ``scaled``); ``given`` is what
-    the caller gave as B. ``A`` was divided by ``unit``: λ is to be, too, and the unknowns were multiplied by it.
+    the caller gave as B, as columns (``rows``: they were rows, and so are solutions to be). ``A`` was divided by
+    ``unit``: λ is to be, too, and the unknowns were multiplied by it.
     """
 
     A: Operator
@@ -59,6 +61,7 @@ class Problem:
     given: Array
     size: int
     unit: float = 1.0
+    rows: bool = False
 
     @property
     def copied(self) -> bool:
@@ -92,9 +95,11 @@ class Problem:
                 xp = namespace_of(x)
                 lost = to_host(xp.all(xp.isfinite(x), axis=0)) == 0
                 ends = zip(account.status, lost)
-                account.status = [Status.OUT_OF_RANGE if gone else status for status, gone in ends]
+                account.status = [LinearStatus.OUT_OF_RANGE if gone else status for status, gone in ends]
         if len(self.given.shape) == 1:
             x = x[:, 0]
+        elif self.rows:
+            x = x.T
         if not same_library(x, self.given):
             x = in_kind(host_view(x), self.given)
         return LinearResult(
@@ -108,14 +113,20 @@ class Problem:
         )
 
 
-def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", square: bool = False) -> Problem:
+def prepare(
+    A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", square: bool = False, axis: int = 1
+) -> Problem:
     """Check operators and blocks against each other and bring them to a common kind.
 
     The work is done in the library of A (a pair of functions takes that of B), in the dtype of all of them together
     (see :func:`working_dtype`).
     """
     given = read_array("B", B)
-    require_shape(len(given.shape) in (1, 2), "B", given, "(m,), a vector, or (m, columns), a block")
+    in_rows = read_axis(axis) == 0
+    block_shape = "(columns, m)" if in_rows else "(m, columns)"
+    require_shape(len(given.shape) in (1, 2), "B", given, f"(m,), a vector, or {block_shape}, a block")
+    in_rows = in_rows and len(given.shape) == 2
+    given = given.T if in_rows else given
     dtype = working_dtype(A, given, L, x0)
     width = 1 if len(given.shape) == 1 else int(given.shape[1])
     operator = as_operator(A, dtype, name=name, columns=width)
@@ -127,7 +138,7 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
         require_one_home("L", penalty.home, name, template, library=False)
 
     rows, size = operator.shape
-    require_shape(rows in (None, block.shape[0]), "B", given, f"{rows} rows, as {name} of shape {operator.shape} has")
+    _require_rows(rows, given, in_rows, f"as {name} of shape {operator.shape} has")
     require_shape(not square or size in (None, block.shape[0]), name, operator, "as many columns as rows")
     if size is None:
         size = int(block.shape[0]) if square else int(operator.adjoint(block[:, :1]).shape[0])
@@ -143,10 +154,21 @@ def prepare(A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", s
     if x0 is not None:
         expected = (size,) if len(given.shape) == 1 else (size, block.shape[1])
         start = read_array("x0", x0)
+        expected = expected[::-1] if in_rows else expected
         require_shape(tuple(start.shape) == tuple(expected), "x0", start, tuple(expected))
-        start = _in_common(start, template, dtype, "x0", name) / scale
+        start = _in_common(start.T if in_rows else start, template, dtype, "x0", name) / scale
         require_finite("x0", start)
-    return Problem(operator, penalty, scaled, start, scale, scaled is not block, given, size)
+    return Problem(operator, penalty, scaled, start, scale, scaled is not block, given, size, rows=in_rows)
+
+
+def _require_rows(rows: int | None, given: Array, in_rows: bool, reason: str) -> None:
+    """Raise unless the right-hand sides have so many entries; where they would have them turned, the error says so."""
+    if rows in (None, given.shape[0]):
+        return
+    turned = len(given.shape) == 2 and given.shape[1] == rows
+    other = f"axis={int(in_rows)}, if its {'columns' if in_rows else 'rows'} are the right-hand sides"
+    allowed = f"{rows} {'columns' if in_rows else 'rows'}, {reason}{f'; or {other}' if turned else ''}"
+    require_shape(False, "B", given.T if in_rows else given, allowed)
 
 
 def working_dtype(*parts: Any) -> str:
@@ -169,7 +191,8 @@ def working_dtype(*parts: Any) -> str:
     dtypes = [np.dtype(np.float16) if is_bfloat16(array) else _as_numpy_dtype(array.dtype) for array in typed]
     if not dtypes:
         return "float64"
-    only_single = dtypes[0] != np.float64 and not holds_double(typed[0])
+    first = getattr(typed[0], "home", typed[0])  # of an operator that tells it
+    only_single = dtypes[0] != np.float64 and not holds_double(first)
     return "float32" if only_single or np.result_type(*dtypes) == np.float32 else "float64"
 
 
@@ -211,9 +234,9 @@ def _preconditioned(image: Any, block: Array) -> Array:
     return image
 
 
-def iteration_limit(max_iter: int | None, size: int) -> int:
+def iteration_limit(maxiter: int | None, size: int) -> int:
     """Return the limit, twice the unknowns and at least 100 by default."""
-    return max(100, 2 * size) if max_iter is None else read_whole("max_iter", max_iter, 0, as_float=True)
+    return max(100, 2 * size) if maxiter is None else read_whole("maxiter", maxiter, 0, as_float=True)
 
 
 def column_numbers(problem: Problem, least_squares: bool) -> int:
@@ -242,7 +265,7 @@ def _beside(L: Any, template: Array) -> Any:
         return L
     if sp.issparse(L):
         return L if isinstance(template, np.ndarray) else in_library_of(L, template)
-    if same_library(L, template):
+    if same_library(getattr(L, "home", L), template):
         return L
     if isinstance(L, np.ndarray):
         return to_like(L, template)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns
-from stepwell.krylov.results import Status
+from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Round
 
 #: Steps without a new smallest residual after which a column counts as stalled: far from rounding errors, where
@@ -35,9 +35,9 @@ class Ledger:
         self._age = np.zeros(count, dtype=np.int64)
         self._finished: list[Array] = []
         self._places: list[np.ndarray] = []
-        self.end(self._best <= task.tol, Status.CONVERGED)
-        if task.max_iter <= 0:
-            self.end_all(Status.ITERATION_LIMIT)
+        self.end(self._best <= task.tol, LinearStatus.CONVERGED)
+        if task.maxiter <= 0:
+            self.end_all(LinearStatus.ITERATION_LIMIT)
 
     def step(self, products: float) -> None:
         """Book one step of all columns at work, that took so many products together."""
@@ -52,28 +52,28 @@ class Ledger:
         better = now < best
         best, age = np.where(better, now, best), np.where(better, 0, age + len(relative))
         self._best[self.columns], self._age[self.columns] = best, age
-        self.end(~np.isfinite(now), Status.NONFINITE)
-        self.end(now <= self.task.tol, Status.CONVERGED)
-        self.end(age >= np.where(best < self._near, PATIENCE_NEAR_ROUNDING, PATIENCE), Status.STAGNATED)
+        self.end(~np.isfinite(now), LinearStatus.NONFINITE)
+        self.end(now <= self.task.tol, LinearStatus.CONVERGED)
+        self.end(age >= np.where(best < self._near, PATIENCE_NEAR_ROUNDING, PATIENCE), LinearStatus.STAGNATED)
         active = ~self._ended[self.columns]
         worst = float(np.max(now[active], initial=0.0))
         if self.task.watch(steps, int(active.sum()), worst):
-            self.end_all(Status.STOPPED)
-        elif steps >= self.task.max_iter:
-            self.end_all(Status.ITERATION_LIMIT)
+            self.end_all(LinearStatus.STOPPED)
+        elif steps >= self.task.maxiter:
+            self.end_all(LinearStatus.ITERATION_LIMIT)
 
-    def end(self, which: np.ndarray, status: Status) -> None:
+    def end(self, which: np.ndarray, status: LinearStatus) -> None:
         """End some of the columns at work (a mask over them), unless they have ended already."""
         columns = self.columns[which]
         columns = columns[~self._ended[columns]]
         self._claims[columns] = status
         self._ended[columns] = True
 
-    def end_all(self, status: Status) -> None:
+    def end_all(self, status: LinearStatus) -> None:
         """End all columns that are still at work."""
         self.end(np.ones(self.columns.size, dtype=bool), status)
 
-    def ended_so(self, status: Status) -> np.ndarray:
+    def ended_so(self, status: LinearStatus) -> np.ndarray:
         """Per column at work, whether it has just ended with this status."""
         return np.array([claim is status for claim in self._claims[self.columns]], dtype=bool)
 

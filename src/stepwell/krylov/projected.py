@@ -24,6 +24,7 @@ import numpy as np
 
 from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
 from stepwell.checks import read_real, read_switch, require_function, require_shape
+from stepwell.deprecation import renamed
 from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
@@ -34,12 +35,13 @@ from stepwell.krylov.inputs import (
     working_dtype,
 )
 from stepwell.krylov.ledger import Ledger
-from stepwell.krylov.results import LinearResult, Progress, Status
+from stepwell.krylov.results import LinearResult, LinearStatus, Progress
 from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start, solve_in_rounds
 from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times, space_bytes
 from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import scaled
+from stepwell.typing import ArrayLike, Function, OperatorLike
 
 #: Steps for which a residual that is updated with fresh products is as good as one made of the data's residual.
 FEW_STEPS = 16
@@ -53,7 +55,7 @@ class ProjectedCG:
     A : operator
         Anything :func:`stepwell.operators.as_operator` takes.
     lam : float
-        λ in ‖Ax − b‖² + λ²‖Lx‖².
+        λ in ‖Ax − b‖² + λ²‖Lx‖², which enters squared.
     L : operator, optional
         Default: the identity.
     memory : int, default 2**28
@@ -61,7 +63,7 @@ class ProjectedCG:
         it is full, those that contributed least to the latest solutions are dropped.
     augmented : bool, default False
         Project by matrix products (APrCG) rather than direction by direction (PrCG).
-    preconditioner : operator, optional
+    preconditioner : operator, callable or array, optional
         See :func:`stepwell.tikhonov`.
 
     Attributes
@@ -85,21 +87,20 @@ class ProjectedCG:
 
     def __init__(
         self,
-        A: Any,
+        A: OperatorLike,
         lam: float,
-        L: Any = None,
-        memory: int = 2**28,
+        L: OperatorLike | None = None,
+        memory: float = 2**28,
         *,
         augmented: bool = False,
-        preconditioner: Any = None,
+        preconditioner: OperatorLike | Function | None = None,
     ) -> None:
         lam = read_real("lam", lam, least=0)
-        memory = int(read_real("memory", memory, least=0))
         for name, operator in (("A", A), ("L", L), ("preconditioner", preconditioner)):
             if not (callable(operator) or hasattr(operator, "shape") or (operator is None and name != "A")):
                 as_operator(operator, name=name)  # a pair, or a TypeError
         self.A, self.L, self.lam = A, L, lam
-        self.memory = memory
+        self.memory = int(read_real("memory", memory, least=0))
         self.augmented = read_switch("augmented", augmented)
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None
@@ -116,13 +117,14 @@ class ProjectedCG:
         """Bytes that the kept directions and their products take."""
         return 0 if self._space is None else self._space.bytes_held
 
+    @renamed(max_iter="maxiter")
     def solve(
         self,
-        b: Array,
+        b: ArrayLike,
         *,
         tol: float = 1e-6,
-        max_iter: int | None = None,
-        x0: Array | None = None,
+        maxiter: int | None = None,
+        x0: ArrayLike | None = None,
         callback: Callable[[Progress], object] | None = None,
     ) -> LinearResult:
         """Solve for one right-hand side and keep its directions.
@@ -133,9 +135,9 @@ class ProjectedCG:
             The right-hand side, a vector.
         tol : float, default 1e-6
             Bound on ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖.
-        max_iter : int, optional
-            Default: twice the number of unknowns, at least 100.
-        x0 : array, optional
+        maxiter : int, default twice the number of unknowns, at least 100
+            Bound on the iterations. (Once spelt ``max_iter``.)
+        x0 : array, default the projection on kept directions
             Starting point.
         callback : callable, optional
             Called with a :class:`Progress`; a true answer stops the iteration.
@@ -152,7 +154,7 @@ class ProjectedCG:
         problem = prepare(A, b, L, x0)
         if problem.columns != 1:
             raise ValueError(f"b has {problem.columns} columns; allowed: one at a time")
-        limit = iteration_limit(max_iter, problem.size)
+        limit = iteration_limit(maxiter, problem.size)
         if self._in_units is not None:
             problem = problem.in_units(*self._in_units)
         try:
@@ -213,7 +215,14 @@ class ProjectedCG:
             np.savez(file, **held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], A: Any, L: Any = None, *, preconditioner: Any = None) -> ProjectedCG:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        A: OperatorLike,
+        L: OperatorLike | None = None,
+        *,
+        preconditioner: OperatorLike | Function | None = None,
+    ) -> ProjectedCG:
         """Read what :meth:`save` wrote, for the same operators (one product checks that they are the same)."""
         with np.load(path) as file:
             solver = cls(
@@ -302,7 +311,7 @@ class Projected(Method):
         else:
             x, residual, data, coefficients = self._project(residual, data)
             if _length(residual) <= task.tol * float(task.norms[0]):
-                ledger.end_all(Status.CONVERGED)
+                ledger.end_all(LinearStatus.CONVERGED)
         self._projected = None
         steps = 0
         while not ledger.any_ended:
@@ -316,9 +325,9 @@ class Projected(Method):
                 if len(shares) == len(coefficients):  # else some were dropped on the way, and none is scored
                     coefficients = np.add(coefficients, shares).tolist()
                 if _length(residual) <= task.tol * float(task.norms[0]):
-                    ledger.end_all(Status.CONVERGED)
+                    ledger.end_all(LinearStatus.CONVERGED)
                 elif not _length(residual) <= 0.5 * before:
-                    ledger.end_all(Status.STAGNATED)
+                    ledger.end_all(LinearStatus.STAGNATED)
                 continue
             product, image = system.product_and_image(direction)
             energy = float(to_host(column_dots(direction, product))[0])
@@ -327,7 +336,7 @@ class Projected(Method):
                 energy = float(to_host(column_dots(direction, product))[0])
             ledger.step(1.0)
             if not energy > 0:
-                ledger.end_all(Status.NONFINITE if np.isnan(energy) else Status.BREAKDOWN)
+                ledger.end_all(LinearStatus.NONFINITE if np.isnan(energy) else LinearStatus.BREAKDOWN)
                 break
             unmoved, unit = False, energy**-0.5
             step = float(to_host(column_dots(direction, residual))[0]) / energy

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from stepwell.arrays import Array, column_dots, is_cuda, namespace_of, plus_multiple, take_columns, to_host, to_like
 from stepwell.krylov.ledger import Ledger
-from stepwell.krylov.results import Status
+from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import Carried, column_norms
 
@@ -69,10 +69,10 @@ class PseudoBlock(Method):
             norms.append(xp.sqrt(rho) if z is residual else column_norms(residual))
             flats.append(flat)
 
-            if steps % per_look == 0 or steps >= task.max_iter:
-                ledger.end((to_host(xp.stack(flats)) != 0).any(axis=0), Status.BREAKDOWN)
+            if steps % per_look == 0 or steps >= task.maxiter:
+                ledger.end((to_host(xp.stack(flats)) != 0).any(axis=0), LinearStatus.BREAKDOWN)
                 ledger.look(steps, to_host(xp.stack(norms)))
-                lost = ledger.ended_so(Status.NONFINITE)
+                lost = ledger.ended_so(LinearStatus.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite
                     x = xp.where(to_like(lost, x), safe, x)
                 norms, flats, safe = [], [], x

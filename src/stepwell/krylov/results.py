@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stepwell.arrays import Array
+from stepwell.reprs import summarise
+from stepwell.status import SolverStatus
+
+#: The methods that run (``"auto"`` chooses one of them).
+MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
 
 #: In `LinearResult.lam_at_end`: λ lies within the range, but the L-curve has no corner.
 NO_CORNER = 2
 
 
-class Status(Enum):
-    """Why the iteration ended for one column; the value is the message."""
+class LinearStatus(SolverStatus):
+    """Why the iteration ended for one column; ``.message`` says it in words, ``.success`` whether it converged.
 
-    CONVERGED = "the true relative residual is within the tolerance"
-    ITERATION_LIMIT = "the iteration limit was reached before the tolerance"
-    STAGNATED = "rounding errors keep the true residual above the tolerance; x is the best point reached"
-    BREAKDOWN = "the operator is not positive definite along a search direction; x is the last point before it"
-    NONFINITE = "the right-hand side or an operator product is not finite; x is the last finite point"
-    OUT_OF_RANGE = "products with the operator, or the solution, leave the range of the dtype; scale A, L, lam or b"
-    STOPPED = "the callback asked to stop"
+    Examples
+    --------
+    >>> LinearStatus.CONVERGED.success, LinearStatus.STOPPED.success
+    (True, False)
+    """
 
-    @property
-    def message(self) -> str:
-        """The reason in words."""
-        return self.value
+    CONVERGED = 0, 0, "the true relative residual is within the tolerance"
+    ITERATION_LIMIT = 1, 1, "the iteration limit was reached before the tolerance"
+    STAGNATED = 2, 2, "rounding errors keep the true residual above the tolerance; x is the best point reached"
+    BREAKDOWN = 3, 2, "the operator is not positive definite along a search direction; x is the last point before it"
+    NONFINITE = 4, 2, "the right-hand side or an operator product is not finite; x is the last finite point"
+    OUT_OF_RANGE = (
+        5,
+        2,
+        "products with the operator, or the solution, leave the range of the dtype; scale A, L, lam or b",
+    )
+    STOPPED = 6, 99, "the callback asked to stop"
 
 
 @dataclass(frozen=True)
@@ -58,22 +69,23 @@ class Progress:
     memory: int
 
 
-@dataclass
+@dataclass(repr=False)
 class LinearResult:
     """The solutions for all columns, with an honest account of each.
 
     Attributes
     ----------
     x : array
-        The solutions, one column per right-hand side (a vector for a vector), in the caller's kind of array.
-    status : list of Status
-        Why each column ended.
-    residual : ndarray
+        The solutions, one column per right-hand side (a row with ``axis=0``; a vector for a vector), in the caller's
+        kind of array.
+    status : list of LinearStatus
+        Why each right-hand side ended.
+    residual : ndarray of float64
         True relative residual of each column, recomputed from the operator at the end:
         ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``).
-    iterations : ndarray
+    iterations : ndarray of int64
         Iterations in which each column took part.
-    products : ndarray
+    products : ndarray of float64
         Applications of ``AᵀA + λ²LᵀL`` (or H) to one vector, per column: those of the iteration, of a warm start and
         of the recomputed residual. Block methods share theirs evenly among the columns at work, so the sum is exact.
     history : list of ndarray
@@ -83,7 +95,7 @@ class LinearResult:
     choice : str
         Why that method ran.
     lam : ndarray or None
-        λ of each column (None for ``cg``).
+        λ of each column, which enters squared (None for ``cg``).
     calls : int
         Sequential operator calls: products of whole blocks count once.
     seconds : float
@@ -94,31 +106,47 @@ class LinearResult:
         Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched, 1 at the upper
         end, 0 between; 2 where it lies between them, but the L-curve has no corner and only bends most there. None
         without a rule.
+    success : bool
+        Whether every right-hand side converged.
+    reason : list of LinearStatus
+        The same as `status`, under the name that the results of all solvers have for it.
+    message : str
+        How many right-hand sides ended how, and the worst residual.
     """
 
     x: Array
-    status: list[Status]
-    residual: np.ndarray
-    iterations: np.ndarray
-    products: np.ndarray
-    history: list[np.ndarray] = field(repr=False)
-    method: str
+    status: list[LinearStatus]
+    residual: NDArray[np.float64]
+    iterations: NDArray[np.int64]
+    products: NDArray[np.float64]
+    history: list[NDArray[np.float64]]
+    method: MethodName
     choice: str
-    lam: np.ndarray | None
+    lam: NDArray[np.float64] | None
     calls: int
     seconds: float
     memory: int
-    lam_at_end: np.ndarray | None = None
+    lam_at_end: NDArray[np.int64] | None = None
+
+    def __repr__(self) -> str:
+        first = {"status": self.status, "message": self.message}
+        rest = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "status"}
+        return summarise("LinearResult", first | rest)
 
     @property
     def success(self) -> bool:
         """Whether every column converged."""
-        return all(status is Status.CONVERGED for status in self.status)
+        return all(status.success for status in self.status)
+
+    @property
+    def reason(self) -> list[LinearStatus]:
+        """Why each column ended: `status`, under the name that the results of all solvers have for it."""
+        return self.status
 
     @property
     def message(self) -> str:
         """One line for a person: how many columns ended how, and the worst residual."""
-        counts = {status: self.status.count(status) for status in Status if status in self.status}
+        counts = {status: self.status.count(status) for status in LinearStatus if status in self.status}
         endings = "; ".join(f"{count} of {len(self.status)}: {status.message}" for status, count in counts.items())
         finite = self.residual[np.isfinite(self.residual)]
         worst = f"; worst true residual {finite.max():.2e}" if finite.size else ""

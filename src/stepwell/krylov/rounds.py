@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
-from stepwell.krylov.results import Progress, Status
+from stepwell.krylov.results import LinearStatus, Progress
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem, column_norms
 from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
 
@@ -44,7 +44,7 @@ class Correction:
     iterations: np.ndarray
     products: np.ndarray
     history: list[list[float]]
-    claims: list[Status]
+    claims: list[LinearStatus]
     carried: Carried | None = None
 
 
@@ -73,7 +73,7 @@ class Round:
     norms: np.ndarray
     relative: np.ndarray
     tol: float
-    max_iter: int
+    maxiter: int
     watch: Callable[[int, int, float], bool]
 
 
@@ -93,7 +93,7 @@ class Account:
     """The outcome of all rounds, column by column, in the solver's own kind of array."""
 
     x: Array
-    status: list[Status]
+    status: list[LinearStatus]
     residual: np.ndarray
     iterations: np.ndarray
     products: np.ndarray
@@ -106,7 +106,7 @@ def solve_in_rounds(
     method: Method,
     x0: Array | None,
     tol: float,
-    max_iter: int,
+    maxiter: int,
     callback: Callable[[Progress], object] | None = None,
     memory: int = 0,
     rescalable: bool = False,
@@ -122,10 +122,10 @@ def solve_in_rounds(
     finite = np.isfinite(norms) & np.isfinite(system.data_norms())
     count = int(rhs.shape[1])
 
-    status = [Status.CONVERGED if ok else Status.NONFINITE for ok in finite]
+    status = [LinearStatus.CONVERGED if ok else LinearStatus.NONFINITE for ok in finite]
     residual = np.where(finite, 0.0, np.nan)
     for column in np.flatnonzero(lost):
-        status[column], residual[column] = Status.OUT_OF_RANGE, 1.0
+        status[column], residual[column] = LinearStatus.OUT_OF_RANGE, 1.0
     iterations = np.zeros(count, dtype=np.int64)
     products = np.zeros(count)
     history: list[list[float]] = [[] for _ in range(count)]
@@ -158,7 +158,7 @@ def solve_in_rounds(
         return callback is not None and _stops(callback, told)
 
     while columns.size:
-        limit = 0 if stopped else max_iter - int(iterations[columns].max())
+        limit = 0 if stopped else maxiter - int(iterations[columns].max())
         correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch))
         previous = x
         if x is None:
@@ -187,12 +187,12 @@ def solve_in_rounds(
             residual[column] = true[place]
             claim = correction.claims[place]
             if true[place] <= tol:
-                status[column] = Status.CONVERGED
+                status[column] = LinearStatus.CONVERGED
             elif stopped:
-                status[column] = Status.STOPPED
+                status[column] = LinearStatus.STOPPED
             else:
-                status[column] = Status.STAGNATED if claim is Status.CONVERGED else claim
-                mendable = claim in (Status.CONVERGED, Status.STAGNATED, Status.BREAKDOWN)
+                status[column] = LinearStatus.STAGNATED if claim is LinearStatus.CONVERGED else claim
+                mendable = claim in (LinearStatus.CONVERGED, LinearStatus.STAGNATED, LinearStatus.BREAKDOWN)
                 again[place] = mendable and bool(true[place] <= 0.5 * before[place])
         keep, done = np.flatnonzero(again), np.flatnonzero(~again)
         if done.size:

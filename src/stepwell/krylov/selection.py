@@ -13,6 +13,7 @@ three are sums over its eigenvalues: one factorisation, any λ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy.linalg import eigh
@@ -26,7 +27,9 @@ from stepwell.krylov.spectrum import KrylovSpace, Spectrum
 from stepwell.krylov.systems import column_norms
 from stepwell.operators.error_state import own_arithmetic
 
-RULES = ("gcv", "discrepancy", "lcurve")
+#: The rules that choose λ.
+Rule: TypeAlias = Literal["gcv", "discrepancy", "lcurve"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 #: Up to this many unknowns the pencil is made diagonal as a whole.
 EXACT_SIZE = 1500

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -26,12 +26,14 @@ from stepwell.krylov.inputs import (
 )
 from stepwell.krylov.projected import Projected
 from stepwell.krylov.pseudo import PseudoBlock
-from stepwell.krylov.results import LinearResult, Progress
+from stepwell.krylov.results import LinearResult, MethodName, Progress
 from stepwell.krylov.rounds import Account, Method, solve_in_rounds
 from stepwell.krylov.space import DirectionSpace, space_bytes
 from stepwell.krylov.systems import System
 
-METHODS = ("auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct")
+#: What callers ask for.
+MethodChoice: TypeAlias = Literal["auto"] | MethodName
+METHODS: tuple[MethodChoice, ...] = ("auto", *get_args(MethodName))
 
 #: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
 DIRECT_SIZE = 1000
@@ -46,19 +48,19 @@ DEFAULT_WIDTH = 256
 class Options:
     """How to solve, checked."""
 
-    method: str
+    method: MethodChoice
     tol: float
-    max_iter: int
+    maxiter: int
     preconditioner: Any
     callback: Callable[[Progress], object] | None
-    memory: int | None
-    width: int
+    memory: float | None
+    width: float
 
     def __post_init__(self) -> None:
         self.tol = read_real("tol", self.tol, above=0)
         read_choice("method", self.method, METHODS)
         if self.memory is not None:
-            self.memory = int(read_real("memory", self.memory, least=0))
+            self.memory = read_real("memory", self.memory, least=0)
         self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
         require_function("callback", self.callback)
 
@@ -93,11 +95,13 @@ def solve(
     """Choose the method, run it on each group of columns that can go together, and join the accounts."""
     precondition = as_preconditioner(options.preconditioner, problem)
     method, choice = _choose_method(options.method, problem, lams)
-    memory = options.memory
-    if memory is None:
+    width = int(options.width)
+    if options.memory is None:
         on_gpu = is_cuda(problem.B)
         memory = PROJECTED_MEMORY if method != "block" else BLOCK_MEMORY_ON_GPU if on_gpu else BLOCK_MEMORY
-    needed = _memory_needed(method, problem, lams, memory, options.width)
+    else:
+        memory = int(options.memory)
+    needed = _memory_needed(method, problem, lams, memory, width)
     groups = _groups(method, problem.columns, lams)
     watch = None if options.callback is None else Watch(options.callback, problem.columns)
     accounts: list[Account] = []
@@ -108,7 +112,7 @@ def solve(
         if method in ("cgls", "pseudo-block"):
             run: Method = PseudoBlock(precondition)
         elif method == "block":
-            run = BlockCG(precondition, memory, options.width)
+            run = BlockCG(precondition, memory, width)
         elif method == "direct":
             run = Direct()
         elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
@@ -117,7 +121,7 @@ def solve(
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
         accounts.append(
-            solve_in_rounds(part, run, first, options.tol, options.max_iter, watch, needed, problem.unit == 1)
+            solve_in_rounds(part, run, first, options.tol, options.maxiter, watch, needed, problem.unit == 1)
         )
     account = _join(accounts, [columns for columns, _ in groups], problem)
     accounts.clear()
@@ -133,7 +137,7 @@ def solve(
     )
 
 
-def _choose_method(method: str, problem: Problem, lams: np.ndarray | None) -> tuple[str, str]:
+def _choose_method(method: MethodChoice, problem: Problem, lams: np.ndarray | None) -> tuple[MethodName, str]:
     if method != "auto":
         return method, "as asked"
     count, size = problem.columns, problem.size

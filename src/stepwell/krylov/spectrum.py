@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from stepwell.arrays import Array, namespace_of, to_host
 from stepwell.krylov.inputs import Problem, bytes_per_number
 from stepwell.krylov.projected import Projected
-from stepwell.krylov.results import Status
+from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Round
 from stepwell.krylov.space import DirectionSpace
 from stepwell.krylov.systems import TikhonovSystem, column_norms
@@ -113,7 +113,7 @@ class KrylovSpace:
             return
         task = Round(self._system, (), self._rhs, self._norm, np.ones(1), self._tol, more, lambda *_: False)
         self._spectrum = None
-        self.complete = self._method(task).claims[0] is not Status.ITERATION_LIMIT
+        self.complete = self._method(task).claims[0] is not LinearStatus.ITERATION_LIMIT
 
     def spectrum(self) -> Spectrum:
         """Return the spectrum in this space."""

@@ -1,15 +1,17 @@
-"""The front door of non-negative least squares: checks the input, chooses the method, sends it to its target."""
+"""The API of non-negative least squares: checks the input, chooses the method, sends it to its target."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from stepwell import arrays
 from stepwell.checks import (
     read_array,
+    read_axis,
     read_choice,
     read_real,
     read_whole,
@@ -19,31 +21,35 @@ from stepwell.checks import (
     require_one_home,
     require_shape,
 )
+from stepwell.deprecation import renamed
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import NNLSResult
 from stepwell.threads import read_threads
+from stepwell.typing import ArrayLike
 
 Array = arrays.Array
 
-METHODS = ("auto", "qr", "gram")
-INSERTIONS = ("guarded", "single")
-UPDATES = ("cgs2", "mgs", "rotations", "csne")
+MethodName: TypeAlias = Literal["auto", "qr", "gram"]
+Insertion: TypeAlias = Literal["guarded", "single"]
+Update: TypeAlias = Literal["cgs2", "mgs", "rotations", "csne"]
 
 
+@renamed(max_iter="maxiter", damping="lam")
 def nnls(
-    A: Array | Convolution,
-    b: Array,
+    A: ArrayLike | Convolution,
+    b: ArrayLike,
     *,
-    method: str = "auto",
-    insertion: str = "guarded",
-    update: str = "cgs2",
-    damping: float = 0.0,
-    warm_start: Array | str | None = None,
-    max_iter: int | None = None,
+    method: MethodName = "auto",
+    insertion: Insertion = "guarded",
+    update: Update = "cgs2",
+    lam: float = 0.0,
+    warm_start: ArrayLike | Literal["chain"] | None = None,
+    maxiter: int | None = None,
     tol: float | None = None,
+    axis: Literal[0, 1] = 0,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> NNLSResult:
     """Solve min ‖Ax − b‖² + λ²‖x‖² subject to x ≥ 0, for one system or very many.
 
@@ -52,31 +58,35 @@ def nnls(
     A : array, shape (m, n) or (systems, m, n), or Convolution
         One matrix for all right-hand sides, or one for each. Any shape, rank and scale; zero and equal columns are
         legal.
-    b : array, shape (m,) or (systems, m)
+    b : array, shape (m,) or (systems, m); (m, systems) with ``axis=1``
         The right-hand sides. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or
         float32 (arithmetic is float64 in either case).
-    method : {"auto", "qr", "gram"}
+    method : {"auto", "qr", "gram"}, default "auto"
         ``"qr"`` keeps Q and R of the positive columns. ``"gram"`` keeps R alone, from products of columns (all formed
         once where A is shared), refines with A, and goes over to Q and R where columns are nearly dependent.
         ``"auto"`` decides by shape; `NNLSResult.choice` says how.
-    insertion : {"guarded", "single"}
+    insertion : {"guarded", "single"}, default "guarded"
         ``"single"`` inserts one column a step, as Lawson and Hanson do; ``"guarded"`` several that are large in the
         dual and far from parallel, and drops again those that would not become positive.
-    update : {"cgs2", "mgs", "rotations", "csne"}
+    update : {"cgs2", "mgs", "rotations", "csne"}, default "cgs2"
         How ``method="qr"`` updates its factor: classical Gram-Schmidt twice, modified Gram-Schmidt, rotations of a
         square Q, or the corrected semi-normal equations without Q. All but the first exist for comparison.
-    damping : float
-        λ ≥ 0.
+    lam : float, default 0
+        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. (Once spelt ``damping``.)
     warm_start : array or "chain", optional
         An x (its positive entries) or a boolean set, of shape (n,) or (systems, n), to start from; or ``"chain"``:
-        each system starts from the set of the one before (in chains of 64).
-    max_iter : int, optional
-        Limit on least-squares solutions per system; by default 10 n + 100.
+        each system starts from the set of the one before (in chains of 64). (n, systems) with ``axis=1``.
+    maxiter : int, default 10 n + 100
+        Limit on least-squares solutions per system. (Once spelt ``max_iter``.)
     tol : float, optional
         Bound on the scaled violation. By default, and at the least, what rounding leaves: about
         6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j.
-    threads : int, optional
-        CPU threads; by default all. Systems are dealt out from a queue; a single large system uses all threads.
+    axis : {0, 1}, default 0
+        The axis of a two-dimensional `b` along which the systems lie, and of a two-dimensional `warm_start` and the
+        result's `x`, `dual` and `active` as well. 0: systems are rows, as a stack of matrices has them first. 1: they
+        are columns, as in AX = B and in :func:`stepwell.tikhonov`. The shape of b is never used to guess it.
+    threads : int, default all
+        CPU threads. Systems are dealt out from a queue; a single large system uses all threads.
     progress : callable, optional
         Called as ``progress(done, systems)`` after each part of a batch; on a GPU, where a batch is one launch, at
         its end.
@@ -105,14 +115,18 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
-    batch = check(A, b, method, insertion, update, damping, warm_start, max_iter, tol, threads, progress)
+    batch = check(A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis)
     if arrays.is_cuda(batch.b):
         from stepwell.nnls import cuda
 
-        return cuda.solve(batch)
-    from stepwell.nnls import host
+        result = cuda.solve(batch)
+    else:
+        from stepwell.nnls import host
 
-    return host.solve(batch)
+        result = host.solve(batch)
+    if axis == 0 or batch.lone:
+        return result
+    return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
 
 
 def check(
@@ -121,17 +135,18 @@ def check(
     method: str,
     insertion: str,
     update: str,
-    damping: float,
+    lam: float,
     warm_start: Any,
-    max_iter: int | None,
+    maxiter: int | None,
     tol: float | None,
     threads: int | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int, int], object] | None,
+    axis: int = 0,
 ) -> Batch:
     """Turn the arguments of :func:`nnls` into a batch, or say what is wrong with them."""
-    read_choice("method", method, METHODS)
-    read_choice("insertion", insertion, INSERTIONS)
-    read_choice("update", update, UPDATES)
+    read_choice("method", method, get_args(MethodName))
+    read_choice("insertion", insertion, get_args(Insertion))
+    read_choice("update", update, get_args(Update))
     if method == "gram" and update != "cgs2":
         raise ValueError(f"update is {update!r}; allowed: 'cgs2' with method='gram', which has one update of its own")
     require_function("progress", progress)
@@ -139,23 +154,22 @@ def check(
     matrix, b, single = _alike(A.pulse if convolution else A, b)
     shape = tuple(A.shape) if convolution else tuple(matrix.shape)
     require_shape(len(shape) in (2, 3), "A", matrix, "(m, n) or (systems, m, n)")
-    require_shape(b.ndim in (1, 2), "b", b, "(m,) or (systems, m)")
+    require_shape(b.ndim in (1, 2), "b", b, "(m,), or (systems, m), with axis=1 (m, systems)")
     rows, columns = shape[-2:]
-    require_shape(b.shape[-1] == rows, "b", b, f"{rows} entries a system, as A of shape {shape} has rows")
-    fits = len(shape) == 2 or (b.ndim == 2 and b.shape[0] == shape[0])
-    require_shape(fits, "b", b, f"({shape[0]}, {rows}), as A has shape {shape}")
     lone = b.ndim == 1
-    b = b[None] if lone else b
+    across = read_axis(axis) == 1 and not lone
+    _require_systems(b.T if across else b, b, shape, across)
+    b = b[None] if lone else _turned(b) if across else b
     systems = int(b.shape[0])
-    damping = read_real("damping", damping, least=0)
+    lam = read_real("lam", lam, least=0)
     if update == "rotations":
-        require(damping == 0, "damping", damping, "0 with update='rotations', which has none; or update='cgs2'")
+        require(lam == 0, "lam", lam, "0 with update='rotations', which has none; or update='cgs2'")
     size = max(rows, columns, 16)
     tolerance = 0.0 if tol is None else read_real("tol", tol, above=0, below=1)
-    limit = 10 * columns + 100 if max_iter is None else read_whole("max_iter", max_iter, 1)
+    limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
     threads = read_threads(threads)
-    warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns)
-    method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns, damping > 0)
+    warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns, across)
+    method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns, lam > 0)
     many = len(shape) == 2 and systems > 1
     return Batch(
         matrix=matrix,
@@ -170,7 +184,7 @@ def check(
         update="gram" if method == "gram" else update,
         guarded=insertion == "guarded",
         form_gram=method == "gram" and many and systems * GRAM_WORTH >= columns,
-        damping=damping,
+        damping=lam,
         tolerance=tolerance,
         rounding=6 * float(np.finfo(float).eps) * size**0.25,
         max_iter=min(limit, 2**31 - 1),
@@ -204,6 +218,20 @@ def _choose(
     return "gram", "gram: products of the positive columns alone, dual and residual from A"
 
 
+def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across: bool) -> None:
+    """Raise unless b, whose systems are turned to rows, fits A; where it would fit turned, the error says so."""
+    rows, own = shape[-2], shape[:-2]
+    fits = rows_of_b.shape[-1] == rows and (not own or tuple(rows_of_b.shape[:-1]) == own)
+    turned = b.ndim == 2 and b.shape[1 if across else 0] == rows and (not own or b.shape[0 if across else 1] == own[0])
+    other = 0 if across else 1
+    hint = f"; or axis={other}, if its {'rows' if across else 'columns'} are the right-hand sides" if turned else ""
+    if own:
+        wanted = (rows, own[0]) if across else (own[0], rows)
+        require_shape(fits, "b", b, f"{wanted}, as A has shape {shape}{hint}")
+    else:
+        require_shape(fits, "b", b, f"{rows} entries a system, as A of shape {shape} has rows{hint}")
+
+
 def _alike(matrix: Any, b: Any) -> tuple[Array, Array, bool]:
     """Bring both to arrays of one library and device, and say whether they are both of single precision.
 
@@ -226,8 +254,13 @@ def _ready(array: Array, single: bool) -> Array:
     return arrays.as_float(array, "float32" if single else "float64")
 
 
+def _turned(array: Array) -> Array:
+    """Return a block with its columns as rows: a view on the host, whose parts are copied as they are solved."""
+    return arrays.as_contiguous(array.T) if arrays.is_cuda(array) else array.T
+
+
 def _warm(
-    warm_start: Any, b: Array, single: bool, systems: int, columns: int
+    warm_start: Any, b: Array, single: bool, systems: int, columns: int, across: bool
 ) -> tuple[Array | None, Array | None, bool]:
     if warm_start is None:
         return None, None, False
@@ -236,9 +269,9 @@ def _warm(
         return None, None, True
     start = read_array("warm_start", warm_start)
     require_one_home("warm_start", start, "b", b)
-    allowed = ((columns,), (systems, columns))
+    allowed = ((columns,), (columns, systems) if across else (systems, columns))
     require_shape(tuple(start.shape) in allowed, "warm_start", start, f"{allowed[0]} or {allowed[1]}")
-    start = start[None] if start.ndim == 1 else start
+    start = start[None] if start.ndim == 1 else _turned(start) if across else start
     xp = arrays.namespace_of(b)
     if xp.isdtype(start.dtype, "bool"):
         return None, start, False

@@ -43,7 +43,7 @@ class Batch:
     chain: bool
     threads: int | None
     lone: bool
-    progress: Callable[[int, int], None] | None
+    progress: Callable[[int, int], object] | None
 
     @property
     def systems(self) -> int:

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
-from stepwell.checks import read_array, read_whole, require_shape
+from stepwell.checks import read_array, read_whole, require_one_home, require_shape
+from stepwell.typing import ArrayLike
+
+#: Pulses up to this length are multiplied sample by sample, longer ones by Fourier transforms.
+DIRECT_LENGTH = 64
 
 
 class Convolution:
-    """The matrix of a convolution with a pulse, for use as ``A`` in :func:`stepwell.nnls`.
+    """The matrix of a convolution with a pulse: ``A`` in :func:`stepwell.nnls`, an operator everywhere else.
 
     ``A[i, j] = pulse[i - j + origin]`` where that sample exists, else 0: column ``j`` is the pulse with its sample
-    ``origin`` on row ``j``. Only the pulse is kept.
+    ``origin`` on row ``j``. Only the pulse is kept. ``A @ x``, ``A.T @ y``, :func:`stepwell.tikhonov` and SciPy's
+    ``aslinearoperator(A)`` work as they do with the matrix.
 
     Parameters
     ----------
@@ -22,10 +27,19 @@ class Convolution:
         One pulse for all systems, or one for each. NumPy, torch, CuPy or JAX.
     n : int
         Number of unknowns (columns).
-    m : int, optional
-        Number of observations (rows); by default `n`.
-    origin : int, optional
-        The sample of the pulse that stands for zero delay, from 0 (the default) to ``length - 1``.
+    m : int, default n
+        Number of observations (rows).
+    origin : int, default 0
+        The sample of the pulse that stands for zero delay, from 0 to ``length - 1``.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        ``(m, n)``, or ``(systems, m, n)`` for a batch of pulses.
+    dtype : dtype
+        The pulse's, in its library.
+    T : Convolution
+        The transpose, which is the convolution with the pulse turned round.
 
     Examples
     --------
@@ -36,30 +50,77 @@ class Convolution:
            [1., 2., 1., 0.],
            [0., 1., 2., 1.],
            [0., 0., 1., 2.]])
-    >>> stepwell.nnls(A, A.dense() @ np.array([0.0, 3.0, 0.0, 1.0])).x.round(12)
+    >>> A @ np.array([0.0, 3.0, 0.0, 1.0])
+    array([3., 6., 4., 2.])
+    >>> stepwell.nnls(A, A @ np.array([0.0, 3.0, 0.0, 1.0])).x.round(12)
     array([0., 3., 0., 1.])
     """
 
-    def __init__(self, pulse: arrays.Array, n: int, *, m: int | None = None, origin: int = 0) -> None:
-        pulse = read_array("pulse", pulse)
-        good = pulse.ndim in (1, 2) and pulse.shape[-1] > 0
-        require_shape(good, "pulse", pulse, "(length,) or (systems, length) with length >= 1")
-        self.pulse = pulse
+    __array_ufunc__ = None  # NumPy leaves ``@`` to this class
+
+    def __init__(self, pulse: ArrayLike, n: int, *, m: int | None = None, origin: int = 0) -> None:
+        samples = read_array("pulse", pulse)
+        good = samples.ndim in (1, 2) and samples.shape[-1] > 0
+        require_shape(good, "pulse", samples, "(length,) or (systems, length) with length >= 1")
+        self.pulse: arrays.Array = samples
         self.n = read_whole("n", n, 0)
         self.m = self.n if m is None else read_whole("m", m, 0)
-        self.origin = read_whole("origin", origin, 0, int(pulse.shape[-1]) - 1)
+        self.origin = read_whole("origin", origin, 0, int(samples.shape[-1]) - 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """``(m, n)``, or ``(systems, m, n)`` for a batch of pulses."""
-        return (*self.pulse.shape[:-1], self.m, self.n)
+        return (*map(int, self.pulse.shape[:-1]), self.m, self.n)
 
     @property
     def ndim(self) -> int:
         """2, or 3 for a batch of pulses."""
         return len(self.shape)
 
-    def dense(self) -> Any:
+    @property
+    def dtype(self) -> Any:
+        """The pulse's dtype, in its library."""
+        return self.pulse.dtype
+
+    @property
+    def home(self) -> arrays.Array:
+        """An empty array of the pulse's library and device, of the floating dtype that products have."""
+        empty = self.pulse.reshape(-1)[:0]
+        return arrays.namespace_of(empty).astype(empty, _floating(empty), copy=False)
+
+    @property
+    def T(self) -> Convolution:
+        """The transpose: the convolution with the pulse turned round."""
+        turned = arrays.namespace_of(self.pulse).flip(self.pulse, axis=-1)
+        return Convolution(turned, self.m, m=self.n, origin=int(self.pulse.shape[-1]) - 1 - self.origin)
+
+    def __matmul__(self, x: ArrayLike) -> arrays.Array:
+        """Multiply by a vector ``(n,)`` or a block of columns ``(n, k)``, as the matrix would be."""
+        given = read_array("x", x)
+        require_one_home("x", given, "pulse", self.pulse)
+        require_shape(given.ndim > 0, "x", given, f"({self.n},) or ({self.n}, columns)")
+        vector = given.ndim == 1
+        block = given[:, None] if vector else given
+        require_shape(block.shape[-2] == self.n, "x", given, f"({self.n},) or ({self.n}, columns)")
+        xp = arrays.namespace_of(self.pulse)
+        dtype = _floating(self.pulse, block)
+        pulse, block = (xp.astype(array, dtype, copy=False) for array in (self.pulse, block))
+        by_samples = int(pulse.shape[-1]) <= DIRECT_LENGTH or 0 in (self.m, *block.shape)
+        product = (_by_samples if by_samples else _by_transforms)(pulse, block, self.m, self.origin)
+        product = xp.astype(product, dtype, copy=False)
+        return product[..., 0] if vector else product
+
+    def matvec(self, x: ArrayLike) -> arrays.Array:
+        """``A @ x``, under the name that SciPy's LinearOperator has for it."""
+        return self @ x
+
+    def rmatvec(self, y: ArrayLike) -> arrays.Array:
+        """``A.T @ y``, under the name that SciPy's LinearOperator has for it."""
+        return self.T @ y
+
+    matmat, rmatmat = matvec, rmatvec
+
+    def dense(self) -> arrays.Array:
         """Return the matrix itself (for small sizes, tests and curiosity), in the pulse's library."""
         pulse, origin = self.pulse, self.origin
         xp = arrays.namespace_of(pulse)
@@ -73,3 +134,37 @@ class Convolution:
 
     def __repr__(self) -> str:
         return f"Convolution(pulse of shape {tuple(self.pulse.shape)}, n={self.n}, m={self.m}, origin={self.origin})"
+
+
+def _floating(*parts: arrays.Array) -> Any:
+    """Return the floating dtype of a product of arrays: their own, or float64 (of JAX its default) for integers."""
+    xp = arrays.namespace_of(*parts)
+    dtype = xp.result_type(*parts)
+    return dtype if xp.isdtype(dtype, "real floating") else getattr(xp, str(arrays.default_float(parts[0])))
+
+
+def _by_samples(pulse: arrays.Array, x: arrays.Array, rows: int, origin: int) -> arrays.Array:
+    """Σ_s pulse[s] x[i − s + origin], a shift of x after the other."""
+    xp = arrays.namespace_of(pulse)
+    length, unknowns = int(pulse.shape[-1]), int(x.shape[-2])
+    like = {"device": x.device} if hasattr(x, "device") else {}
+
+    def zeros(count: int) -> arrays.Array:
+        return xp.zeros((*x.shape[:-2], max(0, count), x.shape[-1]), dtype=x.dtype, **like)
+
+    padded = xp.concat([zeros(length - 1 - origin), x, zeros(rows + origin - unknowns)], axis=-2)
+    total = None
+    for sample in range(length):
+        first = length - 1 - sample
+        term = pulse[..., sample, None, None] * padded[..., first : first + rows, :]
+        total = term if total is None else total + term
+    return total
+
+
+def _by_transforms(pulse: arrays.Array, x: arrays.Array, rows: int, origin: int) -> arrays.Array:
+    """The same by Fourier transforms, as long as no end of the convolution wraps round to the rows that are wanted."""
+    xp = arrays.namespace_of(pulse)
+    needed = max(int(pulse.shape[-1]) + int(x.shape[-2]) - 1, origin + rows)
+    size = 1 << (needed - 1).bit_length()
+    spectrum = xp.fft.rfft(pulse[..., :, None], n=size, axis=-2) * xp.fft.rfft(x, n=size, axis=-2)
+    return xp.fft.irfft(spectrum, n=size, axis=-2)[..., origin : origin + rows, :]

@@ -10,10 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, is_array, is_cuda, namespace_of, without_graph
-from stepwell.arrays.sparse import csr_parts, csr_with_transpose, empty_like_home, has_own_product, is_sparse
+from stepwell.arrays.sparse import (
+    csr_parts,
+    csr_with_transpose,
+    empty_like_home,
+    has_own_product,
+    is_sparse,
+    linear_operator_base,
+)
 from stepwell.checks import WrongKind, require_real, require_shape
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
-from stepwell.operators.operator import Operator, from_functions
+from stepwell.operators.operator import Operator, by_column, from_functions
 from stepwell.threads import default_threads
 
 
@@ -24,8 +31,10 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     ----------
     A : array, sparse matrix, LinearOperator, pair of functions or Operator
         Dense arrays and sparse matrices of NumPy/SciPy, CuPy and PyTorch, dense JAX arrays, anything with ``matmat``
-        and ``rmatmat``, anything with ``shape``, ``@`` and ``.T``, or a pair ``(forward, adjoint)`` of functions of
-        one vector.
+        and ``rmatmat``, anything with ``shape``, ``matvec`` and ``rmatvec`` (called column by column, as is a
+        LinearOperator without functions of blocks), anything with ``shape``, ``@`` and ``.T``, or a pair
+        ``(forward, adjoint)`` of functions of one vector. What has an attribute ``home``, an array, works with arrays
+        of its library and device.
     dtype : dtype name, optional
         ``"float32"`` or ``"float64"``: cast an explicit matrix to it.
     name : str, default "A"
@@ -60,7 +69,7 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     A = without_graph(A)
     if has_own_product(A):
         return _library_sparse(A, dtype, name, columns)
-    if hasattr(A, "matmat") and hasattr(A, "rmatmat"):
+    if hasattr(A, "shape") and (hasattr(A, "matvec") or (hasattr(A, "matmat") and hasattr(A, "rmatmat"))):
         return _linear_operator(A, name)
     if is_array(A):
         return _dense(A, dtype, name)
@@ -119,11 +128,28 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
 
 
+def _require_sound(name: str, A: Any) -> None:
+    """Raise for a CSR or CSC matrix whose indices point outside of it: compiled loops would follow them."""
+    if A.format not in ("csr", "csc"):
+        return
+    rows, columns = A.shape if A.format == "csr" else A.shape[::-1]
+    ends, places = A.indptr, A.indices
+    sound = len(ends) == rows + 1 and ends[0] == 0 and ends[-1] <= min(len(places), len(A.data))
+    sound = sound and bool(np.all(ends[1:] >= ends[:-1]))
+    used = places[: ends[-1]] if sound else places
+    sound = sound and (not used.size or (used.min() >= 0 and used.max() < columns))
+    if not sound:
+        raise ValueError(
+            f"{name} is a sparse matrix whose indices do not fit its shape {A.shape}; allowed: those that do"
+        )
+
+
 def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
     """CSR and the CSR of the transpose, so that both products run over rows, in parallel on all cores."""
     from stepwell import _core
 
     require_real(name, A)
+    _require_sound(name, A)
     value = np.dtype(dtype or (A.dtype if A.dtype in (np.float32, np.float64) else np.float64))
     matrix = sp.csr_matrix(A, dtype=value)
     transposed = sp.csr_matrix(matrix.T)
@@ -172,16 +198,57 @@ def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) ->
 
 
 def _linear_operator(A: Any, name: str) -> Operator:
-    def adjoint(block: Array) -> Array:
-        try:
-            return A.rmatmat(block)
-        except (NotImplementedError, TypeError) as error:
-            # SciPy calls the function that is missing, None, or says of an operator's class that it has none.
-            if isinstance(error, TypeError) and str(error) != "'NoneType' object is not callable":
-                raise
-            raise WrongKind(
-                f"{name} is a {type(A).__name__} whose rmatvec is not implemented; allowed: one with rmatvec or "
-                "rmatmat, as its transpose is needed"
-            ) from error
+    """Wrap what has functions named as SciPy's LinearOperator has them: those of blocks where it defines them."""
+    require_shape(len(A.shape) == 2, name, A, "two dimensions, (m, n)")
 
-    return Operator(A.matmat, adjoint, tuple(A.shape), empty_like_home(A), name=name)
+    def transposed(function: str) -> Callable[[Array], Array]:
+        def apply(argument: Array) -> Array:
+            try:
+                return getattr(A, function)(argument)
+            except (NotImplementedError, TypeError, AttributeError) as error:
+                # SciPy calls the function that is missing, None, or says of an operator's class that it has none.
+                missing = isinstance(error, AttributeError) and not hasattr(A, function)
+                missing = missing or str(error) == "'NoneType' object is not callable"
+                if not (missing or isinstance(error, NotImplementedError)):
+                    raise
+                raise WrongKind(
+                    f"{name} is a {type(A).__name__} whose rmatvec is not implemented; allowed: one with rmatvec or "
+                    "rmatmat, as its transpose is needed"
+                ) from error
+
+        return apply
+
+    forward = A.matmat if takes_blocks(A, "matmat") else by_column(A.matvec, f"what {name}'s matvec returned")
+    if takes_blocks(A, "rmatmat"):
+        adjoint = transposed("rmatmat")
+    else:
+        adjoint = by_column(transposed("rmatvec"), f"what {name}'s rmatvec returned")
+    home = A.home if hasattr(A, "home") else empty_like_home(A) if hasattr(A, "matmat") else None
+    return Operator(forward, adjoint, tuple(A.shape), home, name=name)
+
+
+def takes_blocks(A: Any, function: str) -> bool:
+    """Whether an operator itself defines ``matmat`` or ``rmatmat``.
+
+    What SciPy's and CuPy's LinearOperator puts in their place hands the caller's function columns of shape ``(n, 1)``,
+    which many functions of vectors do not take.
+
+    Examples
+    --------
+    >>> from scipy.sparse.linalg import LinearOperator, aslinearoperator
+    >>> by_vectors = LinearOperator((2, 2), matvec=lambda x: x, rmatvec=lambda x: x)
+    >>> takes_blocks(by_vectors, "matmat"), takes_blocks(aslinearoperator(np.eye(2)), "rmatmat")
+    (False, True)
+    """
+    if not hasattr(A, function):
+        return False
+    kind: Any = type(A)
+    base = linear_operator_base(A)
+    if base is None:
+        return True
+    given = f"_CustomLinearOperator__{function}_impl"  # one made of functions
+    if hasattr(A, given):
+        return getattr(A, given) is not None
+    if function == "rmatmat" and kind._adjoint is not base._adjoint and kind._rmatmat is base._rmatmat:
+        return takes_blocks(A.H, "matmat")
+    return any(getattr(kind, own) is not getattr(base, own) for own in (function, f"_{function}"))

@@ -111,6 +111,23 @@ def _in_dtype_of(block: Array, image: Array) -> Array:
     return namespace_of(block).astype(image, block.dtype)
 
 
+def by_column(function: Callable[[Array], Array], called: str) -> Callable[[Array], Array]:
+    """Return what applies a function of one vector to a block, column by column; errors call its answer as told."""
+
+    def image(vector: Array) -> Array:
+        found = function(vector)
+        found = found if hasattr(found, "shape") else read_array(called, found)
+        require_shape(len(found.shape) == 1, called, found, "one dimension, a vector")
+        return found
+
+    def apply(block: Array) -> Array:
+        if not block.shape[1]:  # what it gives has a length, of no column as of any
+            return image(copy_to_device_of(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
+        return namespace_of(block).stack([image(block[:, j]) for j in range(block.shape[1])], axis=1)
+
+    return apply
+
+
 def from_functions(
     forward: Callable[[Array], Array],
     adjoint: Callable[[Array], Array],
@@ -144,20 +161,6 @@ def from_functions(
     """
     if blocks:
         return Operator(forward, adjoint, shape, like, name=name)
-
-    def by_column(function: Callable[[Array], Array], called: str) -> Callable[[Array], Array]:
-        def image(vector: Array) -> Array:
-            found = function(vector)
-            found = found if hasattr(found, "shape") else read_array(called, found)
-            require_shape(len(found.shape) == 1, called, found, "one dimension, a vector")
-            return found
-
-        def apply(block: Array) -> Array:
-            if not block.shape[1]:  # what it gives has a length, of no column as of any
-                return image(copy_to_device_of(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
-            return namespace_of(block).stack([image(block[:, j]) for j in range(block.shape[1])], axis=1)
-
-        return apply
 
     by_columns = (
         by_column(forward, f"what {name}'s forward returned"),

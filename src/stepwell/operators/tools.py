@@ -12,6 +12,7 @@ from stepwell.arrays import Array, copy_to_device_of, namespace_of
 from stepwell.arrays.sparse import sparse_like
 from stepwell.checks import read_whole, require_kind
 from stepwell.operators.matrices import as_operator
+from stepwell.typing import OperatorLike
 
 
 def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
@@ -69,7 +70,7 @@ def in_library_of(matrix: Any, like: Array) -> Any:
 
 
 def adjoint_error(
-    A: Any, shape: tuple[int, int] | None = None, *, like: Array | None = None, trials: int = 3, seed: int = 0
+    A: OperatorLike, shape: tuple[int, int] | None = None, *, like: Array | None = None, trials: int = 3, seed: int = 0
 ) -> float:
     """Measure how far an operator's adjoint is from its adjoint: the dot-product test.
 
