@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/quasi_newton/decide.hpp"
 #include "core/common/team.hpp"
-#include "host/quasi_newton/engine.hpp"
+#include "core/quasi_newton/decide.hpp"
 #include "host/common/pool.hpp"
+#include "host/quasi_newton/engine.hpp"
 
 namespace stepwell {
 namespace baseline {

@@ -42,7 +42,7 @@ def check_cauchy(state, b, amplification, x, g, h, lower, upper):
     stuck = held(x, g, lower, upper)
     t = np.where(stuck, np.inf, breakpoints(x, h * g, lower, upper))
     clear = np.abs(t - expected) > tolerance * expected
-    assert np.array_equal((t <= state["held_time"])[clear], (t < expected)[clear])
+    assert np.array_equal((t <= state["carry_time"])[clear], (t < expected)[clear])
     # The definition: the model falls all the way there, and not at once beyond.
     bound = np.where(g > 0, lower, upper)
     times = np.append(np.linspace(0, expected, 30), 1.001 * expected)[:, None]
@@ -51,7 +51,7 @@ def check_cauchy(state, b, amplification, x, g, h, lower, upper):
     noise = 100 * EPS * np.linalg.cond(b) * np.abs(values).max()
     assert (np.diff(values[:-1]) <= noise).all()
     assert values[-1] >= values[-2] - noise
-    return int((t <= state["held_time"]).sum())
+    return int((t <= state["carry_time"]).sum())
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -106,7 +106,7 @@ def test_no_finite_breakpoint():
         if (g < 0).all():
             free_runs += 1
             assert state["cauchy_time"] == pytest.approx(g @ g / (g @ b @ g), rel=1e-9)
-            assert state["held_time"] < 0
+            assert state["carry_time"] < 0
     assert free_runs > 0
 
 

@@ -82,8 +82,8 @@ def compare_directions(seed, n, m, diagonal, cauchy, iterations, shift=8.0):
         b = dense_bfgs(s, y, h)
         path = np.ones(n) if h0 is None else h
         carried = np.zeros(n, bool)
-        if state["held_time"] >= 0:
-            carried = ~held(x, g, lower, upper) & (breakpoints(x, path * g, lower, upper) <= state["held_time"])
+        if state["carry_time"] >= 0:
+            carried = ~held(x, g, lower, upper) & (breakpoints(x, path * g, lower, upper) <= state["carry_time"])
             assert carried.any()
         share = state["step"] if len(s) > 1 else 1.0  # a first step's length is a guess
         expected, gave_up = subspace_trial(b, x, g, path, lower, upper, carried, state["cauchy_time"], share)
@@ -153,8 +153,8 @@ def test_pairs_without_curvature_are_refused_and_the_rest_stay_in_order(m):
                 continue
             b = dense_bfgs(stored, changes, np.full(n, state["gamma"]))
             carried = np.zeros(n, bool)
-            if state["held_time"] >= 0:
-                carried = ~held(x, g, lower, upper) & (breakpoints(x, g, lower, upper) <= state["held_time"])
+            if state["carry_time"] >= 0:
+                carried = ~held(x, g, lower, upper) & (breakpoints(x, g, lower, upper) <= state["carry_time"])
             # The longest step is a tenth here: the share that counts as nothing is of that.
             share = 10 * state["step"] if count > 1 else 1.0
             expected, _ = subspace_trial(b, x, g, np.ones(n), lower, upper, carried, state["cauchy_time"], share)

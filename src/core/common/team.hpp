@@ -1,10 +1,11 @@
-// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(), max()
-// and argmax(). Lone is one CPU thread; Block (src/cuda/common/block.cuh) a CUDA thread block; Crew
-// (src/host/common/crew.hpp) a handful of real threads, for tests only, so that ThreadSanitizer sees the very
-// source that a GPU runs.
+// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(),
+// max(), min() and argmax(), or those of them that it needs. Lone is one CPU thread; Block
+// (src/cuda/common/block.cuh) a CUDA thread block; Crew (src/host/common/crew.hpp) a handful of CPU threads:
+// those of one large NNLS system on the host, and those of tests, where ThreadSanitizer sees the very source
+// that a GPU runs.
 //
-// Contract: every member calls sync(), sum(), max() and argmax() in the same order; these return the same
-// value to all members, and the order of summation does not depend on timing.
+// Contract: every member calls sync() and the reductions in the same order; these return the same value to
+// all members, and the order of summation does not depend on timing.
 #pragma once
 
 #include "core/common/config.hpp"
@@ -32,6 +33,7 @@ struct Lone {
     SW_HD void sync() const {}
     SW_HD double sum(double value) const { return value; }
     SW_HD double max(double value) const { return value; }
+    SW_HD double min(double value) const { return value; }
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     SW_HD int64_t argmax(double& /*value*/, int64_t index) const { return index; }
 

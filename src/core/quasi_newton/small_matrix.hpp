@@ -52,6 +52,15 @@ SW_HD_CALLED void solve_lower(Team& team, const double* a, int size, double* x) 
     }
 }
 
+// The same by one member alone.
+SW_HD void substitute_lower(const double* a, int size, double* x) {
+    SW_ROLLED
+    for (int k = 0; k < size; ++k) {
+        SW_ROLLED
+        for (int i = k + 1; i < size; ++i) x[i] -= a[k * size + i] * x[k];
+    }
+}
+
 // x <- L⁻ᵀ D⁻¹ x.
 template <class Team>
 SW_HD_CALLED void solve_upper(Team& team, const double* a, int size, double* x) {

@@ -1,5 +1,4 @@
-// Memory of the CUDA target, as the kernels see it. targets/cuda.py fills an Engine, field by field in this
-// order; the Options follow it.
+// One problem in the memory of the CUDA target (core/quasi_newton/device_layout.hpp), as the sweeps see it.
 #pragma once
 
 #include "core/common/careful_sum.hpp"
@@ -10,25 +9,6 @@
 #include "cuda/quasi_newton/square.cuh"
 
 SW_BEGIN
-
-struct Engine {
-    int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
-    State* states;
-    double* small;  // (batch, 3 (m + 1)²)
-    Real *x, *g, *d, *trial, *s, *y;
-    const Real *lower, *upper, *weights;
-    int64_t bound_stride, weight_stride;
-    double* partials;      // per gang: sums by chunk, see sums.cuh
-    double* coefficients;  // per gang: 2m
-    double* scratch;       // per gang: decisions, where they do not fit shared memory
-    double* walk;          // per gang: the Cauchy walk
-    Barrier* barrier;
-    State* report;          // pinned host memory: state of the first problem after each turn
-    unsigned int* running;  // pinned host memory: problems still running after the last turn
-    unsigned int* counter;  // device memory: the count in the making
-    int64_t partial_stride, walk_stride;
-    int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
-};
 
 // The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at
 // the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.

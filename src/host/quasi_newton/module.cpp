@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -14,6 +13,7 @@
 #include "host/common/large_memory.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/layout.hpp"
 
 namespace nb = nanobind;
 
@@ -239,57 +239,8 @@ void bind_quasi_newton(nb::module_& m) {
         return nb::bytes(reinterpret_cast<const char*>(&state), sizeof(state));
     });
 
-    // Name -> (NumPy format, offset) of the state's fields: Python sees the state as a structured array.
-    nb::dict fields;
-#define FIELD(format, name) fields[#name] = nb::make_tuple(format, offsetof(State, name))
-    FIELD("f8", f);
-    FIELD("f8", f_before);
-    FIELD("f8", slope);
-    FIELD("f8", gamma);
-    FIELD("f8", projected_gradient);
-    FIELD("f8", projected_norm);
-    FIELD("f8", gradient_norm);
-    FIELD("f8", x_norm);
-    FIELD("f8", direction_norm);
-    FIELD("f8", step);
-    FIELD("f8", cauchy_time);
-    FIELD("f8", held_time);
-    FIELD("i8", iterations);
-    FIELD("i8", evaluations);
-    FIELD("i8", held);
-    FIELD("i8", cauchy_walks);
-    FIELD("i8", truncations);
-    FIELD("i8", resets);
-    FIELD("i8", skipped);
-    FIELD("i4", head);
-    FIELD("i4", pairs);
-    FIELD("i4", started);
-    FIELD("i4", accepted);
-    FIELD("i4", info);
-    FIELD("i4", status);
-    FIELD("i4", action);
-#undef FIELD
-    m.attr("STATE_FIELDS") = fields;
-    m.attr("STATE_SIZE") = sizeof(State);
-    m.attr("ACTION_DONE") = int(Action::done);
-    m.attr("ACTION_ABSORB") = int(Action::absorb);
-    nb::dict statuses;
-#define STATUS(name) statuses[#name] = int(Status::name)
-    STATUS(running);
-    STATUS(gradient);
-    STATUS(decrease);
-    STATUS(gradient_norm);
-    STATUS(target);
-    STATUS(max_iterations);
-    STATUS(max_evaluations);
-    STATUS(time_limit);
-    STATUS(line_search);
-    STATUS(rounding);
-    STATUS(nonfinite_start);
-    STATUS(nonfinite);
-    STATUS(callback);
-#undef STATUS
-    m.attr("STATUSES") = statuses;
+    bind_state_layout(m);
+    bind_device_layout(m);
 }
 
 }  // namespace stepwell

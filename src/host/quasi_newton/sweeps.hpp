@@ -4,6 +4,7 @@
 
 #include "host/quasi_newton/sweep_absorb.hpp"
 #include "host/quasi_newton/sweep_aim.hpp"
+#include "host/quasi_newton/sweep_breaks.hpp"
 
 SW_BEGIN
 

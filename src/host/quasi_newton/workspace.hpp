@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/quasi_newton/compact.hpp"
+#include "core/quasi_newton/cauchy_walk.hpp"
 #include "host/common/simd.hpp"
 
 namespace stepwell {
@@ -56,7 +56,16 @@ public:
     Pack* fresh_sums;  // [row, column]
     double* carried_sums;
     Scratch scratch;
-    std::vector<double> sums;  // partial sums of the chunks, in the first thread's workspace
+    std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
+
+    // The breakpoints of a walk; memory is taken by the first.
+    BreakList break_list(int pairs) {
+        const size_t row = 2 * size_t(pairs) + 1;
+        breaks_listed.resize(longest_list);
+        break_rows.resize(std::max(break_rows.size(), longest_list * row + 4 * size_t(pairs) + 1));
+        return {breaks_listed.data(), break_rows.data(), break_rows.data() + longest_list * row,
+                longest_list};
+    }
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }
 
@@ -102,6 +111,8 @@ public:
     }
 
 private:
+    std::vector<Break> breaks_listed;
+    std::vector<double> break_rows;
     std::vector<double> buffers, history, packs, carried_memory, decision_memory;
     std::vector<const void*> row_places;
 };
