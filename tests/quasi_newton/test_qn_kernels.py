@@ -29,7 +29,7 @@ def test_kernels_compile(architecture, monkeypatch, tmp_path):
 
 def test_staged_memory_is_what_the_sweeps_stage():
     """Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
-    is more, 16 bytes of each of up to 16 rows for every thread. (The kernel does not compile where it counts otherwise.)
+    is more, 16 bytes of each of up to 16 rows for every thread. (A kernel that counts otherwise does not compile.)
     """
     assert cuda.staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (256 + 8) * 8
     assert cuda.staged_bytes(8, True, True, False, 256) == 16 * 16 * 256

@@ -164,8 +164,8 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
     double step = 1, step_max = o.search.step_max;
     if (first && o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
-    } else if (first && !o.boxed) {
-        step = 1 / s.direction_norm;
+    } else if (first && !o.boxed && !o.weighted) {
+        step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
     if (o.bounded) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
     if (!(step <= step_max)) step = step_max;

@@ -1,11 +1,10 @@
 // One problem on the host: the sweeps of every action over its chunks, and the decisions on their totals.
 #pragma once
 
-#include "core/common/team.hpp"
 #include "core/quasi_newton/decide.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
-#include "host/quasi_newton/lone_ldlt.hpp"  // found by the decisions of core through Lone
+#include "host/quasi_newton/simd_matrices.hpp"
 #include "host/quasi_newton/sweeps.hpp"
 
 SW_BEGIN
@@ -128,7 +127,7 @@ private:
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     const Exchange exchange;
     const T* gradient = nullptr;
-    Lone team;
+    DecidingThread team;
 
     Workspace& workspace(int thread) { return workspaces[first_workspace + thread]; }
 
