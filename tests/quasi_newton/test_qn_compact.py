@@ -185,3 +185,22 @@ def test_secant_equation_holds_after_any_number_of_wraps():
             assert np.abs(operator.T @ y - s).max() <= limit
         last = x, g
     assert opt.nit > 3 * 4
+
+
+@pytest.mark.parametrize("diagonal", [None, "constant", "callable"])
+@pytest.mark.parametrize("bounds", [None, (-np.inf, 100.0)])
+@pytest.mark.parametrize("line_search", ["lbfgsb", "va15"])
+def test_a_given_diagonal_is_trusted_with_the_length_of_the_first_step(diagonal, bounds, line_search):
+    """Without one the first step has length one; VA15 takes 1/|g| of any direction (Liu, Nocedal 1989)."""
+    rng = np.random.default_rng(5)
+    scale = rng.uniform(0.5, 4.0, size=15)
+    h0 = {None: None, "constant": 1 / scale, "callable": lambda x: 1 / scale}[diagonal]
+    x0 = rng.normal(size=15)
+    opt = LBFGSB(x0, bounds, h0=h0, line_search=line_search)
+    g = scale * (x0 - 2)
+    opt.tell(float(0.5 * scale @ (x0 - 2) ** 2), g)
+    direction = -g if h0 is None else -g / scale
+    length = np.linalg.norm(g if line_search == "va15" else direction)
+    step = 1 / length if h0 is None or line_search == "va15" else 1.0
+    assert np.linalg.norm(g) > 1
+    assert np.abs(opt.x - (x0 + min(step, 1.0) * direction)).max() <= 4 * EPS * np.abs(x0).max()
