@@ -239,24 +239,23 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     }
     const EngineKernels& kernels = baseline::engine_table();
     void* workspaces = kernels.make_workspaces(threads, m);
-    const EngineView<T> view{batch,
-                             n,
-                             &options,
-                             states.data(),
-                             small.data(),
-                             x.data(),
-                             g.data(),
-                             d.data(),
-                             trial.data(),
-                             s.data(),
-                             y.data(),
-                             bounded ? lower.data() : nullptr,
-                             bounded ? upper.data() : nullptr,
-                             weighted ? weights.data() : nullptr,
-                             0,
-                             0,
-                             threads,
-                             workspaces};
+    const BatchMemory<T> memory{batch,
+                                n,
+                                n,
+                                states.data(),
+                                small.data(),
+                                x.data(),
+                                g.data(),
+                                d.data(),
+                                trial.data(),
+                                s.data(),
+                                y.data(),
+                                bounded ? lower.data() : nullptr,
+                                bounded ? upper.data() : nullptr,
+                                weighted ? weights.data() : nullptr,
+                                0,
+                                0};
+    const EngineView<T> view{memory, &options, threads, workspaces};
     bool running = true, inside = true;
     while (running) {
         for (int64_t b = 0; b < batch; ++b)
@@ -379,24 +378,23 @@ struct Piece {
             trial[k] = i % 2 ? upper[k] : lower[k];
         }
         workspaces = baseline::engine_table().make_workspaces(1, m);
-        view = {1,
-                n,
-                &options,
-                &state,
-                small.data(),
-                x.data(),
-                g.data(),
-                d.data(),
-                trial.data(),
-                s.data(),
-                y.data(),
-                lower.data(),
-                upper.data(),
-                nullptr,
-                0,
-                0,
-                1,
-                workspaces};
+        const BatchMemory<double> memory{1,
+                                         n,
+                                         n,
+                                         &state,
+                                         small.data(),
+                                         x.data(),
+                                         g.data(),
+                                         d.data(),
+                                         trial.data(),
+                                         s.data(),
+                                         y.data(),
+                                         lower.data(),
+                                         upper.data(),
+                                         nullptr,
+                                         0,
+                                         0};
+        view = {memory, &options, 1, workspaces, {}};
     }
     ~Piece() { baseline::engine_table().free_workspaces(workspaces); }
     void turn(double f, const double* gradient) {

@@ -222,10 +222,10 @@ def test_walks_over_more_breakpoints_than_a_list_holds(n, copies):
     carried = []
     while not opt.done:
         opt.tell(*fun(np.asarray(opt.x)))
-        state = opt._state[0].copy()
+        state = opt.state.copy()
         if opt.done or not opt.accepted or state["pairs"] == 0:
             continue
-        s, y = opt._target.pairs(0)
+        s, y = map(np.array, opt.pairs())
         x, g = opt.accepted_point(), opt.accepted_gradient()
         expected, crossed, t = plain_walk(s, y, float(state["gamma"]), x, g, lower, upper)
         assert state["cauchy_time"] == pytest.approx(expected, rel=1e-8)

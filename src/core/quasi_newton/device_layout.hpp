@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/memory.hpp"
 
 namespace stepwell {
 
@@ -23,20 +24,14 @@ struct Barrier {
     unsigned int in_group[1];  // one for each group of chunks
 };
 
-// Everything that a turn works on, in device memory; the Options follow it. Arrays are (batch, n) unless
-// said.
+// Everything that a turn works on, in device memory; the Options follow it. History rows are padded so that
+// they stay aligned.
 template <class Real>
-struct DeviceEngine {
-    int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
-    State* states;
-    double* small;  // (batch, 3 (m + 1)²): products of pairs
-    Real *x, *g, *d, *trial, *s, *y;
-    const Real *lower, *upper, *weights;
-    int64_t bound_stride, weight_stride;  // n, or 0 where the batch shares them
-    double* partials;                     // per gang: sums by chunk, see sums.cuh
-    double* coefficients;                 // per gang: 2m
-    double* scratch;                      // per gang: decisions, where they do not fit shared memory
-    double* walk;                         // per gang: device_walk()
+struct DeviceEngine : BatchMemory<Real> {
+    double* partials;      // per gang: sums by chunk, see sums.cuh
+    double* coefficients;  // per gang: 2m
+    double* scratch;       // per gang: decisions, where they do not fit shared memory
+    double* walk;          // per gang: device_walk()
     Barrier* barrier;
     State* report;          // pinned host memory: state of the first problem after each turn
     unsigned int* running;  // pinned host memory: problems still running after the last turn

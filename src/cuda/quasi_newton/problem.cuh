@@ -87,10 +87,7 @@ __device__ inline void add_product(CarefulSum& sum, double a, double b) {
     sum.add(product);
 }
 
-struct Vectors {
-    int64_t n, stride;
-    Real *x, *g, *d, *trial, *s, *y;
-    const Real *lower, *upper, *weights;
+struct Vectors : ProblemVectors<Real> {
     // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
     // g) or the aim sweep has made it the accepted one.
     const Real *at, *gradient;
@@ -121,25 +118,11 @@ struct Vectors {
     }
 };
 
-__device__ inline Vectors vectors_of(const Engine& e, int64_t p, const Real* gradient) {
-    const int64_t at = p * e.n, history = p * slots * e.stride;
+__device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gradient) {
     const auto begins_lot = [](const Real* from) {
         return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
     };
-    Vectors v{e.n,
-              e.stride,
-              e.x + at,
-              e.g + at,
-              e.d + at,
-              e.trial + at,
-              e.s + history,
-              e.y + history,
-              e.lower ? e.lower + p * e.bound_stride : nullptr,
-              e.upper ? e.upper + p * e.bound_stride : nullptr,
-              e.weights ? e.weights + p * e.weight_stride : nullptr,
-              e.trial + at,
-              gradient + at,
-              false};
+    Vectors v{vectors_of<Real>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
     v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
                 begins_lot(v.gradient) && begins_lot(v.lower) && begins_lot(v.upper) && begins_lot(v.weights);
     return v;

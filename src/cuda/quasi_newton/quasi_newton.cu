@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
     unsigned int running = 0;
     while (true) {
         if (threadIdx.x == 0) {
-            m.vectors = vectors_of(e, p, gradient);
+            m.vectors = vectors_at(e, p, gradient);
             turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
         }
         __syncthreads();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/memory.hpp"
 #include "core/quasi_newton/options.hpp"
 #include "core/quasi_newton/totals.hpp"
 
@@ -31,18 +32,10 @@ struct Exchange {
     void* context = nullptr;
 };
 
-// Everything a turn works on. Arrays are (batch, n) unless said; bounds and weights may be shared by the
-// batch.
+// Everything a turn works on.
 template <class T>
-struct EngineView {
-    int64_t batch, n;
+struct EngineView : BatchMemory<T> {
     const Options* options;
-    State* states;
-    double* small;  // (batch, 3 m²): products of pairs
-    T *x, *g, *d, *trial;
-    T *s, *y;  // (batch, m, n)
-    const T *lower, *upper, *weights;
-    int64_t bound_stride, weight_stride;  // n, or 0 where shared
     int threads;
     void* workspaces;  // one per thread
     Exchange exchange = {};

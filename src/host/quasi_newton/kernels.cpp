@@ -8,28 +8,12 @@ namespace {
 template <class T>
 void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart part) {
     auto& workspaces = *static_cast<std::vector<Workspace>*>(e.workspaces);
-    const int m = e.options->capacity;
+    const int slots = e.options->slots;
     auto run = [&](int64_t p, int threads, int workspace) {
-        const int64_t at = p * e.n, history = at * m;
-        Vectors<T> v{e.n,
-                     e.x + at,
-                     e.g + at,
-                     e.d + at,
-                     e.trial + at,
-                     e.s + history,
-                     e.y + history,
-                     e.lower ? e.lower + p * e.bound_stride : nullptr,
-                     e.upper ? e.upper + p * e.bound_stride : nullptr,
-                     e.weights ? e.weights + p * e.weight_stride : nullptr};
-        Problem<T> problem{v,
-                           e.states[p],
-                           *e.options,
-                           small_matrices(e.small + p * small_matrices_length(m), m),
-                           Chunks(e.n, threads),
-                           workspaces,
-                           workspace,
-                           e.exchange};
-        problem.turn(f[p], gradient + at, part);
+        Problem<T> problem(vectors_of<T>(e, p, slots), e.states[p], *e.options,
+                           small_matrices(e.small + p * small_matrices_length(slots), slots),
+                           Chunks(e.n, threads), workspaces, workspace, e.exchange);
+        problem.turn(f[p], gradient + p * e.n, part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);
     if (many && e.threads > 1) {

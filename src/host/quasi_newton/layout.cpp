@@ -2,7 +2,7 @@
 // the host that launches them (core/quasi_newton/device_layout.hpp).
 #include "host/quasi_newton/layout.hpp"
 
-#include <cstddef>
+#include <type_traits>
 
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/device_layout.hpp"
@@ -24,13 +24,15 @@ const char* format_of() {
 
 }  // namespace
 
-// Name -> (format, offset) of a struct's fields.
-#define FIELD(fields, Struct, name) \
-    fields[#name] = nb::make_tuple(format_of<decltype(Struct::name)>(), offsetof(Struct, name))
+// Name -> (format, offset) of the fields of a struct, of which `one` is an example.
+#define FIELD(fields, one, name)                                    \
+    fields[#name] = nb::make_tuple(format_of<decltype(one.name)>(), \
+                                   reinterpret_cast<char*>(&one.name) - reinterpret_cast<char*>(&one))
 
 void bind_state_layout(nb::module_& m) {
     nb::dict f;
-#define STATE(name) FIELD(f, State, name)
+    State state;
+#define STATE(name) FIELD(f, state, name)
     STATE(f), STATE(f_before), STATE(slope), STATE(gamma), STATE(projected_gradient), STATE(projected_norm);
     STATE(gradient_norm), STATE(x_norm), STATE(direction_norm), STATE(step), STATE(cauchy_time);
     STATE(carry_time), STATE(iterations), STATE(evaluations), STATE(held), STATE(cauchy_walks);
@@ -51,9 +53,9 @@ void bind_state_layout(nb::module_& m) {
 }
 
 void bind_device_layout(nb::module_& m) {
-    using Engine = DeviceEngine<double>;
     nb::dict f;
-#define ENGINE(name) FIELD(f, Engine, name)
+    DeviceEngine<double> engine;
+#define ENGINE(name) FIELD(f, engine, name)
     ENGINE(batch), ENGINE(n), ENGINE(stride), ENGINE(states), ENGINE(small), ENGINE(x), ENGINE(g), ENGINE(d);
     ENGINE(trial), ENGINE(s), ENGINE(y), ENGINE(lower), ENGINE(upper), ENGINE(weights), ENGINE(bound_stride);
     ENGINE(weight_stride), ENGINE(partials), ENGINE(coefficients), ENGINE(scratch), ENGINE(walk);
@@ -61,7 +63,7 @@ void bind_device_layout(nb::module_& m) {
     ENGINE(walk_stride), ENGINE(chunks), ENGINE(walk_length), ENGINE(sums);
 #undef ENGINE
     m.attr("DEVICE_ENGINE_FIELDS") = f;
-    m.attr("DEVICE_ENGINE_SIZE") = sizeof(Engine);
+    m.attr("DEVICE_ENGINE_SIZE") = sizeof(engine);
     nb::dict constants;
 #define CONSTANT(name) constants[#name] = name
     CONSTANT(max_device_capacity), CONSTANT(block_threads), CONSTANT(warp_threads), CONSTANT(small_problem);

@@ -35,17 +35,25 @@ using Numpy = nb::ndarray<nb::numpy, T, nb::c_contig>;
 // Memory of a batch of problems on the host. Vectors take (2m + 4) n words a problem; bounds and weights are
 // the caller's arrays, kept alive by the Python side.
 template <class T>
-class Engine {
+class Engine : public EngineView<T> {
 public:
-    Engine(int64_t batch, int64_t n, const Options& options, int threads)
-        : batch(batch), n(n), options(options), threads(threads) {
-        const int64_t m = options.capacity, words = batch * n * (2 * m + 4);
-        memory = LargeMemory(size_t(words) * sizeof(T));
-        T* vectors = static_cast<T*>(memory.data());
-        states.resize(size_t(batch));
-        for (State& s : states) start_state(s);
-        small.assign(size_t(batch * small_matrices_length(int(m))), 0.0);
-        T* next = vectors;
+    using EngineView<T>::batch, EngineView<T>::n, EngineView<T>::states, EngineView<T>::small;
+    using EngineView<T>::x, EngineView<T>::g, EngineView<T>::d, EngineView<T>::trial;
+    using EngineView<T>::s, EngineView<T>::y;
+
+    Engine(int64_t batch, int64_t n, const Options& wanted, int threads)
+        : EngineView<T>{},
+          chosen(wanted),
+          all_states(size_t(batch)),
+          all_small(size_t(batch * small_matrices_length(wanted.slots))),
+          memory(size_t(batch * n * (2 * wanted.slots + 4)) * sizeof(T)) {
+        this->batch = batch, this->n = this->stride = n;
+        this->options = &chosen;
+        this->threads = threads;
+        states = all_states.data(), small = all_small.data();
+        for (State& one : all_states) start_state(one);
+        const int64_t m = chosen.slots;
+        T* next = static_cast<T*>(memory.data());
         trial = next, next += batch * n;
         x = next, next += batch * n;
         g = next, next += batch * n;
@@ -54,30 +62,28 @@ public:
         y = next;
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
+        std::memset(x, 0, size_t(batch * n) * sizeof(T));
         std::fill(g, g + batch * n,
                   std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
-        workspaces = engine_kernels().make_workspaces(threads, int(m));
+        this->workspaces = engine_kernels().make_workspaces(threads, chosen.capacity);
     }
     Engine(const Engine&) = delete;
-    ~Engine() { engine_kernels().free_workspaces(workspaces); }
+    ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
-        lower = low.data(), upper = high.data();
-        bound_stride = low.size() == size_t(n) ? 0 : n;
+        this->lower = low.data(), this->upper = high.data();
+        this->bound_stride = low.size() == size_t(n) ? 0 : n;
     }
     void set_weights(Vector<T> h) {
-        weights = h.data();
-        weight_stride = h.size() == size_t(n) ? 0 : n;
+        this->weights = h.data();
+        this->weight_stride = h.size() == size_t(n) ? 0 : n;
     }
 
     void turn(const double* f, const T* gradient, TurnPart part) {
-        const EngineView<T> view{
-            batch, n,     &options, states.data(), small.data(),  x,       g,         d, trial, s, y,
-            lower, upper, weights,  bound_stride,  weight_stride, threads, workspaces};
         if constexpr (sizeof(T) == 8) {
-            engine_kernels().turn_double(view, f, gradient, part);
+            engine_kernels().turn_double(*this, f, gradient, part);
         } else {
-            engine_kernels().turn_float(view, f, gradient, part);
+            engine_kernels().turn_float(*this, f, gradient, part);
         }
     }
 
@@ -98,11 +104,11 @@ public:
         nb::gil_scoped_release release;
         turn(f.data(), gradient.data(), TurnPart(part));
         int64_t running = 0;
-        for (const State& state : states) running += state.action != Action::done;
+        for (const State& state : all_states) running += state.action != Action::done;
         return running;
     }
     void stop(int64_t problem, int status) {
-        State& state = states[size_t(problem)];
+        State& state = states[problem];
         if (state.action == Action::done) return;
         state.status = Status(status);
         state.action = Action::done;
@@ -110,20 +116,16 @@ public:
     }
 
     int64_t bytes() const {
-        return int64_t(sizeof(T)) * batch * n * (2 * options.capacity + 4) +
-               int64_t(sizeof(double) * small.size()) + int64_t(sizeof(State) * states.size());
+        return int64_t(sizeof(T)) * batch * n * (2 * chosen.slots + 4) +
+               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size());
     }
 
-    int64_t batch, n;
-    Options options;
-    int threads;
-    std::vector<State> states;
-    std::vector<double> small;
+    Options chosen;
+    std::vector<State> all_states;
+    std::vector<double> all_small;
+
+private:
     LargeMemory memory;
-    T *x, *g, *d, *trial, *s, *y;
-    const T *lower = nullptr, *upper = nullptr, *weights = nullptr;
-    int64_t bound_stride = 0, weight_stride = 0;
-    void* workspaces;
 };
 
 template <class T>
@@ -134,7 +136,7 @@ void bind_engine(nb::module_& m, const char* name) {
     };
     auto ring = [](T* E::* member) {
         return [member](E& e) {
-            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.options.capacity), size_t(e.n)});
+            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)});
         };
     };
     nb::class_<E>(m, name)
@@ -155,14 +157,13 @@ void bind_engine(nb::module_& m, const char* name) {
         .def_prop_ro(
             "states",
             [](E& e) {
-                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states.data()),
-                                      {size_t(e.batch), sizeof(State)});
+                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states), {size_t(e.batch), sizeof(State)});
             },
             nb::rv_policy::reference_internal)
         .def_prop_ro(
             "small",
             [](E& e) {
-                return Numpy<double>(e.small.data(), {size_t(e.batch), e.small.size() / size_t(e.batch)});
+                return Numpy<double>(e.small, {size_t(e.batch), e.all_small.size() / size_t(e.batch)});
             },
             nb::rv_policy::reference_internal);
 }

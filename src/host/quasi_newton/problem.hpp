@@ -14,7 +14,7 @@ class Problem {
 public:
     static constexpr bool walks = true;
 
-    Problem(const Vectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
+    Problem(const ProblemVectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
             const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace,
             const Exchange& exchange)
         : v(v),
@@ -118,7 +118,7 @@ public:
     }
 
 private:
-    const Vectors<T> v;
+    const ProblemVectors<T> v;
     State& state;
     const Options& options;
     const SmallMatrices matrices;

@@ -14,8 +14,8 @@ SW_BEGIN
 template <class T>
 class Absorb {
 public:
-    Absorb(const Vectors<T>& v, const State& state, const Options& options, SumLayout layout, Gather gather,
-           const T* gradient)
+    Absorb(const ProblemVectors<T>& v, const State& state, const Options& options, SumLayout layout,
+           Gather gather, const T* gradient)
         : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
 
     // Leaves the row of one chunk: absorb_row or regather_row.
@@ -34,7 +34,7 @@ public:
     }
 
 private:
-    const Vectors<T>& v;
+    const ProblemVectors<T>& v;
     const State& state;
     const Options& options;
     const SumLayout layout;
@@ -52,8 +52,8 @@ private:
                          *g_before = view(w.y, v.g + at, count, padded);
             for (int i = 0; i < padded; ++i) w.s[i] = state.step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
-            T* s = v.s + int64_t(state.head) * v.n + at;
-            T* y = v.y + int64_t(state.head) * v.n + at;
+            T* s = v.s + int64_t(state.head) * v.stride + at;
+            T* y = v.y + int64_t(state.head) * v.stride + at;
             narrow(s, w.s, count);
             narrow(y, w.y, count);
             if (sizeof(T) < sizeof(double)) {  // sums must see the pair as it is stored
@@ -132,7 +132,7 @@ private:
         const int head = gather == Gather::pair ? state.head + 1 : state.head;
         const T** places = w.places<T>();
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, head, r, options.capacity)) * v.n + at;
+            const int64_t row = int64_t(slot_of(age, head, r, options.slots)) * v.stride + at;
             places[age] = v.y + row;
             places[r + age] = v.s + row;
         }
@@ -191,7 +191,7 @@ private:
         if (largest_magnitude(w.carried, packs) == 0) return;
         const int r = layout.rows;
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+            const int64_t row = int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
             double y = 0, s = 0;
             for (int i = 0; i < count; ++i) {
                 if (w.carried[i] == 0) continue;

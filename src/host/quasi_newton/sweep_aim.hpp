@@ -12,7 +12,7 @@ SW_BEGIN
 template <class T>
 class Aim {
 public:
-    Aim(const Vectors<T>& v, const State& state, const Options& options, const double* coefficients)
+    Aim(const ProblemVectors<T>& v, const State& state, const Options& options, const double* coefficients)
         : v(v), state(state), options(options), coefficients(coefficients) {}
 
     // Leaves the row of one chunk: aim_row.
@@ -64,7 +64,7 @@ public:
     }
 
 private:
-    const Vectors<T>& v;
+    const ProblemVectors<T>& v;
     const State& state;
     const Options& options;
     const double* coefficients;
@@ -80,7 +80,7 @@ private:
             double k[8];
             for (int b = 0; b < 8; ++b) {
                 const int age = min_of(a + b, r - 1);
-                rows[b] = history + int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+                rows[b] = history + int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
                 k[b] = a + b < r ? c[a + b] : 0.0;
             }
             const double* from = a == 0 && base ? base : out;

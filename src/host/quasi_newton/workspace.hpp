@@ -1,24 +1,12 @@
-// Memory of the host target: the vectors of one problem, and the tile buffers and accumulators of one thread.
+// Memory of one thread of the host: tile buffers, accumulators, and what its decisions need.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/memory.hpp"
 #include "host/common/simd.hpp"
-
-namespace stepwell {
-
-template <class T>
-struct Vectors {
-    int64_t n;
-    T *x, *g, *d, *trial;
-    T *s, *y;                // ring buffers, capacity rows of n
-    const T *lower, *upper;  // both or neither
-    const T* weights;        // diagonal of H0, or null
-};
-
-}  // namespace stepwell
 
 SW_BEGIN
 
