@@ -8,7 +8,7 @@ SW_BEGIN
 // A multiprocessor from Hopper on has 228 KiB, of which each block takes one besides its own. A sweep that is
 // alone on it is 5 % slower. (Not so with a diagonal: there is more of it to stage.)
 constexpr int for_two_blocks = (228 << 10) / 2 - (1 << 10);
-constexpr int flags_and_factors = 104;  // the few variables that lie beside these two
+constexpr int flags_and_factors = 96;  // the few variables that lie beside these two
 constexpr int own_and_staged = int(sizeof(SharedMemory) + sizeof(Turn)) + staged_bytes + flags_and_factors;
 static_assert(staged_bytes == SW_STAGED_BYTES, "the loader asks for other shared memory");
 static_assert(!staged || weighted || own_and_staged <= for_two_blocks, "leave memory for a second block");
