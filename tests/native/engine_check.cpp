@@ -1,15 +1,17 @@
 // The quasi-Newton core and the host engine, to be run under the sanitizers. Prints one JSON object a line;
 // the Python test compares the numbers with NumPy. Usage: engine_check PART...
+#include <barrier>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "core/quasi_newton/decide.hpp"
 #include "core/common/team.hpp"
-#include "host/quasi_newton/engine.hpp"
+#include "core/quasi_newton/decide.hpp"
 #include "host/common/pool.hpp"
+#include "host/quasi_newton/chunks.hpp"
+#include "host/quasi_newton/engine.hpp"
 
 namespace stepwell {
 namespace baseline {
@@ -237,24 +239,23 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     }
     const EngineKernels& kernels = baseline::engine_table();
     void* workspaces = kernels.make_workspaces(threads, m);
-    const EngineView<T> view{batch,
-                             n,
-                             &options,
-                             states.data(),
-                             small.data(),
-                             x.data(),
-                             g.data(),
-                             d.data(),
-                             trial.data(),
-                             s.data(),
-                             y.data(),
-                             bounded ? lower.data() : nullptr,
-                             bounded ? upper.data() : nullptr,
-                             weighted ? weights.data() : nullptr,
-                             0,
-                             0,
-                             threads,
-                             workspaces};
+    const BatchMemory<T> memory{batch,
+                                n,
+                                n,
+                                states.data(),
+                                small.data(),
+                                x.data(),
+                                g.data(),
+                                d.data(),
+                                trial.data(),
+                                s.data(),
+                                y.data(),
+                                bounded ? lower.data() : nullptr,
+                                bounded ? upper.data() : nullptr,
+                                weighted ? weights.data() : nullptr,
+                                0,
+                                0};
+    const EngineView<T> view{memory, &options, threads, workspaces};
     bool running = true, inside = true;
     while (running) {
         for (int64_t b = 0; b < batch; ++b)
@@ -308,6 +309,142 @@ void check_threads() {
     }
 }
 
+// One problem over two ranks, which are threads here, each with half of the variables and an engine of its
+// own; the seam between sums and decisions is all that they share.
+struct Ranks {
+    std::barrier<> all{2};
+    std::vector<double> rows[2];
+    std::vector<Break> breaks[2];
+    std::vector<double> crossings[2];
+};
+
+struct Rank {
+    Ranks* ranks;
+    int number;
+    int64_t first;  // of its variables
+};
+
+void exchange(void* context, const Found& found) {
+    const Rank& rank = *static_cast<Rank*>(context);
+    Ranks& ranks = *rank.ranks;
+    const int width = found.shape.width(), row = 2 * found.state->pairs + 1;
+    fold_rows(found.rows, found.chunks, found.shape);
+    ranks.rows[rank.number].assign(found.rows, found.rows + width);
+    if (found.list) {
+        const int mine = int(std::min(found.rows[0], double(found.list->length)));
+        ranks.breaks[rank.number].assign(found.list->breaks, found.list->breaks + mine);
+        for (Break& one : ranks.breaks[rank.number])
+            one.place += rank.first * longest_list;  // indices among all variables
+        ranks.crossings[rank.number].assign(found.list->rows, found.list->rows + int64_t(mine) * row);
+    }
+    ranks.all.arrive_and_wait();
+    std::vector<double> both = ranks.rows[0];
+    both.insert(both.end(), ranks.rows[1].begin(), ranks.rows[1].end());
+    fold_rows(both.data(), 2, found.shape);
+    std::copy(both.begin(), both.begin() + width, found.rows);
+    if (found.list && both[0] <= found.list->length) {
+        int record = 0;
+        for (int from = 0; from < 2; ++from) {
+            for (const Break& one : ranks.breaks[from]) {
+                const double* crossing = &ranks.crossings[from][size_t(one.record()) * size_t(row)];
+                found.list->breaks[record] = make_break(one.time, one.place / longest_list, record);
+                std::copy(crossing, crossing + row, found.list->rows + int64_t(record++) * row);
+            }
+        }
+    }
+    ranks.all.arrive_and_wait();
+}
+
+// A piece of the chain's variables, or all of it.
+struct Piece {
+    Options options{};
+    State state;
+    int64_t n;
+    std::vector<double> small, x, g, d, trial, s, y, lower, upper;
+    void* workspaces;
+    EngineView<double> view;
+
+    Piece(int64_t first, int64_t n, int m) : n(n), small(small_matrices_length(m)), x(n), g(n), d(n) {
+        options.capacity = options.slots = m;
+        options.search = preset(false);
+        options.gtol = 1e-6, options.ftol = 0, options.max_iterations = 400;
+        options.bounded = options.boxed = 1;
+        start_state(state);
+        trial.resize(n), lower.resize(n), upper.resize(n), s.resize(n * m), y.resize(n * m);
+        for (int64_t k = 0; k < n; ++k) {
+            const int64_t i = first + k;
+            lower[k] = i % 7 == 0 ? 0.25 : 0;
+            upper[k] = i % 7 == 0 ? 0.25 : 0.3 + 0.1 * double(i % 5);
+            trial[k] = i % 2 ? upper[k] : lower[k];
+        }
+        workspaces = baseline::engine_table().make_workspaces(1, m);
+        const BatchMemory<double> memory{1,
+                                         n,
+                                         n,
+                                         &state,
+                                         small.data(),
+                                         x.data(),
+                                         g.data(),
+                                         d.data(),
+                                         trial.data(),
+                                         s.data(),
+                                         y.data(),
+                                         lower.data(),
+                                         upper.data(),
+                                         nullptr,
+                                         0,
+                                         0};
+        view = {memory, &options, 1, workspaces, {}};
+    }
+    ~Piece() { baseline::engine_table().free_workspaces(workspaces); }
+    void turn(double f, const double* gradient) {
+        baseline::engine_table().turn_double(view, &f, gradient, TurnPart::whole);
+    }
+};
+
+void check_exchange() {
+    const int64_t half = Chunks::min_length, n = 2 * half;
+    const int m = 4;
+    std::vector<double> point(n), gradient(n), alone, apart;
+    auto report = [](const State& state, std::vector<double>& out) {
+        out = {double(state.iterations), double(state.evaluations),  state.f,
+               state.projected_gradient, double(state.cauchy_walks), double(state.status),
+               state.cauchy_time,        state.carry_time,           state.gamma};
+    };
+    Piece whole(0, n, m);
+    while (whole.state.action != Action::done) {
+        const double f = chain(whole.trial.data(), gradient.data(), n, 0.02);
+        whole.turn(f, gradient.data());
+    }
+    report(whole.state, alone);
+    Ranks ranks;
+    Rank here[2] = {{&ranks, 0, 0}, {&ranks, 1, half}};
+    Piece pieces[2] = {Piece(0, half, m), Piece(half, half, m)};
+    double f = 0;
+    auto run = [&](int rank) {
+        Piece& mine = pieces[rank];
+        mine.view.exchange = {exchange, &here[rank]};
+        while (mine.state.action != Action::done) {
+            std::copy(mine.trial.begin(), mine.trial.end(), point.begin() + rank * half);
+            ranks.all.arrive_and_wait();
+            if (rank == 0) f = chain(point.data(), gradient.data(), n, 0.02);
+            ranks.all.arrive_and_wait();
+            mine.turn(f, gradient.data() + rank * half);
+        }
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+    report(pieces[0].state, apart);
+    std::copy(pieces[0].x.begin(), pieces[0].x.end(), point.begin());
+    std::copy(pieces[1].x.begin(), pieces[1].x.end(), point.begin() + half);
+    std::printf("{\"part\": \"exchange\", \"same\": %d, ",
+                std::memcmp(point.data(), whole.x.data(), sizeof(double) * size_t(n)) == 0 &&
+                    std::memcmp(&pieces[0].state, &pieces[1].state, sizeof(State)) == 0);
+    print("alone", alone);
+    print("apart", apart, "}\n");
+}
+
 // Jobs of changing length, one after the other and from two callers at once: each piece once, on an allowed
 // thread.
 void check_pool() {
@@ -348,6 +485,7 @@ int main(int count, char** arguments) {
         if (part == "search") check_search();
         if (part == "engine") check_engine();
         if (part == "threads") check_threads();
+        if (part == "exchange") check_exchange();
         if (part == "pool") check_pool();
     }
     return 0;

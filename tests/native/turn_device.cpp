@@ -1,7 +1,7 @@
-// The turns of src/cuda/quasi_newton/quasi_newton.cu on the CPU: by one block, as the package runs small problems, or by a
-// grid whose blocks are processes. Reads sizes, options, the start and bounds or a diagonal from standard
-// input; then, for as long as the run wants evaluations, writes its point and reads value and gradient; at
-// the end writes point and state.
+// The turns of src/cuda/quasi_newton/quasi_newton.cu on the CPU: by one block, as the package runs small
+// problems, or by a grid whose blocks are processes. Reads sizes, options, the start and bounds or a diagonal
+// from standard input; then, for as long as the run wants evaluations, writes its point and reads value and
+// gradient; at the end writes point and state.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,7 +75,7 @@ int main() {
     e.scratch = allocate<double>(scratch_length(capacity));
     e.partial_stride = sizes[1] * (chunks + groups + 1);
     e.partials = allocate<double>(e.partial_stride);
-    e.walk_stride = (int64_t(sizeof(WalkState)) + 7) / 8 + sizes[2] * (3 + 4 * capacity);
+    e.walk_stride = device_walk_words(capacity, int(sizes[2]), threads);
     e.walk = allocate<double>(e.walk_stride);
     e.barrier = reinterpret_cast<Barrier*>(allocate<unsigned int>(2 + groups));
     e.counter = allocate<unsigned int>(2), e.running = allocate<unsigned int>(1);

@@ -82,8 +82,8 @@ def compare_directions(seed, n, m, diagonal, cauchy, iterations, shift=8.0):
         b = dense_bfgs(s, y, h)
         path = np.ones(n) if h0 is None else h
         carried = np.zeros(n, bool)
-        if state["held_time"] >= 0:
-            carried = ~held(x, g, lower, upper) & (breakpoints(x, path * g, lower, upper) <= state["held_time"])
+        if state["carry_time"] >= 0:
+            carried = ~held(x, g, lower, upper) & (breakpoints(x, path * g, lower, upper) <= state["carry_time"])
             assert carried.any()
         share = state["step"] if len(s) > 1 else 1.0  # a first step's length is a guess
         expected, gave_up = subspace_trial(b, x, g, path, lower, upper, carried, state["cauchy_time"], share)
@@ -153,8 +153,8 @@ def test_pairs_without_curvature_are_refused_and_the_rest_stay_in_order(m):
                 continue
             b = dense_bfgs(stored, changes, np.full(n, state["gamma"]))
             carried = np.zeros(n, bool)
-            if state["held_time"] >= 0:
-                carried = ~held(x, g, lower, upper) & (breakpoints(x, g, lower, upper) <= state["held_time"])
+            if state["carry_time"] >= 0:
+                carried = ~held(x, g, lower, upper) & (breakpoints(x, g, lower, upper) <= state["carry_time"])
             # The longest step is a tenth here: the share that counts as nothing is of that.
             share = 10 * state["step"] if count > 1 else 1.0
             expected, _ = subspace_trial(b, x, g, np.ones(n), lower, upper, carried, state["cauchy_time"], share)
@@ -185,3 +185,22 @@ def test_secant_equation_holds_after_any_number_of_wraps():
             assert np.abs(operator.T @ y - s).max() <= limit
         last = x, g
     assert opt.nit > 3 * 4
+
+
+@pytest.mark.parametrize("diagonal", [None, "constant", "callable"])
+@pytest.mark.parametrize("bounds", [None, (-np.inf, 100.0)])
+@pytest.mark.parametrize("line_search", ["lbfgsb", "va15"])
+def test_a_given_diagonal_is_trusted_with_the_length_of_the_first_step(diagonal, bounds, line_search):
+    """Without one the first step has length one; VA15 takes 1/|g| of any direction (Liu, Nocedal 1989)."""
+    rng = np.random.default_rng(5)
+    scale = rng.uniform(0.5, 4.0, size=15)
+    h0 = {None: None, "constant": 1 / scale, "callable": lambda x: 1 / scale}[diagonal]
+    x0 = rng.normal(size=15)
+    opt = LBFGSB(x0, bounds, h0=h0, line_search=line_search)
+    g = scale * (x0 - 2)
+    opt.tell(float(0.5 * scale @ (x0 - 2) ** 2), g)
+    direction = -g if h0 is None else -g / scale
+    length = np.linalg.norm(g if line_search == "va15" else direction)
+    step = 1 / length if h0 is None or line_search == "va15" else 1.0
+    assert np.linalg.norm(g) > 1
+    assert np.abs(opt.x - (x0 + min(step, 1.0) * direction)).max() <= 4 * EPS * np.abs(x0).max()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-import stepwell
 from stepwell.cuda.nvrtc import compile_kernel
 from stepwell.quasi_newton import cuda_layout as cuda
 
@@ -31,28 +27,19 @@ def test_kernels_compile(architecture, monkeypatch, tmp_path):
     assert compile_kernel("quasi_newton", VARIANTS[architecture], architecture) == code  # from the cache
 
 
-def test_the_loader_knows_the_constants_of_the_kernels():
-    folder = Path(stepwell.__file__).parent / "_source" / "cuda" / "quasi_newton"
-    constants, gang, sums = ((folder / name).read_text() for name in ("constants.cuh", "gang.cuh", "sums.cuh"))
-
-    def number(text, pattern):
-        return tuple(int(found) for found in re.search(pattern, text).groups())
-
-    assert number(constants, r"constexpr int span = (\d+);") == (cuda.SPAN,)
-    assert number(gang, r"constexpr int group_size = (\d+);") == (cuda.GROUP,)
-    assert number(sums, r"constexpr int most_numbers = (\d+);") == (cuda.NUMBERS - 2,)
-    walks = number(constants, r"longest_walk = lone_warp \? (\d+) : (\d+);")
-    assert walks == (cuda._LONGEST_WALK[cuda.WARP], cuda._LONGEST_WALK[cuda.BLOCK])
-    small, wide, narrow, largest = number(
-        constants, r"tile = lone_warp \? (\d+) : staged && capacity > 8 \? (\d+) : (\d+);"
-    ) + number(constants, r"staged = capacity <= (\d+) &&")
-    # Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
-    # is more, 16 bytes of each of up to 16 rows for every thread. (The kernel does not compile where it counts
-    # otherwise.)
-    assert cuda.staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (narrow + 8) * 8
+def test_staged_memory_is_what_the_sweeps_stage():
+    """Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
+    is more, 16 bytes of each of up to 16 rows for every thread. (A kernel that counts otherwise does not compile.)
+    """
+    assert cuda.staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (256 + 8) * 8
     assert cuda.staged_bytes(8, True, True, False, 256) == 16 * 16 * 256
-    assert cuda.staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (wide + 8) * 8
-    assert cuda.staged_bytes(9, True, False, True, 256) == 2 * (24 + 5) * (wide + 8) * 4
-    assert cuda.staged_bytes(largest, False, True, False, 256) > 0
-    assert cuda.staged_bytes(largest + 1, False, True, False, 256) == 0
-    assert small <= cuda.SPAN
+    assert cuda.staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (128 + 8) * 8
+    assert cuda.staged_bytes(9, True, False, True, 256) == 2 * (24 + 5) * (128 + 8) * 4
+    assert cuda.staged_bytes(17, False, True, False, 256) == 0
+    assert cuda.staged_bytes(8, False, True, False, cuda.WARP) == 0
+
+
+def test_a_walk_has_memory_for_its_list():
+    """Counters and bins; a breakpoint, its place and 2m + 1 numbers a record; 4m + 1 running sums for each thread."""
+    m, length = 10, 512
+    assert cuda.walk_words(m, length, cuda.BLOCK) == 1 + 256 + length * (2 + 2 * m + 1) + cuda.BLOCK * (4 * m + 1)

@@ -124,6 +124,18 @@ def test_threads_race_nowhere_and_change_no_bit(tmp_path):
     assert len(set(pool["sums"])) == 1
 
 
+def test_two_ranks_that_exchange_sums_take_the_steps_of_one(tmp_path):
+    """Between sums and decisions stands an exchange: with pieces of whole chunks, added in the same order, no bit of
+    the run changes."""
+    (line,) = run(build(tmp_path, HARNESS, ["-O1", *THREADS]), "exchange")
+    assert line["same"]
+    assert line["alone"] == line["apart"]
+    iterations, _, _, _, walks, status = line["alone"][:6]
+    assert iterations > 10
+    assert walks > 0
+    assert status == 1
+
+
 def test_late_workers_touch_no_later_job(tmp_path):
     program = build(tmp_path, [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
     assert run(program) == [0]

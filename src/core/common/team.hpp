@@ -1,11 +1,11 @@
-// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(), max()
-// and argmax(). Lone is one CPU thread; ThreadTeam (src/host/common/thread_team.hpp) several, for one large
-// system, and in tests so that ThreadSanitizer sees the very source that a GPU runs; Block
-// (src/cuda/common/block.cuh) is a CUDA thread block; SystemBlock and SystemWarp
-// (src/cuda/nnls/system_teams.cuh) are a block and a warp with a small system each.
+// The team concept: code for a group of workers is written once, against rank(), size(), sync(), sum(),
+// max(), min() and argmax(), or those of them that it needs. Lone is one CPU thread; ThreadTeam
+// (src/host/common/thread_team.hpp) several, for one large system, and in tests so that ThreadSanitizer sees
+// the very source that a GPU runs; Block (src/cuda/common/block.cuh) is a CUDA thread block; SystemBlock and
+// SystemWarp (src/cuda/nnls/system_teams.cuh) are a block and a warp with a small system each.
 //
-// Contract: every member calls sync(), sum(), max() and argmax() in the same order; these return the same
-// value to all members, and the order of summation does not depend on timing.
+// Contract: every member calls sync() and the reductions in the same order; these return the same value to
+// all members, and the order of summation does not depend on timing.
 #pragma once
 
 #include "core/common/config.hpp"
@@ -33,6 +33,7 @@ struct Lone {
     SW_HD void sync() const {}
     SW_HD double sum(double value) const { return value; }
     SW_HD double max(double value) const { return value; }
+    SW_HD double min(double value) const { return value; }
     // The largest value and where it is; the lowest index wins a tie, whatever the team.
     SW_HD int64_t argmax(double& /*value*/, int64_t index) const { return index; }
 

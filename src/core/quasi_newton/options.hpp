@@ -16,7 +16,8 @@ struct LineSearchOptions {
     double step_min = 0.0;   // stpmin                                                                   (*)
     double step_max = 1e10;  // stpmax; bounds may lower it                                              (*)
     int32_t max_evaluations = 20;  // maxls
-    int32_t first_step_gradient;   // first step of all: 1/|g| always (1), or 1/|d| unless boxed (0) (*)
+    int32_t
+        first_step_gradient;  // first step of all: 1/|g| always (1); 1/|d|, or 1 if boxed or given H0 (0) (*)
     double extrapolate_low =
         1.1;  // while unbracketed, trial in step + [low, high] * (step - best); 0: best  (*)
     double extrapolate_high = 4.0;

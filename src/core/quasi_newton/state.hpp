@@ -39,8 +39,19 @@ enum class SearchInfo : int32_t {
 // there.
 enum class Confine : int32_t { project = 0, measure = 1, truncate = 2 };
 
-// What the target must do next. `evaluate` waits for the caller's f and g.
-enum class Action : int32_t { evaluate = 0, absorb = 1, walk = 2, regather = 3, aim = 4, step = 5, done = 6 };
+// What the target must do next: a sweep, whose sums the decision of that name is taken from (decide.hpp).
+// `evaluate` waits for the caller's f and g, and ends with the slope along the direction.
+enum class Action : int32_t {
+    evaluate,
+    absorb,
+    list_breaks,  // these three: the exact Cauchy point (cauchy_walk.hpp)
+    count_breaks,
+    sum_ties,
+    regather,
+    aim,
+    step,
+    done,
+};
 
 struct LineSearch {
     double f0, slope0;                   // at step 0
@@ -54,8 +65,20 @@ struct LineSearch {
     int32_t nonfinite;  // some trial of this search was not finite
 };
 
+// Where a walk along the projected path has come to, between its actions; q and r of cauchy.hpp are kept in
+// the scratch memory of the decisions. Times are numbered as cauchy_walk.hpp says.
+struct CauchyWalk {
+    uint64_t above;  // breakpoints up to here are crossed
+    uint64_t high;   // the selection: breakpoints in (above, high]; bins cover the same
+    double range;    // how far selections reach for now
+    double moving;   // Σ h g² over the variables that still move
+    int32_t ranges;  // how often the range has grown
+    int32_t shift;   // a bin is 2^shift times wide
+};
+
 struct State {
     LineSearch search;
+    CauchyWalk walk;
     double f;                   // at the accepted point
     double f_before;            // one iteration earlier
     double slope;               // g·d along the current direction
@@ -67,7 +90,7 @@ struct State {
     double step;             // step length of the last accepted iteration
     double step_limit;       // largest feasible multiple of the direction
     double cauchy_time;      // t of the generalized Cauchy point
-    double held_time;        // variables with breakpoint <= held_time go to their bound; negative: none
+    double carry_time;       // variables with breakpoint <= carry_time go to their bound; negative: none
     double truncation;       // Morales–Nocedal fallback: fraction of the subspace step
     double first_break;      // smallest breakpoint
     double movable_descent;  // sum over movable variables of h g²

@@ -50,8 +50,8 @@ struct AbsorbInput {
 };
 
 // What the sweep adds up besides the products of rows; with a new pair, the slope g·d as well.
-struct AbsorbTotals {
-    AbsorbScalars scalars{0, 0, 0, 0, 0, double_infinity, 0};
+struct AbsorbShare {
+    AbsorbTotals scalars;
     int held = 0;  // for the scalar of that name: a register less
     CarefulSum slope;
 };
@@ -63,10 +63,10 @@ struct PairElement {
 
 // The point of one element; with a new pair, its ring rows, which it returns.
 template <Gather gather>
-__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double held_time,
+__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double carry_time,
                                              const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
-                                             AbsorbTotals& totals) {
-    AbsorbScalars& sums = totals.scalars;
+                                             AbsorbShare& totals) {
+    AbsorbTotals& sums = totals.scalars;
     const double g = in.g, x = in.x;
     const double h = weighted ? double(in.weight) : 1.0;
     const double root = weighted ? sqrt(h) : 1.0;
@@ -83,21 +83,16 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
     }
     double mask = 1, carried = 0;
     if (bounded) {
-        const double lower = in.lower, upper = in.upper;
-        const bool movable = !is_held(x, g, lower, upper);
-        const double time = movable ? breakpoint(x, h * g, lower, upper) : double_infinity;
-        mask = movable ? 1.0 : 0.0;
+        const Standing one =
+            classify_variable<gather == Gather::again>(x, g, h * g, in.lower, in.upper, carry_time);
+        mask = one.mask;
         if (gather == Gather::again) {
-            if (time <= held_time) {
-                carried = (bound_ahead(g, lower, upper) - x) / root;
-                mask = 0;
-            }
+            carried = one.carried / root;
         } else {
-            const double projected = projected_gradient(x, g, lower, upper);
-            totals.held += !movable;
-            sums.first_break = min_of(sums.first_break, time);
-            sums.projected_squared += projected * projected;
-            sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));
+            totals.held += one.mask == 0;
+            sums.first_break = min_of(sums.first_break, one.time);
+            sums.projected_squared += one.projected * one.projected;
+            sums.projected_gradient = max_of(sums.projected_gradient, absolute(one.projected));
         }
     } else {
         sums.projected_squared += g * g;
@@ -120,8 +115,8 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
 // of this one are multiplied. The newest pair is put among the staged rows as it is formed.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    double held_time, const Chunk& c, AbsorbTile& t, int strip,
-                                    StripSums& sums, AbsorbTotals& totals) {
+                                    double carry_time, const Chunk& c, AbsorbTile& t, int strip,
+                                    StripSums& sums, AbsorbShare& totals) {
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double step = state.search.step;
@@ -165,7 +160,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                     input.template load<gather>(v, at + i);
                 }
                 const PairElement pair =
-                    absorb_element<gather>(v, newest, step, held_time, input, at + i, t, i, totals);
+                    absorb_element<gather>(v, newest, step, carry_time, input, at + i, t, i, totals);
                 if (staged && gather == Gather::pair) {
                     stage_memory(stage)[(r - 1) * pitch + i] = pair.y;
                     stage_memory(stage)[(capacity + r - 1) * pitch + i] = pair.s;
@@ -185,19 +180,19 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 // The whole chunk; its sums go to `to`.
 template <Gather gather>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Chunk& c, AbsorbTile& t, double* shared, AbsorbTotals& totals,
+                                    const Chunk& c, AbsorbTile& t, double* shared, AbsorbShare& totals,
                                     double* to) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
-    const double held_time = gather == Gather::again ? state.held_time : -1.0;
+    const double carry_time = gather == Gather::again ? state.carry_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, held_time, c, t, strip, sums, totals);
+            absorb_strip<gather>(v, state, layout, head, carry_time, c, t, strip, sums, totals);
         } else {
             // A later strip goes over the same elements again: the pair is there already, nobody is carried
             // anew.
-            AbsorbTotals unused;
-            absorb_strip<Gather::again>(v, state, layout, head, held_time, c, t, strip, sums, unused);
+            AbsorbShare unused;
+            absorb_strip<Gather::again>(v, state, layout, head, carry_time, c, t, strip, sums, unused);
         }
         if (r == 0) return;
         store_strip(layout, strip, sums, shared, to);

@@ -46,14 +46,9 @@ struct AimInput {
     }
 };
 
-// Where one variable aims, and the step there.
-struct Aim {
-    double goal, step;
-};
-
 // Element k of a lot; adds what the decision needs.
-__device__ inline Aim aim_element(const State& state, const AimInput& in, int k, double toward_y,
-                                  double toward_s, CarefulSum& slope, AimScalars& sums) {
+__device__ inline Aimed aim_element(const State& state, const AimInput& in, int k, double toward_y,
+                                    double toward_s, CarefulSum& slope, AimTotals& sums) {
     const double x = in.x.of[k], g = in.g.of[k];
     const double h = weighted ? double(in.weight.of[k]) : 1.0;
     const double descent = h * g;
@@ -61,22 +56,15 @@ __device__ inline Aim aim_element(const State& state, const AimInput& in, int k,
     double goal = x + step;
     const double lower = in.lower.of[k], upper = in.upper.of[k];
     if (bounded) {
-        const bool held = is_held(x, g, lower, upper);
-        const bool goes =
-            !held && state.held_time >= 0 && breakpoint(x, descent, lower, upper) <= state.held_time;
-        if (state.confine != Confine::project) {
-            const double cauchy = clamp_to(x - state.cauchy_time * descent, lower, upper);
-            if (state.confine == Confine::measure) {
-                const double reach = feasible_multiple(cauchy, goal - cauchy, lower, upper);
-                if (!held && !goes) sums.truncation = min_of(sums.truncation, reach);
-                return {};
-            }
-            goal = cauchy + state.truncation * (goal - cauchy);
-            step = goal - x;
+        const AimRule rule = aim_rule(state);
+        if (rule.confine == Confine::measure) {
+            sums.truncation =
+                min_of(sums.truncation, feasible_fraction(rule, x, g, descent, goal, lower, upper));
+            return {};
         }
-        const Aimed aimed = aim_within(x, goal, step, held, lower, upper);
-        goal = goes ? bound_ahead(descent, lower, upper) : aimed.place;
-        step = goes ? goal - x : aimed.step;
+        const Aimed aimed = aim_variable(rule, x, g, descent, goal, step, lower, upper);
+        goal = aimed.goal;
+        step = aimed.step;
     }
     step = double(Real(step));  // as stored
     if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
@@ -193,7 +181,7 @@ using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
 
 // The point that the sweep aims from becomes the accepted one.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
-                                 CarefulSum& slope, AimScalars& sums) {
+                                 CarefulSum& slope, AimTotals& sums) {
     const Lots lots(v, plan, state.pairs);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
@@ -215,7 +203,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
 #pragma unroll
         for (int k = 0; k < lot; ++k) {
             if (k < count) {
-                const Aim aim = aim_element(state, in, k, toward.y[k], toward.s[k], slope, sums);
+                const Aimed aim = aim_element(state, in, k, toward.y[k], toward.s[k], slope, sums);
                 goal.of[k] = Real(aim.goal);
                 step.of[k] = Real(aim.step);
             }

@@ -3,19 +3,10 @@
 // grid, member 0 decides and the others have a chunk each.
 #pragma once
 
+#include "core/quasi_newton/device_layout.hpp"
 #include "cuda/common/block.cuh"
 
 SW_BEGIN
-
-// Chunks whose sums are added up by the last of them to finish, see sums.cuh.
-constexpr int group_size = 20;
-
-// Grid-wide barrier in device memory; the grid is launched cooperatively, so all blocks are resident.
-// `released`: twice how often member 0 has let the others go on, plus one if there is nothing left to do.
-struct Barrier {
-    unsigned int arrived, released;
-    unsigned int in_group[1];  // one for each group of chunks
-};
 
 // What a block wrote before it signals is seen by the block that has noticed the signal (and by those to whom
 // that one signals in turn).

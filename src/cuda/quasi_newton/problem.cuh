@@ -1,5 +1,4 @@
-// Memory of the CUDA target, as the kernels see it. targets/cuda.py fills an Engine, field by field in this
-// order; the Options follow it.
+// One problem in the memory of the CUDA target (core/quasi_newton/device_layout.hpp), as the sweeps see it.
 #pragma once
 
 #include "core/common/careful_sum.hpp"
@@ -10,25 +9,6 @@
 #include "cuda/quasi_newton/square.cuh"
 
 SW_BEGIN
-
-struct Engine {
-    int64_t batch, n, stride;  // stride: length of a history row, n rounded up so that rows stay aligned
-    State* states;
-    double* small;  // (batch, 3 (m + 1)²)
-    Real *x, *g, *d, *trial, *s, *y;
-    const Real *lower, *upper, *weights;
-    int64_t bound_stride, weight_stride;
-    double* partials;      // per gang: sums by chunk, see sums.cuh
-    double* coefficients;  // per gang: 2m
-    double* scratch;       // per gang: decisions, where they do not fit shared memory
-    double* walk;          // per gang: the Cauchy walk
-    Barrier* barrier;
-    State* report;          // pinned host memory: state of the first problem after each turn
-    unsigned int* running;  // pinned host memory: problems still running after the last turn
-    unsigned int* counter;  // device memory: the count in the making
-    int64_t partial_stride, walk_stride;
-    int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
-};
 
 // The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at
 // the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.
@@ -107,10 +87,7 @@ __device__ inline void add_product(CarefulSum& sum, double a, double b) {
     sum.add(product);
 }
 
-struct Vectors {
-    int64_t n, stride;
-    Real *x, *g, *d, *trial, *s, *y;
-    const Real *lower, *upper, *weights;
+struct Vectors : ProblemVectors<Real> {
     // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
     // g) or the aim sweep has made it the accepted one.
     const Real *at, *gradient;
@@ -141,25 +118,11 @@ struct Vectors {
     }
 };
 
-__device__ inline Vectors vectors_of(const Engine& e, int64_t p, const Real* gradient) {
-    const int64_t at = p * e.n, history = p * slots * e.stride;
+__device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gradient) {
     const auto begins_lot = [](const Real* from) {
         return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
     };
-    Vectors v{e.n,
-              e.stride,
-              e.x + at,
-              e.g + at,
-              e.d + at,
-              e.trial + at,
-              e.s + history,
-              e.y + history,
-              e.lower ? e.lower + p * e.bound_stride : nullptr,
-              e.upper ? e.upper + p * e.bound_stride : nullptr,
-              e.weights ? e.weights + p * e.weight_stride : nullptr,
-              e.trial + at,
-              gradient + at,
-              false};
+    Vectors v{vectors_of<Real>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
     v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
                 begins_lot(v.gradient) && begins_lot(v.lower) && begins_lot(v.upper) && begins_lot(v.weights);
     return v;

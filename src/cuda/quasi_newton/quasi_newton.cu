@@ -8,9 +8,10 @@ SW_BEGIN
 // A multiprocessor from Hopper on has 228 KiB, of which each block takes one besides its own. A sweep that is
 // alone on it is 5 % slower. (Not so with a diagonal: there is more of it to stage.)
 constexpr int for_two_blocks = (228 << 10) / 2 - (1 << 10);
-constexpr int own_and_staged = int(sizeof(SharedMemory) + sizeof(Turn)) + staged_bytes + 128;
-static_assert(!staged || staged_bytes == SW_STAGED_BYTES, "targets/cuda.py asks for other shared memory");
-static_assert(!staged || weighted || own_and_staged <= for_two_blocks, "leave room for a second block");
+constexpr int flags_and_factors = 96;  // the few variables that lie beside these two
+constexpr int own_and_staged = int(sizeof(SharedMemory) + sizeof(Turn)) + staged_bytes + flags_and_factors;
+static_assert(staged_bytes == SW_STAGED_BYTES, "the loader asks for other shared memory");
+static_assert(!staged || weighted || own_and_staged <= for_two_blocks, "leave memory for a second block");
 
 template <class T>
 __device__ inline void copy_words(T* to, const T* from) {
@@ -47,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
     unsigned int running = 0;
     while (true) {
         if (threadIdx.x == 0) {
-            m.vectors = vectors_of(e, p, gradient);
+            m.vectors = vectors_at(e, p, gradient);
             turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
         }
         __syncthreads();

@@ -21,16 +21,13 @@ struct SharedMemory {
         AbsorbTile absorb;
         double exchange[staged ? 64 * warps : fold_length];
         double sums[sizeof(AbsorbTile) / sizeof(double)];
-        struct {
-            uint64_t times[longest_walk];
-            int64_t variables[longest_walk];
-        } walk;
+        Break breaks[longest_list_of(threads)];  // sorted
     };
     double reduce[33];
     AimPlan plan;
     double scratch[small_history ? shared_scratch : 1];
     double products[small_history ? shared_products : 1];
-    double scalars[4];
+    double totals[4];  // few enough to have a place of their own: of the slope and aim sweeps
     double more_coefficients[small_history ? 1 : 2 * capacity];
     uint32_t more_words[staged ? 1 : sizeof(State) / 4];
     State state;

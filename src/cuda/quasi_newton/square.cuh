@@ -10,55 +10,12 @@
 
 SW_BEGIN
 
-struct Square {
-    static constexpr int side = 16;
-
-    __device__ int rank() const { return threadIdx.x; }
-    __device__ int size() const { return threads; }
-    __device__ int lane() const { return threadIdx.x % side; }
-    __device__ int lanes() const { return side; }
-    __device__ int row() const { return threadIdx.x / side; }
-    __device__ int rows() const { return threads / side; }
-    __device__ void sync() const { __syncthreads(); }
-};
-
 // The warp of the triangular solves: not that of rank 0, which has something else to do.
 constexpr int solving_warp = threads / 32 - 1;
-
-// x <- L⁻¹ x for size <= 32.
-__device__ __noinline__ void solve_lower(Square& team, const double* a, int size, double* x) {
-    const int lane = threadIdx.x % 32;
-    if (threadIdx.x / 32 == solving_warp) {
-        double mine = lane < size ? x[lane] : 0.0;
-#pragma unroll 4
-        for (int k = 0; k < size; ++k) {
-            const double l = lane > k && lane < size ? a[k * size + lane] : 0.0;
-            mine -= l * __shfl_sync(0xffffffffu, mine, k);
-        }
-        if (lane < size) x[lane] = mine;
-    }
-    team.sync();
-}
 
 // Rows of the small matrices of a history whose decisions a Square takes; where they are at most 16, two
 // lanes share a column.
 constexpr int small_side = 2 * capacity <= 16 ? 16 : 2 * capacity <= 32 ? 2 * capacity : 32;
-
-// x <- L⁻ᵀ D⁻¹ x for size <= small_side.
-__device__ __noinline__ void solve_upper(Square& team, const double* a, int size, double* x) {
-    const int lane = threadIdx.x % 32;
-    if (threadIdx.x / 32 == solving_warp) {
-        // A lane's row first, all of it: rows lie in the same banks, and the chain below need not wait.
-        double row[small_side];
-#pragma unroll
-        for (int k = 1; k < small_side; ++k) row[k] = lane < k && k < size ? a[lane * size + k] : 0.0;
-        double mine = lane < size ? x[lane] * a[lane * size + lane] : 0.0;
-#pragma unroll
-        for (int k = small_side - 1; k > 0; --k) mine -= row[k] * __shfl_sync(0xffffffffu, mine, k);
-        if (lane < size) x[lane] = mine;
-    }
-    team.sync();
-}
 
 // 1 / value to about one unit in the last place, sooner than to the last one.
 __device__ inline double quick_inverse(double value) {
@@ -138,16 +95,65 @@ __device__ __noinline__ BothFactored factor_by_warps(const Factoring& first, con
     return found;
 }
 
-__device__ inline bool factor_with(Square&, const Factoring& one, int size, int negative) {
-    return factor_by_warps(Factoring{nullptr, nullptr}, one, size, negative).second;
-}
+struct WarpMatrices : PlainMatrices {
+    // x <- L⁻¹ x for size <= 32.
+    template <class Team>
+    static __device__ __noinline__ void solve_lower(Team& team, const double* a, int size, double* x) {
+        const int lane = threadIdx.x % 32;
+        if (threadIdx.x / 32 == solving_warp) {
+            double mine = lane < size ? x[lane] : 0.0;
+#pragma unroll 4
+            for (int k = 0; k < size; ++k) {
+                const double l = lane > k && lane < size ? a[k * size + lane] : 0.0;
+                mine -= l * __shfl_sync(0xffffffffu, mine, k);
+            }
+            if (lane < size) x[lane] = mine;
+        }
+        team.sync();
+    }
 
-template <class Beside>
-__device__ inline BothFactored factor_both(Square&, const Factoring& first, const Factoring& second, int size,
-                                           int negative, const Beside& beside) {
-    constexpr int idle_warp = warps > 2 ? 1 : 0;
-    if (threadIdx.x == 32 * idle_warp) beside();
-    return factor_by_warps(first, second, size, negative);
-}
+    // x <- L⁻ᵀ D⁻¹ x for size <= small_side.
+    template <class Team>
+    static __device__ __noinline__ void solve_upper(Team& team, const double* a, int size, double* x) {
+        const int lane = threadIdx.x % 32;
+        if (threadIdx.x / 32 == solving_warp) {
+            // A lane's row first, all of it: rows lie in the same banks, and the chain below need not wait.
+            double row[small_side];
+#pragma unroll
+            for (int k = 1; k < small_side; ++k) row[k] = lane < k && k < size ? a[lane * size + k] : 0.0;
+            double mine = lane < size ? x[lane] * a[lane * size + lane] : 0.0;
+#pragma unroll
+            for (int k = small_side - 1; k > 0; --k) mine -= row[k] * __shfl_sync(0xffffffffu, mine, k);
+            if (lane < size) x[lane] = mine;
+        }
+        team.sync();
+    }
+
+    template <class Team>
+    static __device__ bool factor_with(Team&, const Factoring& one, int size, int negative) {
+        return factor_by_warps(Factoring{nullptr, nullptr}, one, size, negative).second;
+    }
+
+    template <class Team, class Beside>
+    static __device__ BothFactored factor_both(Team&, const Factoring& first, const Factoring& second,
+                                               int size, int negative, const Beside& beside) {
+        constexpr int idle_warp = warps > 2 ? 1 : 0;
+        if (threadIdx.x == 32 * idle_warp) beside();
+        return factor_by_warps(first, second, size, negative);
+    }
+};
+
+struct Square {
+    using Matrices = WarpMatrices;
+    static constexpr int side = 16;
+
+    __device__ int rank() const { return threadIdx.x; }
+    __device__ int size() const { return threads; }
+    __device__ int lane() const { return threadIdx.x % side; }
+    __device__ int lanes() const { return side; }
+    __device__ int row() const { return threadIdx.x / side; }
+    __device__ int rows() const { return threads / side; }
+    __device__ void sync() const { __syncthreads(); }
+};
 
 SW_END

@@ -8,7 +8,7 @@ SW_BEGIN
 
 // Rows of a tile in shared memory lie this far apart: those that a quarter warp reads together start in
 // different banks.
-constexpr int pitch = tile + 8;
+constexpr int pitch = pitch_of(capacity, threads);
 
 // Rows that ride along with the history; the rest of their block of eight are `no_row`, zeros.
 enum Rider { moving_row, s_row, y_row, carried_row, no_row };
@@ -32,17 +32,13 @@ __device__ inline int age_of(int row) {
     return row < capacity ? row : row - capacity;
 }
 // Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
-constexpr int input_rows = 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
 constexpr int weight_row = bounded ? 6 : 4;
-constexpr int stage_length = (stage_rows + input_rows) * pitch;
-// The aim sweep stages a lot of every row for each thread.
-constexpr int aim_stage_bytes = lots_staged ? 2 * capacity * threads * int(sizeof(Lot)) : 0;
-constexpr int absorb_stage_bytes = 2 * stage_length * int(sizeof(Real));
-constexpr int staged_bytes = absorb_stage_bytes > aim_stage_bytes ? absorb_stage_bytes : aim_stage_bytes;
+constexpr int stage_length = stage_length_of(capacity, bounded, weighted, threads);
+constexpr int staged_bytes = staged_bytes_of(capacity, sizeof(Real), bounded, weighted, threads);
 #if defined(__CUDA_ARCH__)
 extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #else
-__shared__ __align__(128) unsigned char dynamic_shared[staged_bytes];
+__shared__ __align__(128) unsigned char dynamic_shared[staged_bytes + 16];
 #endif
 
 __device__ inline Real* stage_memory(int stage) {

@@ -7,24 +7,23 @@
 SW_BEGIN
 
 // How the chunks of one sum are put together.
-enum class Fold { sum, most, least };
+enum class Fold { sum, max, min };
 
 __device__ inline double folded(Fold fold, double a, double b) {
-    return fold == Fold::sum ? a + b : fold == Fold::most ? max_of(a, b) : min_of(a, b);
+    return fold == Fold::sum ? a + b : fold == Fold::max ? max_of(a, b) : min_of(a, b);
 }
 
 // Of number k, from two bits for each: 1 the largest counts, 2 the smallest.
 __device__ inline Fold kind_among(unsigned int extrema, int k) {
     const unsigned int bits = extrema >> (2 * k) & 3;
-    return bits == 1 ? Fold::most : bits == 2 ? Fold::least : Fold::sum;
+    return bits == 1 ? Fold::max : bits == 2 ? Fold::min : Fold::sum;
 }
 
 // What each thread has found besides products of rows: numbers to be folded, and a careful sum behind them.
-constexpr int most_numbers = 7;
 constexpr int fold_pitch = threads + 4;  // the numbers of a block lie so far apart, in different banks
-constexpr int fold_length = (most_numbers + 2) * fold_pitch;
+constexpr int fold_length = chunk_numbers * fold_pitch;
 struct Numbers {
-    double value[most_numbers];
+    double value[max_numbers];
     int count;             // of them used
     unsigned int extrema;  // see kind_among
     CarefulSum careful;
@@ -52,7 +51,7 @@ public:
     // Folds numbers of every thread over the block, into the sums `first`, ... of a chunk. `exchange`: shared
     // memory for fold_length numbers.
     __device__ void put_folded(int first, int chunk, const Numbers& mine, double* exchange) const {
-        const double (&v)[most_numbers] = mine.value;
+        const double (&v)[max_numbers] = mine.value;
         fold_block(place(first, chunk), exchange, mine.count, mine.extrema, mine.careful.sum,
                    mine.careful.lost, v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
     }
@@ -79,13 +78,13 @@ public:
         });
     }
 
-    // Waits for all members; member 0 hands the totals to put(j, total) and runs also() beside that. It alone
-    // goes on, the others wait for the gang's release.
-    template <class Kind, class Put, class Also>
-    __device__ void collect(int count, const Kind& kind, const Put& put, const Also& also) const {
-        const int groups = (chunks + group_size - 1) / group_size;
-        gang.await(by_groups() ? groups : gang.workers());
-        if (!gang.decides()) return;
+    // Waits for all members, and then member 0 alone goes on, the others wait for the gang's release.
+    __device__ void await_all() const { gang.await(by_groups() ? groups() : gang.workers()); }
+
+    // Member 0 hands the totals to put(j, total).
+    template <class Kind, class Put>
+    __device__ void take(int count, const Kind& kind, const Put& put) const {
+        const int groups = this->groups();
         SW_ROLLED
         for (int j = threadIdx.x; j < count; j += threads) {
             const Fold fold = kind(j);
@@ -100,8 +99,6 @@ public:
             }
             put(j, total);
         }
-        also();
-        __syncthreads();
     }
 
 private:
@@ -110,6 +107,7 @@ private:
     double* memory;
     int chunks, row;
 
+    __device__ int groups() const { return (chunks + group_size - 1) / group_size; }
     __device__ bool by_groups() const { return gang.barrier && chunks > groups_for_one * group_size; }
 
     __device__ static CarefulSum across_lanes(const CarefulSum& mine, int offset) {
@@ -133,12 +131,12 @@ private:
         const double values[] = {v0, v1, v2, v3, v4, v5, v6, sum, lost};
         __syncthreads();
 #pragma unroll
-        for (int k = 0; k < most_numbers + 2; ++k) exchange[k * fold_pitch + threadIdx.x] = values[k];
+        for (int k = 0; k < max_numbers + 2; ++k) exchange[k * fold_pitch + threadIdx.x] = values[k];
         __syncthreads();
         // An eighth of the block for each number; the last has the careful sum.
-        constexpr int parts = most_numbers + 1, lanes = threads / parts;
+        constexpr int parts = max_numbers + 1, lanes = threads / parts;
         const int k = threadIdx.x / lanes, lane = threadIdx.x % lanes;
-        const bool careful = k == most_numbers;
+        const bool careful = k == max_numbers;
         const Fold fold = kind_among(extrema, k);
         const double* from = exchange + k * fold_pitch + lane;
         double part[parts];
@@ -199,7 +197,7 @@ private:
 
     static __device__ __noinline__ double warp_total(const double* from, int row, int chunks, int lane,
                                                      Fold fold) {
-        const double neutral = fold == Fold::least ? double_infinity : 0.0;
+        const double neutral = fold == Fold::min ? double_infinity : 0.0;
         double total = neutral;
         SW_ROLLED
         for (int c = lane; c < chunks; c += 32 * at_once) {
@@ -218,7 +216,7 @@ private:
 
     // Adds up (or the like) one number of each of so many rows, in their order.
     __device__ static __noinline__ double fold_rows(const double* from, int row, int count, Fold fold) {
-        const double neutral = fold == Fold::least ? double_infinity : 0.0;
+        const double neutral = fold == Fold::min ? double_infinity : 0.0;
         double total = neutral;
         SW_ROLLED
         for (; count > 0; count -= group_size, from += group_size * row) {

@@ -1,7 +1,7 @@
 // One turn of the quasi-Newton iteration by a gang: the phases, sweep by sweep and decision by decision.
 #pragma once
 
-#include "cuda/quasi_newton/walking.cuh"
+#include "cuda/quasi_newton/cauchy_phases.cuh"
 
 SW_BEGIN
 
@@ -18,16 +18,16 @@ constexpr unsigned int aim_extrema = 2u << 2 | 2u << 4;
 
 // One object for all threads of a block, in shared memory: it would be in their local memory otherwise, which
 // the sweeps drive from the caches.
-class Turn : Walking {
+class Turn : public CauchyPhases {
 public:
-    using Deciding::load_state;
+    using DecisionBroadcast::load_state;
 
     __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, double f)
-        : Walking(gang, e.states + problem, e.coefficients + slot * 2 * capacity,
-                  ChunkSums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
-                  scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
-                                capacity),
-                  e.walk + slot * e.walk_stride),
+        : CauchyPhases(gang, e.states + problem, e.coefficients + slot * 2 * capacity,
+                       ChunkSums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
+                       scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
+                                     capacity),
+                       e.walk + slot * e.walk_stride),
           f(f),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
           products(e.small + problem * small_matrices_length(slots)),
@@ -39,37 +39,14 @@ public:
         // A state saved between two phases has been judged.
         if (m.state.action == Action::evaluate) {
             if (expects_acceptance(m.state)) {
-                absorb<Gather::pair>(true);
+                absorb_by<Gather::pair>(true);
             } else {
                 slope();
             }
         }
         const bool start = m.state.evaluations == 1;
         if (!m.state.accepted && !start) stay();
-        while (m.state.action != Action::evaluate && m.state.action != Action::done) {
-            switch (m.state.action) {
-                case Action::absorb:
-                    if (m.state.iterations == 0) {
-                        absorb<Gather::start>(false);
-                    } else {
-                        absorb<Gather::pair>(false);
-                    }
-                    break;
-#if SW_BOUNDED
-                case Action::walk:
-                    walk();
-                    break;
-                case Action::regather:
-                    absorb<Gather::again>(false);
-                    break;
-#endif
-                case Action::aim:
-                    aim();
-                    break;
-                default:
-                    step();
-            }
-        }
+        run_actions(*this);
         if (m.state.action == Action::done) {
             const Vectors& v = m.vectors;
             each_chunk([&](int, const Chunk& c) {
@@ -83,6 +60,26 @@ public:
                 });
             });
         }
+    }
+
+    __device__ void absorb() {
+        if (m.state.iterations == 0) {
+            absorb_by<Gather::start>(false);
+        } else {
+            absorb_by<Gather::pair>(false);
+        }
+    }
+    __device__ void regather() { absorb_by<Gather::again>(false); }
+    __device__ void aim() {
+        aim_sweep();
+        conclude_aim();
+    }
+    __device__ __noinline__ void step() {
+        each_chunk([&](int, const Chunk& c) { step_chunk(m.vectors, m.state.search.step, c); });
+        decide([](bool) {},
+               [&](bool) {
+                   if (threadIdx.x == 0) m.state.action = Action::evaluate;
+               });
     }
 
 private:
@@ -106,12 +103,15 @@ private:
         each_chunk([&](int chunk, const Chunk& c) {
             sums.put_folded(0, chunk, Numbers{{}, 0, 0, slope_chunk(v, c)}, m.free_memory());
         });
-        decide([&](bool real) {
-            if (threadIdx.x < 32) {
+        decide(
+            [&](bool real) {
+                if (threadIdx.x >= 32) return;
                 const double found = sums.take_careful(0);
-                if (threadIdx.x == 0) judge(real ? found : 0.0);
-            }
-        });
+                if (threadIdx.x == 0) m.totals[0] = real ? found : 0.0;
+            },
+            [&](bool) {
+                if (threadIdx.x == 0) judge(m.totals[0]);
+            });
     }
 
     // One thread's.
@@ -119,7 +119,7 @@ private:
 
     // `judging`: the trial point is yet to be accepted. What the sweep leaves then counts only if it is.
     template <Gather gather>
-    __device__ void absorb(bool judging) {
+    __device__ void absorb_by(bool judging) {
         absorb_sweep<gather>();
         conclude_absorb<gather>(judging);
     }
@@ -131,7 +131,7 @@ private:
     // The sums of the sweep, and the numbers behind them.
     template <Gather gather>
     __device__ static int absorb_count(const SumLayout& layout) {
-        return layout.length() + (gather == Gather::again ? 0 : 7);
+        return layout.length() + (gather == Gather::again ? 0 : AbsorbTotals::count);
     }
 
     template <Gather gather>
@@ -140,15 +140,15 @@ private:
         const int length = layout.length();
         constexpr bool again = gather == Gather::again;
         each_chunk([&](int chunk, const Chunk& c) {
-            AbsorbTotals totals;
+            AbsorbShare totals;
             absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
                                  sums.place(0, chunk));
             if (again) return;
-            const AbsorbScalars& mine = totals.scalars;
+            const AbsorbTotals& mine = totals.scalars;
             const Numbers numbers{
                 {mine.movable_descent, mine.gradient_squared, mine.projected_squared, mine.x_squared,
                  double(totals.held), mine.projected_gradient, mine.first_break},
-                7,
+                AbsorbTotals::count,
                 absorb_extrema,
                 totals.slope};
             sums.put_folded(length, chunk, numbers, m.free_memory());
@@ -161,37 +161,35 @@ private:
         const SumLayout layout = absorb_layout<gather>();
         const int length = layout.length(), count = absorb_count<gather>(layout);
         constexpr bool again = gather == Gather::again, shares_products = small_history && !again;
-        const bool fits = length + 7 <= int(sizeof(m.sums) / sizeof(double));
+        const bool fits = length + AbsorbTotals::count <= int(sizeof(m.sums) / sizeof(double));
         double* totals = fits ? m.sums : spare;
         decide_after(
             [&] {
                 if (shares_products && gang.decides()) load_products();
-                sums.collect(
-                    count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; },
-                    [&] {
-                        if (!judging || gang.block.row() != warps - 1) return;
-                        const double slope = sums.take_careful(length + 7);
-                        if (gang.block.lane() == 0) m.scalars[0] = slope;
-                    });
+                sums.await_all();
             },
             [&](bool real) {
-                if (!real) {
-                    if (!small_history) return;
+                if (real) {
+                    sums.take(count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; });
+                    if (!judging || gang.block.row() != warps - 1) return;
+                    const double slope = sums.take_careful(length + AbsorbTotals::count);
+                    if (gang.block.lane() == 0) m.totals[0] = slope;
+                } else if (small_history) {
                     if (shares_products) load_products();
                     // The sums of the turn before, put aside below.
                     SW_ROLLED
                     for (int j = threadIdx.x; j < count; j += threads) totals[j] = __ldcg(spare + j);
-                    __syncthreads();
+                    if (threadIdx.x == 0) m.totals[0] = 0;
                 }
+            },
+            [&](bool real) {
+                if (!real && !small_history) return;
                 if (judging) {
-                    if (threadIdx.x == 0) judge(real ? m.scalars[0] : 0.0);
+                    if (threadIdx.x == 0) judge(m.totals[0]);
                     __syncthreads();
                     if (m.state.action != Action::absorb) return;
                 }
-                const double* scalars = totals + length;
-                const AbsorbScalars found =
-                    again ? AbsorbScalars{} : AbsorbScalars{scalars[0], scalars[1], scalars[2], scalars[3],
-                                                            scalars[5], scalars[6], scalars[4]};
+                const AbsorbTotals found = again ? AbsorbTotals{} : AbsorbTotals::of(totals + length);
                 if constexpr (small_history) {
                     decide_absorbed(Square{}, again, found, layout, totals);
                 } else {
@@ -204,6 +202,7 @@ private:
                         __stcg(products + i, m.products[i]);
                 }
                 if (gang.barrier) publish_coefficients();
+                clear_walk();
             });
         if (small_history && gang.only_decides()) {
             SW_ROLLED
@@ -217,7 +216,7 @@ private:
     }
 
     template <class Team>
-    __device__ void decide_absorbed(Team team, bool again, const AbsorbScalars& scalars,
+    __device__ void decide_absorbed(Team team, bool again, const AbsorbTotals& scalars,
                                     const SumLayout& layout, const double* sums) {
         if (again) {
             decide_regather(team, m.state, matrices, w, layout, sums);
@@ -230,11 +229,6 @@ private:
         SW_ROLLED
         for (int j = threadIdx.x; j < 2 * m.state.pairs; j += threads)
             __stcg(shared_coefficients + j, w.coefficients[j]);
-    }
-
-    __device__ void aim() {
-        aim_sweep();
-        conclude_aim();
     }
 
     // (Part of the kernel: as a function of its own it would have fewer registers for its loads.)
@@ -252,7 +246,7 @@ private:
         }
         __syncthreads();
         each_chunk([&](int chunk, const Chunk& c) {
-            AimScalars mine{0, 0, double_infinity, double_infinity};
+            AimTotals mine;
             CarefulSum slope;
             aim_chunk(v, m.state, m.plan, c, slope, mine);
             const Numbers numbers{
@@ -263,27 +257,19 @@ private:
 
     __device__ __noinline__ void conclude_aim() {
         const ChunkSums sums = this->sums;
-        decide([&](bool real) {
-            SW_ROLLED
-            for (int k = gang.block.row(); k < 4; k += warps) {
-                const double found =
-                    k == 0 ? sums.take_careful(3) : sums.take_one(k - 1, k == 1 ? Fold::sum : Fold::least);
-                if (gang.block.lane() == 0) m.scalars[k] = real ? found : k == 0 ? -1.0 : 1.0;
-            }
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                decide_aim(m.state, m.options(),
-                           AimScalars{m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3]});
-            }
-        });
+        decide(
+            [&](bool real) {
+                SW_ROLLED
+                for (int k = gang.block.row(); k < 4; k += warps) {
+                    const double found =
+                        k == 0 ? sums.take_careful(3) : sums.take_one(k - 1, k == 1 ? Fold::sum : Fold::min);
+                    if (gang.block.lane() == 0) m.totals[k] = real ? found : k == 0 ? -1.0 : 1.0;
+                }
+            },
+            [&](bool) {
+                if (threadIdx.x == 0) decide_aim(m.state, m.options(), AimTotals::of(m.totals));
+            });
         stay();
-    }
-
-    __device__ __noinline__ void step() {
-        each_chunk([&](int, const Chunk& c) { step_chunk(m.vectors, m.state.search.step, c); });
-        decide([&](bool) {
-            if (threadIdx.x == 0) m.state.action = Action::evaluate;
-        });
     }
 };
 

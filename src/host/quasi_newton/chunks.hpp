@@ -3,7 +3,7 @@
 // batch.
 #pragma once
 
-#include "core/common/config.hpp"
+#include "core/quasi_newton/totals.hpp"
 #include "host/common/pool.hpp"
 
 SW_BEGIN
@@ -11,16 +11,16 @@ SW_BEGIN
 constexpr int max_capacity = 512;  // pairs of history, a limit of stack buffers only
 
 struct Chunks {
-    static constexpr int most = 128;
-    static constexpr int64_t least_length = 4096;
+    static constexpr int max_count = 128;
+    static constexpr int64_t min_length = 4096;
     static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
 
     int64_t n, length;
     int count, threads;
 
     Chunks(int64_t n, int threads) : n(n), threads(threads) {
-        length = (n + most - 1) / most;
-        if (length < least_length) length = least_length;
+        length = (n + max_count - 1) / max_count;
+        if (length < min_length) length = min_length;
         length = (length + 255) / 256 * 256;
         count = int((n + length - 1) / length);
         if (count < 1) count = 1;
@@ -40,23 +40,23 @@ struct Chunks {
     }
 };
 
-// Adds up one value per chunk, pairwise: the order is fixed and the rounding error grows with the logarithm
-// only.
-template <class Value>
-inline double add_pairwise(const Value& value, int begin, int end) {
-    if (end - begin == 1) return value(begin);
-    const int middle = (begin + end) / 2;
-    return add_pairwise(value, begin, middle) + add_pairwise(value, middle, end);
+// Folds rows of one shape, one row a chunk: the total is left in the first. Pairwise: the order is fixed, and
+// the rounding error of sums grows with the logarithm of their number only.
+inline void fold_rows(double* rows, int count, const RowShape& shape) {
+    if (count == 1) return;
+    const int middle = count / 2, width = shape.width();
+    double* second = rows + int64_t(middle) * width;
+    fold_rows(rows, middle, shape);
+    fold_rows(second, count - middle, shape);
+    int i = 0;
+    for (; i < shape.sums; ++i) rows[i] += second[i];
+    for (; i < shape.sums + shape.maxima; ++i) rows[i] = max_of(rows[i], second[i]);
+    for (; i < width; ++i) rows[i] = min_of(rows[i], second[i]);
 }
 
-// The same for whole rows of sums, one row per chunk: the total is left in the first.
+// Rows of sums alone.
 inline void add_rows(double* rows, int count, int64_t length) {
-    if (count == 1) return;
-    const int middle = count / 2;
-    double* second = rows + middle * length;
-    add_rows(rows, middle, length);
-    add_rows(second, count - middle, length);
-    for (int64_t i = 0; i < length; ++i) rows[i] += second[i];
+    fold_rows(rows, count, RowShape{int(length), 0, 0});
 }
 
 SW_END

@@ -4,25 +4,41 @@
 #include <memory>
 #include <vector>
 
+#include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/memory.hpp"
 #include "core/quasi_newton/options.hpp"
-#include "core/quasi_newton/state.hpp"
+#include "core/quasi_newton/totals.hpp"
 
 namespace stepwell {
 
-// Everything a turn works on. Arrays are (batch, n) unless said; bounds and weights may be shared by the
-// batch.
+// What the sweeps of one phase have found, before it is decided on: one row a chunk of this process's
+// variables, and for Action::list_breaks the list.
+struct Found {
+    Action phase;  // evaluate: the slope
+    const State* state;
+    double* rows;  // [chunk, shape.width()]
+    int chunks;
+    RowShape shape;
+    double* f;        // Action::evaluate alone: the caller's value
+    BreakList* list;  // Action::list_breaks alone; the first of `listed` records, as many as fit
+};
+
+// Stands between the sums and the decision of every phase, in place of fold_rows(): must leave the totals
+// over all variables, wherever they are, in the first row, and all breakpoints of the selection in the list.
+// Processes that hand over the same totals take the same decisions. Called by one thread, in the same order
+// everywhere; for one problem, not for a batch.
+struct Exchange {
+    void (*call)(void* context, const Found& found) = nullptr;
+    void* context = nullptr;
+};
+
+// Everything a turn works on.
 template <class T>
-struct EngineView {
-    int64_t batch, n;
+struct EngineView : BatchMemory<T> {
     const Options* options;
-    State* states;
-    double* small;  // (batch, 3 m²): products of pairs
-    T *x, *g, *d, *trial;
-    T *s, *y;  // (batch, m, n)
-    const T *lower, *upper, *weights;
-    int64_t bound_stride, weight_stride;  // n, or 0 where shared
     int threads;
     void* workspaces;  // one per thread
+    Exchange exchange = {};
 };
 
 enum class TurnPart { whole, begin, finish };

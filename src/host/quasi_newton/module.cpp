@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -14,6 +13,7 @@
 #include "host/common/large_memory.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/layout.hpp"
 
 namespace nb = nanobind;
 
@@ -35,17 +35,25 @@ using Numpy = nb::ndarray<nb::numpy, T, nb::c_contig>;
 // Memory of a batch of problems on the host. Vectors take (2m + 4) n words a problem; bounds and weights are
 // the caller's arrays, kept alive by the Python side.
 template <class T>
-class Engine {
+class Engine : public EngineView<T> {
 public:
-    Engine(int64_t batch, int64_t n, const Options& options, int threads)
-        : batch(batch), n(n), options(options), threads(threads) {
-        const int64_t m = options.capacity, words = batch * n * (2 * m + 4);
-        memory = LargeMemory(size_t(words) * sizeof(T));
-        T* vectors = static_cast<T*>(memory.data());
-        states.resize(size_t(batch));
-        for (State& s : states) start_state(s);
-        small.assign(size_t(batch * small_matrices_length(int(m))), 0.0);
-        T* next = vectors;
+    using EngineView<T>::batch, EngineView<T>::n, EngineView<T>::states, EngineView<T>::small;
+    using EngineView<T>::x, EngineView<T>::g, EngineView<T>::d, EngineView<T>::trial;
+    using EngineView<T>::s, EngineView<T>::y;
+
+    Engine(int64_t batch, int64_t n, const Options& wanted, int threads)
+        : EngineView<T>{},
+          chosen(wanted),
+          all_states(size_t(batch)),
+          all_small(size_t(batch * small_matrices_length(wanted.slots))),
+          memory(size_t(batch * n * (2 * wanted.slots + 4)) * sizeof(T)) {
+        this->batch = batch, this->n = this->stride = n;
+        this->options = &chosen;
+        this->threads = threads;
+        states = all_states.data(), small = all_small.data();
+        for (State& one : all_states) start_state(one);
+        const int64_t m = chosen.slots;
+        T* next = static_cast<T*>(memory.data());
         trial = next, next += batch * n;
         x = next, next += batch * n;
         g = next, next += batch * n;
@@ -54,30 +62,28 @@ public:
         y = next;
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
+        std::memset(x, 0, size_t(batch * n) * sizeof(T));
         std::fill(g, g + batch * n,
                   std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
-        workspaces = engine_kernels().make_workspaces(threads, int(m));
+        this->workspaces = engine_kernels().make_workspaces(threads, chosen.capacity);
     }
     Engine(const Engine&) = delete;
-    ~Engine() { engine_kernels().free_workspaces(workspaces); }
+    ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
-        lower = low.data(), upper = high.data();
-        bound_stride = low.size() == size_t(n) ? 0 : n;
+        this->lower = low.data(), this->upper = high.data();
+        this->bound_stride = low.size() == size_t(n) ? 0 : n;
     }
     void set_weights(Vector<T> h) {
-        weights = h.data();
-        weight_stride = h.size() == size_t(n) ? 0 : n;
+        this->weights = h.data();
+        this->weight_stride = h.size() == size_t(n) ? 0 : n;
     }
 
     void turn(const double* f, const T* gradient, TurnPart part) {
-        const EngineView<T> view{
-            batch, n,     &options, states.data(), small.data(),  x,       g,         d, trial, s, y,
-            lower, upper, weights,  bound_stride,  weight_stride, threads, workspaces};
         if constexpr (sizeof(T) == 8) {
-            engine_kernels().turn_double(view, f, gradient, part);
+            engine_kernels().turn_double(*this, f, gradient, part);
         } else {
-            engine_kernels().turn_float(view, f, gradient, part);
+            engine_kernels().turn_float(*this, f, gradient, part);
         }
     }
 
@@ -98,11 +104,11 @@ public:
         nb::gil_scoped_release release;
         turn(f.data(), gradient.data(), TurnPart(part));
         int64_t running = 0;
-        for (const State& state : states) running += state.action != Action::done;
+        for (const State& state : all_states) running += state.action != Action::done;
         return running;
     }
     void stop(int64_t problem, int status) {
-        State& state = states[size_t(problem)];
+        State& state = states[problem];
         if (state.action == Action::done) return;
         state.status = Status(status);
         state.action = Action::done;
@@ -110,20 +116,16 @@ public:
     }
 
     int64_t bytes() const {
-        return int64_t(sizeof(T)) * batch * n * (2 * options.capacity + 4) +
-               int64_t(sizeof(double) * small.size()) + int64_t(sizeof(State) * states.size());
+        return int64_t(sizeof(T)) * batch * n * (2 * chosen.slots + 4) +
+               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size());
     }
 
-    int64_t batch, n;
-    Options options;
-    int threads;
-    std::vector<State> states;
-    std::vector<double> small;
+    Options chosen;
+    std::vector<State> all_states;
+    std::vector<double> all_small;
+
+private:
     LargeMemory memory;
-    T *x, *g, *d, *trial, *s, *y;
-    const T *lower = nullptr, *upper = nullptr, *weights = nullptr;
-    int64_t bound_stride = 0, weight_stride = 0;
-    void* workspaces;
 };
 
 template <class T>
@@ -134,7 +136,7 @@ void bind_engine(nb::module_& m, const char* name) {
     };
     auto ring = [](T* E::* member) {
         return [member](E& e) {
-            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.options.capacity), size_t(e.n)});
+            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)});
         };
     };
     nb::class_<E>(m, name)
@@ -155,14 +157,13 @@ void bind_engine(nb::module_& m, const char* name) {
         .def_prop_ro(
             "states",
             [](E& e) {
-                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states.data()),
-                                      {size_t(e.batch), sizeof(State)});
+                return Numpy<uint8_t>(reinterpret_cast<uint8_t*>(e.states), {size_t(e.batch), sizeof(State)});
             },
             nb::rv_policy::reference_internal)
         .def_prop_ro(
             "small",
             [](E& e) {
-                return Numpy<double>(e.small.data(), {size_t(e.batch), e.small.size() / size_t(e.batch)});
+                return Numpy<double>(e.small, {size_t(e.batch), e.all_small.size() / size_t(e.batch)});
             },
             nb::rv_policy::reference_internal);
 }
@@ -239,57 +240,8 @@ void bind_quasi_newton(nb::module_& m) {
         return nb::bytes(reinterpret_cast<const char*>(&state), sizeof(state));
     });
 
-    // Name -> (NumPy format, offset) of the state's fields: Python sees the state as a structured array.
-    nb::dict fields;
-#define FIELD(format, name) fields[#name] = nb::make_tuple(format, offsetof(State, name))
-    FIELD("f8", f);
-    FIELD("f8", f_before);
-    FIELD("f8", slope);
-    FIELD("f8", gamma);
-    FIELD("f8", projected_gradient);
-    FIELD("f8", projected_norm);
-    FIELD("f8", gradient_norm);
-    FIELD("f8", x_norm);
-    FIELD("f8", direction_norm);
-    FIELD("f8", step);
-    FIELD("f8", cauchy_time);
-    FIELD("f8", held_time);
-    FIELD("i8", iterations);
-    FIELD("i8", evaluations);
-    FIELD("i8", held);
-    FIELD("i8", cauchy_walks);
-    FIELD("i8", truncations);
-    FIELD("i8", resets);
-    FIELD("i8", skipped);
-    FIELD("i4", head);
-    FIELD("i4", pairs);
-    FIELD("i4", started);
-    FIELD("i4", accepted);
-    FIELD("i4", info);
-    FIELD("i4", status);
-    FIELD("i4", action);
-#undef FIELD
-    m.attr("STATE_FIELDS") = fields;
-    m.attr("STATE_SIZE") = sizeof(State);
-    m.attr("ACTION_DONE") = int(Action::done);
-    m.attr("ACTION_ABSORB") = int(Action::absorb);
-    nb::dict statuses;
-#define STATUS(name) statuses[#name] = int(Status::name)
-    STATUS(running);
-    STATUS(gradient);
-    STATUS(decrease);
-    STATUS(gradient_norm);
-    STATUS(target);
-    STATUS(max_iterations);
-    STATUS(max_evaluations);
-    STATUS(time_limit);
-    STATUS(line_search);
-    STATUS(rounding);
-    STATUS(nonfinite_start);
-    STATUS(nonfinite);
-    STATUS(callback);
-#undef STATUS
-    m.attr("STATUSES") = statuses;
+    bind_state_layout(m);
+    bind_device_layout(m);
 }
 
 }  // namespace stepwell

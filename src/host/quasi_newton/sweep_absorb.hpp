@@ -14,25 +14,27 @@ SW_BEGIN
 template <class T>
 class Absorb {
 public:
-    Absorb(const Vectors<T>& v, const State& state, const Options& options, SumLayout layout, Gather gather,
-           const T* gradient)
+    Absorb(const ProblemVectors<T>& v, const State& state, const Options& options, SumLayout layout,
+           Gather gather, const T* gradient)
         : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
 
-    void chunk(int64_t begin, int64_t end, Workspace& w, AbsorbScalars& scalars, double* sums) const {
-        scalars = AbsorbScalars{0, 0, 0, 0, 0, double_infinity, 0};
+    // Leaves the row of one chunk: absorb_row or regather_row.
+    void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
+        AbsorbTotals totals;
         w.clear(layout);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
             load_point(at, count, packs, w);
-            classify(count, packs, w, scalars);
+            classify(count, packs, w, totals);
             if (layout.rows > 0) add_rows(at, count, packs, w);
         }
-        if (layout.rows > 0) w.collect(layout, sums);
+        if (layout.rows > 0) w.collect(layout, row);
+        if (gather != Gather::again) totals.put(row + layout.length());
     }
 
 private:
-    const Vectors<T>& v;
+    const ProblemVectors<T>& v;
     const State& state;
     const Options& options;
     const SumLayout layout;
@@ -50,8 +52,8 @@ private:
                          *g_before = view(w.y, v.g + at, count, padded);
             for (int i = 0; i < padded; ++i) w.s[i] = state.step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
-            T* s = v.s + int64_t(state.head) * v.n + at;
-            T* y = v.y + int64_t(state.head) * v.n + at;
+            T* s = v.s + int64_t(state.head) * v.stride + at;
+            T* y = v.y + int64_t(state.head) * v.stride + at;
             narrow(s, w.s, count);
             narrow(y, w.y, count);
             if (sizeof(T) < sizeof(double)) {  // sums must see the pair as it is stored
@@ -80,48 +82,47 @@ private:
     }
 
     // Which variables are free, which carried; norms and the first breakpoint.
-    void classify(int count, int packs, Workspace& w, AbsorbScalars& scalars) const {
+    void classify(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
         const int padded = packs * lanes;
-        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper;
+        const double *x = w.x, *g = w.g;
         // √h g: its square is h g², and its product with the stacked rows is q.
         for (int i = 0; i < padded; ++i) w.moving[i] = v.weights ? w.root[i] * g[i] : g[i];
         if (v.lower) {
-            double *mask = w.mask, *breaks = w.breaks, *carried = w.carried;
-            const double held_time = state.held_time;
-            for (int i = 0; i < padded; ++i) {
-                const double descent = v.weights ? w.descent[i] : g[i];
-                const bool movable = !is_held(x[i], g[i], lower[i], upper[i]);
-                const double t = breakpoint(x[i], descent, lower[i], upper[i]);
-                breaks[i] = movable ? t : double_infinity;
-                mask[i] = movable ? 1.0 : 0.0;
-            }
             if (gather == Gather::again) {
-                for (int i = 0; i < padded; ++i) {
-                    const double bound = bound_ahead(g[i], lower[i], upper[i]);
-                    const bool goes = breaks[i] <= held_time;
-                    carried[i] = goes ? bound - x[i] : 0.0;
-                    mask[i] = goes ? 0.0 : mask[i];
-                }
+                stand<true>(padded, w);
                 if (v.weights) {
-                    for (int i = 0; i < padded; ++i) carried[i] *= w.inverse_root[i];
+                    for (int i = 0; i < padded; ++i) w.carried[i] *= w.inverse_root[i];
                 }
             } else {
-                for (int i = 0; i < padded; ++i) {
-                    w.projected[i] = projected_gradient(x[i], g[i], lower[i], upper[i]);
-                }
-                scalars.held += count - sum_products(mask, mask, packs);
-                scalars.first_break = min_of(scalars.first_break, smallest(breaks, packs));
+                stand<false>(padded, w);
+                totals.held += count - sum_products(w.mask, w.mask, packs);
+                totals.first_break = min_of(totals.first_break, smallest(w.breaks, packs));
             }
-            for (int i = 0; i < padded; ++i) w.moving[i] *= mask[i];
+            for (int i = 0; i < padded; ++i) w.moving[i] *= w.mask[i];
         }
         if (gather != Gather::again) {
             const double* projected = v.lower ? w.projected : g;
-            scalars.movable_descent += sum_products(w.moving, w.moving, packs);
-            scalars.gradient_squared += sum_products(g, g, packs);
-            scalars.projected_squared += sum_products(projected, projected, packs);
-            scalars.x_squared += sum_products(x, x, packs);
-            scalars.projected_gradient =
-                max_of(scalars.projected_gradient, largest_magnitude(projected, packs));
+            totals.movable_descent += sum_products(w.moving, w.moving, packs);
+            totals.gradient_squared += sum_products(g, g, packs);
+            totals.projected_squared += sum_products(projected, projected, packs);
+            totals.x_squared += sum_products(x, x, packs);
+            totals.projected_gradient =
+                max_of(totals.projected_gradient, largest_magnitude(projected, packs));
+        }
+    }
+
+    template <bool again>
+    void stand(int padded, Workspace& w) const {
+        const double *x = w.x, *g = w.g, *descent = v.weights ? w.descent : w.g;
+        const double *lower = w.lower, *upper = w.upper, carry_time = state.carry_time;
+        double *breaks = w.breaks, *mask = w.mask, *other = again ? w.carried : w.projected;
+        SW_APART
+        for (int i = 0; i < padded; ++i) {
+            const Standing one =
+                classify_variable<again>(x[i], g[i], descent[i], lower[i], upper[i], carry_time);
+            if (!again) breaks[i] = one.time;
+            mask[i] = one.mask;
+            other[i] = again ? one.carried : one.projected;
         }
     }
 
@@ -131,7 +132,7 @@ private:
         const int head = gather == Gather::pair ? state.head + 1 : state.head;
         const T** places = w.places<T>();
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, head, r, options.capacity)) * v.n + at;
+            const int64_t row = int64_t(slot_of(age, head, r, options.slots)) * v.stride + at;
             places[age] = v.y + row;
             places[r + age] = v.s + row;
         }
@@ -190,7 +191,7 @@ private:
         if (largest_magnitude(w.carried, packs) == 0) return;
         const int r = layout.rows;
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+            const int64_t row = int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
             double y = 0, s = 0;
             for (int i = 0; i < count; ++i) {
                 if (w.carried[i] == 0) continue;

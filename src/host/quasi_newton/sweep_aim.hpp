@@ -12,11 +12,12 @@ SW_BEGIN
 template <class T>
 class Aim {
 public:
-    Aim(const Vectors<T>& v, const State& state, const Options& options, const double* coefficients)
+    Aim(const ProblemVectors<T>& v, const State& state, const Options& options, const double* coefficients)
         : v(v), state(state), options(options), coefficients(coefficients) {}
 
-    void chunk(int64_t begin, int64_t end, Workspace& w, AimScalars& scalars) const {
-        scalars = AimScalars{0, 0, double_infinity, double_infinity};
+    // Leaves the row of one chunk: aim_row.
+    void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
+        AimTotals totals;
         CarefulSum slope;
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
@@ -40,10 +41,11 @@ public:
                 w.upper = view(w.upper_tile, v.upper + at, count, padded);
                 for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
                 if (state.confine == Confine::measure) {
-                    scalars.truncation = min_of(scalars.truncation, feasible_fraction(packs, w));
+                    measure(padded, w);
+                    totals.truncation = min_of(totals.truncation, smallest(w.projected, packs));
                     continue;
                 }
-                confine(packs, w);
+                confine(padded, w);
             }
             narrow(v.trial + at, goal, count);
             narrow(v.d + at, step, count);
@@ -52,16 +54,17 @@ public:
                 for (int i = 0; i < padded; ++i) {
                     w.projected[i] = feasible_multiple(w.x[i], step[i], w.lower[i], w.upper[i]);
                 }
-                scalars.step_limit = min_of(scalars.step_limit, smallest(w.projected, packs));
+                totals.step_limit = min_of(totals.step_limit, smallest(w.projected, packs));
             }
             slope.add(sum_products(w.g, step, packs));
-            scalars.direction_squared += sum_products(step, step, packs);
+            totals.direction_squared += sum_products(step, step, packs);
         }
-        scalars.slope = slope.value();
+        totals.slope = slope.value();
+        totals.put(row);
     }
 
 private:
-    const Vectors<T>& v;
+    const ProblemVectors<T>& v;
     const State& state;
     const Options& options;
     const double* coefficients;
@@ -77,7 +80,7 @@ private:
             double k[8];
             for (int b = 0; b < 8; ++b) {
                 const int age = min_of(a + b, r - 1);
-                rows[b] = history + int64_t(slot_of(age, state.head, r, options.capacity)) * v.n + at;
+                rows[b] = history + int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
                 k[b] = a + b < r ? c[a + b] : 0.0;
             }
             const double* from = a == 0 && base ? base : out;
@@ -113,48 +116,39 @@ private:
         }
     }
 
-    // The variables that the Cauchy path carries to a bound go there; held ones stay; the rest are put
-    // inside. The step of a variable that meets no bound is left as it is: the difference of two points would
-    // lose digits.
-    void confine(int packs, Workspace& w) const {
-        const int padded = packs * lanes;
-        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
-        double *step = w.moving, *goal = w.breaks;
-        if (state.confine == Confine::truncate) {
-            const double time = state.cauchy_time, fraction = state.truncation;
-            for (int i = 0; i < padded; ++i) {
-                const double cauchy = clamp_to(x[i] - time * descent[i], lower[i], upper[i]);
-                goal[i] = cauchy + fraction * (goal[i] - cauchy);
-                step[i] = goal[i] - x[i];
-            }
-        }
-        for (int i = 0; i < padded; ++i) {
-            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
-            const Aimed aimed = aim_within(x[i], goal[i], step[i], held, lower[i], upper[i]);
-            step[i] = aimed.step;
-            goal[i] = aimed.place;
-        }
-        if (state.held_time < 0) return;
-        for (int i = 0; i < padded; ++i) {
-            const bool goes = breakpoint(x[i], descent[i], lower[i], upper[i]) <= state.held_time;
-            const bool held = is_held(x[i], g[i], lower[i], upper[i]);
-            const double bound = bound_ahead(descent[i], lower[i], upper[i]);
-            goal[i] = goes & !held ? bound : goal[i];
-            step[i] = goes & !held ? bound - x[i] : step[i];
+    // Step and goal of every variable, within the bounds; the rule is known to the compiler where that saves
+    // work.
+    void confine(int padded, Workspace& w) const {
+        const AimRule rule = aim_rule(state);
+        if (rule.confine == Confine::truncate) {
+            confine_by(rule, padded, w);
+        } else if (rule.carries) {
+            confine_by(AimRule{Confine::project, true, rule.carry_time, 0, 0}, padded, w);
+        } else {
+            confine_by(AimRule{Confine::project, false, 0, 0, 0}, padded, w);
         }
     }
 
-    // The largest feasible fraction of the way from the Cauchy point to the goal, over the free variables.
-    double feasible_fraction(int packs, Workspace& w) const {
+    static inline __attribute__((always_inline)) void confine_by(const AimRule rule, int padded,
+                                                                 Workspace& w) {
         const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
-        for (int i = 0; i < packs * lanes; ++i) {
-            const bool free = !is_held(x[i], g[i], lower[i], upper[i]) &
-                              (breakpoint(x[i], descent[i], lower[i], upper[i]) > state.held_time);
-            const double cauchy = clamp_to(x[i] - state.cauchy_time * descent[i], lower[i], upper[i]);
-            const double reach = feasible_multiple(cauchy, w.breaks[i] - cauchy, lower[i], upper[i]);
-            w.projected[i] = free ? reach : double_infinity;
+        double *step = w.moving, *goal = w.breaks;
+        SW_APART
+        for (int i = 0; i < padded; ++i) {
+            const Aimed aimed =
+                aim_variable(rule, x[i], g[i], descent[i], goal[i], step[i], lower[i], upper[i]);
+            goal[i] = aimed.goal;
+            step[i] = aimed.step;
         }
-        return smallest(w.projected, packs);
+    }
+
+    void measure(int padded, Workspace& w) const {
+        const AimRule rule = aim_rule(state);
+        SW_APART
+        for (int i = 0; i < padded; ++i) {
+            w.projected[i] =
+                feasible_fraction(rule, w.x[i], w.g[i], w.descent[i], w.breaks[i], w.lower[i], w.upper[i]);
+        }
     }
 };
 

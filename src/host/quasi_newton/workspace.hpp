@@ -1,24 +1,12 @@
-// Memory of the host target: the vectors of one problem, and the tile buffers and accumulators of one thread.
+// Memory of one thread of the host: tile buffers, accumulators, and what its decisions need.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include "core/common/simd.hpp"
-#include "core/quasi_newton/compact.hpp"
-
-namespace stepwell {
-
-template <class T>
-struct Vectors {
-    int64_t n;
-    T *x, *g, *d, *trial;
-    T *s, *y;                // ring buffers, capacity rows of n
-    const T *lower, *upper;  // both or neither
-    const T* weights;        // diagonal of H0, or null
-};
-
-}  // namespace stepwell
+#include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/memory.hpp"
 
 SW_BEGIN
 
@@ -56,7 +44,16 @@ public:
     Pack* fresh_sums;  // [row, column]
     double* carried_sums;
     Scratch scratch;
-    std::vector<double> sums;  // partial sums of the chunks, in the first thread's workspace
+    std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
+
+    // The breakpoints of a walk; memory is taken by the first.
+    BreakList break_list(int pairs) {
+        const size_t row = 2 * size_t(pairs) + 1;
+        breaks_listed.resize(longest_list);
+        break_rows.resize(std::max(break_rows.size(), longest_list * row + 4 * size_t(pairs) + 1));
+        return {breaks_listed.data(), break_rows.data(), break_rows.data() + longest_list * row,
+                longest_list};
+    }
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }
 
@@ -102,6 +99,8 @@ public:
     }
 
 private:
+    std::vector<Break> breaks_listed;
+    std::vector<double> break_rows;
     std::vector<double> buffers, history, packs, carried_memory, decision_memory;
     std::vector<const void*> row_places;
 };

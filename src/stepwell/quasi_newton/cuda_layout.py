@@ -1,46 +1,58 @@
-"""What the CUDA kernels of the quasi-Newton solver and the host that launches them must agree on."""
+"""What the CUDA kernels of the quasi-Newton solver and the host that launches them must agree on.
+
+All of it is asked of the compiled module, which includes the header that the kernels include:
+src/core/quasi_newton/device_layout.hpp.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
-MAX_CAPACITY = 64  # pairs that the kernels are written for
-# As in src/cuda/quasi_newton/constants.cuh, gang.cuh and sums.cuh.
-SPAN = 256  # variables a block takes at a time
-GROUP = 20  # chunks whose sums are added up together
-NUMBERS = 9  # of a chunk besides products of rows: most_numbers of sums.cuh, and a careful sum's two
-BLOCK, WARP = 256, 32  # threads of a block; small problems are left to a warp each
-LONGEST_WALK = {BLOCK: 512, WARP: 128}
-SMALL = 512  # variables of a problem that a warp takes
-SMALL_CAPACITY = 10  # and pairs: its decisions must fit its share of shared memory
-WALK_STATE_WORDS = 2 * 256 + 64  # WalkState without its q and r, rounded up
+from stepwell import _core
+
+_CONSTANTS = _core.DEVICE_CONSTANTS
+MAX_CAPACITY: int = _CONSTANTS["max_device_capacity"]  # pairs that the kernels are written for
+SPAN: int = _CONSTANTS["span"]  # variables a block takes at a time
+GROUP: int = _CONSTANTS["group_size"]  # chunks whose sums are added up together
+NUMBERS: int = _CONSTANTS["chunk_numbers"]  # of a chunk besides products of rows
+BLOCK: int = _CONSTANTS["block_threads"]  # threads of a block
+WARP: int = _CONSTANTS["warp_threads"]  # small problems are left to a warp each
+SMALL: int = _CONSTANTS["small_problem"]  # variables of a problem that a warp takes
+SMALL_CAPACITY: int = _CONSTANTS["small_capacity"]  # and pairs: its decisions must fit its share of shared memory
+LONGEST_WALK = {threads: int(_core.device_longest_list(threads)) for threads in (BLOCK, WARP)}
 
 
-class Engine(ctypes.Structure):
-    """The struct Engine of src/cuda/quasi_newton/problem.cuh."""
+def _structure(name: str, fields: dict[str, tuple[str, int]], size: int) -> Any:
+    """Return a ctypes structure with these fields, given by NumPy's formats and offsets."""
+    kinds = {"i8": ctypes.c_int64, "i4": ctypes.c_int32, "u8": ctypes.c_uint64}
+    listed = [(field, kinds[form]) for field, (form, _) in fields.items()]
+    structure = type(name, (ctypes.Structure,), {"_fields_": listed, "__doc__": f"The struct {name} of the kernels."})
+    found = {field: getattr(structure, field).offset for field, _ in listed}
+    expected = {field: offset for field, (_, offset) in fields.items()}
+    if found != expected or ctypes.sizeof(structure) != size:
+        raise ImportError(f"{name} is laid out otherwise by the compiler than by ctypes")
+    return structure
 
-    _fields_ = (
-        [(name, ctypes.c_int64) for name in ("batch", "n", "stride")]
-        + [
-            (name, ctypes.c_uint64)
-            for name in ("states", "small", "x", "g", "d", "trial", "s", "y", "lower", "upper", "weights")
-        ]
-        + [(name, ctypes.c_int64) for name in ("bound_stride", "weight_stride")]
-        + [
-            (name, ctypes.c_uint64)
-            for name in (
-                "partials", "coefficients", "scratch", "walk", "barrier", "report", "running", "counter",
-            )
-        ]
-        + [(name, ctypes.c_int64) for name in ("partial_stride", "walk_stride")]
-        + [(name, ctypes.c_int32) for name in ("chunks", "walk_length", "sums")]
-    )  # fmt: skip
+
+#: The struct DeviceEngine; pointers are whole numbers.
+Engine = _structure("Engine", _core.DEVICE_ENGINE_FIELDS, _core.DEVICE_ENGINE_SIZE)
+
+
+def walk_words(capacity: int, length: int, threads: int) -> int:
+    """Return the words of device memory that a walk takes which lists so many breakpoints at a time."""
+    return int(_core.device_walk_words(capacity, length, threads))
+
+
+def staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool, threads: int) -> int:
+    """Return the dynamic shared memory of a block, in bytes: for what the sweeps stage there."""
+    return int(_core.device_staged_bytes(capacity, 4 if single else 8, bounded, weighted, threads))
 
 
 def kernel_defines(
     threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool
 ) -> dict[str, str | int]:
-    """What a turn kernel is compiled for, as src/cuda/quasi_newton/constants.cuh names it."""
+    """Return what a turn kernel is compiled for, as src/cuda/quasi_newton/constants.cuh names it."""
     return {
         "SW_REAL": "float" if single else "double",
         "SW_CAPACITY": capacity,
@@ -50,15 +62,3 @@ def kernel_defines(
         "SW_WEIGHTS_VARY": int(vary),
         "SW_STAGED_BYTES": staged_bytes(capacity, single, bounded, weighted, threads),
     }
-
-
-def staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool, threads: int) -> int:
-    """Dynamic shared memory for what the sweeps stage there, as src/cuda/quasi_newton/staging.cuh lays it out."""
-    if capacity > 16 or threads == WARP:
-        return 0
-    few = capacity <= 8
-    bounds_and_weight = 2 * bounded + weighted
-    absorb_rows = 8 * -(-2 * capacity // 8) + 4 + bounds_and_weight  # history, and the vectors of a tile
-    absorb = 2 * absorb_rows * ((256 if few else 128) + 8) * (4 if single else 8)
-    aim = 2 * capacity * threads * 16 if few else 0  # a lot of each row for each thread
-    return max(absorb, aim)

@@ -37,10 +37,10 @@ from stepwell.quasi_newton.cuda_layout import (
     SMALL,
     SMALL_CAPACITY,
     SPAN,
-    WALK_STATE_WORDS,
     WARP,
     Engine,
     kernel_defines,
+    walk_words,
 )
 from stepwell.quasi_newton.cuda_windows import Windows
 from stepwell.quasi_newton.settings import Settings
@@ -126,13 +126,13 @@ class CudaTarget:
         sums = int(_core.sums_length(self._options)) + NUMBERS
         groups = -(-self._chunks // GROUP)
         partial_stride = sums * (self._chunks + groups + 1)
-        walk_words = WALK_STATE_WORDS + 4 * m + self._walk_length * (3 + 4 * m)
+        walk_stride = walk_words(m, self._walk_length, threads)
         doubles = {
             "small": batch * int(_core.small_length(self.slots)),
             "partials": gangs * partial_stride,
             "coefficients": gangs * 2 * m,
             "scratch": gangs * int(_core.scratch_length(m)),
-            "walk": gangs * walk_words,
+            "walk": gangs * walk_stride,
             "states": batch * _core.STATE_SIZE // 8,
             "control": 8 + groups,
             "engine": 128,
@@ -169,7 +169,7 @@ class CudaTarget:
             weight_stride=0 if weights is None or weights.ndim == 1 else n,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
-            partial_stride=partial_stride, walk_stride=walk_words,
+            partial_stride=partial_stride, walk_stride=walk_stride,
             chunks=self._chunks, walk_length=self._walk_length, sums=sums,
         )  # fmt: skip
         self._upload(at["engine"], bytes(engine) + self._options.to_bytes())

@@ -12,9 +12,9 @@ SW_BEGIN
 #endif
 constexpr int64_t rehearsed_from = SW_REHEARSED_FROM;
 
-class Deciding {
+class DecisionBroadcast {
 protected:
-    __device__ Deciding(const Gang& gang, State* state, double* coefficients)
+    __device__ DecisionBroadcast(const Gang& gang, State* state, double* coefficients)
         : gang(gang), shared_coefficients(coefficients), global_state(state) {}
 
     Gang gang;
@@ -28,22 +28,26 @@ protected:
         for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
     }
 
-    // Runs a decision on member 0 once `collect` has brought all members here, and shows its outcome to all.
-    // A member that does nothing but decide rehearses while it waits, for the sake of the instructions: what
-    // the sweeps read drives them from the cache, and fetching them anew takes longer than the decision. The
-    // code is the same, the numbers need only lead it the usual way, and the state is restored. Short sweeps
-    // do not leave the time for it, nor make it worth while.
-    template <class Collect, class Decide>
-    __device__ void decide_after(const Collect& collect, const Decide& decision) const {
+    // Runs a decision on member 0 and shows its outcome to all: once `await` has brought all members here,
+    // member 0 has `take` put their totals where the decision finds them. In between nothing is decided and
+    // all is known: here an exchange with other devices would stand, where `real`. A member that does nothing
+    // but decide rehearses while it waits, for the sake of the instructions: what the sweeps read drives them
+    // from the cache, and fetching them anew takes longer than the decision. The code is the same, the
+    // numbers need only lead it the usual way, and the state is restored. Short sweeps do not leave the time
+    // for it, nor make it worth while.
+    template <class Await, class Take, class Decide>
+    __device__ void decide_after(const Await& await, const Take& take, const Decide& decision) const {
         SW_ROLLED
         for (int round = gang.only_decides() && m.engine.n >= rehearsed_from ? 0 : 1; round < 2; ++round) {
             const bool real = round > 0;
             if (real) {
-                collect();
+                await();
             } else {
                 copy_state(m.kept_state(), reinterpret_cast<const uint32_t*>(&m.state));
             }
             if (gang.decides()) {
+                take(real);
+                __syncthreads();
                 decision(real);
                 __syncthreads();
             }
@@ -74,31 +78,26 @@ protected:
         __syncthreads();
     }
 
+    // The same for totals that are taken once all members have arrived.
+    template <class Take, class Decide>
+    __device__ void decide(const Take& take, const Decide& decision) const {
+        decide_after([&] { gang.gather(); }, take, decision);
+    }
+
+    // The same for a rare decision, which is not rehearsed; it takes its totals itself, first of all.
     template <class Decide>
-    __device__ void decide(const Decide& decision) const {
-        decide_after([&] { gang.gather(); }, decision);
+    __device__ void decide_once(const Decide& decision) const {
+        gang.gather();
+        if (gang.decides()) {
+            decision();
+            __syncthreads();
+        }
+        share_state();
     }
 
     __device__ static __noinline__ void copy_state(uint32_t* to, const uint32_t* from) {
         SW_ROLLED
         for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = from[i];
-        __syncthreads();
-    }
-
-    // Runs something on member 0 once all members are here.
-    template <class Work>
-    __device__ void together(const Work& work) const {
-        gang.gather();
-        lead(work);
-    }
-
-    // Runs something on member 0, for which the others wait.
-    template <class Work>
-    __device__ void lead(const Work& work) const {
-        if (gang.decides()) {
-            work();
-            gang.release();
-        }
         __syncthreads();
     }
 

@@ -1,0 +1,176 @@
+// Decisions about points along a direction: the line search (after the slope sweep) and its beginning (after
+// the aim sweep). Scalar.
+#pragma once
+
+#include "core/quasi_newton/line_search.hpp"
+#include "core/quasi_newton/totals.hpp"
+
+SW_BEGIN
+
+SW_HD void finish(State& s, Status status) {
+    s.status = status;
+    s.action = Action::done;
+}
+
+SW_HD void drop_history(State& s) {
+    s.pairs = s.head = 0;
+    s.gamma = 1;
+    ++s.resets;
+}
+
+// Aim along the (scaled) steepest descent direction: what is left when the history cannot be trusted.
+SW_HD void aim_without_history(State& s) {
+    drop_history(s);
+    s.carry_time = -1;
+    s.cauchy_time = 1;
+    s.confine = Confine::project;
+    s.action = Action::aim;
+}
+
+SW_HD void start_state(State& s) {
+    s = State{};
+    s.gamma = 1;
+    s.carry_time = -1;
+    s.info = SearchInfo::searching;
+    s.status = s.pending = Status::running;
+    s.action = Action::evaluate;
+}
+
+// Goes back to the best step of the search, if it lowers f, to end there: its gradient has to be evaluated
+// again.
+SW_HD bool return_to_best(State& s, Status why) {
+    if (!(s.search.best > 0 && s.search.f_best < s.f)) return false;
+    s.pending = why;
+    s.search.step = s.search.best;
+    s.action = Action::step;
+    return true;
+}
+
+SW_HD void search_failed(State& s, SearchInfo info, double f) {
+    s.info = info;
+    const Status why = s.search.nonfinite                                             ? Status::nonfinite
+                       : info == SearchInfo::rounding || info == SearchInfo::interval ? Status::rounding
+                                                                                      : Status::line_search;
+    if (s.pairs > 0) {
+        aim_without_history(s);
+    } else if (f < s.f && f <= s.search.f_best) {
+        s.pending = why;  // keep the better point, then stop
+        s.action = Action::absorb;
+    } else if (!return_to_best(s, why)) {
+        finish(s, why);
+    }
+}
+
+// After the slope sweep: `slope` is g·d at the trial point, not finite if g is not. Scalar.
+SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
+    ++s.evaluations;
+    s.accepted = 0;
+    const bool finite = is_finite(f) && is_finite(slope);
+    if (!s.started) {
+        if (!finite) {
+            s.f = f;
+            finish(s, Status::nonfinite_start);
+            return;
+        }
+        s.started = 1;
+        s.f = s.f_before = f;
+        s.action = Action::absorb;
+        return;
+    }
+    const double tried = s.search.step;  // the search moves on to its next, even from a point that is taken
+    const bool ending = s.pending != Status::running;  // back at the best step of a search that was given up
+    const bool spent = s.evaluations >= o.max_evaluations;
+    SearchInfo info = ending   ? s.info
+                      : finite ? advance_search(s.search, o.search, f, slope)
+                               : retreat_search(s.search, o.search);
+    const bool warning = info == SearchInfo::interval || info == SearchInfo::rounding ||
+                         info == SearchInfo::step_min || info == SearchInfo::step_max;
+    // A step cut short by a bound is as good as it can be, whatever the preset makes of a warning.
+    const bool at_bound = info == SearchInfo::step_max && s.search.step_max < o.search.step_max;
+    const bool accept = !ending && finite &&
+                        (info == SearchInfo::converged || f <= o.target ||
+                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0));
+    if (accept) {
+        s.action = Action::absorb;
+    } else if (ending || spent) {
+        if (!ending) s.pending = Status::max_evaluations;
+        if (finite && f < s.f) {
+            s.action = Action::absorb;
+        } else {
+            finish(s, s.pending);
+        }
+    } else if (info == SearchInfo::searching) {
+        s.action = Action::step;
+        // The last evaluation goes to the best step so far, so that the run ends there.
+        if (s.evaluations + 1 == o.max_evaluations && return_to_best(s, Status::max_evaluations))
+            s.info = info;
+    } else {
+        search_failed(s, info, finite ? f : double_infinity);
+    }
+    s.steady = accept && s.search.evaluations == 1;
+    if (s.action == Action::absorb) {
+        s.info = info;
+        s.step = s.search.step = tried;
+        s.f_before = s.f;
+        s.f = f;
+        s.accepted = 1;
+        ++s.iterations;
+    }
+}
+
+// Whether the trial point to be judged next is likely to be accepted: the first of its search, after a search
+// that took its first. A target may then absorb it in the sweep that measures the slope.
+SW_HD bool expects_acceptance(const State& s) {
+    return s.steady && s.pending == Status::running && s.search.evaluations == 0;
+}
+
+// The share of the Cauchy step's descent below which a projected direction is refused, and the share of such
+// a direction below which a search has not got anywhere along it.
+constexpr double min_descent = 0.1;
+constexpr double min_step = 1e-3;
+
+// After the aim sweep. Scalar.
+SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
+    if (s.confine == Confine::measure) {
+        s.truncation = min_of(1.0, found.truncation);
+        s.confine = Confine::truncate;
+        return;
+    }
+    s.slope = found.slope;
+    s.direction_norm = square_root(found.direction_squared);
+    s.step_limit = found.step_limit;
+    // Projecting may leave a direction that hardly descends, along which runs crawl to a halt far from any
+    // minimum. The step to the Cauchy point promises about A t; a direction with less than a small part of
+    // that is no better than one that ascends, and gets the same fallback. So does the next direction after
+    // one of which next to nothing could be taken: near kinks projected steps lead across the same one again
+    // and again, each time by less. A first step, whose length is a guess, says nothing of the kind.
+    const bool projected = s.pairs > 0 && o.bounded && s.confine == Confine::project;
+    const double promised = projected ? min_descent * s.movable_descent * s.cauchy_time : 0.0;
+    const bool crawls = projected && s.pairs > 1 && s.step < min_step * min_of(1.0, o.search.step_max);
+    if (!(found.slope < -promised) || crawls || !is_finite(found.slope) ||
+        !is_finite(found.direction_squared)) {
+        s.info = SearchInfo::improper;
+        if (projected) {
+            s.confine = Confine::measure;
+            ++s.truncations;
+        } else if (s.pairs > 0) {
+            aim_without_history(s);
+        } else {
+            finish(s, found.direction_squared == 0 ? Status::rounding : Status::line_search);
+        }
+        return;
+    }
+    const bool first = s.iterations == 0;
+    double step = 1, step_max = o.search.step_max;
+    if (first && o.search.first_step_gradient) {
+        step = 1 / s.projected_norm;
+    } else if (first && !o.boxed && !o.weighted) {
+        step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
+    }
+    if (o.bounded) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
+    if (!(step <= step_max)) step = step_max;
+    start_search(s.search, o.search, s.f, s.slope, step, step_max);
+    s.action = s.search.step == 1.0 ? Action::evaluate : Action::step;
+}
+
+SW_END

@@ -1,0 +1,111 @@
+// What the CUDA kernels and the host that launches them must agree on: the kernels include this, and the
+// compiled module hands it to Python (src/host/quasi_newton/layout.cpp).
+#pragma once
+
+#include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/memory.hpp"
+
+namespace stepwell {
+
+constexpr int max_device_capacity = 64;  // pairs that the kernels are written for
+constexpr int block_threads = 256;
+constexpr int warp_threads = 32;    // of a block that takes a small problem: so many variables at most, and
+constexpr int small_problem = 512;  // so many pairs, whose decisions fit its share of shared memory
+constexpr int small_capacity = 10;
+constexpr int span = 256;       // variables are dealt out to the chunks of a problem in spans of so many
+constexpr int group_size = 20;  // chunks whose sums are added up by the last of them to finish
+constexpr int max_numbers = 7;  // that a thread finds besides products of rows and a careful sum
+constexpr int chunk_numbers = max_numbers + 2;  // the same of a chunk: a careful sum is two
+
+// Grid-wide barrier in device memory; the grid is launched cooperatively, so all blocks are resident.
+// `released`: twice how often member 0 has let the others go on, plus one if there is nothing left to do.
+struct Barrier {
+    unsigned int arrived, released;
+    unsigned int in_group[1];  // one for each group of chunks
+};
+
+// Everything that a turn works on, in device memory; the Options follow it. History rows are padded so that
+// they stay aligned.
+template <class Real>
+struct DeviceEngine : BatchMemory<Real> {
+    double* partials;      // per gang: sums by chunk, see sums.cuh
+    double* coefficients;  // per gang: 2m
+    double* scratch;       // per gang: decisions, where they do not fit shared memory
+    double* walk;          // per gang: device_walk()
+    Barrier* barrier;
+    State* report;          // pinned host memory: state of the first problem after each turn
+    unsigned int* running;  // pinned host memory: problems still running after the last turn
+    unsigned int* counter;  // device memory: the count in the making
+    int64_t partial_stride, walk_stride;
+    int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
+};
+
+}  // namespace stepwell
+
+SW_BEGIN
+
+// Variables of a tile of the absorb sweep, between two barriers of a block. Up to 16 pairs, the history rows
+// of a tile are staged through shared memory, two tiles deep. A block of one warp has too little of that, and
+// hides latency by the number of its like.
+SW_HD constexpr bool stages_rows(int capacity, int threads) {
+    return capacity <= 16 && threads > warp_threads;
+}
+SW_HD constexpr int tile_length(int capacity, int threads) {
+    return threads == warp_threads ? 64 : stages_rows(capacity, threads) && capacity > 8 ? 128 : 256;
+}
+// The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
+// elements, as many as one load can take.
+SW_HD constexpr bool stages_lots(int capacity, int threads) {
+    return stages_rows(capacity, threads) && capacity <= 8;
+}
+
+// The history is worked on as one stack of rows, Y by age and then S, in blocks of eight; behind them come
+// the vectors of a tile: g, x, g before, d; lower, upper; weight. Rows of a tile in shared memory lie a pitch
+// apart: those that a quarter warp reads together start in different banks.
+SW_HD constexpr int row_blocks_of(int capacity) {
+    return (2 * capacity + 7) / 8;
+}
+SW_HD constexpr int input_rows_of(bool bounded, bool weighted) {
+    return 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+}
+SW_HD constexpr int pitch_of(int capacity, int threads) {
+    return tile_length(capacity, threads) + 8;
+}
+// Elements of one stage of the absorb sweep.
+SW_HD constexpr int stage_length_of(int capacity, bool bounded, bool weighted, int threads) {
+    return (8 * row_blocks_of(capacity) + input_rows_of(bounded, weighted)) * pitch_of(capacity, threads);
+}
+// Dynamic shared memory of a block: two stages of the absorb sweep, or a lot of 16 bytes of every row for
+// each thread.
+SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, bool bounded, bool weighted, int threads) {
+    if (!stages_rows(capacity, threads)) return 0;
+    const int absorb = 2 * stage_length_of(capacity, bounded, weighted, threads) * real_bytes;
+    const int aim = stages_lots(capacity, threads) ? 2 * capacity * threads * 16 : 0;
+    return absorb > aim ? absorb : aim;
+}
+
+// Breakpoints listed at a time, at most: they are sorted in shared memory.
+SW_HD constexpr int longest_list_of(int threads) {
+    return threads == warp_threads ? 128 : longest_list;
+}
+
+// What a gang shares during a walk, in global memory: counters, then a list for `length` breakpoints.
+struct DeviceWalk {
+    uint32_t *listed, *bins;
+    BreakList list;
+};
+
+SW_HD constexpr int64_t device_walk_words(int capacity, int length, int threads) {
+    return 1 + walk_bins / 2 + int64_t(length) * (2 + 2 * capacity + 1) +
+           int64_t(threads) * (4 * capacity + 1);
+}
+
+SW_HD DeviceWalk device_walk(double* memory, int capacity, int length) {
+    double *breaks = memory + 1 + walk_bins / 2, *rows = breaks + 2 * length;
+    uint32_t* counts = reinterpret_cast<uint32_t*>(memory);
+    return {counts, counts + 2,
+            BreakList{reinterpret_cast<Break*>(breaks), rows, rows + int64_t(length) * (2 * capacity + 1),
+                      length}};
+}
+
+SW_END

@@ -1,0 +1,50 @@
+// Where the vectors of a batch of problems lie, on the host or on a device: filled once, where they are
+// allocated.
+#pragma once
+
+#include "core/quasi_newton/state.hpp"
+
+namespace stepwell {
+
+// Arrays are (batch, n) unless said; bounds and weights may be shared by the batch.
+template <class Real>
+struct BatchMemory {
+    int64_t batch, n, stride;  // stride: length of a history row, at least n
+    State* states;
+    double* small;  // (batch, 3 slots²): products of pairs
+    Real *x, *g, *d, *trial;
+    Real *s, *y;                          // (batch, slots, stride): ring buffers
+    const Real *lower, *upper;            // both or neither
+    const Real* weights;                  // diagonal of H0, or null
+    int64_t bound_stride, weight_stride;  // n, or 0 where shared
+};
+
+// Those of one problem.
+template <class Real>
+struct ProblemVectors {
+    int64_t n, stride;
+    Real *x, *g, *d, *trial, *s, *y;
+    const Real *lower, *upper, *weights;
+};
+
+}  // namespace stepwell
+
+SW_BEGIN
+
+template <class Real>
+SW_HD ProblemVectors<Real> vectors_of(const BatchMemory<Real>& b, int64_t problem, int slots) {
+    const int64_t at = problem * b.n, history = problem * slots * b.stride;
+    return {b.n,
+            b.stride,
+            b.x + at,
+            b.g + at,
+            b.d + at,
+            b.trial + at,
+            b.s + history,
+            b.y + history,
+            b.lower ? b.lower + problem * b.bound_stride : nullptr,
+            b.upper ? b.upper + problem * b.bound_stride : nullptr,
+            b.weights ? b.weights + problem * b.weight_stride : nullptr};
+}
+
+SW_END

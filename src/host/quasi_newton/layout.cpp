@@ -1,0 +1,82 @@
+// Layouts that Python shares with compiled code: the state of a problem, and what the CUDA kernels expect of
+// the host that launches them (core/quasi_newton/device_layout.hpp).
+#include "host/quasi_newton/layout.hpp"
+
+#include <type_traits>
+
+#include "core/quasi_newton/decide.hpp"
+#include "core/quasi_newton/device_layout.hpp"
+
+namespace nb = nanobind;
+
+namespace stepwell {
+
+namespace {
+
+// NumPy's name of a field's type. Pointers are numbers to Python.
+template <class T>
+const char* format_of() {
+    if constexpr (std::is_same_v<T, double>) return "f8";
+    if constexpr (std::is_pointer_v<T>) return "u8";
+    if constexpr (sizeof(T) == 8) return "i8";
+    return "i4";  // enumerations among them
+}
+
+}  // namespace
+
+// Name -> (format, offset) of the fields of a struct, of which `one` is an example.
+#define FIELD(fields, one, name)                                    \
+    fields[#name] = nb::make_tuple(format_of<decltype(one.name)>(), \
+                                   reinterpret_cast<char*>(&one.name) - reinterpret_cast<char*>(&one))
+
+void bind_state_layout(nb::module_& m) {
+    nb::dict f;
+    State state;
+#define STATE(name) FIELD(f, state, name)
+    STATE(f), STATE(f_before), STATE(slope), STATE(gamma), STATE(projected_gradient), STATE(projected_norm);
+    STATE(gradient_norm), STATE(x_norm), STATE(direction_norm), STATE(step), STATE(cauchy_time);
+    STATE(carry_time), STATE(iterations), STATE(evaluations), STATE(held), STATE(cauchy_walks);
+    STATE(truncations), STATE(resets), STATE(skipped), STATE(head), STATE(pairs), STATE(started);
+    STATE(accepted), STATE(info), STATE(status), STATE(action);
+#undef STATE
+    m.attr("STATE_FIELDS") = f;
+    m.attr("STATE_SIZE") = sizeof(State);
+    m.attr("ACTION_DONE") = int(Action::done);
+    m.attr("ACTION_ABSORB") = int(Action::absorb);
+    nb::dict statuses;
+#define STATUS(name) statuses[#name] = int(Status::name)
+    STATUS(running), STATUS(gradient), STATUS(decrease), STATUS(gradient_norm), STATUS(target);
+    STATUS(max_iterations), STATUS(max_evaluations), STATUS(time_limit), STATUS(line_search);
+    STATUS(rounding), STATUS(nonfinite_start), STATUS(nonfinite), STATUS(callback);
+#undef STATUS
+    m.attr("STATUSES") = statuses;
+}
+
+void bind_device_layout(nb::module_& m) {
+    nb::dict f;
+    DeviceEngine<double> engine;
+#define ENGINE(name) FIELD(f, engine, name)
+    ENGINE(batch), ENGINE(n), ENGINE(stride), ENGINE(states), ENGINE(small), ENGINE(x), ENGINE(g), ENGINE(d);
+    ENGINE(trial), ENGINE(s), ENGINE(y), ENGINE(lower), ENGINE(upper), ENGINE(weights), ENGINE(bound_stride);
+    ENGINE(weight_stride), ENGINE(partials), ENGINE(coefficients), ENGINE(scratch), ENGINE(walk);
+    ENGINE(barrier), ENGINE(report), ENGINE(running), ENGINE(counter), ENGINE(partial_stride);
+    ENGINE(walk_stride), ENGINE(chunks), ENGINE(walk_length), ENGINE(sums);
+#undef ENGINE
+    m.attr("DEVICE_ENGINE_FIELDS") = f;
+    m.attr("DEVICE_ENGINE_SIZE") = sizeof(engine);
+    nb::dict constants;
+#define CONSTANT(name) constants[#name] = name
+    CONSTANT(max_device_capacity), CONSTANT(block_threads), CONSTANT(warp_threads), CONSTANT(small_problem);
+    CONSTANT(small_capacity), CONSTANT(span), CONSTANT(group_size), CONSTANT(chunk_numbers);
+#undef CONSTANT
+    m.attr("DEVICE_CONSTANTS") = constants;
+    m.def("device_staged_bytes", &staged_bytes_of, nb::arg("capacity"), nb::arg("real_bytes"),
+          nb::arg("bounded"), nb::arg("weighted"), nb::arg("threads"),
+          "Dynamic shared memory of a block, in bytes.");
+    m.def("device_longest_list", &longest_list_of, nb::arg("threads"),
+          "Breakpoints that a block lists at a time, at most.");
+    m.def("device_walk_words", &device_walk_words, nb::arg("capacity"), nb::arg("length"), nb::arg("threads"),
+          "Words of memory of a walk that lists so many breakpoints at a time.");
+}
+
+}  // namespace stepwell

@@ -1,0 +1,169 @@
+// One problem on the host: the sweeps of every action over its chunks, and the decisions on their totals.
+#pragma once
+
+#include "core/quasi_newton/decide.hpp"
+#include "host/quasi_newton/chunks.hpp"
+#include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/simd_matrices.hpp"
+#include "host/quasi_newton/sweeps.hpp"
+
+SW_BEGIN
+
+template <class T>
+class Problem {
+public:
+    static constexpr bool walks = true;
+
+    Problem(const ProblemVectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
+            const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace,
+            const Exchange& exchange)
+        : v(v),
+          state(state),
+          options(options),
+          matrices(matrices),
+          chunks(chunks),
+          workspaces(workspaces),
+          first_workspace(first_workspace),
+          exchange(exchange) {}
+
+    // One evaluation, one turn: from f and g at the trial point to the next trial point or the end. A turn
+    // may be cut after the line search has decided, so that the caller can supply the diagonal for an
+    // accepted point.
+    void turn(double f, const T* at_trial, TurnPart part) {
+        gradient = at_trial;
+        if (state.action == Action::done) return;
+        if (part == TurnPart::finish && state.action == Action::evaluate) return;
+        const bool starts = !state.started;
+        // A first part that was done already is not done twice: the caller's diagonal failed, and is asked
+        // again.
+        if (part != TurnPart::finish && state.action == Action::evaluate) slope(f);
+        if (part == TurnPart::begin && state.action == Action::absorb) return;
+        if (starts && state.action == Action::done) {
+            // Not finite at the start: that point is all there is.
+            std::memcpy(v.x, v.trial, sizeof(T) * v.n);
+            std::memcpy(v.g, gradient, sizeof(T) * v.n);
+        }
+        run_actions(*this);
+        // The caller sees the solution where it would have seen the next trial.
+        if (state.action == Action::done) std::memcpy(v.trial, v.x, sizeof(T) * v.n);
+    }
+
+    Action action() const { return state.action; }
+
+    void slope(double f) {
+        const double* total =
+            totals({.shape = slope_row, .f = &f}, [&](int64_t begin, int64_t end, Workspace&, double* row) {
+                row[0] = slope_chunk(v, gradient, begin, end);
+            });
+        decide_slope(state, options, f, total[0]);
+    }
+
+    void absorb() {
+        const Gather gather = state.iterations == 0 ? Gather::start : Gather::pair;
+        const SumLayout layout = sum_layout(options, rows_to_gather(gather, state, options));
+        const double* total = products(layout, gather, absorb_row(layout));
+        decide_absorb(team, state, options, matrices, workspace(0).scratch,
+                      AbsorbTotals::of(total + layout.length()), layout, total);
+    }
+
+    void list_breaks() {
+        BreakList list = workspace(0).break_list(state.pairs);
+        const BreakSweep<T> sweep(v, state, options);
+        std::atomic<int> listed{0};
+        const double* total = totals({.shape = list_row, .list = &list},
+                                     [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+                                         sweep.list(begin, end, w, list, listed, row);
+                                     });
+        if (total[0] <= list.length) {
+            std::sort(list.breaks, list.breaks + int(total[0]),
+                      [](const Break& a, const Break& b) { return a.before(b); });
+        }
+        decide_list(team, state, workspace(0).scratch, list, list.breaks, total[0]);
+    }
+
+    void count_breaks() {
+        const BreakSweep<T> sweep(v, state, options);
+        const double* total = totals(
+            {.shape = {walk_bins, 0, 0}},
+            [&](int64_t begin, int64_t end, Workspace& w, double* row) { sweep.count(begin, end, w, row); });
+        decide_count(state, total, longest_list);
+    }
+
+    void sum_ties() {
+        const BreakSweep<T> sweep(v, state, options);
+        double* total = totals(
+            {.shape = ties_row(state)},
+            [&](int64_t begin, int64_t end, Workspace& w, double* row) { sweep.ties(begin, end, w, row); });
+        decide_ties(team, state, workspace(0).scratch, total);
+    }
+
+    void regather() {
+        const SumLayout layout = sum_layout(options, rows_to_gather(Gather::again, state, options));
+        const double* total = products(layout, Gather::again, regather_row(layout));
+        decide_regather(team, state, matrices, workspace(0).scratch, layout, total);
+    }
+
+    void aim() {
+        const Aim<T> sweep(v, state, options, workspace(0).scratch.coefficients);
+        const double* total = totals(
+            {.shape = aim_row},
+            [&](int64_t begin, int64_t end, Workspace& w, double* row) { sweep.chunk(begin, end, w, row); });
+        decide_aim(state, options, AimTotals::of(total));
+    }
+
+    void step() {
+        chunks.each(
+            [&](int, int64_t begin, int64_t end, int) { step_chunk(v, state.search.step, begin, end); });
+        state.action = Action::evaluate;
+    }
+
+private:
+    const ProblemVectors<T> v;
+    State& state;
+    const Options& options;
+    const SmallMatrices matrices;
+    const Chunks chunks;
+    std::vector<Workspace>& workspaces;
+    const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
+    const Exchange exchange;
+    const T* gradient = nullptr;
+    DecidingThread team;
+
+    Workspace& workspace(int thread) { return workspaces[first_workspace + thread]; }
+
+    const double* products(const SumLayout& layout, Gather gather, const RowShape& shape) {
+        const Absorb<T> sweep(v, state, options, layout, gather, gradient);
+        return totals({.shape = shape}, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+            sweep.chunk(begin, end, w, row);
+        });
+    }
+
+    struct Phase {
+        RowShape shape;
+        double* f = nullptr;
+        BreakList* list = nullptr;
+    };
+
+    // Sweeps over all chunks, each of which leaves a row, and folds them: the seam between sums and
+    // decisions.
+    template <class Sweep>
+    double* totals(const Phase& phase, const Sweep& sweep) {
+        const RowShape shape = phase.shape;
+        std::vector<double>& memory = workspace(0).chunk_rows;
+        const size_t needed = size_t(shape.width()) * size_t(chunks.count);
+        if (memory.size() < needed) memory.resize(needed);
+        double* rows = memory.data();
+        chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
+            sweep(begin, end, workspace(thread), rows + int64_t(c) * shape.width());
+        });
+        if (exchange.call) {
+            exchange.call(exchange.context,
+                          Found{state.action, &state, rows, chunks.count, shape, phase.f, phase.list});
+        } else {
+            fold_rows(rows, chunks.count, shape);
+        }
+        return rows;
+    }
+};
+
+SW_END

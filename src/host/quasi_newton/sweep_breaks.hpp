@@ -1,0 +1,105 @@
+// The sweeps of the exact Cauchy point (core/quasi_newton/cauchy_walk.hpp), on one chunk of the variables.
+// Only tiles with a breakpoint of the selection are looked at one by one.
+#pragma once
+
+#include <atomic>
+
+#include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/variable.hpp"
+#include "host/quasi_newton/tiles.hpp"
+
+SW_BEGIN
+
+template <class T>
+class BreakSweep {
+public:
+    BreakSweep(const ProblemVectors<T>& v, const State& state, const Options& options)
+        : v(v), state(state), options(options) {}
+
+    // Breakpoints in (above, high] with their rows, in any order; no more once there are too many. Leaves how
+    // many this chunk has put into the list, or would have: list_row.
+    void list(int64_t begin, int64_t end, Workspace& w, const BreakList& list, std::atomic<int>& listed,
+              double* row) const {
+        row[0] = 0;
+        if (listed.load(std::memory_order_relaxed) > list.length) return;
+        each_break(begin, end, w, state.walk.above, [&](int64_t i, uint64_t time) {
+            const int record = listed.fetch_add(1, std::memory_order_relaxed);
+            ++row[0];
+            if (record >= list.length) return;
+            list.breaks[record] = make_break(time, i, record);
+            double* crossing = list.rows + int64_t(record) * (2 * state.pairs + 1);
+            std::fill_n(crossing, 2 * state.pairs + 1, 0.0);
+            add_crossing(i, crossing);
+        });
+    }
+
+    // How many of (above, high] lie in each bin.
+    void count(int64_t begin, int64_t end, Workspace& w, double* bins) const {
+        std::fill_n(bins, walk_bins, 0.0);
+        const CauchyWalk& walk = state.walk;
+        each_break(begin, end, w, walk.above,
+                   [&](int64_t, uint64_t time) { ++bins[(time - walk.above - 1) >> walk.shift]; });
+    }
+
+    // The sum of the rows of all variables whose breakpoint is `high`: ties_row.
+    void ties(int64_t begin, int64_t end, Workspace& w, double* sums) const {
+        std::fill_n(sums, 2 * state.pairs + 1, 0.0);
+        each_break(begin, end, w, state.walk.high - 1, [&](int64_t i, uint64_t) { add_crossing(i, sums); });
+    }
+
+private:
+    const ProblemVectors<T>& v;
+    const State& state;
+    const Options& options;
+
+    double descent_of(int64_t i) const {
+        return v.weights ? double(v.weights[i]) * double(v.g[i]) : double(v.g[i]);
+    }
+
+    // Calls work(variable, number of its time) for those in (above, high].
+    template <class Work>
+    void each_break(int64_t begin, int64_t end, Workspace& w, uint64_t above, const Work& work) const {
+        const uint64_t high = state.walk.high;
+        const double latest = time_of_number(high);
+        for (int64_t at = begin; at < end; at += tile) {
+            const int count = int(min_of(int64_t(tile), end - at));
+            const int packs = (count + lanes - 1) / lanes;
+            find_breaks(at, count, packs, w);
+            if (smallest(w.breaks, packs) > latest) continue;
+            for (int i = 0; i < count; ++i) {
+                const uint64_t time = number_of_time(w.breaks[i]);
+                if (time > above && time <= high) work(at + i, time);
+            }
+        }
+    }
+
+    void find_breaks(int64_t at, int count, int packs, Workspace& w) const {
+        const int padded = packs * lanes;
+        const double *x = view(w.x_tile, v.x + at, count, padded),
+                     *g = view(w.g_tile, v.g + at, count, padded);
+        const double *lower = view(w.lower_tile, v.lower + at, count, padded),
+                     *upper = view(w.upper_tile, v.upper + at, count, padded);
+        const double* descent = g;
+        if (v.weights) {
+            widen(w.descent, v.weights + at, count, padded);
+            for (int i = 0; i < padded; ++i) w.descent[i] *= g[i];
+            descent = w.descent;
+        }
+        SW_APART
+        for (int i = 0; i < padded; ++i)
+            w.breaks[i] = classify_variable<false>(x[i], g[i], descent[i], lower[i], upper[i], 0.0).time;
+    }
+
+    void add_crossing(int64_t i, double* sums) const {
+        const int r = state.pairs;
+        const double g = v.g[i], descent = descent_of(i);
+        for (int a = 0; a < r; ++a) {
+            const int64_t row = int64_t(slot_of(a, state.head, r, options.slots)) * v.stride + i;
+            sums[a] += crossing_of_y(v.y[row], descent);
+            sums[r + a] += crossing_of_s(v.s[row], g, state.gamma);
+        }
+        sums[2 * r] += g * descent;
+    }
+};
+
+SW_END
