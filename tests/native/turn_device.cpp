@@ -95,11 +95,19 @@ int main() {
         std::fflush(stdout);
         receive(f, 1);
         receive(gradient, n);
-        const auto turn = [&] { stepwell_turn(&e, e.states, gangs_are_blocks, gradient, f, 0); };
-        if (gangs_are_blocks) {
-            emulator::launch(1, threads, turn);
+        const auto launch = [&](TurnPart part) {
+            const auto turn = [&] { stepwell_turn(&e, e.states, gangs_are_blocks, gradient, f, 0, int(part)); };
+            if (gangs_are_blocks) {
+                emulator::launch(1, threads, turn);
+            } else {
+                launch_grid(unsigned(chunks + 1), turn);
+            }
+        };
+        if (SW_WEIGHTS_VARY) {
+            launch(TurnPart::begin);
+            launch(TurnPart::finish);
         } else {
-            launch_grid(unsigned(chunks + 1), turn);
+            launch(TurnPart::whole);
         }
         hoped += hopes;
         refused += hopes && !e.states->accepted;

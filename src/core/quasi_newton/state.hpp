@@ -39,6 +39,10 @@ enum class SearchInfo : int32_t {
 // there.
 enum class Confine : int32_t { project = 0, measure = 1, truncate = 2 };
 
+// A turn may be cut after the line search has decided, so that the caller can supply the diagonal of an
+// accepted point: up to there, and the rest.
+enum class TurnPart { whole, begin, finish };
+
 // What the target must do next: a sweep, whose sums the decision of that name is taken from (decide.hpp).
 // `evaluate` waits for the caller's f and g, and ends with the slope along the direction.
 enum class Action : int32_t {

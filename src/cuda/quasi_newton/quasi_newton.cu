@@ -27,7 +27,7 @@ SW_END
 // the places of the states therefore come as an argument as well.
 extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_warp ? 16 : 2)
     stepwell_turn(const stepwell::Engine* engine, stepwell::State* states, int gangs_are_blocks,
-                  const Real* gradient, const void* f, int f_is_float) {
+                  const Real* gradient, const void* f, int f_is_float, int part) {
     using namespace stepwell;
     const bool blocks = gangs_are_blocks;
     const auto value_of = [&](int64_t p) {
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
             turn = Turn(e, gang, p, blocks ? blockIdx.x : 0, value);
         }
         __syncthreads();
-        turn.run();
+        turn.run(TurnPart(part));
         running += m.state.action != Action::done;
         if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
         p += blocks ? gridDim.x : 1;

@@ -33,17 +33,19 @@ public:
           products(e.small + problem * small_matrices_length(slots)),
           matrices(small_matrices(small_history ? m.products : products, slots)) {}
 
-    // With the state loaded.
-    __device__ void run() {
+    // With the state loaded. Only a diagonal that varies is asked for between two parts of a turn.
+    __device__ void run(TurnPart part) {
         if (m.state.action == Action::done) return;
+        if (SW_WEIGHTS_VARY && part == TurnPart::finish && m.state.action == Action::evaluate) return;
         // A state saved between two phases has been judged.
         if (m.state.action == Action::evaluate) {
-            if (expects_acceptance(m.state)) {
+            if (expects_acceptance(m.state) && !(SW_WEIGHTS_VARY && part == TurnPart::begin)) {
                 absorb_by<Gather::pair>(true);
             } else {
                 slope();
             }
         }
+        if (SW_WEIGHTS_VARY && part == TurnPart::begin && m.state.action == Action::absorb) return;
         const bool start = m.state.evaluations == 1;
         if (!m.state.accepted && !start) stay();
         run_actions(*this);

@@ -41,8 +41,6 @@ struct EngineView : BatchMemory<T> {
     Exchange exchange = {};
 };
 
-enum class TurnPart { whole, begin, finish };
-
 // The functions of one instruction set.
 struct EngineKernels {
     void* (*make_workspaces)(int threads, int capacity);

@@ -279,6 +279,7 @@ class CudaTarget:
             device_address(g),
             self._host_values(f) if on_host else device_address(f),
             np.int32(not on_host and "32" in str(f.dtype)),
+            np.int32(part),
         )
         # Until the next turn: JAX may otherwise reuse their memory before the device has read it.
         self._kept_turn = (f, g)
