@@ -25,7 +25,7 @@ import scipy.sparse as sp
 import stepwell
 from stepwell import operators
 from stepwell.apps import tomography
-from stepwell.arrays import to_host, to_like
+from stepwell.arrays import copy_to_device_of, to_host
 
 RESULTS = Path(__file__).parent / "results" / "many_rhs_gpu.json"
 TOL = 1e-4
@@ -86,7 +86,7 @@ def residual(A, B, lam, X):
 def measure(library, dtype, A, B, lam, profile):
     like, wait, name, version = device(library, dtype)
     matrix = operators.in_library_of(sp.csr_matrix(A, dtype=dtype), like)
-    block = to_like(B.astype(dtype), like)
+    block = copy_to_device_of(B.astype(dtype), like)
     transposed = operators.in_library_of(sp.csr_matrix(A.T, dtype=dtype), like)
     making, _, operator = timed(lambda: operators.as_operator(matrix, dtype), wait, 3, 1)
     tol = TOL if dtype == "float64" else 1e-3
@@ -114,7 +114,10 @@ def measure(library, dtype, A, B, lam, profile):
     parts = []
     print("\n| columns | A X, ms | the library's | Aᵀ Y, ms | the library's |\n|---|---|---|---|---|")
     for width in (1, 2, 8, 32, 102, 256):
-        x, y = (to_like(np.random.default_rng(0).normal(size=(n, width)).astype(dtype), like) for n in A.shape[::-1])
+        x, y = (
+            copy_to_device_of(np.random.default_rng(0).normal(size=(n, width)).astype(dtype), like)
+            for n in A.shape[::-1]
+        )
         row = {
             "columns": width,
             "forward": queued(lambda x=x: operator.forward(x), wait),

@@ -85,7 +85,7 @@ def short(value: Any) -> str:
 
 def _kind(array: Array) -> str:
     """Name the dtype, shape and device of an array; nothing for what is none."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+    if not all(hasattr(array, name) for name in ("shape", "dtype", "reshape")):
         return ""
     shape = tuple(int(size) for size in array.shape)
     place = f" on {device_name(array)}" if is_cuda(array) else ""

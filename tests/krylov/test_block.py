@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from krylov_oracle import assert_solves, normal_matrix
 
 import stepwell
-from stepwell.arrays import in_kind, to_host
+from stepwell.arrays import as_user_array, to_host
 from stepwell.krylov import block as block_module
 from stepwell.krylov.block import _KeptBlocks, independent_combinations, rank_cut
 
@@ -89,7 +89,9 @@ def test_the_order_of_work_of_a_device_gives_the_same_answers(library, monkeypat
         host = stepwell.tikhonov(A, B, 0.5, method="block", tol=1e-9, memory=memory)
         with monkeypatch.context() as patch:
             patch.setattr(block_module, "is_cuda", lambda array: True)
-            there = stepwell.tikhonov(in_kind(A, like), in_kind(B, like), 0.5, method="block", tol=1e-9, memory=memory)
+            there = stepwell.tikhonov(
+                as_user_array(A, like), as_user_array(B, like), 0.5, method="block", tol=1e-9, memory=memory
+            )
         assert there.success
         assert_solves(to_host(there.x), normal_matrix(A, 0.5), A.T @ B, 1e-9)
         if memory != 2**13:  # joined blocks fill the budget to the last column, single ones do not

@@ -9,7 +9,7 @@ from krylov_oracle import METHODS, assert_solves, normal_matrix
 
 import stepwell
 from stepwell import operators
-from stepwell.arrays import is_cuda, kind_of, to_host, to_like
+from stepwell.arrays import copy_to_device_of, is_cuda, kind_of, to_host
 
 pytestmark = pytest.mark.cuda
 
@@ -40,8 +40,8 @@ def problem(dtype: str = "float64"):
 def test_agrees_with_the_dense_solution(library, method, storage, dtype, tol):
     like = template(library, dtype)
     A, B = problem(dtype)
-    matrix = operators.in_library_of(sp.csr_matrix(A), like) if storage == "sparse" else to_like(A, like)
-    result = stepwell.tikhonov(matrix, to_like(B, like), 0.5, method=method, tol=tol)
+    matrix = operators.in_library_of(sp.csr_matrix(A), like) if storage == "sparse" else copy_to_device_of(A, like)
+    result = stepwell.tikhonov(matrix, copy_to_device_of(B, like), 0.5, method=method, tol=tol)
     assert result.success
     assert kind_of(result.x) == library
     assert is_cuda(result.x)
@@ -55,7 +55,7 @@ def test_same_iterations_as_on_the_host(library):
     A, B = problem()
     here = stepwell.tikhonov(sp.csr_matrix(A), B, 0.5, method="block", tol=1e-8)
     there = stepwell.tikhonov(
-        operators.in_library_of(sp.csr_matrix(A), like), to_like(B, like), 0.5, method="block", tol=1e-8
+        operators.in_library_of(sp.csr_matrix(A), like), copy_to_device_of(B, like), 0.5, method="block", tol=1e-8
     )
     assert np.all(np.abs(here.iterations - there.iterations) <= 1)
     assert there.products.sum() == pytest.approx(here.products.sum(), rel=0.1)
@@ -66,7 +66,7 @@ def test_same_iterations_as_on_the_host(library):
 def test_penalties_rules_and_projection(library):
     like = template(library)
     A, B = problem()
-    matrix, block = operators.in_library_of(sp.csr_matrix(A), like), to_like(B, like)
+    matrix, block = operators.in_library_of(sp.csr_matrix(A), like), copy_to_device_of(B, like)
     L = operators.gradient((8, 10), like=like)
     ours = stepwell.tikhonov(matrix, block, "gcv", L, tol=1e-8)
     host = stepwell.tikhonov(A, B, "gcv", operators.gradient((8, 10)), tol=1e-8)
@@ -83,8 +83,8 @@ def test_mixed_devices_are_refused(library):
     like = template(library)
     A, B = problem()
     with pytest.raises(TypeError, match="allowed: one library and one device"):
-        stepwell.tikhonov(A, to_like(B, like), 0.5)
+        stepwell.tikhonov(A, copy_to_device_of(B, like), 0.5)
     with pytest.raises(TypeError, match="allowed: one library and one device"):
-        stepwell.tikhonov(to_like(A, like), B, 0.5)
+        stepwell.tikhonov(copy_to_device_of(A, like), B, 0.5)
     with pytest.raises(TypeError, match="L is a numpy array on cpu"):
-        stepwell.tikhonov(to_like(A, like), to_like(B, like), 0.5, operators.gradient((8, 10)))
+        stepwell.tikhonov(copy_to_device_of(A, like), copy_to_device_of(B, like), 0.5, operators.gradient((8, 10)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stepwell import operators
 from stepwell.apps import tomography
-from stepwell.arrays import in_kind, to_host, to_like
+from stepwell.arrays import as_user_array, copy_to_device_of, to_host
 from stepwell.cuda import nvrtc
 from stepwell.operators import cuda_sparse
 
@@ -55,7 +55,7 @@ def test_groups_hold_the_matrix(rows, columns, dtype, index, seed, library):
     parts = [A.indptr.astype(index), A.indices.astype(index), A.data]
     if library == "torch":
         torch = pytest.importorskip("torch")
-        parts = [in_kind(part, torch.empty(0)) for part in parts]
+        parts = [as_user_array(part, torch.empty(0)) for part in parts]
     grouped = cuda_sparse.group_rows(*parts, A.shape)
     touched = sum(np.unique(A[first : first + 8].indices).size for first in range(0, rows, 8))
     if A.nnz == 0 or A.nnz < cuda_sparse.LEAST_SHARING * touched:
@@ -139,7 +139,7 @@ def test_the_product_is_scipys(library, dtype):
             # A sum of k terms, in any order, is off by at most k ε Σ|a||x|.
             slack = (np.diff(matrix.indptr).max() + 1) * np.finfo(dtype).eps * (abs(matrix) @ abs(block)).astype(float)
             for width in widths:
-                ours = to_host(apply(to_like(block[:, :width], like)))
+                ours = to_host(apply(copy_to_device_of(block[:, :width], like)))
                 assert np.all(np.abs(ours - exact[:, :width]) <= slack[:, :width])
 
 
@@ -151,8 +151,8 @@ def test_any_order_of_the_block_and_the_same_bits_in_any_width(library):
     operator = operators.as_operator(operators.in_library_of(A, like))
     assert operator.memory > 2 * A.data.nbytes  # the groups are there
     X = np.random.default_rng(0).normal(size=(A.shape[1], 102))
-    wide = to_host(operator.forward(to_like(X, like)))
-    turned = to_like(np.ascontiguousarray(X.T), like).T
+    wide = to_host(operator.forward(copy_to_device_of(X, like)))
+    turned = copy_to_device_of(np.ascontiguousarray(X.T), like).T
     np.testing.assert_array_equal(to_host(operator.forward(turned)), wide)
-    np.testing.assert_array_equal(to_host(operator.forward(to_like(X[:, 40:49], like))), wide[:, 40:49])
-    assert operator.forward(to_like(X[:, :0], like)).shape == (A.shape[0], 0)
+    np.testing.assert_array_equal(to_host(operator.forward(copy_to_device_of(X[:, 40:49], like))), wide[:, 40:49])
+    assert operator.forward(copy_to_device_of(X[:, :0], like)).shape == (A.shape[0], 0)

@@ -11,8 +11,7 @@ import pytest
 from scipy.optimize import OptimizeWarning
 
 import stepwell
-from stepwell.arrays import device_address, kind_of
-from stepwell.arrays.foreign import adopt
+from stepwell.arrays import device_address, kind_of, view_foreign
 
 pytestmark = pytest.mark.cuda
 
@@ -60,7 +59,7 @@ def test_foreign_arrays_are_viewed_and_handed_over_as_cupy_or_torch(torch, wrap)
         kinds.add(kind_of(x))
         return valley(x.reshape(-1))[0], valley(x)[1]
 
-    assert device_address(adopt(wrap(start))) == start.data_ptr()  # no copy
+    assert device_address(view_foreign(wrap(start))) == start.data_ptr()  # no copy
     with pytest.warns(OptimizeWarning, match="projected"):
         result = stepwell.minimize(fun, wrap(start), jac=True, bounds=(wrap(low), wrap(high)))
     assert kinds == {expected} == {kind_of(result.x)}
@@ -99,7 +98,7 @@ def test_the_writers_stream_is_waited_for(torch):
     with torch.cuda.stream(side):
         torch.cuda._sleep(200_000_000)  # a tenth of a second
         x.fill_(2.0)
-    seen = adopt(OnlyInterface(x, stream=side.cuda_stream), x)
+    seen = view_foreign(OnlyInterface(x, stream=side.cuda_stream), x)
     assert float(seen.sum()) == 2000.0
 
 

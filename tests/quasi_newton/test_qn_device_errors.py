@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import stepwell
-from stepwell.arrays import is_cuda
-from stepwell.arrays.foreign import adopt
+from stepwell.arrays import is_cuda, view_foreign
 from stepwell.cuda import devices as cuda_devices
 from stepwell.cuda import nvrtc
 from stepwell.quasi_newton import cuda_target
@@ -86,7 +85,7 @@ def test_answers_on_a_gpu_for_a_start_on_the_host(array):
 def test_known_arrays_are_adopted_as_they_are():
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(3)
-    assert adopt(tensor) is tensor
+    assert view_foreign(tensor) is tensor
 
 
 def test_bounds_on_a_gpu_for_a_start_on_the_host():

@@ -72,9 +72,6 @@ from stepwell.arrays.kinds import (
     strides_of,
 )
 
-# until quasi_newton uses the new names
-lent, in_kind, to_like, is_like = readonly_view, as_user_array, copy_to_device_of, same_order
-
 __all__ = [
     "Array",
     "add_at",
@@ -100,17 +97,14 @@ __all__ = [
     "holds_double",
     "host_copy",
     "host_view",
-    "in_kind",
     "is_array",
     "is_bfloat16",
     "is_contiguous",
     "is_cuda",
-    "is_like",
     "is_sparse_tensor",
     "is_traced",
     "jax_double",
     "kind_of",
-    "lent",
     "namespace_of",
     "numpy_dtype",
     "plus_diagonal",
@@ -127,7 +121,6 @@ __all__ = [
     "strides_of",
     "take_columns",
     "to_host",
-    "to_like",
     "value_and_gradient",
     "view_foreign",
     "view_is_copy",

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, is_cuda, namespace_of, plus_product, take_columns, to_host, to_like
+from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, plus_product, take_columns, to_host
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
@@ -86,14 +86,14 @@ class BlockCG(Method):
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
                 continue
-            directions = candidates @ to_like(mix, residual)
+            directions = candidates @ copy_to_device_of(mix, residual)
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
             mix = independent_combinations(to_host(directions.T @ products), cut)
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
-            half = to_like(mix, residual)
+            half = copy_to_device_of(mix, residual)
             inverse = half @ half.T  # (PᵀHP)⁻¹ on the independent part
             step = inverse @ (directions.T @ residual)
             residual = plus_product(residual, products, step, -1)

@@ -11,16 +11,16 @@ import scipy.sparse as sp
 
 from stepwell.arrays import (
     Array,
+    as_user_array,
+    copy_to_device_of,
     describe_home,
     holds_double,
     host_view,
-    in_kind,
     is_bfloat16,
     is_cuda,
     namespace_of,
     same_library,
     to_host,
-    to_like,
     without_graph,
 )
 from stepwell.checks import (
@@ -101,7 +101,7 @@ class Problem:
         elif self.rows:
             x = x.T
         if not same_library(x, self.given):
-            x = in_kind(host_view(x), self.given)
+            x = as_user_array(host_view(x), self.given)
         return LinearResult(
             x=x,
             status=account.status,
@@ -146,7 +146,7 @@ def prepare(
     if penalty is not None:
         require_shape(penalty.shape[1] in (None, size), "L", penalty, f"{size} columns, one an unknown")
     if penalty is not None and penalty.shape[1] is None:
-        image = penalty.forward(to_like(np.zeros((size, 1)), block))
+        image = penalty.forward(copy_to_device_of(np.zeros((size, 1)), block))
         penalty.shape = (int(image.shape[0]), size)
 
     scaled, scale = scale_columns(block)
@@ -268,7 +268,7 @@ def _beside(L: Any, template: Array) -> Any:
     if same_library(getattr(L, "home", L), template):
         return L
     if isinstance(L, np.ndarray):
-        return to_like(L, template)
+        return copy_to_device_of(L, template)
     raise WrongKind(f"L is a {type(L).__name__}, while B is {describe_home(template)}; allowed: one library")
 
 
@@ -277,7 +277,7 @@ def _in_common(array: Array, template: Array, dtype: str, argument: str, name: s
     require_one_home(argument, array, name, template, library=False)
     array = without_graph(array)
     if not same_library(array, template):
-        array = in_kind(np.array(host_view(array)), template)
+        array = as_user_array(np.array(host_view(array)), template)
     xp = namespace_of(array)
     block = xp.astype(array, getattr(xp, dtype), copy=False)
     if argument == "preconditioner" or len(block.shape) == 1:

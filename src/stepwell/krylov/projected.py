@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, to_host, to_like
+from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, plus_multiple, to_host
 from stepwell.checks import read_real, read_switch, require_function, require_shape
 from stepwell.deprecation import renamed
 from stepwell.krylov.inputs import (
@@ -248,9 +248,9 @@ class ProjectedCG:
         require_shape(fits, "A", operator, f"{saved}, the equations and unknowns of the saved directions")
         operator.shape = saved
         template = directions if operator.home is None else operator.home
-        kept = tuple(to_like(part, template) for part in (directions, products, images))
+        kept = tuple(copy_to_device_of(part, template) for part in (directions, products, images))
         space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), solver.memory)
-        mix = to_like(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
+        mix = copy_to_device_of(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
         system = TikhonovSystem(operator, penalty, np.array([solver.lam / unit]), kept[0].T)
         expected = kept[1].T @ mix
         gap = to_host(column_norms(system.product(kept[0].T @ mix) - expected) / column_norms(expected))

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepwell.arrays import Array, column_dots, is_cuda, namespace_of, plus_multiple, take_columns, to_host, to_like
+from stepwell.arrays import (
+    Array,
+    column_dots,
+    copy_to_device_of,
+    is_cuda,
+    namespace_of,
+    plus_multiple,
+    take_columns,
+    to_host,
+)
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
@@ -50,7 +59,7 @@ class PseudoBlock(Method):
                 x, direction, rho = (
                     take_columns(x, stay),
                     take_columns(direction, stay),
-                    xp.take(rho, to_like(stay, rho)),
+                    xp.take(rho, copy_to_device_of(stay, rho)),
                 )
                 safe = x
 
@@ -74,5 +83,5 @@ class PseudoBlock(Method):
                 ledger.look(steps, to_host(xp.stack(norms)))
                 lost = ledger.ended_so(LinearStatus.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite
-                    x = xp.where(to_like(lost, x), safe, x)
+                    x = xp.where(copy_to_device_of(lost, x), safe, x)
                 norms, flats, safe = [], [], x

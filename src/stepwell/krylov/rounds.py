@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of, take_columns, to_host, to_like
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, take_columns, to_host
 from stepwell.krylov.results import LinearStatus, Progress
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem, column_norms
 from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
@@ -179,7 +179,7 @@ def solve_in_rounds(
         if np.isnan(true).any():
             worse |= _diverged(x, true, before, correction)
         if worse.any():  # a round that made things worse is not taken
-            x = xp.where(to_like(worse, x), xp.zeros_like(x) if previous is None else previous, x)
+            x = xp.where(copy_to_device_of(worse, x), xp.zeros_like(x) if previous is None else previous, x)
             true = np.where(worse, before, true)
 
         again = np.zeros(columns.size, dtype=bool)
@@ -273,5 +273,5 @@ def scale_columns(block: Array) -> tuple[Array, Array]:
     largest = np.maximum(to_host(xp.max(block, axis=0)), -to_host(xp.min(block, axis=0)))
     if largest.size == 1 and 1 / MODERATE < largest[0] < MODERATE:
         return block, xp.ones_like(block[:1, :])
-    scale = to_like(np.where((largest > 0) & np.isfinite(largest), largest, 1.0), block)
+    scale = copy_to_device_of(np.where((largest > 0) & np.isfinite(largest), largest, 1.0), block)
     return block / scale, scale

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize_scalar
 
-from stepwell.arrays import Array, take_columns, to_host, to_like
+from stepwell.arrays import Array, copy_to_device_of, take_columns, to_host
 from stepwell.krylov.inputs import Problem, bytes_per_number
 from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
@@ -176,7 +176,7 @@ class _Grown:
         room = SPACE_MEMORY // (2 * problem.size * bytes_per_number(problem.B) * (columns + count))
         self.most = max(FIRST_STEPS, min(MOST_STEPS, room))
         if count:
-            signs = to_like(np.random.default_rng(0).choice([-1.0, 1.0], size=(self.rows, count)), problem.B)
+            signs = copy_to_device_of(np.random.default_rng(0).choice([-1.0, 1.0], size=(self.rows, count)), problem.B)
             self.probes = [self._space(signs, j) for j in range(count)]
 
     @property
@@ -311,7 +311,7 @@ def _norm_ratio(problem: Problem) -> float:
         if operator is None:
             ratio.append(1.0)
             continue
-        vector = to_like(start, problem.B)
+        vector = copy_to_device_of(start, problem.B)
         for step in range(POWER_STEPS):
             image = operator.forward(vector)
             if not step and operator is problem.A:

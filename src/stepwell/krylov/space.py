@@ -16,12 +16,12 @@ from stepwell import _core
 from stepwell.arrays import (
     Array,
     column_dots,
+    copy_to_device_of,
     empty_block,
     host_copy,
     namespace_of,
     plus_product,
     to_host,
-    to_like,
     with_row,
 )
 from stepwell.checks import require
@@ -135,7 +135,7 @@ class Panel:
     def taken(self, rows: np.ndarray) -> Panel:
         """Return a full panel of some of the rows."""
         take = namespace_of(self.directions).take
-        places = to_like(rows, self.directions)
+        places = copy_to_device_of(rows, self.directions)
         images = None if self.images is None else take(self.images, places, axis=0)
         return Panel(take(self.directions, places, axis=0), take(self.products, places, axis=0), images, rows.size)
 

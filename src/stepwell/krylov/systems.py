@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, column_dots, namespace_of, plus_multiple, take_columns, to_host, to_like
+from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, plus_multiple, take_columns, to_host
 from stepwell.operators import Operator
 
 State = tuple[Array, ...]
@@ -142,7 +142,7 @@ class TikhonovSystem(_Counted):
         super().__init__(B, books)
         self.A, self.L, self.lam = A, L, lam
         shared = lam.size and bool(np.all(lam == lam[0]))
-        self.scale: Array = float(lam[0]) if shared else to_like(lam, B)
+        self.scale: Array = float(lam[0]) if shared else copy_to_device_of(lam, B)
 
     @property
     def size(self) -> int:

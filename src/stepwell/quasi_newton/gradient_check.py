@@ -9,7 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stepwell.arrays import Array, default_float, device_name, in_kind, is_bfloat16, is_cuda, is_like, scalar_of
+from stepwell.arrays import (
+    Array,
+    as_user_array,
+    default_float,
+    device_name,
+    is_bfloat16,
+    is_cuda,
+    same_order,
+    scalar_of,
+)
 from stepwell.checks import (
     read_host_array,
     read_whole,
@@ -154,7 +163,7 @@ class _Evaluation:
         self._fun, self._jac, self._args = fun, jac, args
 
     def _called(self, function: Callable[..., Any], x: np.ndarray) -> Any:
-        return function(in_kind(x.astype(self.dtype).reshape(self.shape), self.template), *self._args)
+        return function(as_user_array(x.astype(self.dtype).reshape(self.shape), self.template), *self._args)
 
     def _pair(self, x: np.ndarray) -> Any:
         self.calls += 1
@@ -173,7 +182,7 @@ class _Evaluation:
         """Return the gradient, flat."""
         out = self._pair(x)[1] if self._jac is True else self._called(self._jac, x)
         gradient = read_host_array("the gradient", out)
-        require_shape(is_like(gradient.shape, self.shape), "the gradient", gradient, self.shape)
+        require_shape(same_order(gradient.shape, self.shape), "the gradient", gradient, self.shape)
         return gradient.reshape(-1)
 
 

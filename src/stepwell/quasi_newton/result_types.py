@@ -9,9 +9,23 @@ from scipy.optimize import OptimizeResult
 
 from stepwell.arrays import Array
 from stepwell.quasi_newton.status import Status
+from stepwell.reprs import summarise
+
+#: What a text of a result shows first; the rest follows as it is.
+_FIRST = ("message", "success", "status", "reason", "fun", "x", "jac", "projected_gradient", "nit", "nfev", "njev")
 
 
-class Result(OptimizeResult):  # type: ignore[misc]
+class _Summarised(OptimizeResult):  # type: ignore[misc]
+    """A result whose text is at most a screen long."""
+
+    def __repr__(self) -> str:
+        names = [name for name in _FIRST if name in self] + [name for name in self if name not in _FIRST]
+        return summarise(type(self).__name__, {name: self[name] for name in names})
+
+    __str__ = __repr__
+
+
+class Result(_Summarised):
     """What `minimize` returns: SciPy's `OptimizeResult` with fields of our own.
 
     Attributes
@@ -66,7 +80,7 @@ class Result(OptimizeResult):  # type: ignore[misc]
     skipped: int
 
 
-class BatchResult(OptimizeResult):  # type: ignore[misc]
+class BatchResult(_Summarised):
     """What `minimize_batch` returns: the fields of `Result` with one entry per problem.
 
     Attributes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.quasi_newton.status import BY_CODE, Status, doubt_about, message_of, status_message
+from stepwell.quasi_newton.status import Status, doubt_about, message_of, status_message
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _SEARCH_ENDED = (Status.LINE_SEARCH.value, Status.ROUNDING.value)
-_SCIPY_BY_CODE = np.array([BY_CODE[code].scipy for code in range(len(BY_CODE))])
+_SCIPY_BY_CODE = np.array([status.scipy for status in Status])
 
 
 def single_result(state: Any, **fields: Any) -> Result:
@@ -56,13 +56,13 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
     for problem in np.flatnonzero(np.isin(states["status"], _SEARCH_ENDED)).tolist():
         doubts[problem] = doubt_about(states[problem])
     ways = list(zip(codes, states["info"].tolist(), doubts))
-    meaning = {way: message_of(BY_CODE[way[0]], *way[1:]) for way in set(ways)}
+    meaning = {way: message_of(Status.of(way[0]), *way[1:]) for way in set(ways)}
     status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
         nfev=states["evaluations"] * calls_a_point,
         status=status,
-        reason=[BY_CODE[code] for code in codes],
+        reason=[Status.of(code) for code in codes],
         message=[meaning[way] for way in ways],
         success=status == 0,
         info=states["info"].copy(),

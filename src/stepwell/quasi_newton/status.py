@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from typing import Any
 
+from stepwell.status import SolverStatus
 
-class Status(enum.Enum):
+
+class Status(SolverStatus):
     """Why a run ended (or ``RUNNING``). Each member has a ``message`` and says whether it is a ``success``.
 
     Examples
@@ -17,9 +18,6 @@ class Status(enum.Enum):
     >>> print(Status.MAX_ITERATIONS.message)
     the limit on iterations (maxiter) was reached
     """
-
-    message: str
-    scipy: int
 
     RUNNING = 0, 2, "the run has not ended"
     GRADIENT = 1, 0, "converged: projected gradient <= gtol"
@@ -39,26 +37,6 @@ class Status(enum.Enum):
     NONFINITE = 11, 2, "f or its gradient is not finite at every step tried; this is the last good point"
     CALLBACK = 12, 99, "the callback asked to stop"
 
-    def __new__(cls, code: int, scipy: int, message: str) -> Status:
-        """Make a member whose value is the engine's code."""
-        member = object.__new__(cls)
-        member._value_ = code
-        member.scipy = scipy
-        member.message = message
-        return member
-
-    @classmethod
-    def of(cls, code: int) -> Status:
-        """Return the member with the engine's code."""
-        return BY_CODE[int(code)]
-
-    @property
-    def success(self) -> bool:
-        """Whether the run ended because what was asked for was reached."""
-        return self.scipy == 0
-
-
-BY_CODE = {status.value: status for status in Status}
 
 #: What the info code of a failed line search says (the codes of MCSRCH).
 LINE_SEARCH_INFO = {
