@@ -53,4 +53,3 @@ def _library_at_hand(array: Any) -> str:
     )
 
 
-adopt = view_foreign  # until quasi_newton uses the new names
