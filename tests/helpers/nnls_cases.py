@@ -43,10 +43,12 @@ def of_moderate_size(A, b, x):
     return A / columns, b / length, x * (columns / length)
 
 
-def certify_optimum(result, A, b, damping=0.0, tol=None):
+def certify_optimum(result, A, b, damping=0.0, tol=None, axis=0):
     """Hold x of every system that converged against A and b: any library, any form of batch."""
     dense = host_copy(A.dense() if isinstance(A, stepwell.Convolution) else A).astype(float)
     right, x = np.atleast_2d(host_copy(b).astype(float)), np.atleast_2d(host_copy(result.x))
+    if axis % max(np.ndim(b), 1) == 1:
+        right, x = right.T, x.T
     status = np.array([int(result.status)]) if np.ndim(b) == 1 else host_copy(result.status)
     finest = 1 if x.dtype == np.float64 else 2.0**29
     converged = np.flatnonzero(status == stepwell.NNLSStatus.CONVERGED)

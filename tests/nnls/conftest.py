@@ -14,7 +14,7 @@ def every_solve_is_certified(monkeypatch):
 
     def nnls(A, b, **options):
         result = solve(A, b, **options)
-        certify_optimum(result, A, b, options.get("lam", 0.0), options.get("tol"))
+        certify_optimum(result, A, b, options.get("lam", 0.0), options.get("tol"), options.get("axis") or 0)
         return result
 
     monkeypatch.setattr(stepwell, "nnls", nnls)

@@ -198,7 +198,7 @@ def test_published_table(torch):
         r = intermediate_result
         rows.append(f"{r.nit} {r.nfev} {r.fun:.6e} {r.gradient_norm:.6e} {r.step:.6e}")
 
-    options = {"maxcor": 7, "line_search": "va15", "eps": 1e-5, "gtol": 0, "ftol": 0}
+    options = {"maxcor": 7, "line_search": "va15", "relative_gtol": 1e-5, "gtol": 0, "ftol": 0}
     stepwell.minimize(problem.fun, problem.x0, jac=True, callback=callback, options=options)
     assert rows[0] == "1 4 8.968026e+06 1.338990e+05 1.275337e-04"
     assert rows[5] == "6 9 2.050814e+06 3.691128e+03 1.000000e+00"
@@ -303,7 +303,7 @@ def test_statuses(torch):
         Status.MAX_ITERATIONS: {"maxiter": 3},
         Status.MAX_EVALUATIONS: {"maxfun": 4},
         Status.TARGET: {"target": 10.0},
-        Status.GRADIENT_NORM: {"eps": 1e-3, "gtol": 0, "ftol": 0},
+        Status.GRADIENT_NORM: {"relative_gtol": 1e-3, "gtol": 0, "ftol": 0},
         Status.TIME_LIMIT: {"time_limit": 1e-9},
     }
     for reason, options in cases.items():

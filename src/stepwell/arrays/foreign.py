@@ -51,5 +51,3 @@ def _library_at_hand(array: Any) -> str:
         f"x0 is a {type(array).__name__} on a GPU, which only CuPy or PyTorch can compute with; install one of them "
         "(pip install cupy-cuda13x, or torch built for CUDA)"
     )
-
-

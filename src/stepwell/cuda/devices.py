@@ -69,7 +69,7 @@ def list_devices() -> list[CudaDevice]:
             checked(*driver.cuDeviceGetAttribute(getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), device))
             for name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT", "CLOCK_RATE")
         )
-        name = checked(*driver.cuDeviceGetName(128, device)).decode().rstrip("\0")
+        name = checked(*driver.cuDeviceGetName(128, device)).split(b"\0", 1)[0].decode()
         memory = int(checked(*driver.cuDeviceTotalMem(device)))
         found.append(CudaDevice(index, name, (major, minor), processors, clock / 1e3, memory))
     return found

@@ -84,7 +84,7 @@ def read_bounds(bounds: Any, variables: Variables) -> Box | None:
     halves = split_bounds(bounds)
     if halves is None:
         return None
-    moved = variables.on_device and not any(is_cuda(half) for half in halves)
+    moved = variables.on_device and not any(map(variables.is_foreign, halves))
     # What was given on the host is read there, in double precision, and copied to the device when it is done.
     reader = _host_variables(variables) if moved else variables
     with _double_precision(reader):
@@ -109,7 +109,7 @@ def _double_precision(variables: Variables) -> Any:
 
 def _read_half(name: str, half: Any, variables: Variables) -> Array:
     """Return lower or upper bounds as an array (n,) or (B, n), in their own dtype."""
-    if variables.on_device and not is_cuda(half):
+    if variables.on_device and not variables.is_foreign(half):
         xp = namespace_of(variables.template)
         double = as_float(xp.reshape(variables.template, (-1,))[:0], "float64")
         array = copy_to_device_of(read_host_array(f"bounds: the array of {name} bounds", half), double)

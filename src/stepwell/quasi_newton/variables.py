@@ -29,7 +29,7 @@ from stepwell.arrays import (
     view_foreign,
     view_is_copy,
 )
-from stepwell.checks import read_host_array, require_one_home, require_shape
+from stepwell.checks import read_host_array, require_one_home, require_real, require_shape
 
 _REAL = ("float64", "float32")
 #: Elements of an array that is worth keeping for the next point.
@@ -69,11 +69,17 @@ class Variables:
         """
         if not self.on_device:
             return read_host_array(name, value)
-        if is_cuda(value) or (is_array(value) and not isinstance(value, np.ndarray)):
+        if self.is_foreign(value):
             value = view_foreign(value, self.template)
             require_one_home(name, value, "x0", self.template)
+            require_real(name, value)
             return value
         return copy_to_device_of(read_host_array(name, value, self.dtype), self.template)
+
+    @staticmethod
+    def is_foreign(value: Any) -> bool:
+        """Whether something is an array of a library with devices, which has to lie where x0 does."""
+        return is_cuda(value) or (is_array(value) and not isinstance(value, np.ndarray | np.generic))
 
     def shown(self, points: Array) -> Array:
         """Return points of the target in the caller's kind and shape: a view, for reading only where that is known."""

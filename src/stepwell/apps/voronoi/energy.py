@@ -10,7 +10,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.apps.voronoi.assignment import METHODS, thread_count
 from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_count
-from stepwell.arrays import Array, as_user_array, host_view, is_cuda
+from stepwell.arrays import Array, as_user_array, host_copy, host_view, is_cuda
 from stepwell.checks import read_choice, read_real, read_whole, require_one_home
 
 #: F n / |Ω|² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
@@ -145,7 +145,7 @@ class VoronoiEnergy:
         """Return the energies of the first `count` evaluations, as `evaluate` returned them (with its scale)."""
         if self._device is None:
             return self._history[:count].copy()
-        return np.asarray(self._device.memory.to_host(self._device.history)[:count])
+        return host_copy(self._device.history)[:count]
 
     def wait(self) -> None:
         """Wait for evaluations launched on a device."""
