@@ -1,29 +1,26 @@
-// The quasi-Newton iteration. A sweep over the variables leaves sums, a decision turns them into the next
-// action:
+// The quasi-Newton iteration (L-BFGS-B; without bounds L-BFGS), top to bottom. The left column is a sweep
+// over the variables, which leaves sums; the right one decides on them what comes next (decide_search.hpp,
+// decide_model.hpp).
 //
-//   x = start within the bounds
-//   evaluate   f, g at the trial point                                             the caller
-//              slope g·d                      decide_slope: the line search (line_search.hpp) goes on ->
-//              step,
-//                                             accepts the point -> absorb, or fails -> aim along -h g, or
-//                                             done
-//   absorb     x, g = the trial point; s, y; products of all pairs; which variables are held
-//                                             decide_absorb: take the pair; stop? -> done; K, K - G and their
-//                                             factors (compact.hpp); if no bound is met before the minimiser
-//                                             of the first segment of the Cauchy path -> aim
-//   list_breaks, count_breaks, sum_ties       decide_list, decide_count, decide_ties: the exact Cauchy point,
-//              breakpoints of the path        from breakpoint to breakpoint (cauchy_walk.hpp) -> regather
-//   regather   products over the variables that stay free
-//                                             decide_regather: the subspace step with the others carried to
-//                                             their bounds -> aim
-//   aim        d from history and coefficients, put inside the bounds; trial point x + d
-//                                             decide_aim: descends? first step -> evaluate, or step if it is
-//                                             not 1; else -> aim again, truncated at the first bound, or
-//                                             without the history
-//   step       trial point x + step d         -> evaluate
+//   trial = x0, projected onto the bounds
+//   loop
+//     evaluate      the caller: f, g at trial
+//     slope         g·d                          line search (line_search.hpp): step again, or accept, or
+//                                                fail: drop the history and aim, or done
+//     absorb        x, g = trial; pair s, y;     keep the pair? stop? -> done
+//                   products of pairs; which     matrices of the model K, K - G (compact.hpp); Cauchy point
+//                   variables are held           within the first segment of the path? -> aim
+//     list_breaks   breakpoints of the path      the exact Cauchy point, from breakpoint to breakpoint
+//     count_breaks  their times in bins          (cauchy_walk.hpp), until the model stops falling
+//     sum_ties      those at one time            -> regather
+//     regather      products over the            minimiser of the model over the variables that stay free,
+//                   variables still free         the others carried to their bounds
+//     aim           d, inside the bounds;        does it descend enough? first step; else aim again, cut at
+//                   trial = x + d                the first bound, or without the history
+//     step          trial = x + step d           -> evaluate
 //
-// An iteration is absorb, aim and the evaluations of one line search; walks and regather are rare. Every
-// phase hands over its totals (totals.hpp) before anything is decided.
+// An ordinary iteration is evaluate, slope, absorb, aim: two reads of the history. Every phase hands over its
+// totals (totals.hpp) before anything is decided, so that something may stand between the two.
 #pragma once
 
 #include "core/quasi_newton/decide_model.hpp"
