@@ -64,14 +64,90 @@ def test_differences_stay_inside_to_the_last_bit(jac, dtype, seed):
     assert (np.array(points) <= upper).all()
 
 
-def test_difference_step_is_the_caller_s():
-    moves = []
-    minimize(
-        lambda x: (moves.append(float(x[0])), value(x))[1],
-        np.zeros(N),
-        options=dict(finite_diff_rel_step=1e-3, maxiter=0),
-    )
-    assert max(moves) == 1e-3
+def moves_of(x0, jac=None, **options):
+    """Return what `minimize` adds to each variable for its first gradient."""
+    points = []
+
+    def fun(x):
+        points.append(np.array(x))
+        return float(((x - 1) ** 2).sum())
+
+    minimize(fun, x0, jac=jac, options=dict(maxiter=0, **options))
+    return np.array(points[1 : len(x0) + 1]) - x0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_steps_are_scipys(dtype):
+    """Relative to abs(x) with the sign of x, or as given; the default where x + step is x."""
+    x0 = np.array([2.0, -4.0, 0.0, 2.0**30], dtype)
+    epsilon = float(np.finfo(dtype).eps)
+    best = np.sqrt(epsilon) * np.array([2.0, -4.0, 1.0, 2.0**30])
+    for options, steps in [
+        ({}, best),
+        ({"finite_diff_rel_step": 2.0**-9}, [2.0**-8, -(2.0**-7), best[2], 2.0**21]),
+        ({"finite_diff_rel_step": np.array([2.0**-9, 2.0**-8, 1, 1e-30])}, [2.0**-8, -(2.0**-6), *best[2:]]),
+        ({"eps": 2.0**-9}, [2.0**-9] * 3 + [2.0**-9 if dtype is np.float64 else best[3]]),
+        ({"eps": np.array([2.0**-9, -(2.0**-9), 2.0**-5, 1e-9])}, [2.0**-9, -(2.0**-9), 2.0**-5, best[3]]),
+    ]:
+        moved = moves_of(x0, **options)
+        rounding = epsilon * (np.abs(x0) + np.abs(steps))  # of x + step and of the step
+        assert (np.abs(np.diag(moved) - steps) <= rounding).all()
+        assert (moved - np.diag(np.diag(moved)) == 0).all()
+
+
+def test_where_both_steps_are_given_a_named_scheme_takes_the_relative_one():
+    both = {"eps": 2.0**-9, "finite_diff_rel_step": 2.0**-5}
+    assert np.diag(moves_of(np.array([2.0, 1.0]), **both)).tolist() == [2.0**-9] * 2
+    assert np.diag(moves_of(np.array([2.0, 1.0]), "2-point", **both)).tolist() == [2.0**-4, 2.0**-5]
+
+
+def test_complex_steps():
+    """Without the error of cancellation: the truncation, step^2 times a third derivative, and rounding alone."""
+    x0 = np.array([0.3, -0.7, 2.0])
+    analytic = lambda x: (np.sin(x) * np.exp(x)).sum()  # noqa: E731
+    exact = np.exp(x0) * (np.sin(x0) + np.cos(x0))
+    r = minimize(analytic, x0, jac="cs", options=dict(maxiter=0))
+    assert r.nfev == 4
+    # Third derivative 2 exp(x) (cos(x) - sin(x)), below 21; the step is sqrt(eps) max(1, abs(x)).
+    bound = np.finfo(float).eps * (21 / 6 * np.maximum(1, x0**2) + 4 * np.abs(exact).max())
+    assert (np.abs(r.jac - exact) <= bound).all()
+    rows = minimize_batch(lambda x: (np.sin(x) * np.exp(x)).sum(1), x0[None], jac="cs", options=dict(maxiter=0))
+    assert np.abs(rows.jac[0] - exact).max() <= bound.max()
+    many = np.linspace(-1, 1, 9000)
+    free = np.where(
+        np.arange(many.size) < 3, many - 1, many
+    )  # points of this size are used again, those of complex numbers apart
+    r = minimize(lambda x: (x * x).sum(), many, jac="cs", bounds=(free, many), options={"maxiter": 0})
+    assert np.abs(r.jac[:3] - 2 * many[:3]).max() <= 1e-15
+
+
+def shifted(x, c):
+    return float(((x - c) ** 2).sum())
+
+
+def test_differences_of_workers():
+    seen = []
+
+    def with_care(fun, points):
+        points = list(points)
+        seen.append(len({id(point) for point in points}))
+        return [fun(point) for point in points]
+
+    alone = minimize(shifted, np.zeros((2, 2)), (1.5,), jac="3-point")
+    for workers in (with_care, 1, 2):
+        r = minimize(shifted, np.zeros((2, 2)), (1.5,), jac="3-point", options={"workers": workers})
+        assert np.array_equal(r.x, alone.x)
+        assert (r.nfev, r.njev) == (alone.nfev, alone.njev)
+    assert seen == [8] * alone.njev
+    with pytest.raises(RuntimeError, match="workers is 0; allowed"):
+        minimize(shifted, np.zeros(2), (1.5,), options={"workers": 0})
+
+
+@pytest.mark.parametrize("given", [{"jac": "cs"}, {"jac": "2-point", "options": {"workers": map}}])
+def test_complex_steps_and_workers_take_numpy_points(given):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="where x0 is no NumPy array"):
+        minimize(lambda x: (x * x).sum(), torch.ones(2), **given)
 
 
 @pytest.mark.parametrize("jac", ["2-point", "3-point"])
@@ -95,6 +171,18 @@ def test_differences_where_f_is_infinite():
         lambda x: np.where(x[:, 0] > 0.5, np.inf, ((x - 1) ** 2).sum(1)), np.zeros((3, 2)), options=dict(maxiter=5)
     )
     assert (batch.fun < 2).all()
+
+
+@pytest.mark.parametrize("jac", ["2-point", "3-point"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_differences_of_a_batch_have_the_bits_of_each_problem_alone(jac, dtype):
+    x0 = np.random.default_rng(1).uniform(-2, 0.8, size=(3, 7)).astype(dtype)
+    quartic = lambda x: ((x - 0.3) ** 4 + x * x).sum(-1, dtype=float)  # noqa: E731
+    batch = minimize_batch(quartic, x0, jac=jac, bounds=(-2.0, 0.8))
+    for k in range(3):
+        alone = minimize(lambda x: float(quartic(x)), x0[k], jac=jac, bounds=(-2.0, 0.8))
+        assert np.array_equal(batch.x[k], alone.x)
+        assert np.array_equal(batch.jac[k], alone.jac)
 
 
 @pytest.mark.parametrize("jac", [None, "2-point", "3-point"])
@@ -144,7 +232,7 @@ def test_jac_callable_of_a_batch_and_args():
     assert s.nfev == s.njev
 
 
-@pytest.mark.parametrize("jac", ["cs", "4-point", 3.5, [1]])
+@pytest.mark.parametrize("jac", ["4-point", 3.5, [1]])
 def test_jac_of_other_kinds_is_refused(jac):
     with pytest.raises((ValueError, TypeError), match="jac"):
         minimize(value, np.zeros(N), jac=jac)

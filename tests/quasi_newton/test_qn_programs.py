@@ -86,19 +86,6 @@ def test_eps_is_scipys_step_and_no_silent_stopping_rule():
         assert stepwell.LBFGSB(np.zeros(2), eps=1e-3).settings.relative_gtol == 1e-3
 
 
-def test_steps_of_differences_one_a_variable():
-    points = []
-
-    def seen(x):
-        points.append(np.array(x))
-        return value(x)
-
-    steps = np.linspace(1e-4, 1e-3, N)
-    minimize(seen, np.zeros(N), options={"finite_diff_rel_step": steps, "maxiter": 1})
-    moved = np.array(points[1 : N + 1]) - points[0]
-    assert np.allclose(np.diag(moved), steps)
-
-
 def test_fixed_variables_are_not_differenced():
     bounds = [(0.25, 0.25)] * (N - 2) + [(None, None)] * 2
     r = minimize(value, np.full(N, 0.25), bounds=bounds)

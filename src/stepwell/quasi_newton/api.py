@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,13 +12,14 @@ from stepwell.checks import require_function, require_kind, warn_caller
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.options import Options, Plan, read_options
-from stepwell.quasi_newton.results import batch_result, intermediate_batch, intermediate_result, single_result
+from stepwell.quasi_newton.results import batch_result, intermediate_batch, seconds_of, single_result
 from stepwell.quasi_newton.run import Run
+from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.result_types import BatchResult, Result
 
-Gradient = Callable[..., Any] | bool | Literal["2-point", "3-point"] | None
+Gradient = Callable[..., Any] | bool | Literal["2-point", "3-point", "cs"] | None
 
 
 def minimize(
@@ -57,7 +57,7 @@ def minimize(
     jac : callable, bool or str, optional
         ``jac(x, *args) -> g``; True if `fun` returns both. If missing, PyTorch and JAX functions are differentiated
         automatically and NumPy and CuPy functions by finite differences inside the bounds (``"2-point"``;
-        ``"3-point"`` is more accurate).
+        ``"3-point"`` is more accurate; ``"cs"``, complex steps, takes a NumPy function that is analytic).
     hess, hessp, constraints
         Not used by this method; as in SciPy, a warning says so where they are given.
     bounds : optional
@@ -87,8 +87,9 @@ def minimize(
         ``line_search``           ``"lbfgsb"``   also ``"va15"``, or a `LineSearch`
         ``h0``                    none           diagonal of the initial inverse Hessian: an array, or ``h0(x)``
         ``threads``               all            threads on the host
-        ``finite_diff_rel_step``  by rounding    relative step of finite differences: a number, or one a variable
-        ``eps``                   none           absolute step of finite differences, as in SciPy
+        ``eps``                   none           absolute step of finite differences: a number, or one a variable
+        ``finite_diff_rel_step``  by rounding    the step over abs(x); where x is (near) 0, the default, as in SciPy
+        ``workers``               1              processes, or a map, that evaluate the points of differences
         ``zero_copy``             False          hand out read-only views of points, which are overwritten
         ``verbose``               0              1: print a summary, 2: a line an iteration
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
@@ -117,9 +118,9 @@ def minimize(
     from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
 
     method, jac = _read_method(method, jac)
-    _warn_unused(hess=hess, hessp=hessp, constraints=constraints)
+    warn_unused(method, hess, hessp, constraints)
     plan = read_options(options, tol)
-    form = _callback_form(callback)
+    tell = read_callback(callback)
     began = time.perf_counter()
     run = Run(x0, bounds, plan.h0, plan.settings)
     objective = _objective(run, fun, jac, args, plan)
@@ -132,12 +133,10 @@ def minimize(
             return
         if report is not None:
             report.iteration(state)
-        if form == "point":
-            callback(run.accepted("x"))  # type: ignore[misc]
-        elif form is not None:
-            callback(intermediate_result=intermediate_result(state, run.accepted("x")))  # type: ignore[misc]
+        if tell is not None:
+            tell(state, run.accepted("x"))
 
-    watched = form is not None or plan.verbose > 1
+    watched = tell is not None or plan.verbose > 1
     clock = _clock(run, plan)
     ready = time.perf_counter()
 
@@ -150,7 +149,7 @@ def minimize(
             x=run.accepted("x"),
             jac=run.accepted("g"),
             hess_inv=run.inverse_hessian(),
-            seconds=_seconds(began, ready, objective, clock),
+            seconds=seconds_of(began, ready, objective, clock),
             **({} if mode is None else {"mode": mode}),
             **counts,
         )
@@ -245,7 +244,7 @@ def minimize_batch(
             jac=run.accepted("g"),
             evaluations=objective.nfev,
             hess_inv=InverseHessians(run.inverse_hessian, run.variables.problems),
-            seconds=_seconds(began, ready, objective, clock),
+            seconds=seconds_of(began, ready, objective, clock),
             **({} if mode is None else {"mode": mode}),
         )
         if report is not None:
@@ -273,28 +272,6 @@ def _read_method(method: Any, jac: Any) -> tuple[str, Any]:
     return "L-BFGS-B", jac
 
 
-def _warn_unused(**given: Any) -> None:
-    """Say what this method does not use, in SciPy's words."""
-    for name, what in (("hess", "Hessian"), ("hessp", "Hessian-vector product")):
-        if given.get(name) is not None:
-            warn_caller(f"Method L-BFGS-B does not use {what} information ({name}).", RuntimeWarning)
-    constraints = given.get("constraints")
-    if constraints is not None and not (hasattr(constraints, "__len__") and len(constraints) == 0):
-        warn_caller("Method L-BFGS-B cannot handle constraints.", RuntimeWarning)
-
-
-def _callback_form(callback: Callable[..., Any] | None) -> str | None:
-    """Tell how a callback wants to be called: by keyword ``intermediate_result`` or with the point."""
-    require_function("callback", callback)
-    if callback is None:
-        return None
-    try:
-        names = set(inspect.signature(callback).parameters)
-    except (TypeError, ValueError):
-        return "point"
-    return "result" if names == {"intermediate_result"} else "point"
-
-
 def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Plan) -> Objective:
     objective = Objective(
         fun,
@@ -304,6 +281,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
         run.box,
         relative_step=plan.relative_step,
         absolute_step=plan.absolute_step,
+        workers=plan.workers,
         zero_copy=plan.zero_copy,
     )
     if plan.absolute_step is not None and not objective.differenced:
@@ -328,18 +306,6 @@ def _clock(run: Run, plan: Plan) -> Any:
     from stepwell.quasi_newton.cuda_events import clock_for
 
     return clock_for(run.variables.template)
-
-
-def _seconds(began: float, ready: float, objective: Objective, clock: Any) -> dict[str, float]:
-    """Total seconds, those before the first evaluation, in the objective and in the solver.
-
-    With a device's clock, the objective's time is the device's, and ``turns`` that of the turns; without, it is the
-    time for which the host was inside the objective, which on a device mostly launches and goes on.
-    """
-    total, setup = time.perf_counter() - began, ready - began
-    inside = objective.seconds if clock is None else clock.objective
-    seconds = {"total": total, "setup": setup, "objective": inside, "solver": max(total - setup - inside, 0.0)}
-    return seconds if clock is None else seconds | {"turns": clock.turns}
 
 
 def _interrupted(interrupt: KeyboardInterrupt, result: Callable[[str | None], Any]) -> KeyboardInterrupt:

@@ -1,96 +1,114 @@
-"""Gradients by finite differences, at points inside the bounds, for any array library."""
+"""Gradients by finite differences, at points inside the bounds, for any array library.
+
+Steps are SciPy's: ``eps`` is an absolute step, ``finite_diff_rel_step`` is relative to abs(x) alone, and where a step
+is lost in rounding the best one for the scheme takes its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, host_copy, namespace_of, with_column
+from stepwell.arrays import Array, copy_to_device_of, host_copy, is_cuda, namespace_of, with_column
 from stepwell.quasi_newton.target import Box
 
+#: The schemes, and the power of the rounding error that is their best relative step.
+SCHEMES = {"2-point": 1 / 2, "3-point": 1 / 3, "cs": 1 / 2}
 #: Rounding of values that are coarser than doubles, by the name of their dtype.
 _ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class Differences:
-    """Differences of a function of (B, n) points, forward or central.
+    """Differences of a function of (B, n) points.
 
     Parameters
     ----------
-    at : callable
-        Maps points (B, n) to values that can be subtracted from each other, (B,) or one number.
-    central : bool
-        Whether to take two points a variable, on both sides.
+    scheme : {"2-point", "3-point", "cs"}
+        One point a variable, two, or one with an imaginary step, which takes functions that NumPy evaluates.
     box : Box or None
         Points stay inside. Variables whose bounds are equal are not differenced: their derivative is called 0.
     relative, absolute : number or array of n numbers, optional
-        The step, relative to max(1, abs(x)) or as it is. By default it balances truncation against rounding:
-        eps^(1/2), and eps^(1/3) for central differences, relative.
+        The step, relative to abs(x) or as it is, which goes first. By default, and where that is lost in rounding, it
+        balances truncation against rounding: eps^(1/2), and eps^(1/3) for two points, relative to max(1, abs(x)).
     """
 
-    def __init__(
-        self,
-        at: Callable[[Array], Any],
-        *,
-        central: bool,
-        box: Box | None,
-        relative: Any = None,
-        absolute: Any = None,
-    ) -> None:
-        self._at, self._central, self._box = at, central, box
+    def __init__(self, scheme: str, box: Box | None, *, relative: Any = None, absolute: Any = None) -> None:
+        self._scheme, self._box = scheme, box
         self._relative, self._absolute = relative, absolute
-        self._movable: np.ndarray | None = None
+        self._movable: Any = None
 
-    def gradient(self, rows: Array, f: Any, epsilon: float) -> Array:
-        """Return gradients (B, n) at points (B, n) with values f there, known to a relative rounding of epsilon."""
-        xp = namespace_of(rows)
+    def gradient(self, rows: Array, rises: Callable[[Iterator[Array]], list[Any]], epsilon: float) -> Array:
+        """Return gradients (B, n) at points (B, n).
+
+        Parameters
+        ----------
+        rises : callable
+            Maps points (B, n), of which each is overwritten when the next is asked for, to what the function gains
+            there (imaginary parts for "cs"): (B,) or one number each.
+        epsilon : float
+            Relative rounding of the function's values.
+        """
         step = self._steps(rows, epsilon)
-        if self._box is None:
-            low, high = xp.full_like(rows, -np.inf), xp.full_like(rows, np.inf)
+        if self._scheme == "cs":
+            places, moves = [rows + 1j * step], [step]
         else:
-            low, high = (xp.broadcast_to(half, rows.shape) for half in (self._box.lower, self._box.upper))
-        if self._central:
-            first, second = _stencil(rows, step, low, high)
-        else:
-            # Forward or, where the bound is near, backward; as long as the longer side at most.
-            fits = (rows + step >= low) & (rows + step <= high)
-            up = high - rows >= rows - low
-            first = xp.clip(rows + xp.where(fits, step, xp.where(up, xp.abs(step), -xp.abs(step))), low, high)
-        moved, gradient = xp.asarray(rows, copy=True), xp.zeros_like(rows)
-        for j in self._columns(low, high):
-            moved = with_column(moved, j, first[:, j])
-            a, fa = first[:, j] - rows[:, j], self._at(moved)
-            if self._central:
-                moved = with_column(moved, j, second[:, j])
-                b, fb = second[:, j] - rows[:, j], self._at(moved)
-                slope = _parabola(f, a, fa, b, fb)
-            else:
-                slope = _quotient(f, a, fa)
-            gradient = with_column(gradient, j, slope)
-            moved = with_column(moved, j, rows[:, j])
-        return gradient
+            places = self._places(rows, step)
+            moves = [place - rows for place in places]  # what rounding and bounds leave of the steps
+        movable = self._movable_of(rows)
+        found = iter(rises(_points(rows, places, movable)))
+        table: list[list[Any]] = [[] for _ in places]
+        for free in movable:
+            for column in table:
+                column.append(next(found) if free else None)
+        with np.errstate(invalid="ignore", over="ignore"):  # f may be infinite: the engine deals with that
+            gained = [_stacked(column, rows) for column in table]
+            return _quotient(moves[0], gained[0]) if len(gained) == 1 else _parabola(*moves, *gained)
 
     def _steps(self, rows: Array, epsilon: float) -> Array:
+        """Return the steps before they meet the bounds."""
         xp = namespace_of(rows)
-        if self._absolute is not None and self._relative is None:
-            size = xp.abs(xp.asarray(self._absolute, dtype=rows.dtype)) * xp.ones_like(rows)
+        size = epsilon ** SCHEMES[self._scheme] * xp.maximum(xp.ones_like(rows), xp.abs(rows))
+        best = xp.where(rows >= 0, size, -size)
+        if self._absolute is not None:
+            step = xp.broadcast_to(_along(rows, self._absolute), rows.shape)
+        elif self._relative is not None:
+            step = _along(rows, self._relative) * rows
         else:
-            relative = self._relative
-            if relative is None:
-                relative = epsilon ** (1 / 3 if self._central else 1 / 2)
-            elif np.ndim(relative):
-                relative = xp.abs(xp.asarray(relative, dtype=rows.dtype))
-            size = relative * xp.maximum(xp.ones_like(rows), xp.abs(rows))
-        return xp.where(rows >= 0, size, -size)
+            return best
+        return xp.where((rows + step) - rows == 0, best, step)
 
-    def _columns(self, low: Array, high: Array) -> list[int]:
-        """Return the variables that some problem of the batch can move."""
+    def _bounds(self) -> tuple[Any, Any]:
+        return (-math.inf, math.inf) if self._box is None else self._box[:2]
+
+    def _places(self, rows: Array, step: Array) -> list[Array]:
+        """Return the points, each with all variables moved: one or two that lie inside the bounds."""
+        xp = namespace_of(rows)
+        low, high = self._bounds()
+        below, above = rows - low, high - rows
+        length = xp.abs(step)
+        if self._scheme == "2-point":
+            # Where the bound is near, to the longer side; and no farther than that.
+            fits = (rows + step >= low) & (rows + step <= high)
+            offsets = [xp.where(fits, step, xp.where(above >= below, length, -length))]
+        else:
+            # To both sides, or h and 2h to one side where that allows the longer step.
+            nearer, aside = xp.minimum(below, above), xp.minimum(length, xp.maximum(below, above) / 2)
+            central = nearer >= aside
+            first = xp.where(central, xp.minimum(length, nearer), xp.where(above >= below, aside, -aside))
+            offsets = [first, xp.where(central, -first, 2 * first)]
+        return [xp.clip(rows + offset, low, high) for offset in offsets]
+
+    def _movable_of(self, rows: Array) -> list[bool]:
+        """Tell of each variable whether some problem of the batch can move it."""
         if self._movable is None:
-            xp = namespace_of(low)
-            self._movable = np.flatnonzero(host_copy(xp.any(low < high, axis=0)))
-        return [int(j) for j in self._movable]
+            low, high = self._bounds()
+            apart = np.array(True) if self._box is None else host_copy(low < high)
+            self._movable = np.any(np.broadcast_to(apart, tuple(rows.shape)), axis=0).tolist()
+        movable: list[bool] = self._movable
+        return movable
 
 
 def rounding_of(value: Any, dtype: np.dtype) -> float:
@@ -99,29 +117,81 @@ def rounding_of(value: Any, dtype: np.dtype) -> float:
     return max(float(np.finfo(dtype).eps), _ROUNDING.get(name, 0.0))
 
 
-def _quotient(f: Any, h: Array, moved: Any) -> Array:
-    xp = namespace_of(h)
-    with np.errstate(invalid="ignore", over="ignore"):  # f may be infinite: the engine deals with that
-        return xp.where(h != 0, (moved - f) / xp.where(h != 0, h, xp.ones_like(h)), xp.zeros_like(h))
+class Workers:
+    """A map over points: the caller's, or that of processes, which start when they are needed.
+
+    Parameters
+    ----------
+    workers : int or callable
+        A map, or the number of processes (-1: as many as there are cores).
+    """
+
+    def __init__(self, workers: Any) -> None:
+        self._map: Callable[..., Iterable[Any]] | None = workers if callable(workers) else None
+        self._count = 1 if self._map is not None else int(workers)
+        if self._count == 0 or self._count < -1:
+            raise RuntimeError(f"workers is {workers!r}; allowed: -1, a whole number of at least 1, or a map")
+        if self._map is None and self._count == 1:
+            self._map = map
+        self._pool: Any = None
+
+    def __call__(self, fun: Callable[[Any], Any], points: Iterator[Any]) -> list[Any]:
+        """Return the values of a function at points."""
+        if self._map is None:
+            import multiprocessing
+
+            self._pool = multiprocessing.Pool(None if self._count == -1 else self._count)
+            self._map = self._pool.map
+        return list(self._map(fun, points))
+
+    def close(self) -> None:
+        """End the processes that were started here."""
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool.join()
+            self._pool = self._map = None
 
 
-def _stencil(at: Array, h: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Two places: at + h and at - h, or at + h and at + 2h to one side where a bound is near."""
-    xp = namespace_of(at)
-    h = xp.abs(h)
-    both = (at - h >= low) & (at + h <= high)
-    up = high - at >= at - low
-    reach = xp.minimum(h, xp.maximum(high - at, at - low) / 2)
-    side = xp.where(up, reach, -reach)
-    first, second = xp.where(both, h, side), xp.where(both, -h, 2 * side)
-    return xp.clip(at + first, low, high), xp.clip(at + second, low, high)
+def _points(rows: Array, places: list[Array], movable: list[bool]) -> Iterator[Array]:
+    """Yield points of which one variable has moved: one array, overwritten."""
+    xp = namespace_of(rows)
+    moved = xp.asarray(rows, dtype=places[0].dtype, copy=True)
+    for j, free in enumerate(movable):
+        if free:
+            for place in places:
+                moved = with_column(moved, j, place[:, j])
+                yield moved
+            moved = with_column(moved, j, rows[:, j])
 
 
-def _parabola(f: Any, a: Array, fa: Any, b: Array, fb: Any) -> Array:
-    """Derivative at 0 of the parabola through (0, f), (a, fa), (b, fb)."""
+def _along(rows: Array, steps: Any) -> Array:
+    """Return a number or one a variable as an array of the points' library that broadcasts against (B, n)."""
+    flat = np.asarray(steps, dtype=np.float64).reshape(-1)
+    return copy_to_device_of(flat, rows) if is_cuda(rows) else flat.astype(rows.dtype)
+
+
+def _stacked(column: list[Any], rows: Array) -> Array:
+    """Return one value a variable, None standing for 0, of each problem as an array (B, n)."""
+    xp = namespace_of(rows)
+    if is_cuda(rows) and any(is_cuda(value) for value in column):
+        none = xp.zeros_like(rows[:, 0])
+        return xp.astype(xp.stack([none if value is None else value for value in column], axis=1), rows.dtype)
+    host = np.zeros(tuple(rows.shape))
+    for j, value in enumerate(column):
+        if value is not None:
+            host[:, j] = value
+    return copy_to_device_of(host, rows) if is_cuda(rows) else host.astype(rows.dtype, copy=False)
+
+
+def _quotient(a: Array, gained: Array) -> Array:
+    xp = namespace_of(a)
+    return xp.where(a != 0, gained / xp.where(a != 0, a, xp.ones_like(a)), xp.zeros_like(a))
+
+
+def _parabola(a: Array, b: Array, fa: Array, fb: Array) -> Array:
+    """Derivative at 0 of the parabola through (0, 0), (a, fa), (b, fb)."""
     xp = namespace_of(a)
     safe = (a != 0) & (b != 0) & (a != b)
     a, b = xp.where(safe, a, xp.ones_like(a)), xp.where(safe, b, -xp.ones_like(b))
-    with np.errstate(invalid="ignore", over="ignore"):
-        slope = ((fa - f) * b / a - (fb - f) * a / b) / (b - a)
+    slope = (fa * b / a - fb * a / b) / (b - a)
     return xp.where(safe, slope, xp.zeros_like(a))

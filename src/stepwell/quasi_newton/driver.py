@@ -56,19 +56,22 @@ def drive(
     advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
     limit = began + settings.time_limit
     counted = objective.differenced
-    while target.running:
-        advance()
-        if watched:
-            target.wait()
-        if after is not None:
-            try:
-                after()
-            except StopIteration:
-                target.stop(Status.CALLBACK.value)
-        # Problems that still run were part of every evaluation: what was counted is what each alone would have taken.
-        if counted and objective.spent(settings.maxfun) and target.running:
-            target.stop(Status.MAX_EVALUATIONS.value)
-        if time.perf_counter() > limit and target.running:
-            target.stop(Status.TIME_LIMIT.value)
+    try:
+        while target.running:
+            advance()
+            if watched:
+                target.wait()
+            if after is not None:
+                try:
+                    after()
+                except StopIteration:
+                    target.stop(Status.CALLBACK.value)
+            # Problems that still run were part of every evaluation: what was counted is what each alone would take.
+            if counted and objective.spent(settings.maxfun) and target.running:
+                target.stop(Status.MAX_EVALUATIONS.value)
+            if time.perf_counter() > limit and target.running:
+                target.stop(Status.TIME_LIMIT.value)
+    finally:
+        objective.close()
     target.wait()
     return getattr(advance, "mode", None)

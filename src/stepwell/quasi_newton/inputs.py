@@ -89,7 +89,7 @@ def read_bounds(bounds: Any, variables: Variables) -> Box | None:
     reader = _host_variables(variables) if moved else variables
     with _double_precision(reader):
         lower, upper = (_read_half(name, half, reader) for name, half in zip(("lower", "upper"), halves))
-        box = _checked_box(lower, upper, variables.dtype)
+        box = check_box(lower, upper, variables.dtype)
     if box is None or not moved:
         return box
     return Box(
@@ -128,7 +128,8 @@ def _read_half(name: str, half: Any, variables: Variables) -> Array:
     )
 
 
-def _checked_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
+def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
+    """Check bounds, arrays (n,) or (B, n), and copy them in the dtype of the variables; None if none is finite."""
     xp = namespace_of(lower, upper)
     if lower.shape != upper.shape:
         lower, upper = xp.broadcast_arrays(lower, upper)

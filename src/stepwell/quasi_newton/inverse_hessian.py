@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import LbfgsInvHessProduct
 from scipy.sparse.linalg import LinearOperator
 
 
@@ -38,8 +39,10 @@ class DeviceInverseHessian:
     __matmul__ = matvec
 
 
-class InverseHessian(LinearOperator):  # type: ignore[misc]
-    """The inverse Hessian approximation of a finished run.
+class InverseHessian(LbfgsInvHessProduct):  # type: ignore[misc]
+    """The inverse Hessian approximation of a finished run, with SciPy's type and attributes.
+
+    Unlike SciPy's it starts from the scaled diagonal of the run, not from the identity.
 
     It is the BFGS update of a diagonal H0 by the pairs (s, y) in order of age, so ``H @ y == s`` for the latest pair
     (the secant equation), however often the history has wrapped around.
@@ -62,7 +65,7 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
     """
 
     def __init__(self, sk: Sequence[Any], yk: Sequence[Any], h0: float | np.ndarray, n: int) -> None:
-        super().__init__(np.float64, (n, n))
+        LinearOperator.__init__(self, np.float64, (n, n))  # SciPy's own would copy the pairs
         self._s = [np.asarray(row, dtype=np.float64) for row in sk]
         self._y = [np.asarray(row, dtype=np.float64) for row in yk]
         self.h0 = h0
@@ -78,17 +81,25 @@ class InverseHessian(LinearOperator):  # type: ignore[misc]
         """Gradient differences, (k, n), oldest first."""
         return np.array(self._y).reshape(self.n_corrs, self.shape[0])
 
+    @property
+    def rho(self) -> np.ndarray:
+        """1 / (s . y) of each pair."""
+        return np.array([1 / (s @ y) for s, y in zip(self._s, self._y)])
+
     def _matvec(self, v: np.ndarray) -> np.ndarray:
         wide = np.asarray(v, dtype=np.result_type(v, np.float64)).reshape(-1)  # complex vectors stay complex
         result: np.ndarray = two_loop(self._s, self._y, self.h0, wide)
         return result
+
+    def _matmat(self, columns: np.ndarray) -> np.ndarray:
+        return np.asarray(LinearOperator._matmat(self, columns))  # column by column, as `_matvec` has it
 
     def _adjoint(self) -> InverseHessian:
         return self
 
     def todense(self) -> np.ndarray:
         """Return the operator as a dense array; for small n."""
-        return np.asarray(self @ np.eye(self.shape[0]))
+        return self._matmat(np.eye(self.shape[0]))
 
 
 class InverseHessians:

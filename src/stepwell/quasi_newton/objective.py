@@ -1,13 +1,13 @@
 """The caller's objective, in whatever form it was given, as one function of the trial points.
 
-``jac`` may be a callable, ``True`` (fun returns value and gradient), or missing: then PyTorch and JAX differentiate,
-and NumPy and CuPy functions are differenced at points inside the bounds.
+``jac`` may be a callable, ``True`` (fun returns value and gradient), a scheme of differences, or missing: then PyTorch
+and JAX differentiate, and NumPy and CuPy functions are differenced at points inside the bounds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,27 @@ from stepwell.arrays import (
     is_cuda,
     namespace_of,
     refusing_writes,
+    same_library,
     value_and_gradient,
     wait_for_values,
 )
 from stepwell.checks import require, require_function
-from stepwell.quasi_newton.differences import Differences, rounding_of
+from stepwell.quasi_newton.differences import SCHEMES, Differences, Workers, rounding_of
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Points, Variables
 
-_DIFFERENCES = ("2-point", "3-point")
 _PAIR = "fun returned a pair; did you mean jac=True?"
+
+
+class WithArgs:
+    """A function of the point alone, made of one that takes more arguments. Workers get it pickled."""
+
+    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.fun, self.args = fun, args
+
+    def __call__(self, x: Array) -> Any:
+        """Call the function with the point and its other arguments."""
+        return self.fun(x, *self.args)
 
 
 class Objective:
@@ -42,7 +53,9 @@ class Objective:
     box : Box or None
         Finite differences stay inside.
     relative_step, absolute_step : optional
-        Of finite differences.
+        Of finite differences; where both are given, a scheme by its name takes the relative one, as in SciPy.
+    workers : int or callable, optional
+        Who evaluates the points of differences: processes, or a map.
     zero_copy : bool
         Hand out views, which the solver overwrites, instead of copies.
     """
@@ -57,23 +70,28 @@ class Objective:
         *,
         relative_step: Any = None,
         absolute_step: Any = None,
+        workers: Any = None,
         zero_copy: bool = False,
     ) -> None:
         require_function("fun", fun, optional=False)
-        good = jac is None or isinstance(jac, bool | np.bool_) or callable(jac)
-        good = good or (isinstance(jac, str) and jac in _DIFFERENCES)  # an array would be compared element by element
-        require(good, "jac", jac, "None, True, a callable, '2-point' or '3-point'")
+        named = isinstance(jac, str) and jac in SCHEMES  # an array would be compared element by element
+        good = named or jac is None or isinstance(jac, bool | np.bool_) or callable(jac)
+        require(good, "jac", jac, "None, True, a callable, '2-point', '3-point' or 'cs'")
         self._variables = variables
         self._points = Points(variables, zero_copy)
-        self._fun: Callable[[Any], Any] = (lambda x: fun(x, *args)) if args else fun
-        self._jac: Any = (lambda x: jac(x, *args)) if args and callable(jac) else jac
+        self._fun: Callable[[Any], Any] = WithArgs(fun, args) if args else fun
+        self._jac: Any = WithArgs(jac, args) if args and callable(jac) else jac
+        self._workers = None if workers is None else Workers(workers)
+        self._mapped = self._fun
         if zero_copy or variables.on_device:
             self._fun = refusing_writes(self._fun, "fun", variables.template)
             if callable(self._jac):
                 self._jac = refusing_writes(self._jac, "jac", variables.template)
         self.nfev = self.njev = 0
         self.seconds = 0.0
-        self._pair = self._choose(box, relative_step, absolute_step)
+        if named and relative_step is not None:
+            absolute_step = None
+        self._pair = self._choose(box, relative_step, absolute_step, workers)
         #: Whether the gradient is made of many evaluations.
         self.differenced = self._pair == self._by_differences
 
@@ -93,24 +111,35 @@ class Objective:
         """Whether differences have used up the calls allowed; the engine counts points, of which each takes several."""
         return self.differenced and self.nfev >= maxfun
 
+    def close(self) -> None:
+        """End the processes that were started for differences."""
+        if self._workers is not None:
+            self._workers.close()
+
     @property
     def calls_a_point(self) -> int:
         """How often `fun` was called for one value and gradient: more than once where it is differenced."""
         return self.nfev // self.njev if self.differenced and self.njev else 1
 
-    def _choose(self, box: Box | None, relative: Any, absolute: Any) -> Callable[[Array], tuple[Any, Any]]:
+    def _choose(
+        self, box: Box | None, relative: Any, absolute: Any, workers: Any
+    ) -> Callable[[Array], tuple[Any, Any]]:
         jac = self._jac
         if callable(jac):
             return self._separately
         if jac is not None and not isinstance(jac, str) and bool(jac):
             return self._together
         batch, template = self._variables.is_batch, self._variables.template
-        derivative = None if jac in _DIFFERENCES else value_and_gradient(self._value, template, batch=batch)
+        derivative = None if isinstance(jac, str) else value_and_gradient(self._value, template, batch=batch)
         if derivative is not None:
             self._derivative = derivative
             return self._by_library
-        central = self._jac == "3-point"
-        self._differences = Differences(self._at, central=central, box=box, relative=relative, absolute=absolute)
+        self._complex = jac == "cs"
+        plain = same_library(template, np.empty(0))
+        require(plain or not self._complex, "jac", jac, "'2-point' or '3-point' where x0 is no NumPy array")
+        require(plain or workers is None, "workers", workers, "None where x0 is no NumPy array")
+        scheme = jac if isinstance(jac, str) else "2-point"
+        self._differences = Differences(scheme, box, relative=relative, absolute=absolute)
         return self._by_differences
 
     def _separately(self, x: Array) -> tuple[Any, Any]:
@@ -132,10 +161,7 @@ class Objective:
 
     def _value(self, point: Array) -> Any:
         """Return what fun alone returns at a point, which is not a pair."""
-        value = self._fun(point)
-        if isinstance(value, tuple | list) and len(value) == 2:
-            raise TypeError(_PAIR)
-        return value
+        return _no_pair(self._fun(point))
 
     def _by_library(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
@@ -146,12 +172,24 @@ class Objective:
         found = self._value(self._points(x))
         value = self._variables.read_values(found)
         rows = namespace_of(x).reshape(x, (self._variables.problems, self._variables.size))
-        gradient = self._differences.gradient(rows, self._comparable(value), rounding_of(found, self._variables.dtype))
+        base = self._comparable(value)
+        gradient = self._differences.gradient(
+            rows, lambda points: self._rises(points, base), rounding_of(found, self._variables.dtype)
+        )
         return value, namespace_of(gradient).reshape(gradient, self._variables.shape)
 
-    def _at(self, rows: Array) -> Any:
+    def _rises(self, points: Iterator[Array], base: Any) -> list[Any]:
+        if self._workers is None:
+            return [self._rise(self._value(self._points(rows)), base) for rows in points]
+        copies = (np.array(rows).reshape(self._variables.shape) for rows in points)
+        return [self._rise(_no_pair(value), base) for value in self._workers(self._mapped, copies)]
+
+    def _rise(self, found: Any, base: Any) -> Any:
         self.nfev += 1
-        return self._comparable(self._variables.read_values(self._value(self._points(rows))))
+        if self._complex:
+            return self._comparable(self._variables.read_values(np.imag(found)))
+        with np.errstate(invalid="ignore", over="ignore"):  # f may be infinite: the engine deals with that
+            return self._comparable(self._variables.read_values(found)) - base
 
     def _comparable(self, values: Any) -> Any:
         """Return checked values in a form that can be subtracted and divided by (B,) arrays of the points' library."""
@@ -160,3 +198,9 @@ class Objective:
         if self._variables.on_device and isinstance(values, np.ndarray):
             return copy_to_device_of(values, self._variables.template)
         return values
+
+
+def _no_pair(value: Any) -> Any:
+    if isinstance(value, tuple | list) and len(value) == 2:
+        raise TypeError(_PAIR)
+    return value

@@ -53,6 +53,7 @@ class Plan:
     h0: Any = None
     relative_step: Any = None  #: of finite differences
     absolute_step: Any = None
+    workers: Any = None
     zero_copy: bool = False
     graph: Literal["auto"] | bool = "auto"
     time_objective: bool = False
@@ -90,6 +91,7 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
         given.get("h0"),
         _read_step("finite_diff_rel_step", given),
         _read_step("eps", given),
+        given.get("workers"),
         read_switch("options['zero_copy']", given.get("zero_copy", False)),
         graph,
         bool(given.get("time_objective")),

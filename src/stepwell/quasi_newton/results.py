@@ -6,6 +6,7 @@ The types are SciPy's, whose import takes longer than anything else at the start
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from stepwell.quasi_newton.status import Status, doubt_about, message_of, status
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
+    from stepwell.quasi_newton.objective import Objective
     from stepwell.quasi_newton.result_types import BatchResult, Result
 
 
@@ -97,3 +99,15 @@ def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
         nfev=states["evaluations"].copy(),
         running=states["status"] == Status.RUNNING.value,
     )
+
+
+def seconds_of(began: float, ready: float, objective: Objective, clock: Any = None) -> dict[str, float]:
+    """Return total seconds, those before the first evaluation, in the objective and in the solver.
+
+    With a device's clock, the objective's time is the device's, and ``turns`` that of the turns; without, it is the
+    time for which the host was inside the objective, which on a device mostly launches and goes on.
+    """
+    total, setup = time.perf_counter() - began, ready - began
+    inside = objective.seconds if clock is None else clock.objective
+    seconds = {"total": total, "setup": setup, "objective": inside, "solver": max(total - setup - inside, 0.0)}
+    return seconds if clock is None else seconds | {"turns": clock.turns}

@@ -35,6 +35,13 @@ class Run:
         box = read_bounds(bounds, variables)
         self._start(variables, project_start(start, box), box, h0, settings)
 
+    @classmethod
+    def of(cls, variables: Variables, start: Array, box: Box | None, h0: Any, settings: Settings) -> Run:
+        """Make a run of what has been read already; `start`, (B, n), lies inside the bounds."""
+        run = cls.__new__(cls)
+        run._start(variables, start, box, h0, settings)
+        return run
+
     def _start(self, variables: Variables, start: Array, box: Box | None, h0: Any, settings: Settings) -> None:
         self.variables, self.box, self.settings = variables, box, settings
         self.diagonal: Callable[[Array], Any] | None = h0 if callable(h0) else None
@@ -55,8 +62,7 @@ class Run:
     @classmethod
     def resumed(cls, variables: Variables, trial: Array, box: Box | None, h0: Any, saved: Saved) -> Run:
         """Go on from a saved state; `trial` is its trial points (B, n) as the target takes them."""
-        run = cls.__new__(cls)
-        run._start(variables, trial, box, h0, saved.settings)
+        run = cls.of(variables, trial, box, h0, saved.settings)
         run.target.restore(saved.arrays)
         return run
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import LbfgsInvHessProduct, OptimizeResult
-from scipy.sparse.linalg import LinearOperator
 
-from stepwell import _core
-from stepwell.checks import require_function, warn_caller
-from stepwell.quasi_newton.optimizer import LBFGSB
-from stepwell.quasi_newton.scipy_inputs import NOT_GIVEN, VERSION, as_told, read_pairs, warn_of_unused
-from stepwell.quasi_newton.scipy_objective import Evaluation
-from stepwell.quasi_newton.settings import LineSearch
+from stepwell.checks import require_function, require_shape
+from stepwell.quasi_newton.driver import drive
+from stepwell.quasi_newton.inputs import check_box
+from stepwell.quasi_newton.objective import Objective
+from stepwell.quasi_newton.results import seconds_of, single_result
+from stepwell.quasi_newton.run import Run
+from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
+from stepwell.quasi_newton.scipy_inputs import (
+    NOT_GIVEN,
+    VERSION,
+    read_objective,
+    read_pairs,
+    read_settings,
+    warn_ignored,
+)
 from stepwell.quasi_newton.status import Status
+from stepwell.quasi_newton.variables import Variables
 
 if TYPE_CHECKING:
-    from stepwell.quasi_newton.inverse_hessian import InverseHessian
     from stepwell.quasi_newton.result_types import Result
 
 #: SciPy's words for how a run ended, which programs look for in messages: those of the C code, and before that of the
@@ -45,7 +49,7 @@ _WORDS: dict[Status, str] = (
     Status.TIME_LIMIT: "STOP: CPU EXCEEDING THE TIME LIMIT",
     Status.CALLBACK: "`callback` raised `StopIteration`.",
 }
-_ABNORMAL = "ABNORMAL: " if VERSION >= (1, 15) else "ABNORMAL_TERMINATION_IN_LNSRCH: "
+_ABNORMAL = "ABNORMAL" if VERSION >= (1, 15) else "ABNORMAL_TERMINATION_IN_LNSRCH"
 
 
 def scipy_method(
@@ -108,158 +112,92 @@ def scipy_method(
     True
     """
     began = time.perf_counter()
-    warn_of_unused(hess, hessp, constraints, disp, iprint, return_all, options)
+    warn_unused("stepwell.scipy_method", hess, hessp, constraints)
+    warn_ignored(disp, iprint, return_all)
     require_function("fun", fun, optional=False)
-    if not maxls > 0:
-        raise ValueError("maxls must be positive.")
+    tell = read_callback(callback)
+    plan = read_settings(tol, ftol, gtol, maxcor, maxls, options)
+    maxiter, maxfun = (15000 if limit is None else limit for limit in (maxiter, maxfun))
+    args = args if isinstance(args, tuple) else (args,)
     start = np.asarray(x0).ravel()
     if start.dtype != np.float32:
         start = start.astype(float)
-    box = read_pairs(bounds, start.size)
+    require_shape(start.size > 0, "x0", start, "at least one variable")
+    pairs, box, fixed = read_pairs(bounds, start.size), None, None
+    if pairs is not None:
+        fixed = pairs[0] == pairs[1]
+        if not fixed.any():
+            fixed = None
+        elif fixed.all():
+            return _all_fixed(fun, jac, pairs[0], args)
+        box = check_box(*pairs, start.dtype)
     if box is not None:
-        start = np.clip(start, *box).astype(start.dtype, copy=False)
-        if (box[0] == box[1]).all():
-            return _all_fixed(fun, jac, box[0], args)
-    evaluate = Evaluation(fun, jac, args, box, eps, finite_diff_rel_step, workers)
-    try:
-        if not np.isfinite(start).all():
-            return _not_started(evaluate, start, began)
-        opt = LBFGSB(
-            start, box, **_settings(options, tol, ftol, gtol, maxcor, maxls), maxiter=math.inf, maxfun=math.inf
-        )
-        ended = _run(opt, evaluate, as_told(callback), *_limits(maxiter, maxfun))
-    finally:
-        evaluate.close()
-    return _result(opt, ended, evaluate, began)
+        start = np.minimum(np.maximum(start, box.lower), box.upper)
+    variables = Variables(start, start.shape, start.dtype, is_batch=False, on_device=False)
+    fun, jac = read_objective(fun, jac, fixed)
+    absolute = eps if jac is None else None  # a scheme by its name takes SciPy's relative step
+    objective = Objective(
+        fun, jac, args, variables, box, relative_step=finite_diff_rel_step, absolute_step=absolute, workers=workers
+    )
+    if not np.isfinite(start).all():
+        return _as_scipys(_not_started(objective, start), objective, fixed, began, began)
+    run = Run.of(variables, start[None], box, plan.h0, plan.settings)
+    states = run.target.states()
+    ended: Status | None = None
 
-
-def _run(
-    opt: LBFGSB, evaluate: Evaluation, tell: Callable[[OptimizeResult], Any] | None, maxiter: float, maxfun: float
-) -> Status | None:
-    """Run to the end; return why it was ended here, None where the optimizer ended it.
-
-    As in SciPy, the limits count before convergence in the same iteration.
-    """
-    done = 0
-    while not opt.done:
-        opt.tell(*evaluate(opt.x))
-        if opt.nit == done:
-            continue  # the line search goes on, or has failed
-        done = opt.nit
-        status = None
-        if done >= maxiter:
-            status = Status.MAX_ITERATIONS
-        elif evaluate.nfev > maxfun:
-            status = Status.MAX_EVALUATIONS
+    def after() -> None:
+        nonlocal ended
+        state = states[0]
+        if not state["accepted"]:
+            return  # the line search goes on, or has failed
+        # As in SciPy, limits count before convergence in the same iteration.
+        if state["iterations"] >= maxiter:
+            ended = Status.MAX_ITERATIONS
+        elif objective.nfev > maxfun:
+            ended = Status.MAX_EVALUATIONS
         if tell is not None:
             try:
-                tell(OptimizeResult(x=opt.accepted_point().astype(float), fun=opt.fun))
+                tell(state, run.accepted("x").astype(float, copy=False))
             except StopIteration:
-                status = Status.CALLBACK
-        if status is not None:
-            if not opt.done:
-                opt.stop(status)
-            return status
-    return None
+                ended = Status.CALLBACK
+        if ended is not None:
+            run.target.stop(ended.value)
 
-
-class _InverseHessian(LbfgsInvHessProduct):  # type: ignore[misc]
-    """The inverse Hessian with SciPy's type and attributes.
-
-    Unlike SciPy's it starts from the scaled diagonal of the run instead of the identity.
-    """
-
-    def __init__(self, inner: InverseHessian) -> None:
-        LinearOperator.__init__(self, np.float64, inner.shape)
-        self._inner = inner
-        self.n_corrs, self.h0 = inner.n_corrs, inner.h0
-
-    @property
-    def sk(self) -> np.ndarray:
-        """Steps, (k, n), oldest first."""
-        return self._inner.sk
-
-    @property
-    def yk(self) -> np.ndarray:
-        """Gradient differences, (k, n), oldest first."""
-        return self._inner.yk
-
-    @property
-    def rho(self) -> np.ndarray:
-        """1 / (s . y) of each pair."""
-        return np.array([1 / (s @ y) for s, y in zip(self._inner.sk, self._inner.yk)])
-
-    def _matvec(self, v: np.ndarray) -> np.ndarray:
-        return self._inner._matvec(v)
-
-    def _matmat(self, columns: np.ndarray) -> np.ndarray:
-        return np.stack([self._inner._matvec(column) for column in np.asarray(columns).T], axis=1)
-
-    def _adjoint(self) -> _InverseHessian:
-        return self
-
-    def todense(self) -> np.ndarray:
-        """Return the operator as a dense array; for small n."""
-        return self._inner.todense()
-
-
-def _settings(
-    options: dict[str, Any], tol: float | None, ftol: float | None, gtol: float | None, maxcor: int, maxls: int
-) -> dict[str, Any]:
-    """Return the settings of an `LBFGSB`."""
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in (("ftol", ftol), ("gtol", gtol)):
-        value = tol if value is None else value
-        if value is not None:
-            # SciPy's test is never true for NaN nor always false for infinity.
-            given[name] = 0.0 if math.isnan(value) else min(value, sys.float_info.max)
-    given["gtol"] = max(given.get("gtol", 1e-5), 0.0)  # below 0 is SciPy's way to switch this test off
-    if maxcor is not None:
-        if maxcor > _core.MAX_CAPACITY:
-            warn_caller(f"maxcor is {maxcor}; {_core.MAX_CAPACITY} pairs, the largest number, are kept")
-        given["m"] = min(maxcor, _core.MAX_CAPACITY)
-    if maxls != 20:
-        given["line_search"] = dataclasses.replace(LineSearch.of(given.get("line_search", "lbfgsb")), maxls=maxls)
-    return given
-
-
-def _limits(*limits: float | None) -> tuple[float, ...]:
-    return tuple(15000 if limit is None else limit for limit in limits)
-
-
-def _message(status: Status, ours: str) -> str:
-    """Return SciPy's words for a status, with ours where SciPy has none of its own."""
-    if status in _WORDS:
-        return _WORDS[status]
-    return f"{'CONVERGENCE' if status.success else _ABNORMAL.rstrip(': ')}: {ours}"
-
-
-def _result(opt: LBFGSB, ended: Status | None, evaluate: Evaluation, began: float) -> Result:
-    result = opt.result()
+    ready = time.perf_counter()
+    drive(run, objective, began=began, after=after)
+    inverse = run.inverse_hessian()
+    result = single_result(states[0], x=run.accepted("x"), jac=run.accepted("g"), hess_inv=inverse)
     if ended is not None:
-        result.reason, result.status, result.success = ended, ended.scipy, ended.success
-    result.message = _message(result.reason, result.message)
-    result.x = result.x.astype(float, copy=False)
-    result.jac = evaluate.unknown(result.jac.astype(float, copy=False))
-    result.hess_inv = None if evaluate.left_out else _InverseHessian(result.hess_inv)
-    result.nfev, result.njev = evaluate.nfev, evaluate.njev
-    total = time.perf_counter() - began
-    result.seconds = {"total": total, "objective": evaluate.seconds, "solver": total - evaluate.seconds}
+        result.update(reason=ended, status=ended.scipy, success=ended.success)
+    return _as_scipys(result, objective, fixed, began, ready)
+
+
+def _as_scipys(result: Result, objective: Objective, fixed: np.ndarray | None, began: float, ready: float) -> Result:
+    """Put doubles, SciPy's words and counts into a result; differences know nothing of fixed variables."""
+    result.x, result.jac = (array.astype(float, copy=False) for array in (result.x, result.jac))
+    if objective.differenced and fixed is not None:
+        result.jac[fixed] = np.nan
+        result.hess_inv = None
+    result.nfev, result.njev = objective.nfev, objective.njev
+    reason = result.reason
+    ours = f"{'CONVERGENCE' if reason.success else _ABNORMAL}: {result.message}"
+    result.message = _WORDS.get(reason, ours)
+    result.seconds = seconds_of(began, ready, objective)
     return result
 
 
-def _not_started(evaluate: Evaluation, x: np.ndarray, began: float) -> Result:
+def _not_started(objective: Objective, x: np.ndarray) -> Result:
     """Return what SciPy makes of a start that is not finite: that point, without success."""
     from stepwell.quasi_newton.result_types import Result
 
-    f, g = evaluate(x)
+    try:
+        f, g = objective(x)
+    finally:
+        objective.close()
     status = Status.NONFINITE_START
-    total = time.perf_counter() - began
     return Result(
-        x=x.astype(float), fun=float(f), jac=evaluate.unknown(np.array(g, dtype=float)), nit=0, nfev=evaluate.nfev,
-        njev=evaluate.njev, status=status.scipy, reason=status, success=False,
-        message=_message(status, "x0 is not finite"), hess_inv=None,
-        seconds={"total": total, "objective": evaluate.seconds, "solver": total - evaluate.seconds},
+        x=x, fun=f, jac=g, nit=0, status=status.scipy, reason=status, message="x0 is not finite", success=False,
+        hess_inv=None,
     )  # fmt: skip
 
 
@@ -267,7 +205,7 @@ def _all_fixed(fun: Callable[..., Any], jac: Any, x: np.ndarray, args: tuple[Any
     """Return the only point that bounds allow, as SciPy does: without a gradient."""
     from stepwell.quasi_newton.result_types import Result
 
-    value = fun(x.copy(), *(args if isinstance(args, tuple) else (args,)))
+    value = fun(x.copy(), *args)
     status = Status.GRADIENT
     return Result(
         x=x.copy(), fun=value[0] if jac is True else value, nfev=1, njev=0, nhev=0, nit=0, success=True,

@@ -154,7 +154,7 @@ class Points:
             own = trial.reshape(self._shape).copy()
             return own if self._is_numpy else as_user_array(own, self._variables.template)
         # Ours, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
-        if self._own is None or sys.getrefcount(self._own) > 2:
+        if self._own is None or self._own.dtype != trial.dtype or sys.getrefcount(self._own) > 2:
             self._own = np.empty(self._shape, trial.dtype)
         np.copyto(self._own, trial.reshape(self._shape))
         return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
