@@ -57,7 +57,7 @@ class HostTarget:
             engine.set_weights(weights)
         self.trial: np.ndarray = engine.trial
         self.trial[...] = start
-        self._states: np.ndarray = engine.states.view(STATE_DTYPE)[:, 0]
+        self._states: np.ndarray = np.frombuffer(engine.states, STATE_DTYPE)
         self.running = self.batch
         self._alone = self.batch == 1
         self._turn_one = engine.turn_one
@@ -92,16 +92,16 @@ class HostTarget:
     def accepted(self, name: str) -> np.ndarray:
         """Return a copy of the accepted points or gradients; before the first evaluation the starting points."""
         if name == "x":
-            started = self._states["started"] != 0
+            started = self._states["started"]
             if not started.all():
-                return np.where(started[:, None], self._engine.x, self.trial)
+                return np.where(started[:, None] != 0, self._engine.x, self.trial)
         return np.array(getattr(self._engine, name))
 
     def pairs(self, problem: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return the pairs of one problem, rows of S and of Y, oldest first, as views."""
         s, y = self._engine.s[problem], self._engine.y[problem]
         slots = pair_slots(self._states[problem], s.shape[0])
-        return [s[slot] for slot in slots], [y[slot] for slot in slots]
+        return [s[slot] for slot in slots.tolist()], [y[slot] for slot in slots.tolist()]
 
     def set_diagonal(self, weights: np.ndarray, problems: np.ndarray) -> None:
         """Replace the diagonal H0 of some problems."""

@@ -91,15 +91,16 @@ class Objective:
         self.seconds = 0.0
         if named and relative_step is not None:
             absolute_step = None
+        # Not bound to this object, which would hold itself, and with it the caller's data, until garbage is collected.
         self._pair = self._choose(box, relative_step, absolute_step, workers)
         #: Whether the gradient is made of many evaluations.
-        self.differenced = self._pair == self._by_differences
+        self.differenced = self._pair is Objective._by_differences
 
     def __call__(self, trial: Array) -> tuple[Any, Array]:
         """Return f (a float, or an array of one value a problem) and g (an array), checked, at trial points."""
         start = time.perf_counter()
         self.nfev += 1
-        f, g = self._pair(trial)
+        f, g = self._pair(self, trial)
         f = self._variables.read_values(f)
         g = self._variables.read_gradient(g)
         if self._variables.on_device:
@@ -123,24 +124,24 @@ class Objective:
 
     def _choose(
         self, box: Box | None, relative: Any, absolute: Any, workers: Any
-    ) -> Callable[[Array], tuple[Any, Any]]:
+    ) -> Callable[[Objective, Array], tuple[Any, Any]]:
         jac = self._jac
         if callable(jac):
-            return self._separately
+            return Objective._separately
         if jac is not None and not isinstance(jac, str) and bool(jac):
-            return self._together
+            return Objective._together
         batch, template = self._variables.is_batch, self._variables.template
         derivative = None if isinstance(jac, str) else value_and_gradient(self._value, template, batch=batch)
         if derivative is not None:
             self._derivative = derivative
-            return self._by_library
+            return Objective._by_library
         self._complex = jac == "cs"
         plain = same_library(template, np.empty(0))
         require(plain or not self._complex, "jac", jac, "'2-point' or '3-point' where x0 is no NumPy array")
         require(plain or workers is None, "workers", workers, "None where x0 is no NumPy array")
         scheme = jac if isinstance(jac, str) else "2-point"
         self._differences = Differences(scheme, box, relative=relative, absolute=absolute)
-        return self._by_differences
+        return Objective._by_differences
 
     def _separately(self, x: Array) -> tuple[Any, Any]:
         point = self._points(x)

@@ -28,21 +28,24 @@ def single_result(state: Any, **fields: Any) -> Result:
     """Make the result of one problem from its final state and what is particular to its target."""
     from stepwell.quasi_newton.result_types import Result
 
-    reason = Status.of(state["status"])
-    info = int(state["info"])
-    evaluated = bool(state["evaluations"])
-    return Result(
-        fun=float(state["f"]) if evaluated else math.nan,
-        nit=int(state["iterations"]),
+    # One look at the record: NumPy takes as long for each of its fields.
+    known = dict(zip(state.dtype.names, state.tolist()))
+    reason = BY_CODE[known["status"]]
+    evaluated = known["evaluations"] > 0
+    made = Result(
+        fun=known["f"] if evaluated else math.nan,
+        nit=known["iterations"],
+        nfev=known["evaluations"],
+        njev=known["evaluations"],
         status=reason.scipy,
         reason=reason,
-        message=status_message(state),
+        message=status_message(known),
         success=reason.success,
-        info=info,
-        projected_gradient=float(state["projected_gradient"]) if evaluated else math.nan,
-        **{name: int(state[name]) for name in ("cauchy_walks", "truncations", "resets", "skipped")},
-        **{"nfev": int(state["evaluations"]), "njev": int(state["evaluations"])} | fields,
+        projected_gradient=known["projected_gradient"] if evaluated else math.nan,
+        **{name: known[name] for name in ("info", "cauchy_walks", "truncations", "resets", "skipped")},
     )
+    made.update(fields)
+    return made
 
 
 def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResult:

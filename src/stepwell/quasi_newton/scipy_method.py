@@ -143,21 +143,21 @@ def scipy_method(
         return _as_scipys(_not_started(objective, start), objective, fixed, began, began)
     run = Run.of(variables, start[None], box, plan.h0, plan.settings)
     states = run.target.states()
+    accepted, iterations = states["accepted"], states["iterations"]  # as they will be after each turn
     ended: Status | None = None
 
     def after() -> None:
         nonlocal ended
-        state = states[0]
-        if not state["accepted"]:
+        if not accepted[0]:
             return  # the line search goes on, or has failed
         # As in SciPy, limits count before convergence in the same iteration.
-        if state["iterations"] >= maxiter:
+        if iterations[0] >= maxiter:
             ended = Status.MAX_ITERATIONS
         elif objective.nfev > maxfun:
             ended = Status.MAX_EVALUATIONS
         if tell is not None:
             try:
-                tell(state, run.accepted("x").astype(float, copy=False))
+                tell(states[0], run.accepted("x").astype(float, copy=False))
             except StopIteration:
                 ended = Status.CALLBACK
         if ended is not None:
@@ -174,15 +174,15 @@ def scipy_method(
 
 def _as_scipys(result: Result, objective: Objective, fixed: np.ndarray | None, began: float, ready: float) -> Result:
     """Put doubles, SciPy's words and counts into a result; differences know nothing of fixed variables."""
-    result.x, result.jac = (array.astype(float, copy=False) for array in (result.x, result.jac))
+    reason, gradient = result["reason"], result["jac"].astype(float, copy=False)
     if objective.differenced and fixed is not None:
-        result.jac[fixed] = np.nan
+        gradient[fixed] = np.nan
         result.hess_inv = None
-    result.nfev, result.njev = objective.nfev, objective.njev
-    reason = result.reason
-    ours = f"{'CONVERGENCE' if reason.success else _ABNORMAL}: {result.message}"
-    result.message = _WORDS.get(reason, ours)
-    result.seconds = seconds_of(began, ready, objective)
+    ours = f"{'CONVERGENCE' if reason.success else _ABNORMAL}: {result['message']}"
+    result.update(
+        x=result["x"].astype(float, copy=False), jac=gradient, nfev=objective.nfev, njev=objective.njev,
+        message=_WORDS.get(reason, ours), seconds=seconds_of(began, ready, objective),
+    )  # fmt: skip
     return result
 
 
