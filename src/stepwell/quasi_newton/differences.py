@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, host_copy, is_cuda, namespace_of, with_column
+from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of, with_column
 from stepwell.quasi_newton.target import Box
 
 #: The schemes, and the power of the rounding error that is their best relative step.
@@ -167,20 +167,22 @@ def _points(rows: Array, places: list[Array], movable: list[bool]) -> Iterator[A
 def _along(rows: Array, steps: Any) -> Array:
     """Return a number or one a variable as an array of the points' library that broadcasts against (B, n)."""
     flat = np.asarray(steps, dtype=np.float64).reshape(-1)
-    return copy_to_device_of(flat, rows) if is_cuda(rows) else flat.astype(rows.dtype)
+    return flat.astype(rows.dtype) if isinstance(rows, np.ndarray) else copy_to_device_of(flat, rows)
 
 
 def _stacked(column: list[Any], rows: Array) -> Array:
-    """Return one value a variable, None standing for 0, of each problem as an array (B, n)."""
+    """Return one value a variable, None standing for 0, of each problem as an array (B, n) of the points' dtype."""
+    on_host = isinstance(rows, np.ndarray)
+    if on_host or all(value is None or isinstance(value, float) for value in column):
+        table = np.zeros(tuple(rows.shape))
+        for j, value in enumerate(column):
+            if value is not None:
+                table[:, j] = value
+        return table.astype(rows.dtype, copy=False) if on_host else copy_to_device_of(table, rows)
     xp = namespace_of(rows)
-    if is_cuda(rows) and any(is_cuda(value) for value in column):
-        none = xp.zeros_like(rows[:, 0])
-        return xp.astype(xp.stack([none if value is None else value for value in column], axis=1), rows.dtype)
-    host = np.zeros(tuple(rows.shape))
-    for j, value in enumerate(column):
-        if value is not None:
-            host[:, j] = value
-    return copy_to_device_of(host, rows) if is_cuda(rows) else host.astype(rows.dtype, copy=False)
+    nothing = xp.zeros_like(rows[:, 0])
+    stacked = xp.stack([nothing if value is None else nothing + value for value in column], axis=1)
+    return xp.astype(stacked, rows.dtype)
 
 
 def _quotient(a: Array, gained: Array) -> Array:
