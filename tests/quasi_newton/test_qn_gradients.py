@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -134,13 +136,28 @@ def test_differences_of_workers():
         return [fun(point) for point in points]
 
     alone = minimize(shifted, np.zeros((2, 2)), (1.5,), jac="3-point")
-    for workers in (with_care, 1, 2):
+    for workers in (with_care, map, 1):
         r = minimize(shifted, np.zeros((2, 2)), (1.5,), jac="3-point", options={"workers": workers})
         assert np.array_equal(r.x, alone.x)
         assert (r.nfev, r.njev) == (alone.nfev, alone.njev)
     assert seen == [8] * alone.njev
     with pytest.raises(RuntimeError, match="workers is 0; allowed"):
         minimize(shifted, np.zeros(2), (1.5,), options={"workers": 0})
+
+
+def test_differences_of_processes():
+    """In a program of its own: processes that have started threads, as of JAX, had better not be forked."""
+    program = (
+        "import numpy as np, stepwell, multiprocessing\n"
+        "from scipy.optimize import rosen\n"
+        "if __name__ == '__main__':\n"
+        "    alone = stepwell.minimize(rosen, np.zeros(3))\n"
+        "    for solve in (stepwell.minimize, lambda *args, options: stepwell.scipy_method(*args, **options)):\n"
+        "        r = solve(rosen, np.zeros(3), options={'workers': 2})\n"
+        "        assert np.allclose(r.x, alone.x, atol=1e-4)\n"
+        "        assert not multiprocessing.active_children()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("given", [{"jac": "cs"}, {"jac": "2-point", "options": {"workers": map}}])

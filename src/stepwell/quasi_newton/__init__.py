@@ -2,7 +2,8 @@
 
 ======================  ===============================================================================================
 `api`                   `minimize`, `minimize_batch`
-`scipy_method`          the same as ``method=`` of `scipy.optimize.minimize`
+`scipy_method`          the same as ``method=`` of `scipy.optimize.minimize`; `scipy_inputs` as SciPy reads them
+`scipy_conventions`     callbacks and warnings of both, as SciPy has them
 `optimizer`             `LBFGSB`: you evaluate
 `driver`                the loop
 `run`                   variables, target and diagonal of one run

@@ -30,7 +30,7 @@ def single_result(state: Any, **fields: Any) -> Result:
 
     # One look at the record: NumPy takes as long for each of its fields.
     known = dict(zip(state.dtype.names, state.tolist()))
-    reason = BY_CODE[known["status"]]
+    reason = Status.of(known["status"])
     evaluated = known["evaluations"] > 0
     made = Result(
         fun=known["f"] if evaluated else math.nan,
