@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
 import subprocess
 import sys
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -141,6 +143,27 @@ def test_an_objective_that_remembers_its_point():
     assert r.success
     assert np.allclose(r.x, CENTRE, atol=1e-3)
     assert memo.evaluations == r.nfev
+
+
+@pytest.mark.parametrize("solve", [minimize, stepwell.scipy_method])
+@pytest.mark.parametrize("jac", [None, True])
+def test_the_objective_is_let_go_at_the_end(solve, jac):
+    """Its data may be large; garbage collection may be far off."""
+
+    class Bowl:
+        def __call__(self, x):
+            return bowl(x) if jac else value(x)
+
+    fun = Bowl()
+    gone = weakref.ref(fun)
+    gc.disable()
+    try:
+        result = solve(fun, np.zeros(N), jac=jac, callback=lambda x: None)
+        del fun
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert result.success
 
 
 def test_an_interrupt_has_the_outcome_so_far():
