@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from stepwell.arrays import Array, as_user_array
 from stepwell.checks import require_function, require_kind, warn_caller
@@ -19,6 +19,7 @@ from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
 if TYPE_CHECKING:
     from stepwell.quasi_newton.result_types import BatchResult, Result
 
+T = TypeVar("T")
 Gradient = Callable[..., Any] | bool | Literal["2-point", "3-point", "cs"] | None
 
 
@@ -136,32 +137,17 @@ def minimize(
         if tell is not None:
             tell(state, run.accepted("x"))
 
-    watched = tell is not None or plan.verbose > 1
-    clock = _clock(run, plan)
-    ready = time.perf_counter()
-
-    def result(mode: str | None) -> Result:
-        counts = {"nfev": objective.nfev, "njev": objective.njev} if not run.variables.on_device else {}
-        if objective.differenced:
-            counts = {"nfev": objective.nfev, "njev": objective.njev}
-        made = single_result(
-            target.states()[0],
-            x=run.accepted("x"),
-            jac=run.accepted("g"),
-            hess_inv=run.inverse_hessian(),
-            seconds=seconds_of(began, ready, objective, clock),
-            **({} if mode is None else {"mode": mode}),
-            **counts,
-        )
+    def result(**how: Any) -> Result:
+        # A device may be ahead of the host, which then has evaluated more than was used.
+        counted = objective.differenced or not run.variables.on_device
+        counts = {"nfev": objective.nfev, "njev": objective.njev} if counted else {}
+        made = single_result(target.states()[0], hess_inv=run.inverse_hessian(), **_points(run), **how, **counts)
         if report is not None:
             report.end(made)
         return made
 
-    try:
-        mode = drive(run, objective, began=began, after=after if watched else None, graph=plan.graph, clock=clock)
-    except KeyboardInterrupt as interrupt:
-        raise _interrupted(interrupt, result) from None
-    return result(mode)
+    watched = tell is not None or plan.verbose > 1
+    return _driven(run, objective, plan, began, after if watched else None, result)
 
 
 def minimize_batch(
@@ -229,33 +215,52 @@ def minimize_batch(
         if callback is not None:
             callback(intermediate_result=intermediate_batch(target.states(), run.accepted("x")))
 
-    clock = _clock(run, plan)
-    watched = callback is not None or plan.verbose > 1
-    ready = time.perf_counter()
-
-    def result(mode: str | None) -> BatchResult:
+    def result(**how: Any) -> BatchResult:
         states = target.states()
         values = states["f"].copy()
         made = batch_result(
             states,
             calls_a_point=objective.calls_a_point,
-            x=run.accepted("x"),
             fun=values if run.variables.on_device else as_user_array(values, run.variables.template),
-            jac=run.accepted("g"),
             evaluations=objective.nfev,
             hess_inv=InverseHessians(run.inverse_hessian, run.variables.problems),
-            seconds=seconds_of(began, ready, objective, clock),
-            **({} if mode is None else {"mode": mode}),
+            **_points(run),
+            **how,
         )
         if report is not None:
             report.end_batch(made)
         return made
 
+    watched = callback is not None or plan.verbose > 1
+    return _driven(run, objective, plan, began, after if watched else None, result)
+
+
+def _points(run: Run) -> dict[str, Array]:
+    return {"x": run.accepted("x"), "jac": run.accepted("g")}
+
+
+def _driven(
+    run: Run,
+    objective: Objective,
+    plan: Plan,
+    began: float,
+    after: Callable[[], None] | None,
+    result: Callable[..., T],
+) -> T:
+    """Drive a run to its end and return its result; of one that is interrupted, with the interrupt."""
+    clock = _clock(run, plan)
+    ready = time.perf_counter()
+
+    def ended(mode: str | None) -> T:
+        return result(seconds=seconds_of(began, ready, objective, clock), **({} if mode is None else {"mode": mode}))
+
     try:
-        mode = drive(run, objective, began=began, after=after if watched else None, graph=plan.graph, clock=clock)
+        mode = drive(run, objective, began=began, after=after, graph=plan.graph, clock=clock)
     except KeyboardInterrupt as interrupt:
-        raise _interrupted(interrupt, result) from None
-    return result(mode)
+        carrier = Interrupted(*interrupt.args)
+        carrier.result = ended(None)
+        raise carrier from None
+    return ended(mode)
 
 
 def _read_method(method: Any, jac: Any) -> tuple[str, Any]:
@@ -306,10 +311,3 @@ def _clock(run: Run, plan: Plan) -> Any:
     from stepwell.quasi_newton.cuda_events import clock_for
 
     return clock_for(run.variables.template)
-
-
-def _interrupted(interrupt: KeyboardInterrupt, result: Callable[[str | None], Any]) -> KeyboardInterrupt:
-    """Return an interrupt that carries the outcome so far."""
-    carrier = Interrupted(*interrupt.args)
-    carrier.result = result(None)
-    return carrier
