@@ -21,6 +21,7 @@ _HOMES: dict[str, str] = {
     "check_grad": "stepwell.quasi_newton.gradient_check",
     "GradientCheck": "stepwell.quasi_newton.gradient_check",
     "LBFGSB": "stepwell.quasi_newton.optimizer",
+    "Options": "stepwell.quasi_newton.options",
     "LineSearch": "stepwell.quasi_newton.settings",
     "Status": "stepwell.quasi_newton.status",
     "Result": "stepwell.quasi_newton.result_types",

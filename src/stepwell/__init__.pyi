@@ -20,6 +20,7 @@ from stepwell.quasi_newton.driver import Interrupted as Interrupted
 from stepwell.quasi_newton.gradient_check import GradientCheck as GradientCheck
 from stepwell.quasi_newton.gradient_check import check_grad as check_grad
 from stepwell.quasi_newton.optimizer import LBFGSB as LBFGSB
+from stepwell.quasi_newton.options import Options as Options
 from stepwell.quasi_newton.result_types import BatchResult as BatchResult
 from stepwell.quasi_newton.result_types import Result as Result
 from stepwell.quasi_newton.scipy_method import scipy_method as scipy_method

@@ -30,6 +30,8 @@ def renamed(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        name = function.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
+
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if not new_names.keys().isdisjoint(kwargs):
@@ -39,8 +41,7 @@ def renamed(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     if new in kwargs:
                         raise TypeError(f"{old} is given beside {new}, whose old spelling it is; allowed: {new} alone")
                     warnings.warn(
-                        f"{old} is the old spelling of {new}, which {function.__name__} takes for one more release; "
-                        f"write {new}",
+                        f"{old} is the old spelling of {new}, which {name} takes for one more release; write {new}",
                         DeprecationWarning,
                         stacklevel=2,
                     )

@@ -141,7 +141,7 @@ def test_differences_of_workers():
         assert np.array_equal(r.x, alone.x)
         assert (r.nfev, r.njev) == (alone.nfev, alone.njev)
     assert seen == [8] * alone.njev
-    with pytest.raises(RuntimeError, match="workers is 0; allowed"):
+    with pytest.raises(ValueError, match="workers is 0; allowed"):
         minimize(shifted, np.zeros(2), (1.5,), options={"workers": 0})
 
 

@@ -69,8 +69,17 @@ def test_other_methods_are_refused():
 
 
 def test_jac_in_its_old_place_still_works():
-    with pytest.warns(DeprecationWarning, match="give jac by its name"):
+    with pytest.warns(DeprecationWarning, match="give jac and what follows by name"):
         assert minimize(bowl, np.zeros(N), (), True).success
+    box = (-0.5, 1.0)
+    named = minimize(value, np.zeros(N), jac=slope, bounds=box, tol=1e-3, options={"maxiter": 4})
+    seen = []
+    with pytest.warns(DeprecationWarning, match="the fourth argument"):
+        old = minimize(value, np.zeros(N), (), slope, box, 1e-3, seen.append, {"maxiter": 4})
+    assert np.array_equal(old.x, named.x)
+    assert len(seen) == named.nit
+    with pytest.warns(DeprecationWarning, match="the fourth argument"):
+        assert minimize(value, np.zeros(N), (), "2-point", bounds=box).success
 
 
 def test_eps_is_scipys_step_and_no_silent_stopping_rule():
@@ -105,6 +114,63 @@ def test_a_forgotten_jac_is_named(library):
         minimize(lambda x: ((x * x).sum(), 2 * x), xp.ones(3))
     with pytest.raises(TypeError, match="fun returned a pair; did you mean jac=True"):
         minimize_batch(lambda x: ((x * x).sum(-1), 2 * x), xp.ones((2, 3)))
+
+
+def test_fun_and_jac_get_copies_of_their_own():
+    def spoils(x):
+        f = value(x)
+        x[:] = 0
+        return f
+
+    assert minimize(spoils, np.full(N, 3.0), jac=slope).success
+
+
+def test_an_interrupt_in_the_diagonal_leaves_a_point_with_its_own_value():
+    for call in (1, 4):
+        asked = []
+
+        def h0(x, asked=asked, call=call):
+            asked.append(1)
+            if len(asked) == call:
+                raise KeyboardInterrupt
+            return 1 / WEIGHT
+
+        with pytest.raises(stepwell.Interrupted) as caught:
+            minimize(bowl, np.zeros(N), jac=True, options={"h0": h0, "gtol": 0, "ftol": 0})
+        result = caught.value.result
+        assert result.fun == value(result.x)
+        assert np.array_equal(result.jac, slope(result.x))
+
+
+def test_numbers_of_any_kind():
+    options = {"gtol": np.array(1e-3), "maxiter": np.float64(90), "maxcor": np.int64(3), "maxls": np.array(20)}
+    assert minimize(bowl, np.zeros(N), jac=True, options=options).success
+    assert minimize(bowl, np.zeros(N), jac=True, tol=np.array(1e-3)).success
+    two = minimize_batch(lambda x: [float(row @ row) for row in x], np.ones((2, 3)), jac="2-point")
+    assert two.success.all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"eps": np.ones(3)}, r"eps is \(3,\); allowed: a number or 12"),
+        ({"finite_diff_rel_step": np.ones(5)}, r"finite_diff_rel_step is \(5,\); allowed"),
+        ({"workers": 0}, "workers is 0; allowed"),
+        ({"workers": "a"}, "workers is 'a'; allowed"),
+    ],
+)
+def test_wrong_options_of_differences_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        minimize(value, np.zeros(N), options=options)
+
+
+def test_texts_are_short():
+    opt = stepwell.LBFGSB(np.zeros(3))
+    opt.tell(1.0, np.ones(3))
+    assert repr(opt) == "LBFGSB(n=3, running, f=1, 0 iterations, 1 evaluations, 0 pairs)"
+    batch = minimize_batch(lambda x: ((x * x).sum(1), 2 * x), np.ones((400, 3)), jac=True)
+    assert len(repr(batch).splitlines()) <= 24
+    assert "hess_inv(k) of 400 problems" in repr(batch)
 
 
 def test_a_wrong_gradient_is_suspected():

@@ -1,12 +1,10 @@
 // The exact Cauchy point where the path bends before it: a walk from breakpoint to breakpoint, as actions
 // whose sums may come from any number of threads, blocks or ranks.
 //
-//   list_breaks   the breakpoints of the selection (above, high], if they are few: crossed in order of time
-//   and
-//                 index, until the model stops falling
+//   list_breaks   the breakpoints of the selection (above, high], if they are few: crossed in order
+//                 of time and index, until the model stops falling
 //   count_breaks  too many: how many lie in each of `walk_bins` bins. As many bins as fit a list are
-//   selected;
-//                 a first bin that alone does not fit is cut into bins again
+//                 selected; a first bin that alone does not fit is cut into bins again
 //   sum_ties      one time, more often than a list is long: all of them are crossed at once
 //
 // Selections reach as far as breakpoints may matter: first to twice the minimiser of the first segment, then

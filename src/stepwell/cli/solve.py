@@ -212,7 +212,7 @@ class _Run:
             click.echo(f"stepwell solve: not converged: {result.message}", err=True)
             sys.exit(1)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Any:
         names = (*_STOPPING, "cauchy", "threads", "line_search")
         chosen = {"maxcor": self.settings.m, "time_objective": self.on_gpu}
         return chosen | {name: getattr(self.settings, name) for name in names}

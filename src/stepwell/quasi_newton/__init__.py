@@ -13,6 +13,8 @@
 `options`, `settings`   what the caller asks for, and what the engine is told
 `target`                what a place where a run can live must do: `host_target`, `cuda_target`
 `state`, `saved_state`  the engine's records; a run as plain arrays
-`results`               statuses and results; `inverse_hessian`
+`status`, `results`     why a run ended, and what it gave; `result_types`, `inverse_hessian`, `printing`
+`gradient_check`        whether a gradient is right
+`cuda_...`              of the CUDA target: its layout, windows of turns, events
 ======================  ===============================================================================================
 """

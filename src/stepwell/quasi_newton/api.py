@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from stepwell.arrays import Array, as_user_array
 from stepwell.checks import require_function, require_kind, warn_caller
+from stepwell.quasi_newton.differences import SCHEMES
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.options import Options, Plan, read_options
@@ -27,7 +28,7 @@ def minimize(
     fun: Callable[..., Any],
     x0: Array,
     args: Any = (),
-    method: str | None = None,
+    method: Literal["L-BFGS-B", "l-bfgs-b"] | None = None,
     jac: Gradient = None,
     hess: Any = None,
     hessp: Any = None,
@@ -35,7 +36,7 @@ def minimize(
     constraints: Any = (),
     tol: float | None = None,
     callback: Callable[..., Any] | None = None,
-    options: Options | Mapping[str, Any] | None = None,
+    options: Options | None = None,
 ) -> Result:
     """Minimise a smooth function of many variables, with or without bounds (L-BFGS, L-BFGS-B).
 
@@ -118,7 +119,18 @@ def minimize(
     """
     from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
 
-    method, jac = _read_method(method, jac)
+    if isinstance(method, bool) or callable(method) or method in SCHEMES:
+        warnings.warn(
+            "the fourth argument of minimize is method, as in SciPy; give jac and what follows by name",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        method, jac, bounds, tol, callback, options, hess, hessp = _old_order(
+            method, jac, hess, hessp, bounds, tol, callback, options
+        )
+    known = method is None or (isinstance(method, str) and method.upper() == "L-BFGS-B")
+    require_kind(known, "method", method, "None or 'L-BFGS-B'")
+    method = "L-BFGS-B"
     warn_unused(method, hess, hessp, constraints)
     plan = read_options(options, tol)
     tell = read_callback(callback)
@@ -158,7 +170,7 @@ def minimize_batch(
     bounds: Any = None,
     tol: float | None = None,
     callback: Callable[..., Any] | None = None,
-    options: Options | Mapping[str, Any] | None = None,
+    options: Options | None = None,
 ) -> BatchResult:
     """Minimise many independent functions at once, each with its own history, line search and status.
 
@@ -257,24 +269,22 @@ def _driven(
     try:
         mode = drive(run, objective, began=began, after=after, graph=plan.graph, clock=clock)
     except KeyboardInterrupt as interrupt:
+        run.finish()
         carrier = Interrupted(*interrupt.args)
         carrier.result = ended(None)
-        raise carrier from None
+        raise carrier.with_traceback(interrupt.__traceback__) from None
     return ended(mode)
 
 
-def _read_method(method: Any, jac: Any) -> tuple[str, Any]:
-    """Check `method`, whose place was that of `jac` before this release."""
-    if jac is None and (isinstance(method, bool) or callable(method)):
-        warnings.warn(
-            "the fourth argument of minimize is method, as in SciPy; give jac by its name",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        method, jac = None, method
-    known = method is None or (isinstance(method, str) and method.upper() == "L-BFGS-B")
-    require_kind(known, "method", method, "None or 'L-BFGS-B'")
-    return "L-BFGS-B", jac
+def _old_order(
+    method: Any, jac: Any, hess: Any, hessp: Any, bounds: Any, tol: Any, callback: Any, options: Any
+) -> tuple[Any, ...]:
+    """Return arguments that were given in the order of version 0.1: jac, bounds, tol, callback, options."""
+    if isinstance(bounds, Mapping):
+        bounds, options = None, bounds
+    given = {"bounds": (jac, bounds), "tol": (hess, tol), "callback": (hessp, callback)}
+    shifted = {name: old if old is not None else new for name, (old, new) in given.items()}
+    return None, method, shifted["bounds"], shifted["tol"], shifted["callback"], options, None, None
 
 
 def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Plan) -> Objective:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from stepwell.arrays import Array, current_stream
 from stepwell.cuda.devices import checked, cuda_driver
+from stepwell.quasi_newton.state import LOOK_EVERY
 
-WINDOW = 8  # turns between two looks at the state
+WINDOW = LOOK_EVERY  # turns that are launched, or captured, together
 
 
 def clock_for(template: Array) -> TurnClock:

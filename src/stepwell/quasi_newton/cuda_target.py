@@ -328,7 +328,7 @@ class CudaTarget:
         states["action"][running] = _core.ACTION_DONE
         self._write_states(states)
         # The accepted points where the next trial points would be; before the first turn these are the start.
-        if states["started"].all():
+        if states["evaluations"][0]:
             self._copy(self._at["trial"], self._at["x"], self.batch * self.n * self.dtype.itemsize)
         self.wait()
 
@@ -339,9 +339,11 @@ class CudaTarget:
 
     def accepted(self, name: str) -> Array:
         """Return a copy of the accepted points or gradients; before the first evaluation the starting points."""
-        started = bool(self.states()["started"].all())
-        view = self._view(name if started or name != "x" else "trial")
-        return namespace_of(view).asarray(view, copy=True)
+        # The first turn is that of all problems.
+        evaluated = bool(self.states()["evaluations"][0])
+        view = self._view(name if evaluated or name != "x" else "trial")
+        xp = namespace_of(view)
+        return xp.asarray(view, copy=True) if evaluated or name == "x" else xp.full_like(view, np.nan)
 
     def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:
         """Return copies of the pairs of one problem, rows of S and of Y, oldest first."""

@@ -32,7 +32,6 @@ from stepwell.checks import (
     read_host_array,
     require_each,
     require_finite,
-    require_one_home,
     require_real,
     require_shape,
     view_on_host,
@@ -60,8 +59,10 @@ def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
         require_real("x0", values)
         if values.dtype not in _REAL or (values is not x0 and is_bfloat16(x0)):
             values = values.astype(default_float(x0))
-        values = np.array(values, order="C", ndmin=1)
+        values = np.array(values, order="C")
         template = x0 if hasattr(x0, "shape") else values
+    if values.ndim == 0:
+        values = namespace_of(values).reshape(values, (1,))
     if batch:
         require_shape(values.ndim == 2, "x0", values, "(B, n), one row per problem")
     require_shape(0 not in values.shape, "x0", values, "at least one variable")
@@ -193,13 +194,15 @@ def project_start(start: Array, box: Box | None) -> Array:
     return inside
 
 
-def read_diagonal(h0: Any, variables: Variables) -> Array:
-    """Check a diagonal H0, every element positive and finite; return a copy, (n,) shared by a batch or (B, n)."""
+def read_diagonal(h0: Any, variables: Variables, *, each_its_own: bool = False) -> Array:
+    """Check a diagonal H0, every element positive and finite; return a copy, (n,) shared by a batch or (B, n).
+
+    `each_its_own`: a batch cannot share it.
+    """
     diagonal = variables.placed("h0", h0)
-    each = variables.shape if diagonal.ndim == 2 or not variables.is_batch else variables.own_shape
+    shared = variables.is_batch and diagonal.ndim != 2 and not each_its_own
+    each = variables.own_shape if shared else variables.shape
     require_shape(same_order(tuple(diagonal.shape), each), "h0", diagonal, each)
-    if variables.on_device:
-        require_one_home("h0", diagonal, "x0", variables.template)
     xp = namespace_of(diagonal)
     own = xp.astype(diagonal, getattr(xp, str(variables.dtype)))
     require_each((own > 0) & xp.isfinite(own), "h0", own, "positive, finite numbers")

@@ -32,6 +32,9 @@ class DeviceInverseHessian:
         self.shape = (n, n)
         self.n_corrs = len(sk)
 
+    def __repr__(self) -> str:
+        return f"<{self.shape[0]}x{self.shape[1]} DeviceInverseHessian of {self.n_corrs} pairs>"
+
     def matvec(self, v: Any) -> Any:
         """Apply the operator to a vector of n elements, in whatever shape."""
         return two_loop(self.sk, self.yk, self.h0, v.reshape(-1)).reshape(v.shape)
@@ -117,6 +120,9 @@ class InverseHessians:
 
     def __len__(self) -> int:
         return self._count
+
+    def __repr__(self) -> str:
+        return f"hess_inv(k) of {self._count} problems"
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = [self(problem) for problem in range(self._count)]

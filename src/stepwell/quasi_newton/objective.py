@@ -139,15 +139,17 @@ class Objective:
         plain = same_library(template, np.empty(0))
         require(plain or not self._complex, "jac", jac, "'2-point' or '3-point' where x0 is no NumPy array")
         require(plain or workers is None, "workers", workers, "None where x0 is no NumPy array")
+        for name, steps in (("finite_diff_rel_step", relative), ("eps", absolute)):
+            fits = steps is None or np.size(steps) in (1, self._variables.size)
+            require(fits, name, np.shape(steps), f"a number or {self._variables.size} of them")
         scheme = jac if isinstance(jac, str) else "2-point"
         self._differences = Differences(scheme, box, relative=relative, absolute=absolute)
         return Objective._by_differences
 
     def _separately(self, x: Array) -> tuple[Any, Any]:
-        point = self._points(x)
-        value = self._fun(point)
+        value = self._fun(self._points(x))
         self.njev += 1
-        return value, self._jac(point)
+        return value, self._jac(self._points(x))  # a copy of its own: fun may have changed the first one
 
     def _together(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
@@ -162,7 +164,7 @@ class Objective:
 
     def _value(self, point: Array) -> Any:
         """Return what fun alone returns at a point, which is not a pair."""
-        return _no_pair(self._fun(point))
+        return self._no_pair(self._fun(point))
 
     def _by_library(self, x: Array) -> tuple[Any, Any]:
         self.njev += 1
@@ -183,7 +185,7 @@ class Objective:
         if self._workers is None:
             return [self._rise(self._value(self._points(rows)), base) for rows in points]
         copies = (np.array(rows).reshape(self._variables.shape) for rows in points)
-        return [self._rise(_no_pair(value), base) for value in self._workers(self._mapped, copies)]
+        return [self._rise(self._no_pair(value), base) for value in self._workers(self._mapped, copies)]
 
     def _rise(self, found: Any, base: Any) -> Any:
         self.nfev += 1
@@ -200,8 +202,9 @@ class Objective:
             return copy_to_device_of(values, self._variables.template)
         return values
 
-
-def _no_pair(value: Any) -> Any:
-    if isinstance(value, tuple | list) and len(value) == 2:
-        raise TypeError(_PAIR)
-    return value
+    def _no_pair(self, value: Any) -> Any:
+        # Two values of a batch of two are no pair.
+        pair = isinstance(value, tuple | list) and len(value) == 2
+        if pair and (not self._variables.is_batch or np.ndim(value[1]) > 1):
+            raise TypeError(_PAIR)
+        return value

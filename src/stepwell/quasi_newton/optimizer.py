@@ -6,7 +6,6 @@ import contextlib
 import math
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,12 @@ import numpy as np
 
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, numpy_dtype
 from stepwell.checks import require
+from stepwell.deprecation import renamed
 from stepwell.quasi_newton import saved_state
 from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
+from stepwell.quasi_newton.state import LOOK_EVERY
 from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from stepwell.quasi_newton.result_types import Result
 
 _DEFAULT = Settings()
-#: Turns on a device between two looks at the state that wait for it.
-_LOOK_EVERY = 8
 
 
 class LBFGSB:
@@ -48,8 +47,6 @@ class LBFGSB:
         ``"lbfgsb"`` or ``"va15"``, or constants of your own.
     gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
         As the options of `stepwell.minimize`.
-    eps : float, optional
-        The old name of `relative_gtol`; deprecated.
 
     Examples
     --------
@@ -66,6 +63,7 @@ class LBFGSB:
     finished, and waits for all of them every few turns; turns after the end do nothing.
     """
 
+    @renamed(eps="relative_gtol")
     def __init__(
         self,
         x0: Array,
@@ -83,11 +81,7 @@ class LBFGSB:
         time_limit: float = _DEFAULT.time_limit,
         cauchy: CauchyPolicy = _DEFAULT.cauchy,
         threads: int | None = None,
-        eps: float | None = None,
     ) -> None:
-        if eps is not None:
-            warnings.warn("eps of LBFGSB is called relative_gtol now", DeprecationWarning, stacklevel=2)
-            relative_gtol = eps
         search = LineSearch.of(line_search)
         settings = Settings(m, gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads)
         self._begin(Run(x0, bounds, h0, settings))
@@ -98,6 +92,11 @@ class LBFGSB:
         self._began = time.perf_counter()
         self._in_use = threading.Lock()
 
+    def __repr__(self) -> str:
+        n, pairs = math.prod(self._run.variables.shape), int(self.state["pairs"])
+        how = self.status.name if self.done else "running"
+        return f"LBFGSB(n={n}, {how}, f={self.fun:.6g}, {self.nit} iterations, {self.nfev} evaluations, {pairs} pairs)"
+
     @property
     def x(self) -> Array:
         """The point to evaluate next; once done, the solution. A view that the next `tell` overwrites."""
@@ -106,7 +105,7 @@ class LBFGSB:
     @property
     def done(self) -> bool:
         """Whether the run has ended; on a GPU, as far as the host has seen."""
-        if self._told % _LOOK_EVERY == 0:
+        if self._told % LOOK_EVERY == 0:
             self._run.target.wait()
         return self._run.target.running == 0
 

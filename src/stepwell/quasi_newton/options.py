@@ -9,7 +9,16 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from stepwell.arrays import Array
-from stepwell.checks import read_host_array, read_real, read_switch, require, require_each, require_kind, warn_caller
+from stepwell.checks import (
+    read_host_array,
+    read_real,
+    read_switch,
+    read_whole,
+    require,
+    require_each,
+    require_kind,
+    warn_caller,
+)
 from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
 
 
@@ -28,7 +37,7 @@ class Options(TypedDict, total=False):
     cauchy: CauchyPolicy
     line_search: LineSearchPreset | LineSearch | dict[str, Any]
     h0: Array | Callable[[Array], Array]
-    threads: int
+    threads: int | None
     finite_diff_rel_step: Any
     eps: Any
     zero_copy: bool
@@ -91,7 +100,7 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
         given.get("h0"),
         _read_step("finite_diff_rel_step", given),
         _read_step("eps", given),
-        given.get("workers"),
+        _read_workers(given.get("workers")),
         read_switch("options['zero_copy']", given.get("zero_copy", False)),
         graph,
         bool(given.get("time_objective")),
@@ -105,17 +114,33 @@ def _read_step(name: str, given: dict[str, Any]) -> Any:
     if step is None:
         return None
     if np.ndim(step) == 0:
-        return read_real(name, step, above=0)
+        if name != "eps":
+            return read_real(name, step, above=0)
+        number = read_real(name, step)  # SciPy's, which may have a sign
+        require(number != 0, name, step, "a finite number other than 0")
+        return number
     steps = read_host_array(name, step)
     require_each(np.isfinite(steps) & (steps != 0), name, steps, "finite numbers other than 0")
     return steps
 
 
+def _read_workers(workers: Any) -> Any:
+    """Return a map, or how many processes evaluate: -1 stands for one a core."""
+    if workers is None or callable(workers):
+        return workers
+    count = read_whole("workers", workers, -1, other="a map")
+    require(count != 0, "workers", workers, "-1, a whole number of at least 1, or a map")
+    return count
+
+
 def _read_verbose(given: dict[str, Any]) -> int:
     """Return how much is to be printed: 0 nothing, 1 a summary, 2 a line an iteration; SciPy's names count, too."""
-    level = given.get("verbose", 1 if given.get("disp") is True or (given.get("iprint") or -1) >= 0 else 0)
-    disp = given.get("disp")
-    if "verbose" not in given and isinstance(disp, int) and not isinstance(disp, bool):
-        level = max(level, min(disp, 2))
-    require(isinstance(level, int) and 0 <= level <= 2, "options['verbose']", level, "0, 1, 2, False, True")
-    return int(level)
+    if "verbose" in given:
+        level = given["verbose"]
+        whole = isinstance(level, int | np.integer | np.bool_) and 0 <= int(level) <= 2
+        require(whole, "options['verbose']", level, "0, 1, 2, False, True")
+        return int(level)
+    disp, iprint = given.get("disp"), given.get("iprint")
+    if isinstance(disp, int | np.integer | np.bool_) and disp > 0:
+        return min(int(disp), 2)
+    return 1 if isinstance(iprint, int | np.integer) and iprint >= 0 else 0

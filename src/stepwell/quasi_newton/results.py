@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stepwell.quasi_newton.result_types import BatchResult, Result
 
 
-_SEARCH_ENDED = (Status.LINE_SEARCH.value, Status.ROUNDING.value)
 _SCIPY_BY_CODE = np.array([status.scipy for status in Status])
 
 
@@ -58,7 +57,7 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
     # Thousands of problems end in few ways: what a way means is looked up once for each.
     codes = states["status"].tolist()
     doubts = [""] * len(codes)
-    for problem in np.flatnonzero(np.isin(states["status"], _SEARCH_ENDED)).tolist():
+    for problem in np.flatnonzero(states["status"] == Status.LINE_SEARCH.value).tolist():
         doubts[problem] = doubt_about(states[problem])
     ways = list(zip(codes, states["info"].tolist(), doubts))
     meaning = {way: message_of(Status.of(way[0]), *way[1:]) for way in set(ways)}

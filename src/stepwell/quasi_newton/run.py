@@ -45,6 +45,7 @@ class Run:
     def _start(self, variables: Variables, start: Array, box: Box | None, h0: Any, settings: Settings) -> None:
         self.variables, self.box, self.settings = variables, box, settings
         self.diagonal: Callable[[Array], Any] | None = h0 if callable(h0) else None
+        self._unfinished: tuple[Any, Array] | None = None
         self.weights: Array | None = None
         if self.diagonal is not None:
             self.weights = namespace_of(start).ones_like(start)
@@ -72,12 +73,21 @@ class Run:
             self.target.turn(f, g)
             return
         self.target.turn(f, g, BEGIN)
+        self._unfinished = (f, g)
         waiting = np.flatnonzero(self.target.states()["action"] == _core.ACTION_ABSORB)
         if waiting.size:
-            fresh = read_diagonal(self.diagonal(self.variables.shown(self.target.trial)), self.variables)
+            trial = self.target.trial
+            point = self.variables.given(namespace_of(trial).asarray(trial, copy=True))
+            fresh = read_diagonal(self.diagonal(point), self.variables, each_its_own=True)
             problems = (self.variables.problems, self.variables.size)
             self.target.set_diagonal(namespace_of(fresh).reshape(fresh, problems), waiting)
-        self.target.turn(f, g, FINISH)
+        self.finish()
+
+    def finish(self) -> None:
+        """End a turn that was cut for a diagonal; where that failed, with the last one."""
+        if self._unfinished is not None:
+            self.target.turn(*self._unfinished, FINISH)
+            self._unfinished = None
 
     def accepted(self, name: str) -> Array:
         """Return a copy of the accepted points (``"x"``) or gradients (``"g"``), in the caller's kind and shape."""
@@ -91,6 +101,8 @@ class Run:
         h0: Any = float(self.target.states()["gamma"][problem])
         if self.weights is not None:
             h0 = self.weights if self.weights.ndim == 1 else self.weights[problem]
+        if self.diagonal is not None:
+            h0 = namespace_of(h0).asarray(h0, copy=True)
         if self.variables.on_device:
             return DeviceInverseHessian(s, y, h0, self.variables.size)
         if not shared:

@@ -76,6 +76,9 @@ class LineSearch:
         largest = read_real("line_search stpmax", c["stpmax"])
         read_real("line_search stpmin", c["stpmin"], least=0, below=largest)
         read_whole("maxls", c["maxls"], 1, 2**31 - 1, as_float=True)
+        for name in ("ftol", "gtol", "xtol", "stpmin", "stpmax", "maxls"):
+            if getattr(self, name) is not None:  # plain numbers, whatever kind they were given as
+                object.__setattr__(self, name, (int if name == "maxls" else float)(c[name]))
 
     @classmethod
     def of(cls, value: LineSearch | str | dict[str, Any]) -> LineSearch:
@@ -135,16 +138,20 @@ class Settings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        read_whole("m (maxcor)", self.m, 1, _core.MAX_CAPACITY)
-        read_real("gtol", self.gtol, least=0, infinite=True)
-        for name in ("ftol", "relative_gtol"):
-            read_real(name, getattr(self, name), least=0)
-        read_whole("maxiter", self.maxiter, 0, as_float=True, infinite=True)
-        read_whole("maxfun", self.maxfun, 1, as_float=True, infinite=True)
-        read_real("target", self.target, infinite=True)
-        read_real("time_limit", self.time_limit, above=0, infinite=True)
-        read_choice("cauchy", self.cauchy, CAUCHY_POLICIES)
-        read_threads(self.threads)
+        kept: dict[str, Any] = {
+            "m": read_whole("m (maxcor)", self.m, 1, _core.MAX_CAPACITY),
+            "gtol": read_real("gtol", self.gtol, least=0, infinite=True),
+            "ftol": read_real("ftol", self.ftol, least=0),
+            "relative_gtol": read_real("relative_gtol", self.relative_gtol, least=0),
+            "maxiter": read_whole("maxiter", self.maxiter, 0, as_float=True, infinite=True),
+            "maxfun": read_whole("maxfun", self.maxfun, 1, as_float=True, infinite=True),
+            "target": read_real("target", self.target, infinite=True),
+            "time_limit": read_real("time_limit", self.time_limit, above=0, infinite=True),
+            "cauchy": read_choice("cauchy", self.cauchy, CAUCHY_POLICIES),
+            "threads": read_threads(self.threads),
+        }
+        for name, value in kept.items():  # plain numbers, whatever kind they were given as
+            object.__setattr__(self, name, value)
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (settings are small, and few differ)
     def engine_options(

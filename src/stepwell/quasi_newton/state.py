@@ -22,6 +22,9 @@ STATE_DTYPE = np.dtype(
 #: Parts of a turn: all of it; up to where an accepted point needs its diagonal H0; the rest.
 WHOLE, BEGIN, FINISH = 0, 1, 2
 
+#: Turns on a device between two looks at the state that wait for it.
+LOOK_EVERY = 8
+
 #: The arrays that make up a complete run; ``s`` and ``y`` are rings of pairs, ``small`` holds their products.
 ARRAYS = ("trial", "x", "g", "d", "s", "y", "states", "small")
 

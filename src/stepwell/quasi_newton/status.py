@@ -58,7 +58,10 @@ def status_message(state: Any) -> str:
 
 
 def doubt_about(state: Any) -> str:
-    """Name what a failed line search may come from: the size of the gradient, or its being wrong."""
+    """Name what a failed line search may come from: the size of the gradient, or its being wrong.
+
+    Not of one that ended by rounding: where f is large or steep, rounding hides a descent of any size.
+    """
     if not math.isfinite(float(state["gradient_norm"])):
         return "overflow"
     # Rounding of f hides a descent of that size; more than its root should be seen along -g.
@@ -68,11 +71,11 @@ def doubt_about(state: Any) -> str:
 
 def message_of(status: Status, info: int, doubt: str) -> str:
     """Return the words for a status, the code of its line search and what `doubt_about` says of it."""
-    if status not in (Status.LINE_SEARCH, Status.ROUNDING):
+    if status is not Status.LINE_SEARCH:
         return status.message
-    if status is Status.LINE_SEARCH and info == 0 and doubt == "overflow":
+    if info == 0 and doubt == "overflow":
         return f"{status.message} (info 0: the square of the gradient overflows; scale f, or start elsewhere)"
     words = status.message
-    if status is Status.LINE_SEARCH and info in LINE_SEARCH_INFO:
+    if info in LINE_SEARCH_INFO:
         words += f" (info {info}: {LINE_SEARCH_INFO[info]})"
     return f"{words}; {_CHECK_GRADIENT}" if doubt == "gradient" else words

@@ -214,7 +214,7 @@ def _by_lbfgsb(A: Any, b: Any, place: Place) -> tuple[np.ndarray, float, int]:
         residual = xp.matmul(A, x[:, :, None])[:, :, 0] - b
         return xp.sum(residual * residual, axis=1) / 2, xp.matmul(residual[:, None, :], A)[:, 0, :]
 
-    options = {"maxiter": LBFGSB_ITERATIONS, "maxfun": 2 * LBFGSB_ITERATIONS, "ftol": 1e-15}
+    options: Any = {"maxiter": LBFGSB_ITERATIONS, "maxfun": 2 * LBFGSB_ITERATIONS, "ftol": 1e-15}
     options["gtol"] = 1e-10 * float(largest)
 
     def solve(**changed: Any) -> Any:

@@ -188,7 +188,7 @@ def _alike(row: dict[str, Any], printed: tuple[float, ...]) -> bool:
 
 def _solve(problem: problems.Problem, threads: int | None, place: Place, **changed: Any) -> tuple[Any, float]:
     """Run and take the seconds, after two iterations that compile, load libraries and touch memory."""
-    options = {**SETTINGS_VA15, "maxcor": M, "threads": threads, **changed}
+    options: Any = {**SETTINGS_VA15, "maxcor": M, "threads": threads, **changed}
     del options["m"]
     stepwell.minimize(problem.fun, problem.x0, jac=True, options=options | {"maxiter": 2})
     place.wait()

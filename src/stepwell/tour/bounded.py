@@ -10,6 +10,7 @@ from scipy import optimize
 
 from stepwell.problems import Problem, get
 from stepwell.quasi_newton.api import minimize
+from stepwell.quasi_newton.options import Options
 from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, chart
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
@@ -151,7 +152,7 @@ def _closed(done: Run, fun: float, evaluations: int) -> Run:
 
 def _lowest(problem: Problem, ours: Run) -> float:
     """Go on from our answer with tolerances near rounding."""
-    options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": REFERENCE_ITERATIONS, "time_limit": PATIENCE}
+    options: Options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": REFERENCE_ITERATIONS, "time_limit": PATIENCE}
     return float(minimize(problem.fun, ours.x, jac=True, bounds=problem.bounds, options=options).fun)
 
 

@@ -80,7 +80,7 @@ class Run:
                 "time_limit": s.time_limit,
                 "threads": s.threads,
                 "h0": xp.reshape(xp.stack([weights, weights], axis=1), (-1,)),
-                **({"time_objective": True} if self.time_parts and is_cuda(start) else {}),
+                "time_objective": self.time_parts and is_cuda(start),
             },
         )
         if "turns" in result.get("seconds", {}):
