@@ -19,7 +19,7 @@ NO_NUMBERS = [True, np.True_, np.array(True), "1", b"1", None, 1j, np.complex64(
 def test_what_is_no_number_is_refused_as_both_errors(value):
     shown = repr(value) if len(repr(value)) < 80 else repr(value)[:77] + "..."
     for read, allowed in (
-        (lambda: checks.read_real("a", value, least=0), "a finite number of at least 0"),
+        (lambda: checks.read_real("a", value, at_least=0), "a finite number of at least 0"),
         (lambda: checks.read_whole("a", value, 0, as_float=True), "a whole number of at least 0"),
         (lambda: checks.read_whole("a", value, 0, 9), "an integer from 0 to 9"),
         (lambda: checks.read_whole("a", value, 1, other="an array"), "an integer of at least 1, or an array"),
@@ -53,7 +53,7 @@ def test_numbers_of_other_libraries(library):
     [
         ({}, [-1e300, 0, 1e300], [np.nan, np.inf, -np.inf], "a finite number"),
         ({"infinite": True}, [-np.inf, 0, np.inf], [np.nan], "a number"),
-        ({"least": 0}, [0, 1e300], [-1e-300, np.inf, np.nan], "a finite number of at least 0"),
+        ({"at_least": 0}, [0, 1e300], [-1e-300, np.inf, np.nan], "a finite number of at least 0"),
         ({"above": 0, "infinite": True}, [1e-300, np.inf], [0, np.nan], "a number above 0"),
         ({"above": 0, "below": 1}, [1e-300, 0.99], [0, 1, np.nan], "a finite number above 0 and below 1"),
     ],

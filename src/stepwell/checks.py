@@ -62,7 +62,7 @@ def read_real(
     argument: str,
     value: Any,
     *,
-    least: float | None = None,
+    at_least: float | None = None,
     above: float | None = None,
     below: float | None = None,
     infinite: bool = False,
@@ -80,10 +80,10 @@ def read_real(
     """
     number = _real(value)
     if number is not None and not math.isnan(number) and (infinite or not math.isinf(number)):
-        fits = (least is None or number >= least) and (above is None or number > above)
+        fits = (at_least is None or number >= at_least) and (above is None or number > above)
         if fits and (below is None or number < below):
             return number
-    ends = {"of at least": least, "above": above, "below": below}
+    ends = {"of at least": at_least, "above": above, "below": below}
     limits = " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
     allowed = f"a {'' if infinite else 'finite '}number {limits}".rstrip()
     _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
@@ -92,8 +92,8 @@ def read_real(
 def read_whole(
     argument: str,
     value: Any,
-    least: int,
-    most: int | None = None,
+    at_least: int,
+    at_most: int | None = None,
     *,
     multiple: int = 1,
     as_float: bool = False,
@@ -114,10 +114,10 @@ def read_whole(
     ValueError: n is 7; allowed: an integer of at least 2, a multiple of 2
     """
     number = _whole(value, as_float, infinite)
-    if number is not None and number >= least and (most is None or number <= most) and not number % multiple:
+    if number is not None and number >= at_least and (at_most is None or number <= at_most) and not number % multiple:
         return number
     allowed = "a whole number" if as_float else "an integer"
-    allowed += f" of at least {least}" if most is None else f" from {least} to {most}"
+    allowed += f" of at least {at_least}" if at_most is None else f" from {at_least} to {at_most}"
     allowed += f", a multiple of {multiple}" if multiple > 1 else ""
     allowed += f", or {other}" if other else ""
     _refuse(WrongKind if number is None else ValueError, argument, value, allowed)

@@ -58,7 +58,7 @@ def test_groups_hold_the_matrix(rows, columns, dtype, index, seed, library):
         parts = [as_user_array(part, torch.empty(0)) for part in parts]
     grouped = cuda_sparse.group_rows(*parts, A.shape)
     touched = sum(np.unique(A[first : first + 8].indices).size for first in range(0, rows, 8))
-    if A.nnz == 0 or A.nnz < cuda_sparse.LEAST_SHARING * touched:
+    if A.nnz == 0 or A.nnz < cuda_sparse.MIN_SHARING * touched:
         assert grouped is None
     else:
         np.testing.assert_array_equal(dense_of(grouped), A.toarray())
@@ -84,7 +84,7 @@ def test_projection_matrices_share_columns_and_random_ones_do_not():
 @given(width=st.integers(1, 2000), word=st.sampled_from([4, 8]))
 def test_panels_cover_the_columns_once(width, word):
     panels, tiles = cuda_sparse.tiling(width, word)
-    assert 1 <= tiles <= cuda_sparse.MOST_TILES[word]
+    assert 1 <= tiles <= cuda_sparse.MAX_TILES[word]
     columns = tiles * cuda_sparse.TILE_COLUMNS[word]
     assert (panels - 1) * columns < width <= panels * columns
 
@@ -93,10 +93,10 @@ def test_kernel_and_launch_agree_on_the_layout():
     source = (nvrtc.source_folder() / "cuda/krylov/sparse_product.cu").read_text()
     sizes = (cuda_sparse.GROUP_ROWS, cuda_sparse.STEP_SLOTS, cuda_sparse.WARPS_IN_BLOCK)
     assert "group_rows = {}, step_slots = {}, warps_in_block = {};".format(*sizes) in source
-    for name, chosen in (("tile_columns", cuda_sparse.TILE_COLUMNS), ("most_tiles", cuda_sparse.MOST_TILES)):
+    for name, chosen in (("tile_columns", cuda_sparse.TILE_COLUMNS), ("most_tiles", cuda_sparse.MAX_TILES)):
         assert re.search(rf"{name} = by_tiles \? {chosen[8]} : {chosen[4]};", source)
     entries = [int(tiles) for tiles in re.findall(r"^SW_ENTRY\((\d+)\)", source, re.MULTILINE)]
-    assert entries == list(range(1, max(cuda_sparse.MOST_TILES.values()) + 1))
+    assert entries == list(range(1, max(cuda_sparse.MAX_TILES.values()) + 1))
 
 
 @pytest.mark.parametrize("word", [8, 4])
@@ -111,7 +111,7 @@ def test_kernels_compile_without_a_device(word, architecture, monkeypatch, tmp_p
         if "DynamicLibNotFound" not in type(error).__name__:
             raise
         pytest.skip(f"NVRTC is not installed: {error}")
-    for tiles in range(1, cuda_sparse.MOST_TILES[word] + 1):
+    for tiles in range(1, cuda_sparse.MAX_TILES[word] + 1):
         assert f"spmm_{tiles}".encode() in code
 
 

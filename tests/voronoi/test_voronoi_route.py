@@ -128,7 +128,7 @@ def test_the_same_every_time():
 
 def test_many_points_take_the_shorter_of_two_paths(monkeypatch):
     """A square grid is a Hilbert curve's own ground; of random points the greedy path is shorter."""
-    monkeypatch.setattr("stepwell.apps.voronoi.route.MOST_IMPROVED", 100)
+    monkeypatch.setattr("stepwell.apps.voronoi.route.MAX_IMPROVED", 100)
     grid = np.stack(np.meshgrid(np.arange(32.0), np.arange(32.0)), axis=-1).reshape(-1, 2)
     for points, expected in ((grid, "hilbert"), (np.random.default_rng(0).random((1000, 2)), "greedy")):
         lengths = {method: plotting_route(points, method=method).length for method in ("greedy", "hilbert")}

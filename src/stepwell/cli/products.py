@@ -24,7 +24,7 @@ from stepwell.cli.console import make_table
 #: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")
 #: PNG pictures of cells and mesh show a part of the domain with so many sites if there are more: lines need room.
-MOST_DRAWN = 40_000
+MAX_DRAWN = 40_000
 #: Kinds of files.
 SUFFIXES = (".svg", ".png", ".csv", ".npy", ".obj", ".ply", ".json")
 
@@ -211,7 +211,7 @@ class Products:
         from stepwell.report import voronoi as pictures
 
         ink, paper = self.look.get("ink", "black"), self.look.get("background", "white")
-        part = pictures.Window.around_most(self.sites, self.extent, MOST_DRAWN)
+        part = pictures.Window.around_most(self.sites, self.extent, MAX_DRAWN)
         if drawn == "quality":
             pictures.quality_png(self.mesh, path, history=self._energies_over_limit())
         elif drawn == "cells":

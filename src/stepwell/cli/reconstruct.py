@@ -189,9 +189,9 @@ def _check(output: Path, lam: str | None, relative: float, tol: float, size: int
                 number = math.nan
             allowed = f"a number or one of {', '.join(RULES)}{meant(lam, RULES)}"
             require(not math.isnan(number), "--lam", lam, allowed)
-            read_real("--lam", number, least=0)
-        read_real("--relative-lam", relative, least=0)
-        read_real("--noise", noise, least=0)
+            read_real("--lam", number, at_least=0)
+        read_real("--relative-lam", relative, at_least=0)
+        read_real("--noise", noise, at_least=0)
         read_whole("--size", size, 2)
         read_whole("--angles", angles, 1)
         read_real("--tol", tol, above=0)

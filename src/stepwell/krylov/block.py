@@ -145,8 +145,8 @@ class _KeptBlocks:
         if not self._blocks:
             return new[0], new[1], None
         old = self._blocks.pop()
-        room = self.budget // (2 * _bytes(new[0][:, :1])) - int(new[0].shape[1])
-        oldest = max(0, int(old[0].shape[1]) - max(0, room))
+        kept = self.budget // (2 * _bytes(new[0][:, :1])) - int(new[0].shape[1])
+        oldest = max(0, int(old[0].shape[1]) - max(0, kept))
         concat = namespace_of(new[0]).concat
         directions, duals = (concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
         return directions, duals, None

@@ -95,12 +95,12 @@ class ProjectedCG:
         augmented: bool = False,
         preconditioner: OperatorLike | Function | None = None,
     ) -> None:
-        lam = read_real("lam", lam, least=0)
+        lam = read_real("lam", lam, at_least=0)
         for name, operator in (("A", A), ("L", L), ("preconditioner", preconditioner)):
             if not (callable(operator) or hasattr(operator, "shape") or (operator is None and name != "A")):
                 as_operator(operator, name=name)  # a pair, or a TypeError
         self.A, self.L, self.lam = A, L, lam
-        self.memory = int(read_real("memory", memory, least=0))
+        self.memory = int(read_real("memory", memory, at_least=0))
         self.augmented = read_switch("augmented", augmented)
         self.preconditioner = preconditioner
         self._space: DirectionSpace | None = None

@@ -34,7 +34,7 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 #: Up to this many unknowns the pencil is made diagonal as a whole.
 EXACT_SIZE = 1500
 #: Directions in the Krylov space of one column at first, and at most; they double until the choice stands still.
-FIRST_STEPS, MOST_STEPS = 32, 512
+FIRST_STEPS, MAX_STEPS = 32, 512
 #: The choice stands still when λ changes by less than this factor; the corner of an L-curve must do so twice running,
 #: as a space that is too small may have a corner of its own.
 STILL = 1.1
@@ -173,8 +173,8 @@ class _Grown:
         self.lam = KRYLOV_LAM * _norm_ratio(problem)
         self.probes: list[KrylovSpace] = []
         count = PROBES if rule == "gcv" and np.isfinite(self.lam) else 0
-        room = SPACE_MEMORY // (2 * problem.size * bytes_per_number(problem.B) * (columns + count))
-        self.most = max(FIRST_STEPS, min(MOST_STEPS, room))
+        fitting = SPACE_MEMORY // (2 * problem.size * bytes_per_number(problem.B) * (columns + count))
+        self.most = max(FIRST_STEPS, min(MAX_STEPS, fitting))
         if count:
             signs = copy_to_device_of(np.random.default_rng(0).choice([-1.0, 1.0], size=(self.rows, count)), problem.B)
             self.probes = [self._space(signs, j) for j in range(count)]

@@ -60,7 +60,7 @@ class Options:
         self.tol = read_real("tol", self.tol, above=0)
         read_choice("method", self.method, METHODS)
         if self.memory is not None:
-            self.memory = read_real("memory", self.memory, least=0)
+            self.memory = read_real("memory", self.memory, at_least=0)
         self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
         require_function("callback", self.callback)
 

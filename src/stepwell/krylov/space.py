@@ -33,7 +33,7 @@ PANEL = 128
 #: Most directions that are dropped at a time when the budget is full.
 DROPPED = 32
 #: Where a removal leaves less than this of a column's length, it is repeated, so often at the most.
-LITTLE, MOST_REMOVALS = 0.5, 3
+LITTLE, MAX_REMOVALS = 0.5, 3
 #: What may be left of another direction in a new one, relative to its own energy norm and in machine epsilons (1e-13 in
 #: float64): in the first solve, where errors feed on each other, and after a projection, whose own rounding errors
 #: are larger, and do not. Conjugacy is held to 1e-10 either way.
@@ -233,7 +233,7 @@ class DirectionSpace:
             after = float(to_host(column_norms(column))[0])
             return (None if after < epsilon**0.5 * before else column), 0.0
         bound = (NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE) * epsilon
-        for _ in range(MOST_REMOVALS):
+        for _ in range(MAX_REMOVALS):
             if overlaps is None:
                 overlaps = np.concatenate([rows_times(panel.products, column) for panel in panels])
             small = np.abs(overlaps) * self._longest <= bound * before

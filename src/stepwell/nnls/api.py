@@ -161,7 +161,7 @@ def check(
     _require_systems(b.T if across else b, b, shape, across)
     b = b[None] if lone else _turned(b) if across else b
     systems = int(b.shape[0])
-    lam = read_real("lam", lam, least=0)
+    lam = read_real("lam", lam, at_least=0)
     if update == "rotations":
         require(lam == 0, "lam", lam, "0 with update='rotations', which has none; or update='cgs2'")
     size = max(rows, columns, 16)

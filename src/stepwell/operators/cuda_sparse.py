@@ -24,11 +24,11 @@ from stepwell.cuda.nvrtc import cuda_core, load_kernel
 
 GROUP_ROWS, STEP_SLOTS, WARPS_IN_BLOCK = 8, 4, 4
 #: Columns of a tile and tiles of a panel, in double and in single precision.
-TILE_COLUMNS, MOST_TILES = {8: 8, 4: 32}, {8: 8, 4: 4}
+TILE_COLUMNS, MAX_TILES = {8: 8, 4: 32}, {8: 8, 4: 4}
 #: Fewer columns than this, in double and in single precision, are left to the library's own product.
-LEAST_COLUMNS = {8: 2, 4: 16}
+MIN_COLUMNS = {8: 2, 4: 16}
 #: Entries per slot below which the zeros cost more than sharing saves.
-LEAST_SHARING = 1.25
+MIN_SHARING = 1.25
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def group_rows(indptr: Array, indices: Array, data: Array, shape: tuple[int, int
 
     row = xp.searchsorted(xp.astype(indptr, xp.int64), count(entries), side="right") - 1
     keys, slot_of_entry = xp.unique_inverse((row // GROUP_ROWS) * columns + xp.astype(indices, xp.int64))
-    if entries < LEAST_SHARING * int(keys.shape[0]):
+    if entries < MIN_SHARING * int(keys.shape[0]):
         return None
     first_slot = xp.searchsorted(keys, count(groups + 1) * columns)
     steps_of_group = (first_slot[1:] - first_slot[:-1] + STEP_SLOTS - 1) // STEP_SLOTS
@@ -110,7 +110,7 @@ def tiling(width: int, word: int) -> tuple[int, int]:
     (2, 7)
     """
     tiles = -(-width // TILE_COLUMNS[word])
-    panels = -(-tiles // MOST_TILES[word])
+    panels = -(-tiles // MAX_TILES[word])
     return panels, -(-tiles // panels)
 
 
@@ -138,7 +138,7 @@ class BlockProduct:
         self._device_id = device_index(matrix.values)
         self._device = cuda_core().Device(self._device_id)
         self._word = _word(matrix.values)
-        self.least_columns = LEAST_COLUMNS[self._word]
+        self.least_columns = MIN_COLUMNS[self._word]
         self._groups = int(matrix.starts.shape[0]) - 1
         self._parts = tuple(device_address(part) for part in (matrix.starts, matrix.slots, matrix.values))
 

@@ -131,7 +131,7 @@ def combustion(n: int | None = None, nx: int | None = None, ny: int | None = Non
     Unbounded below; the start lies in the basin of the lower solution branch, which exists for lam < 6.81.
     """
     grid = Grid(*grid_sides(n, nx, ny, default=50))
-    lam = read_real("lam", lam, least=0)
+    lam = read_real("lam", lam, at_least=0)
     heat = -lam * grid.hx * grid.hy
 
     def nodes(xp: Any, v: Array, tables: Mapping[str, Array]) -> tuple[Array, Array]:

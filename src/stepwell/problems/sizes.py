@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.checks import read_whole, require
 
 
-def grid_sides(n: Any, nx: Any, ny: Any, default: int, fields: int = 1, least: int = 1) -> tuple[int, int]:
+def grid_sides(n: Any, nx: Any, ny: Any, default: int, fields: int = 1, at_least: int = 1) -> tuple[int, int]:
     """Return (nx, ny) from what was given of n, nx and ny.
 
     `n` alone is the nearest square grid; `nx` or `ny` alone is a square one. n counts `fields` values a node.
@@ -16,10 +16,10 @@ def grid_sides(n: Any, nx: Any, ny: Any, default: int, fields: int = 1, least: i
     if nx is None and ny is None:
         if n is None:
             return default, default
-        side = max(least, round(math.sqrt(read_whole("n", n, 1) / fields)))
+        side = max(at_least, round(math.sqrt(read_whole("n", n, 1) / fields)))
         return side, side
-    nx = read_whole("nx", ny if nx is None else nx, least)
-    ny = read_whole("ny", nx if ny is None else ny, least)
+    nx = read_whole("nx", ny if nx is None else nx, at_least)
+    ny = read_whole("ny", nx if ny is None else ny, at_least)
     counted = "nx * ny" if fields == 1 else f"{fields} * nx * ny"
     require_agreement(n, fields * nx * ny, f"{counted} for nx = {nx} and ny = {ny}")
     return nx, ny

@@ -102,7 +102,7 @@ def ginzburg_landau_2d(
     The variables are four fields of nx by ny values: the real and the imaginary part of the order parameter
     v, and the two components a, b of the vector potential.
     """
-    nx, ny = grid_sides(n, nx, ny, default=20, fields=4, least=2)
+    nx, ny = grid_sides(n, nx, ny, default=20, fields=4, at_least=2)
     nv = read_whole("nv", nv, 1)
     kappa = read_real("kappa", kappa, above=0)
     scale = math.sqrt(nv / 2.0) * 3.0

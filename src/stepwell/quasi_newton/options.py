@@ -82,7 +82,7 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
     if unknown:
         warn_caller(f"unknown options {unknown} are ignored; known: {', '.join(sorted(_NAMES))}")
     if tol is not None:
-        read_real("tol", tol, least=0)
+        read_real("tol", tol, at_least=0)
         given.setdefault("ftol", tol)
         given.setdefault("gtol", tol)
     chosen = {name: given[name] for name in _SETTINGS if name in given}

@@ -72,9 +72,9 @@ class LineSearch:
         c = self.constants()
         read_real("line_search ftol", c["ftol"], above=0, below=1)
         read_real("line_search gtol", c["gtol"], above=0, below=1)
-        read_real("line_search xtol", c["xtol"], least=0, infinite=True)
+        read_real("line_search xtol", c["xtol"], at_least=0, infinite=True)
         largest = read_real("line_search stpmax", c["stpmax"])
-        read_real("line_search stpmin", c["stpmin"], least=0, below=largest)
+        read_real("line_search stpmin", c["stpmin"], at_least=0, below=largest)
         read_whole("maxls", c["maxls"], 1, 2**31 - 1, as_float=True)
         for name in ("ftol", "gtol", "xtol", "stpmin", "stpmax", "maxls"):
             if getattr(self, name) is not None:  # plain numbers, whatever kind they were given as
@@ -140,9 +140,9 @@ class Settings:
     def __post_init__(self) -> None:
         kept: dict[str, Any] = {
             "m": read_whole("m (maxcor)", self.m, 1, _core.MAX_CAPACITY),
-            "gtol": read_real("gtol", self.gtol, least=0, infinite=True),
-            "ftol": read_real("ftol", self.ftol, least=0),
-            "relative_gtol": read_real("relative_gtol", self.relative_gtol, least=0),
+            "gtol": read_real("gtol", self.gtol, at_least=0),
+            "ftol": read_real("ftol", self.ftol, at_least=0),
+            "relative_gtol": read_real("relative_gtol", self.relative_gtol, at_least=0),
             "maxiter": read_whole("maxiter", self.maxiter, 0, as_float=True, infinite=True),
             "maxfun": read_whole("maxfun", self.maxfun, 1, as_float=True, infinite=True),
             "target": read_real("target", self.target, infinite=True),

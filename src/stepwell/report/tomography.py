@@ -10,7 +10,7 @@ import numpy as np
 from stepwell.report.pyplot import load_pyplot
 
 #: Most slices that a montage shows.
-MOST_SLICES = 24
+MAX_SLICES = 24
 
 
 def montage(volume: np.ndarray, path: str | os.PathLike[str], *, first: int = 0, title: str = "") -> None:
@@ -27,7 +27,7 @@ def montage(volume: np.ndarray, path: str | os.PathLike[str], *, first: int = 0,
     """
     pyplot = load_pyplot()
     count = len(volume)
-    shown = np.unique(np.linspace(0, count - 1, min(count, MOST_SLICES)).round().astype(int))
+    shown = np.unique(np.linspace(0, count - 1, min(count, MAX_SLICES)).round().astype(int))
     across = min(len(shown), 6)
     down = -(-len(shown) // across)
     low, middle, high = np.percentile(volume, [0.5, 95, 99.8])

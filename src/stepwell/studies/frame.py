@@ -239,5 +239,5 @@ class Context:
         >>> Context(settings={"run_seconds": 2.5}).run_seconds(toy=1.0, default=10.0, full=600.0)
         2.5
         """
-        asked = read_real(RUN_SECONDS.name, self.settings[RUN_SECONDS.name], least=0)
+        asked = read_real(RUN_SECONDS.name, self.settings[RUN_SECONDS.name], at_least=0)
         return asked or self.pick(toy=toy, default=default, full=full)

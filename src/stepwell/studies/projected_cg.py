@@ -192,7 +192,7 @@ def _check(settings: Mapping[str, Any], tolerances: Sequence[float]) -> None:
         for value in values:
             read_real(name, value, above=0)
     for name in ("relative_lam", "noise"):
-        read_real(name, settings[name], least=0)
+        read_real(name, settings[name], at_least=0)
 
 
 def _compared(table: Table, device: str, tolerances: Sequence[float]) -> list[str]:

@@ -22,7 +22,7 @@ def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
     >>> bool(abs(np.linalg.norm(add_noise(clean, 0.01) - clean) / 100 - 0.01) < 1e-3)
     True
     """
-    level = read_real("level", level, least=0)
+    level = read_real("level", level, at_least=0)
     deviation = level * np.linalg.norm(B, axis=0) / np.sqrt(B.shape[0])
     return np.asarray(B + deviation * np.random.default_rng(seed).standard_normal(B.shape))
 

@@ -20,9 +20,9 @@ from stepwell.checks import (
 )
 
 LONGEST_SIDE = 32768
-MOST_BITS = 24  # of a pixel's weight: exact in float32
+MAX_BITS = 24  # of a pixel's weight: exact in float32
 #: Between these the largest density may lie, so that energies, gradients and their scales are ordinary numbers.
-LEAST_MAXIMUM, MOST_MAXIMUM = 1e-280, 1e280
+MIN_LARGEST, MAX_LARGEST = 1e-280, 1e280
 
 
 def pixel_size(shape: tuple[int, int]) -> float:
@@ -101,13 +101,13 @@ class Density:
     def require_room(self, count: int) -> None:
         """Raise unless the number of sites is positive and no larger than that of pixels with any density."""
         xp = namespace_of(self.weights)
-        room = int(xp.sum(xp.astype(self.weights > 0, xp.int64)))
-        _require_at_most(count, room, "pixels of positive density", self.shape)
+        positive = int(xp.sum(xp.astype(self.weights > 0, xp.int64)))
+        _require_at_most(count, positive, "pixels of positive density", self.shape)
 
 
 def weight_bits(shape: tuple[int, int]) -> int:
     """Return how many bits a weight may have: first moments of a cell as large as the image must fit 63 bits."""
-    return min(MOST_BITS, 62 - (shape[0] * shape[1]).bit_length() - max(shape).bit_length())
+    return min(MAX_BITS, 62 - (shape[0] * shape[1]).bit_length() - max(shape).bit_length())
 
 
 def read_density(density: Any, resolution: Any = None) -> Density:
@@ -150,8 +150,8 @@ def read_density(density: Any, resolution: Any = None) -> Density:
 
 
 def _require_maximum(high: float) -> None:
-    fits = LEAST_MAXIMUM <= high <= MOST_MAXIMUM
-    require(fits, "the maximum of density", high, f"{LEAST_MAXIMUM} to {MOST_MAXIMUM}")
+    fits = MIN_LARGEST <= high <= MAX_LARGEST
+    require(fits, "the maximum of density", high, f"{MIN_LARGEST} to {MAX_LARGEST}")
 
 
 def _uniform(density: Any, resolution: Any) -> Density:
@@ -216,6 +216,6 @@ def require_count(count: int, shape: tuple[int, int]) -> None:
     _require_at_most(count, shape[0] * shape[1], "pixels", shape)
 
 
-def _require_at_most(count: int, room: int, what: str, shape: tuple[int, int]) -> None:
-    allowed = f"1 to {room}, the number of {what} in {shape[0]} x {shape[1]}"
-    require(1 <= count <= room, "the number of sites", count, allowed)
+def _require_at_most(count: int, available: int, what: str, shape: tuple[int, int]) -> None:
+    allowed = f"1 to {available}, the number of {what} in {shape[0]} x {shape[1]}"
+    require(1 <= count <= available, "the number of sites", count, allowed)

@@ -195,7 +195,7 @@ def read_extent(extent: Any, *, flat: bool = False) -> tuple[float, float]:
     """
     require_shape(np.shape(extent) == (2,), "extent", np.asarray(extent), "(width, height)")
     least, above = (0, None) if flat else (None, 0)
-    width, height = (read_real(f"extent[{k}]", side, least=least, above=above) for k, side in enumerate(extent))
+    width, height = (read_real(f"extent[{k}]", side, at_least=least, above=above) for k, side in enumerate(extent))
     return width, height
 
 

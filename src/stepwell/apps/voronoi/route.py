@@ -24,7 +24,7 @@ RANDOM_TOUR = 0.7124
 #: A tour of n points of a hexagonal lattice links nearest neighbours: √(2/√3) √(n A).
 LATTICE_TOUR = math.sqrt(2 / math.sqrt(3))
 #: `auto` improves up to so many points and is content with the shorter one of two paths beyond.
-MOST_IMPROVED = 200_000
+MAX_IMPROVED = 200_000
 _NEIGHBOURS = 8
 _LONGEST_SEGMENT = 3
 
@@ -92,7 +92,7 @@ def plotting_route(points: Any, extent: tuple[float, float] | None = None, *, me
     n = len(points)
     choose = method == "auto"
     if choose:
-        method = "improved" if n <= MOST_IMPROVED else "greedy"
+        method = "improved" if n <= MAX_IMPROVED else "greedy"
     width, height = (
         read_extent(extent, flat=True) if extent is not None else (np.ptp(points, axis=0) if n else (0.0, 0.0))
     )
