@@ -15,6 +15,7 @@ import numpy as np
 
 from stepwell.checks import read_array, read_whole, require, require_shape
 from stepwell.deprecation import renamed
+from stepwell.files import Unreadable, open_arrays, replacing
 from stepwell.nnls import Convolution, NNLSResult, nnls
 
 
@@ -152,18 +153,15 @@ def gedi_shots(
 
 def load_shots(path: str | os.PathLike[str], samples: int = 512) -> Shots:
     """Read shots from an npz file: of :func:`save_shots`, or arrays ``tx rx rx_count noise_mean`` of GEDI L1B."""
-    loaded = np.load(path)
-    if isinstance(loaded, np.ndarray):
-        raise ValueError("the file holds a single array; allowed: an npz file with arrays by name")
-    with loaded as file:
-        names = set(file.files)
+    with open_arrays(path) as file:
+        names = file.names
         if {"tx", "rx", "rx_count", "noise_mean"} <= names:
             return gedi_shots(file["tx"], file["rx"], file["rx_count"], file["noise_mean"], samples)
         if {"waveforms", "pulses"} <= names:
             return _given_shots({name: file[name] for name in names})
-    raise ValueError(
-        f"the file holds {', '.join(sorted(names)) or 'nothing'}; allowed: 'waveforms' and 'pulses', or GEDI's 'tx', "
-        "'rx', 'rx_count' and 'noise_mean'"
+    raise Unreadable(
+        f"{os.fspath(path)}: the file holds {', '.join(sorted(names)) or 'nothing'}; allowed: 'waveforms' and "
+        "'pulses', or GEDI's 'tx', 'rx', 'rx_count' and 'noise_mean'"
     )
 
 
@@ -198,7 +196,7 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
 def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
     """Write shots to an npz file that :func:`load_shots` reads."""
     values = {name: value for name, value in dataclasses.asdict(shots).items() if value is not None}
-    with open(path, "wb") as file:  # given a name, savez would add an ending that load_shots does not
+    with replacing(path) as file:  # given a name, savez would add an ending that load_shots does not
         np.savez_compressed(file, **values)
 
 

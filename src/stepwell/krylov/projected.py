@@ -25,6 +25,7 @@ import numpy as np
 from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, plus_multiple, to_host
 from stepwell.checks import read_real, read_switch, require_function, require_shape
 from stepwell.deprecation import renamed
+from stepwell.files import open_arrays, replacing
 from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
@@ -207,11 +208,12 @@ class ProjectedCG:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the kept directions and settings to an ``.npz`` file.
 
-        The operators are not written: :meth:`load` is given them again.
+        The operators are not written: :meth:`load` is given them again. A file of that name stays whole until the new
+        one is, whatever happens in between.
         """
         unit = 1.0 if self._in_units is None else self._in_units[1]
         held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented, "unit": unit}
-        with open(path, "wb") as file:  # given a name, savez would add an ending that load does not
+        with replacing(path) as file:  # given a name, savez would add an ending that load does not
             np.savez(file, **held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
@@ -224,7 +226,7 @@ class ProjectedCG:
         preconditioner: OperatorLike | Function | None = None,
     ) -> ProjectedCG:
         """Read what :meth:`save` wrote, for the same operators (one product checks that they are the same)."""
-        with np.load(path) as file:
+        with open_arrays(path) as file:
             solver = cls(
                 A,
                 float(file["lam"]),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.report.history import Iteration
+from stepwell.report.pyplot import save_figure
 
 #: What matplotlib writes without further software.
 FORMATS = ("png", "pdf", "svg")
@@ -97,7 +98,7 @@ def plot_convergence(
         figure.suptitle(title, x=0.015, ha="left", fontsize=13, fontweight="bold")
     if subtitle:
         top.set_title(subtitle, loc="left", fontsize=9.5, color="#374151", pad=8)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def _draw_values(axes: Any, nit: np.ndarray, fun: np.ndarray, minimum: float | None, marker: dict[str, Any]) -> None:

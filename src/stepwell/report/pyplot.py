@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+from stepwell.files import replacing
 
 
 def load_pyplot() -> Any:
@@ -15,3 +18,14 @@ def load_pyplot() -> Any:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str], **look: Any) -> None:
+    """Write a figure in the format of the name's ending; without one matplotlib's default is added, as it does."""
+    name = os.fspath(path)
+    ending = os.path.splitext(name)[1][1:].lower()
+    if not ending:
+        ending = figure.canvas.get_default_filetype()
+        name = f"{name.rstrip('.')}.{ending}"
+    with replacing(name) as file:
+        figure.savefig(file, format=ending, **look)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stepwell.files import replacing, write_text
+from stepwell.report.pyplot import save_figure
 from stepwell.studies.frame import Column, Curve, Plot, Study, Table
 
 _COLOURS = ("#1f5a96", "#c8571b", "#2f7d4f", "#8a4fa3", "#b08900", "#3f8f96", "#6b7280", "#a83250")
@@ -44,13 +46,11 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{study.name}-{study.device.split(':')[0]}"
     written = [folder / f"{stem}.json", folder / f"{stem}.md"]
-    written[0].write_text(
-        _compact(json.dumps(study_record(study), indent=1, ensure_ascii=False)) + "\n", encoding="utf-8"
-    )
-    written[1].write_text(markdown(study), encoding="utf-8")
+    write_text(written[0], _compact(json.dumps(study_record(study), indent=1, ensure_ascii=False)) + "\n")
+    write_text(written[1], markdown(study))
     for table in study.tables:
         written.append(folder / f"{stem}-{table.name}.csv")
-        with written[-1].open("w", newline="", encoding="utf-8") as file:
+        with replacing(written[-1], newline="", encoding="utf-8") as file:
             rows = csv.writer(file)
             rows.writerow([column.key for column in table.columns])
             rows.writerows([[row[column.key] for column in table.columns] for row in table.rows])
@@ -159,7 +159,7 @@ def draw(plot: Plot, path: str | Path) -> None:
     if axes.get_legend_handles_labels()[0]:
         beside = dict(loc="upper left", bbox_to_anchor=(1.0, 1.0)) if plot.bars is not None else {}
         axes.legend(frameon=False, fontsize=8.5, **beside)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _draw_to_scale(axes: Any, plot: Plot) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.report.pyplot import load_pyplot
+from stepwell.report.pyplot import load_pyplot, save_figure
 
 #: Most slices that a montage shows.
 MAX_SLICES = 24
@@ -45,7 +45,7 @@ def montage(volume: np.ndarray, path: str | os.PathLike[str], *, first: int = 0,
         axis.set_title(f"slice {first + index}", fontsize=8, pad=2)
     figure.colorbar(image, ax=axes, shrink=0.6, aspect=30, pad=0.01).ax.tick_params(labelsize=8)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
     pyplot.close(figure)
 
 
@@ -102,5 +102,5 @@ def convergence(
     axis.set_title(title, fontsize=11)
     scale = pyplot.cm.ScalarMappable(norm=norm, cmap=colours)
     figure.colorbar(scale, ax=axis, label="slice", pad=0.01)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
     pyplot.close(figure)

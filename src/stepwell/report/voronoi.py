@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.apps.voronoi.mesh import Mesh
 from stepwell.apps.voronoi.polygons import Cells
 from stepwell.apps.voronoi.quality import mesh_quality, triangle_shapes
-from stepwell.report.pyplot import load_pyplot
+from stepwell.report.pyplot import load_pyplot, save_figure
 
 Path = str | os.PathLike[str]
 #: Cells by their number of neighbours: six is regular; five and seven come in pairs where rows of cells end.
@@ -276,7 +276,7 @@ def quality_png(mesh: Mesh, path: Path, *, history: np.ndarray | None = None) ->
         axis.grid(alpha=0.25, lw=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
     pyplot.close(figure)
 
 
@@ -309,5 +309,5 @@ def _sheet(pyplot: Any, window: Window, pixels: int, background: str) -> tuple[A
 
 
 def _save(pyplot: Any, figure: Any, path: Path) -> None:
-    figure.savefig(path, dpi=figure.dpi, facecolor=figure.get_facecolor())
+    save_figure(figure, path, dpi=figure.dpi, facecolor=figure.get_facecolor())
     pyplot.close(figure)

@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.apps.waveform import Deconvolution
 from stepwell.nnls import NNLSStatus
+from stepwell.report.pyplot import save_figure
 
 
 def plot_shots(
@@ -48,7 +49,7 @@ def plot_shots(
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
     rows[-1].set_xlabel("time (samples)")
     if path is not None:
-        figure.savefig(path, dpi=150)
+        save_figure(figure, path, dpi=150)
     return figure
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from stepwell.apps.voronoi.mesh import Mesh, read_points
 from stepwell.checks import read_array, require_shape
+from stepwell.files import replacing, write_text
 
 Path = str | os.PathLike[str]
 
@@ -38,7 +39,8 @@ def write_points_csv(path: Path, sites: Any, **columns: Any) -> None:
     for name, values in further.items():
         require_shape(values.shape == (len(sites),), name, values, (len(sites),))
     table = np.column_stack([sites, *further.values()])
-    np.savetxt(path, table, fmt="%.9g", delimiter=",", header=",".join(["x", "y", *columns]), comments="")
+    with replacing(path, encoding="latin1") as file:
+        np.savetxt(file, table, fmt="%.9g", delimiter=",", header=",".join(["x", "y", *columns]), comments="")
 
 
 def write_points_npy(path: Path, sites: Any) -> None:
@@ -53,7 +55,7 @@ def write_points_npy(path: Path, sites: Any) -> None:
     array([[0.25, 0.5 ]])
     """
     points = read_points("sites", sites)
-    with open(path, "wb") as file:  # np.save would add a suffix of its own to some names
+    with replacing(path) as file:  # np.save would add a suffix of its own to some names
         np.save(file, points)
 
 
@@ -79,7 +81,7 @@ def write_obj(path: Path, mesh: Mesh, height: float = 1.0) -> None:
     vertices, faces = _upright(mesh, height)
     lines = [f"v {x:.9g} {y:.9g} 0\n" for x, y in vertices.tolist()]
     lines += [f"f {a} {b} {c}\n" for a, b, c in (faces + 1).tolist()]
-    with open(path, "w", encoding="ascii", newline="\n") as file:
+    with replacing(path, encoding="ascii", newline="\n") as file:
         file.writelines(lines)
 
 
@@ -123,7 +125,7 @@ def write_ply(path: Path, mesh: Mesh, height: float = 1.0, **properties: Any) ->
         "property list uchar int vertex_indices",
         "end_header",
     ]
-    with open(path, "wb") as file:
+    with replacing(path) as file:
         file.write(("\n".join(header) + "\n").encode("ascii"))
         file.write(table.tobytes())
         file.write(rows.tobytes())
@@ -140,8 +142,7 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
     >>> json.loads(file.read_text())
     {'sites': 3, 'angle_min': None, 'valence': {'6': 1}}
     """
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(json_text(record) + "\n")
+    write_text(path, json_text(record) + "\n")
 
 
 def json_text(record: dict[str, Any]) -> str:

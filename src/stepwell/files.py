@@ -1,0 +1,189 @@
+"""Files that Stepwell writes and reads: an old one stays whole until the new one is, and damage is told in a line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import zipfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+Path = str | os.PathLike[str]
+
+
+class Unreadable(ValueError):
+    """A file that is not what it should be; the text begins with its path."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, encoding: str | None = None, newline: str | None = None) -> Iterator[IO[Any]]:
+    """Open a file to write in place of `path`, which is replaced in one step once everything is on the disk.
+
+    What is written goes to a temporary file in the same folder. It is synced, renamed to `path`, and the folder is
+    synced: at every moment, also after a crash or SIGKILL, `path` is the whole old file or the whole new one. After an
+    exception, Ctrl-C included, the old file is there and the temporary one is not.
+
+    Parameters
+    ----------
+    path : path
+        A symbolic link stays one: the file it points to is replaced. Mode and, where allowed, owner are kept. A pipe, a
+        terminal or a device is written to as it is.
+    encoding : str, optional
+        For text; without it the file is binary.
+    newline : str, optional
+        As for `open`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "answer.txt"
+    >>> with replacing(file, encoding="utf-8") as new:
+    ...     _ = new.write("42")
+    >>> file.read_text()
+    '42'
+    """
+    kind = "b" if encoding is None else ""
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        old = None
+    if old is not None and (not stat.S_ISREG(old.st_mode) or _is_standard_stream(old)):
+        with open(path, "w" + kind, encoding=encoding, newline=newline) as file:
+            yield file
+        return
+    if old is not None and not os.access(path, os.W_OK):  # renaming would not ask
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".stepwell-{secrets.token_hex(8)}.tmp")
+
+    def create(name: str, flags: int) -> int:
+        # Nobody may read what is to have a mode of its own before it has it.
+        return os.open(name, flags, 0o666 if old is None else 0o600)
+
+    try:
+        with open(temporary, "x" + kind, encoding=encoding, newline=newline, opener=create) as file:
+            yield file
+            file.flush()
+            if old is not None:
+                _take_over(temporary, old)
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_folder(folder)
+    finally:
+        with contextlib.suppress(OSError):  # there is none after the renaming
+            os.unlink(temporary)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8 as :func:`replacing` does."""
+    with replacing(path, encoding="utf-8") as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file to read bytes; a pipe, on which one could wait for ever, or a device is `Unreadable`."""
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    with open(path, "rb", opener=at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Unreadable(f"{os.fspath(path)}: is not a regular file; allowed: a file on a disk")
+        yield file
+
+
+class NamedArrays:
+    """The arrays of an npz file by name, each read when it is asked for."""
+
+    def __init__(self, path: Path, held: Any) -> None:
+        self._path, self._held = os.fspath(path), held
+        self.names: frozenset[str] = frozenset(held.files)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.names:
+            raise Unreadable(f"{self._path}: has no array {name!r}; it holds {', '.join(sorted(self.names))}")
+        with damage_told(self._path):
+            found = self._held[name]
+            if not isinstance(found, np.ndarray):  # a member that does not begin as an array does
+                raise Unreadable(f"{self._path}: {name!r} is not an array")
+        return found
+
+
+@contextlib.contextmanager
+def open_arrays(path: Path) -> Iterator[NamedArrays]:
+    """Open an npz file; whatever is wrong with it is `Unreadable`, and an OSError where the system refuses.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "numbers.npz"
+    >>> np.savez(file, a=np.arange(3))
+    >>> with open_arrays(file) as arrays:
+    ...     arrays["a"]
+    array([0, 1, 2])
+    """
+    with open_regular(path) as file:
+        with damage_told(path, archive=True):
+            held = np.load(file)
+        if isinstance(held, np.ndarray):
+            raise Unreadable(
+                f"{os.fspath(path)}: the file holds a single array; allowed: an npz file with arrays by name"
+            )
+        with held:
+            yield NamedArrays(path, held)
+
+
+@contextlib.contextmanager
+def damage_told(path: Path, *, archive: bool = False) -> Iterator[None]:
+    """Turn whatever a damaged file makes NumPy, zipfile or Pillow raise into `Unreadable`."""
+    try:
+        yield
+    except (Unreadable, OSError):
+        raise
+    except Exception as error:  # zlib.error, RuntimeError (encrypted), MemoryError, SyntaxError, struct.error, ...
+        # Where an archive is opened, NumPy takes what is none for pickled objects.
+        foreign = archive and (isinstance(error, zipfile.BadZipFile) or "pickle" in str(error))
+        why = "is not an npz file" if foreign else f"cannot be read: {str(error) or type(error).__name__}"
+        raise Unreadable(f"{os.fspath(path)}: {why}") from error
+
+
+def _is_standard_stream(found: os.stat_result) -> bool:
+    """Whether standard output or error goes to this file: replaced, what else is printed there would be lost."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return True
+    return False
+
+
+def _take_over(temporary: str, old: os.stat_result) -> None:
+    """Give a file the owner and the mode of the one it is to replace, as far as that is allowed."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.chown(temporary, old.st_uid, old.st_gid)
+    with contextlib.suppress(OSError):
+        os.chmod(temporary, stat.S_IMODE(old.st_mode) & 0o777)
+
+
+def _sync_folder(folder: str) -> None:
+    """Bring the renaming to the disk, where a folder can be opened and synced."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
