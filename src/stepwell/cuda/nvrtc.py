@@ -1,7 +1,9 @@
 """Compiles the CUDA sources at run time, and keeps what it compiled on disk.
 
 Nothing of CUDA is imported before a kernel is asked for. The cache is keyed by every source file, the options, the
-architecture and the compiler's version, and lies in ``$STEPWELL_CACHE`` or the user's cache folder.
+architecture and the compiler's version, and lies in ``$STEPWELL_CACHE`` or the user's cache folder. What it holds is
+run on the device, so an entry counts only if this user owns it and its folder, nobody else may write to them, and its
+checksum is right; otherwise the kernel is compiled again.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-import tempfile
+import stat
 from typing import Any
+
+from stepwell.files import Unreadable, open_regular, replacing
 
 #: What to do when the CUDA extra is missing.
 INSTALL = (
@@ -70,8 +74,9 @@ def compile_kernel(
     for header in sorted([*folder.glob("core/**/*.hpp"), *folder.glob("cuda/**/*.cu*")]):
         digest.update(str(header.relative_to(folder)).encode() + b"\0" + header.read_bytes())
     stored = cache_folder() / f"{name}-{architecture}-{digest.hexdigest()[:32]}.cubin"
-    if stored.is_file():
-        return stored.read_bytes()
+    kept = _read_entry(stored)
+    if kept is not None:
+        return kept
     core = cuda_core()
     options = core.ProgramOptions(
         std="c++20",
@@ -84,13 +89,45 @@ def compile_kernel(
     return code
 
 
-def _store(path: pathlib.Path, code: bytes) -> None:
-    """Write in one step, so that a second process never reads half a file; a read-only home is no error."""
+def _checksum(entry: str, code: bytes) -> bytes:
+    """SHA-256 of an entry's name and code: an entry under another's name is as wrong as a damaged one."""
+    return hashlib.sha256(entry.encode() + b"\0" + code).digest()
+
+
+def _is_trusted(found: os.stat_result) -> bool:
+    """Whether a file or folder is this user's, and only theirs to change."""
+    if not hasattr(os, "geteuid"):  # no owners of this kind
+        return True
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _read_entry(path: pathlib.Path) -> bytes | None:
+    """Return the code of an entry, or None where there is none that is whole and can be trusted."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(code)
-        os.replace(file.name, path)
+        if not _is_trusted(os.stat(path.parent)):
+            return None
+        with open_regular(path) as file:
+            if not _is_trusted(os.fstat(file.fileno())):
+                return None
+            content = file.read()
+    except (OSError, Unreadable):
+        return None
+    size = hashlib.sha256().digest_size
+    code = content[:-size]
+    return code if code and content[-size:] == _checksum(path.name, code) else None
+
+
+def _store(path: pathlib.Path, code: bytes) -> None:
+    """Write code and checksum in one step; a home that is read-only, full or another user's is no error."""
+    try:
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if not _is_trusted(os.stat(path.parent)):
+            return
+        path.unlink(missing_ok=True)  # what is there was refused: its mode and owner are not to be kept
+        with replacing(path) as file:
+            os.chmod(file.name, 0o600)
+            file.write(code + _checksum(path.name, code))
     except OSError:
         pass
 
