@@ -126,7 +126,8 @@ def test_every_mode_is_what_pillow_makes_of_it(tmp_path, monkeypatch, mode):
     noise = np.random.default_rng(0).integers(0, 256, (9, 7, 4), dtype=np.uint8)
     image = Image.fromarray(noise)
     image = image.convert("RGBA" if mode in ("RGBA", "RGBa") else "LA" if mode in ("LA", "PA") else "RGB").convert(mode)
-    monkeypatch.setattr("PIL.Image.open", lambda path: image)
+    (tmp_path / "any").touch()
+    monkeypatch.setattr("PIL.Image.open", lambda file: image)
     rgba = np.asarray(image.convert("RGBA")) / 255
     expected = rgba[..., :3] * rgba[..., 3:] + 1 - rgba[..., 3:]
     assert read_picture(tmp_path / "any").colours == pytest.approx(expected, abs=1e-12)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pathlib
 import time
-import zipfile
 
 import click
 import numpy as np
 
 from stepwell.checks import read_real, require
-from stepwell.cli.inputs import check_file, check_plot, reading_trouble, usage_errors
+from stepwell.cli.inputs import (
+    check_file,
+    check_plot,
+    file_trouble,
+    refuse_input_as_output,
+    usage_errors,
+    writing_trouble,
+)
+from stepwell.files import replacing
 
 
 @click.command("deconvolve")
@@ -59,12 +66,12 @@ def command(
         raise click.UsageError("give -o OUT.npz, --plot OUT.png, or both")
     check_file(output, "-o", ("npz",))
     check_plot(plot)
+    refuse_input_as_output(file, [output], "-o")
+    refuse_input_as_output(file, [plot], "--plot")
     with usage_errors():
         read_real("--least", least, infinite=True)
-    try:
+    with file_trouble(file or "synthetic shots"):
         shots = waveform.load_shots(file, samples) if file else waveform.synthetic_shots(synthetic or 1, seed=seed)
-    except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
-        raise click.ClickException(f"{file or 'synthetic shots'}: {reading_trouble(error)}") from error
     chosen = _shots_to_plot(which, len(shots))
     console = Console(stderr=True)
     start = time.perf_counter()
@@ -102,17 +109,16 @@ def command(
         "return_amplitude": np.concatenate([sizes for _, sizes in found]),
         "window_start": np.zeros(len(shots), dtype=np.int64) if shots.start is None else shots.start,
     }
-    try:
+    with writing_trouble():
         if output is not None:
-            np.savez_compressed(output, **held)
+            with replacing(output) as opened:  # given a name, savez would add an ending to X.NPZ
+                np.savez_compressed(opened, **held)
             click.echo(f"wrote {output}")
         if plot is not None:
             from stepwell.report.waveform import plot_shots
 
             plot_shots(done, plot, chosen, least)
             click.echo(f"wrote {plot}")
-    except OSError as error:
-        raise click.ClickException(f"could not write: {error}") from error
     if not np.any(result.status == NNLSStatus.CONVERGED):
         first = NNLSStatus(int(result.status[0])).message
         raise click.ClickException(f"none of {len(shots)} shots converged; shot 0: {first}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import math
 import os
 import re
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +89,48 @@ def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) 
         raise click.BadParameter(f"{str(path)!r} must end in .{' or .'.join(endings)}", param_hint=flag)
     if Path(path).is_dir():
         raise click.BadParameter(f"{str(path)!r} is a folder; a file is needed", param_hint=flag)
-    place = Path(path) if Path(path).exists() else Path(path).parent
-    if not os.access(place, os.W_OK):
-        raise click.BadParameter(f"nothing can be written to {str(place)!r}", param_hint=flag)
+    _check_writable(Path(path), flag)
+
+
+def _check_writable(path: Path, flag: str) -> None:
+    """Refuse a file that may not be changed, and one in a folder that takes no new file to be renamed to it."""
+    places = [path] if path.exists() else []
+    if not places or path.is_file():  # a pipe or a device is written to as it is
+        places.append(path.resolve().parent)
+    for place in places:
+        if not os.access(place, os.W_OK):
+            raise click.BadParameter(f"nothing can be written to {str(place)!r}", param_hint=flag)
+
+
+def refuse_input_as_output(given: str | Path | None, outputs: Iterable[str | Path | None], flag: str) -> None:
+    """Refuse, before any work, to write over the file that is read, by whatever name."""
+    for output in outputs:
+        if given is None or output is None or str(output) == "-":
+            continue
+        with suppress(OSError):  # one of them is not there: they are not the same
+            if os.path.samefile(given, output):
+                raise click.BadParameter(f"{str(output)!r} is the input; allowed: another file", param_hint=flag)
+
+
+@contextmanager
+def file_trouble(path: str | Path) -> Iterator[None]:
+    """Say in one line, which begins with the path, what is wrong with a file or its contents: status 1."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        text = str(error)
+        raise click.ClickException(text if text.startswith(f"{path}: ") else f"{path}: {text}") from error
+
+
+@contextmanager
+def writing_trouble() -> Iterator[None]:
+    """Say in one line why a file could not be written: status 1."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # standard output, on which nobody reads on: click ends in silence
+            raise
+        raise click.ClickException(f"could not write: {error}") from error
 
 
 def check_folder(path: Path, flag: str) -> None:
@@ -101,12 +140,6 @@ def check_folder(path: Path, flag: str) -> None:
         raise click.BadParameter(f"{str(above)!r} is a file; a folder is needed", param_hint=flag)
     if not os.access(above, os.W_OK):
         raise click.BadParameter(f"nothing can be written to {str(above)!r}", param_hint=flag)
-
-
-def reading_trouble(error: Exception) -> str:
-    """What kept an npz file from being read, in words: NumPy takes what is no archive for pickled objects."""
-    foreign = isinstance(error, zipfile.BadZipFile) or "pickle" in str(error)
-    return "is not an npz file" if foreign else str(error)
 
 
 def check_plot(path: str | Path | None) -> None:

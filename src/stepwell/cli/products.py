@@ -20,6 +20,7 @@ from stepwell.apps.voronoi.quality import MeshQuality, energy_limit, mesh_qualit
 from stepwell.apps.voronoi.route import Route, plotting_route
 from stepwell.arrays import host_copy
 from stepwell.cli.console import make_table
+from stepwell.files import write_text
 
 #: What a drawing can show.
 DRAWINGS = ("stipples", "cells", "mesh", "route")
@@ -37,6 +38,15 @@ def can_draw() -> bool:
 def is_folder(path: Path) -> bool:
     """Return whether a path given with -o means a folder: one that is there, or a name without an ending."""
     return path.is_dir() or not path.suffix
+
+
+def folder_files(drawn: str, order: str) -> list[tuple[str, str]]:
+    """Names of the files in a folder, and what those that are drawings show."""
+    shown = list(dict.fromkeys([drawn, "cells", "mesh", *(["route"] if order != "given" else [])]))
+    pictures = [(f"{name}.svg", name) for name in shown if name != "mesh"]
+    pictures += [(f"{name}.png", name) for name in (*shown, "quality") if can_draw()]
+    data = ("points.csv", "points.npy", "mesh.obj", "mesh.ply", "statistics.json")
+    return pictures + [(name, "") for name in data]
 
 
 @dataclass
@@ -152,7 +162,7 @@ class Products:
         for path in outputs:
             if is_folder(path):
                 path.mkdir(parents=True, exist_ok=True)
-                wanted += [(path / name, drawn) for name, drawn in self._folder()]
+                wanted += [(path / name, drawn) for name, drawn in folder_files(self.drawn, self.order)]
             else:
                 wanted.append((path, self.drawn))
         # Statistics come last: they hold the time that the other files took.
@@ -161,18 +171,10 @@ class Products:
             self._write(path, drawn)
         return [path for path, _ in wanted]
 
-    def _folder(self) -> list[tuple[str, str]]:
-        """Names of the files in a folder, and what those that are drawings show."""
-        shown = list(dict.fromkeys([self.drawn, "cells", "mesh", *(["route"] if self.order != "given" else [])]))
-        pictures = [(f"{drawn}.svg", drawn) for drawn in shown if drawn != "mesh"]
-        pictures += [(f"{drawn}.png", drawn) for drawn in (*shown, "quality") if can_draw()]
-        data = ("points.csv", "points.npy", "mesh.obj", "mesh.ply", "statistics.json")
-        return pictures + [(name, "") for name in data]
-
     def _write(self, path: Path, drawn: str) -> None:
         kind = path.suffix.lower()
         if kind == ".svg":
-            path.write_text(self._svg(drawn), encoding="utf-8")
+            write_text(path, self._svg(drawn))
         elif kind == ".png":
             self._png(path, drawn)
         elif kind == ".csv":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from rich.table import Table
 
 from stepwell.checks import meant, read_real, read_whole, require
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_folder, reading_trouble, usage_errors
+from stepwell.cli.inputs import check_folder, file_trouble, refuse_input_as_output, usage_errors, writing_trouble
+from stepwell.files import replacing
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
 from stepwell.krylov.results import ends_in_words
@@ -83,6 +83,9 @@ def command(
 
     console = make_console()
     _check(output, lam, relative_lam, tol, size, angles, noise)
+    if source != "phantom":
+        names = ("volume.npy", "montage.png", "convergence.png")
+        refuse_input_as_output(source, [output / name for name in names], "-o")
     try:
         with console.status("projection matrix"):
             task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
@@ -98,20 +101,22 @@ def command(
                 result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
                                   callback=watch)  # fmt: skip
             watch.finish(result)
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        text = reading_trouble(error)
-        raise click.ClickException(text if text == str(error) else f"{source}: {text}") from error
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
     volume = np.ascontiguousarray(np.asarray(result.x).T).reshape(-1, *task.shape)
-    output.mkdir(parents=True, exist_ok=True)
-    np.save(output / "volume.npy", volume)
+    with writing_trouble():
+        output.mkdir(parents=True, exist_ok=True)
+        with replacing(output / "volume.npy") as file:
+            np.save(file, volume)
     written = ["volume.npy"]
     if plots:
         from stepwell.report.tomography import convergence, montage
 
         title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
         try:
-            montage(volume, output / "montage.png", first=task.first, title=title)
-            convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
+            with writing_trouble():
+                montage(volume, output / "montage.png", first=task.first, title=title)
+                convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
         except ImportError as error:
             raise click.ClickException(f"{error}; or run with --no-plots. The volume is in {output}") from error
         written += ["montage.png", "convergence.png"]
@@ -219,7 +224,8 @@ def _phantom(size: int, angles: int, noise: float, slices: str | None) -> Task:
 def _scan(source: str, noise: float, slices: str | None) -> Task:
     from stepwell.apps.tomography import load_scan, parallel_beam, sinograms
 
-    scan = load_scan(source)
+    with file_trouble(source):
+        scan = load_scan(source)
     detectors = scan.integrals.shape[2]
     first, last = _range(slices, scan.integrals.shape[1])
     A = parallel_beam(detectors, angles=scan.angles, detectors=detectors, center=scan.center)

@@ -23,8 +23,10 @@ from stepwell.cli.inputs import (
     read_interval,
     read_parameters,
     usage_errors,
+    writing_trouble,
 )
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
+from stepwell.files import replacing, write_text
 from stepwell.problems import Problem
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.settings import CAUCHY_POLICIES, LineSearch, Settings
@@ -207,7 +209,8 @@ class _Run:
         seconds = history.seconds(result)
         if not self.silent:
             self._report(result, seconds)
-        self._save(history, result, seconds)
+        with writing_trouble():
+            self._save(history, result, seconds)
         if not result.success:
             click.echo(f"stepwell solve: not converged: {result.message}", err=True)
             sys.exit(1)
@@ -237,13 +240,16 @@ class _Run:
 
     def _save(self, history: History, result: Any, seconds: dict[str, float]) -> None:
         if self.given["solution"] is not None:
-            np.save(self.given["solution"], on_host(result.x))
+            with replacing(self.given["solution"]) as file:  # given a name, save would add an ending to X.NPY
+                np.save(file, on_host(result.x))
         if self.given["json_file"] is not None:
             bounded = self.bounds is not None
             record = run_record(self.problem, bounded, self.settings, self.kind, result, seconds, history.iterations)
-            with click.open_file(self.given["json_file"], "w") as file:
-                json.dump(record, file, indent=1, allow_nan=False)
-                file.write("\n")
+            text = json.dumps(record, indent=1, allow_nan=False)
+            if self.given["json_file"] == "-":
+                click.echo(text)
+            else:
+                write_text(self.given["json_file"], text + "\n")
         if self.given["plot"] is not None:
             plot_convergence(
                 history.iterations,

@@ -81,7 +81,7 @@ def command(
     """
     if demo == (image is not None):
         raise click.UsageError("give either IMAGE or --demo")
-    check_outputs(outputs, json_file)
+    check_outputs(outputs, json_file, image, drawn=draw, order=order)
     if demo:
         from stepwell.apps.voronoi.shell import nautilus
 

@@ -23,8 +23,16 @@ from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.checks import require_each
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import FiniteRange, check_file, check_folder, open_place, read_device, usage_errors
-from stepwell.cli.products import SUFFIXES, can_draw, is_folder
+from stepwell.cli.inputs import (
+    FiniteRange,
+    check_file,
+    check_folder,
+    open_place,
+    read_device,
+    refuse_input_as_output,
+    usage_errors,
+)
+from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
@@ -140,8 +148,10 @@ def _open_numbers(path: str, hint: str) -> np.ndarray:
     return np.asarray(density, dtype=np.float64)
 
 
-def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
-    """Refuse, before any work, files that could not be written after it."""
+def check_outputs(
+    outputs: tuple[Path, ...], json_file: str | None, given: str | None, *, drawn: str, order: str
+) -> None:
+    """Refuse, before any work, files that could not be written after it, or that are the file given to be read."""
     if not outputs and json_file is None:
         raise click.UsageError("give -o with a file or a folder, or --json")
     for path in outputs:
@@ -150,6 +160,7 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
                 raise click.BadParameter(f"{str(path)!r} is a file without an ending; a folder is needed",
                                          param_hint="-o")  # fmt: skip
             check_folder(path, "-o")
+            refuse_input_as_output(given, [path / name for name, _ in folder_files(drawn, order)], "-o")
             continue
         if path.suffix.lower() not in SUFFIXES:
             allowed = " ".join(SUFFIXES)
@@ -158,7 +169,9 @@ def check_outputs(outputs: tuple[Path, ...], json_file: str | None) -> None:
         if path.suffix.lower() == ".png" and not can_draw():
             raise click.BadParameter(f"{str(path)!r} needs matplotlib: pip install 'stepwell[plot]'", param_hint="-o")
         check_file(path, "-o")
+        refuse_input_as_output(given, [path], "-o")
     check_file(json_file, "--json")
+    refuse_input_as_output(given, [json_file], "--json")
 
 
 def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str) -> Tessellation:

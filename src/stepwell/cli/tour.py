@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from stepwell.cli.console import make_console, make_table, show
-from stepwell.cli.inputs import open_place, read_device
+from stepwell.cli.inputs import check_file, open_place, read_device
+from stepwell.files import write_text
 from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page
 from stepwell.tour.chapter import duration
 from stepwell.tour.page import HEAD, summary_rows
@@ -53,13 +54,13 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None) -> Non
     if every chapter ran and every answer is right, 1 if not (the others are in the report all the same), 2 if the
     command line is wrong.
     """
-    _check_folder(output)
+    check_file(output, "-o")
     place = _place(device)
     with _Display(make_console(stderr=True)) as display:
         tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
     _show_summary(tour)
     try:
-        output.write_text(tour_page(tour), encoding="utf-8")
+        write_text(output, tour_page(tour))
     except OSError as error:
         raise click.ClickException(f"the report could not be written: {error}") from None
     path = output.resolve()
@@ -70,17 +71,6 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None) -> Non
         failed = ", ".join(stop.chapter.title for stop in tour.stops if not stop.success)
         click.echo(f"stepwell tour: failed: {failed}", err=True)
         sys.exit(1)
-
-
-def _check_folder(output: Path) -> None:
-    """Refuse, before any work, a report that could not be written after it."""
-    if output.is_dir():  # click takes an empty name for a new file
-        raise click.BadParameter(f"{str(output)!r} is a folder; a file is needed", param_hint="-o")
-    folder = output.absolute().parent
-    if not folder.is_dir():
-        raise click.BadParameter(f"there is no folder {str(folder)!r}", param_hint="-o")
-    if not output.exists() and not os.access(folder, os.W_OK):
-        raise click.BadParameter(f"nothing can be written to {str(folder)!r}", param_hint="-o")
 
 
 def _place(device: str) -> Place:

@@ -63,7 +63,9 @@ def command(
     exit status is 0 when files were written, also if the run ended at its limit of iterations; 2 if the command line is
     wrong. Ctrl-C ends a run on the CPU early: what was asked for is made from the sites so far, and the status is 130.
     """
-    check_outputs(outputs, json_file)
+    if draw == "route" and order == "given":
+        order = "auto"
+    check_outputs(outputs, json_file, density_file, drawn=draw, order=order)
     if density_file is None:
         if invert or gamma != 1.0:
             raise click.UsageError("--invert and --gamma need --density")
@@ -76,8 +78,6 @@ def command(
     top = float(density.max())
     # Dots of uniform sites cover a quarter of the paper; under a density, as much as it says at most.
     darkness = np.full(density.shape, 0.25) if density_file is None else density / top
-    if draw == "route" and order == "given":
-        order = "auto"
     products = Products(made, density, darkness, draw, size, pixels, settings, order=order)
     finish(products, outputs, json_file)
 

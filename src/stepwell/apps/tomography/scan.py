@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.checks import read_whole, require_shape
+from stepwell.checks import read_array, read_whole, require_shape
+from stepwell.files import open_arrays
 
 #: Smallest transmission that is told apart from a dead pixel.
 SMALLEST_TRANSMISSION = 1e-6
@@ -83,26 +84,33 @@ def load_scan(path: str | os.PathLike[str]) -> Scan:
     The file holds ``angles_deg`` and either ``integrals`` (angle, slice, detector) or ``projections`` with ``flat``
     and ``dark``; ``center_column`` is optional.
     """
-    with np.load(path) as file:
-        names = set(file.files)
+    with open_arrays(path) as file:
+        names = file.names
         if "angles_deg" not in names:
             raise ValueError(f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}")
-        center = float(file["center_column"]) if "center_column" in names else None
+        center = _one_number("center_column", file["center_column"]) if "center_column" in names else None
         if "integrals" in names:
-            integrals = np.asarray(file["integrals"], dtype=np.float64)
+            integrals = np.asarray(read_array("integrals", file["integrals"]), dtype=np.float64)
         elif {"projections", "flat", "dark"} <= names:
-            integrals = line_integrals(file["projections"], file["flat"], file["dark"])
+            counts = (read_array(name, file[name]) for name in ("projections", "flat", "dark"))
+            integrals = line_integrals(*counts)
         else:
             raise ValueError(
                 f"{os.fspath(path)}: needs 'integrals', or 'projections' with 'flat' and 'dark'; "
                 f"it holds {', '.join(sorted(names))}"
             )
-        angles = np.asarray(file["angles_deg"], dtype=np.float64)
+        angles = np.asarray(read_array("angles_deg", file["angles_deg"]), dtype=np.float64)
     if integrals.ndim != 3 or integrals.shape[0] != angles.size:
         raise ValueError(
             f"{os.fspath(path)}: projections have shape {integrals.shape}, which does not go with {angles.size} angles"
         )
     return Scan(integrals, angles, center)
+
+
+def _one_number(name: str, value: np.ndarray) -> float:
+    number = read_array(name, value)
+    require_shape(number.size == 1, name, number, "one number")
+    return float(number.reshape(()))
 
 
 def sinograms(integrals: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.checks import read_choice, read_real, require_each, require_finite, require_real, require_shape
+from stepwell.files import damage_told, open_regular
 
 TONES = ("display", "linear")
 
@@ -136,22 +137,17 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with open_regular(path) as file, damage_told(path), Image.open(file) as image:
             colours = _on_paper(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:
         raise ValueError(f"{path}: not a picture that Pillow can read") from None
-    except (SyntaxError, EOFError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: cannot be read: {error}") from None
     return Picture(colours, name)
 
 
 def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
     """Read finite numbers (rows, columns) from an .npy file; anything else under that name is a ValueError."""
-    with open(path, "rb") as file:
-        try:
-            array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{os.fspath(path)}: cannot be read: {error}") from None
+    with open_regular(path) as file, damage_told(path):
+        array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
     require_shape(array.ndim == 2 and array.size > 0, os.fspath(path), array, "(rows, columns), at least one of each")
     require_real(os.fspath(path), array)
     require_finite(os.fspath(path), array)
