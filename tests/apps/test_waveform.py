@@ -16,7 +16,7 @@ def test_without_noise_the_truth_comes_back():
     done = waveform.deconvolve(shots)
     np.testing.assert_allclose(done.amplitudes, shots.truth, atol=1e-6)
     np.testing.assert_allclose(done.fit, shots.waveforms, atol=1e-8)
-    times, sizes = done.returns(0, at_least=1.0)
+    times, sizes = done.returns(0, least=1.0)
     groups = waveform.find_returns(shots.truth[0])
     np.testing.assert_allclose(times, groups[0], atol=1e-6)
     np.testing.assert_allclose(sizes, groups[1], rtol=1e-6)
@@ -27,7 +27,7 @@ def test_with_noise_strong_returns_are_where_they_were():
     certified(shots.matrix(), shots.waveforms - shots.background[:, None])
     done = waveform.deconvolve(shots)
     for shot in range(20):
-        times, _ = done.returns(shot, at_least=8.0)
+        times, _ = done.returns(shot, least=8.0)
         for at in np.flatnonzero(shots.truth[shot] > 50):
             assert np.abs(times - at).min() < 1.5
 
@@ -213,7 +213,7 @@ def test_times_can_be_found_in_the_record():
         times, sizes = done.returns(shot)
         np.testing.assert_allclose(times + shots.start[shot], at, atol=1e-9)
         np.testing.assert_allclose(sizes, size)
-    assert len(done.returns(0, at_least=4.0)[0]) == 0
+    assert len(done.returns(0, least=4.0)[0]) == 0
 
 
 def test_the_legend_has_what_any_shot_shows():
@@ -231,7 +231,7 @@ def test_the_picture_counts_the_returns_that_the_file_holds():
 
     done = waveform.deconvolve(waveform.synthetic_shots(1, returns=4, noise=1.0))
     for least in (0.0, 8.0, 1e9):
-        title = plot_shots(done, at_least=least).axes[0].get_title()
+        title = plot_shots(done, least=least).axes[0].get_title()
         assert title.startswith(f"shot 0: {len(done.returns(0, least)[0])} returns")
 
 

@@ -93,7 +93,7 @@ def test_kernel_and_launch_agree_on_the_layout():
     source = (nvrtc.source_folder() / "cuda/krylov/sparse_product.cu").read_text()
     sizes = (cuda_sparse.GROUP_ROWS, cuda_sparse.STEP_SLOTS, cuda_sparse.WARPS_IN_BLOCK)
     assert "group_rows = {}, step_slots = {}, warps_in_block = {};".format(*sizes) in source
-    for name, chosen in (("tile_columns", cuda_sparse.TILE_COLUMNS), ("most_tiles", cuda_sparse.MAX_TILES)):
+    for name, chosen in (("tile_columns", cuda_sparse.TILE_COLUMNS), ("max_tiles", cuda_sparse.MAX_TILES)):
         assert re.search(rf"{name} = by_tiles \? {chosen[8]} : {chosen[4]};", source)
     entries = [int(tiles) for tiles in re.findall(r"^SW_ENTRY\((\d+)\)", source, re.MULTILINE)]
     assert entries == list(range(1, max(cuda_sparse.MAX_TILES.values()) + 1))
