@@ -126,17 +126,13 @@ def test_an_entry_of_another_user_is_replaced(compiler):
     assert path.stat().st_uid == os.geteuid()
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every folder")
 def test_a_folder_that_cannot_be_opened_is_no_error(compiler):
     compile_once()
-    user = os.geteuid()
-    if user == 0:  # root may open everything
-        os.seteuid(65534)
-    else:
-        compiler.cache.chmod(0)
+    compiler.cache.chmod(0)
     try:
         compile_once()
     finally:
-        os.seteuid(user)
         compiler.cache.chmod(0o700)
     assert compiler.calls == 2
 

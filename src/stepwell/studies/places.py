@@ -160,7 +160,9 @@ def open_place(library: str, device: str = "cpu", dtype: str = "float64") -> Pla
         import jax
     except ImportError:
         raise NoSuchPlace(
-            f"{library} is not installed; install it (pip install {library}) or use NumPy's arrays", "array"
+            (f"{device} needs an array library; " if on_gpu else "")
+            + f"{library} is not installed; install it (pip install {library}) or use NumPy's arrays",
+            "array",
         ) from None
     if dtype == "float64":
         jax.config.update("jax_enable_x64", True)
