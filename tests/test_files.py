@@ -8,13 +8,13 @@ import errno
 import os
 import pathlib
 import re
-import resource
 import stat
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from full_disk import full_disk
 
 import stepwell
 from stepwell import files
@@ -94,17 +94,6 @@ def test_a_killed_save_leaves_a_whole_file(kind, tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", KILLED, kind, str(tmp_path / "held.npz"), str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["lost", "0"], done.stderr
-
-
-@contextlib.contextmanager
-def full_disk():
-    """No file can grow beyond a few bytes: writing fails as on a full disk, in the system and not in Python."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def save_directions(path):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import resource
 import signal
 import struct
 import subprocess
@@ -15,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from full_disk import full_disk
 
 from stepwell.apps import waveform
 from stepwell.cli import main
@@ -218,17 +217,6 @@ def test_a_pipe_is_refused(folder, status, command):
 
 
 # ---- full disks ----
-
-
-@contextlib.contextmanager
-def full_disk():
-    """No file can grow beyond a few bytes: writing fails in the system, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize(

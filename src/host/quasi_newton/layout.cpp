@@ -6,6 +6,7 @@
 
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/device_layout.hpp"
+#include "host/common/layout.hpp"
 
 namespace nb = nanobind;
 
@@ -13,26 +14,27 @@ namespace stepwell {
 
 namespace {
 
-// NumPy's name of a field's type. Pointers are numbers to Python.
+// NumPy's name of a field's type.
 template <class T>
 const char* format_of() {
     if constexpr (std::is_same_v<T, double>) return "f8";
-    if constexpr (std::is_pointer_v<T>) return "u8";
     if constexpr (sizeof(T) == 8) return "i8";
     return "i4";  // enumerations among them
 }
 
+// Where a field lies in a structure; offsetof is for those without a base alone.
+template <class Whole, class Field>
+std::size_t offset_in(const Whole& whole, const Field& field) {
+    return size_t(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&whole));
+}
+
 }  // namespace
 
-// Name -> (format, offset) of the fields of a struct, of which `one` is an example.
-#define FIELD(fields, one, name)                                    \
-    fields[#name] = nb::make_tuple(format_of<decltype(one.name)>(), \
-                                   reinterpret_cast<char*>(&one.name) - reinterpret_cast<char*>(&one))
-
+// Name -> (NumPy format, offset) of the state's fields: Python sees the state as a structured array.
 void bind_state_layout(nb::module_& m) {
     nb::dict f;
     State state;
-#define STATE(name) FIELD(f, state, name)
+#define STATE(name) f[#name] = nb::make_tuple(format_of<decltype(state.name)>(), offset_in(state, state.name))
     STATE(f), STATE(f_before), STATE(slope), STATE(gamma), STATE(projected_gradient), STATE(projected_norm);
     STATE(gradient_norm), STATE(x_norm), STATE(direction_norm), STATE(step), STATE(cauchy_time);
     STATE(carry_time), STATE(iterations), STATE(evaluations), STATE(held), STATE(cauchy_walks);
@@ -53,17 +55,15 @@ void bind_state_layout(nb::module_& m) {
 }
 
 void bind_device_layout(nb::module_& m) {
-    nb::dict f;
     DeviceEngine<double> engine;
-#define ENGINE(name) FIELD(f, engine, name)
+    Layout layout(m, "DeviceEngine", sizeof(engine));
+#define ENGINE(name) layout.add<decltype(engine.name)>(#name, offset_in(engine, engine.name))
     ENGINE(batch), ENGINE(n), ENGINE(stride), ENGINE(states), ENGINE(small), ENGINE(x), ENGINE(g), ENGINE(d);
     ENGINE(trial), ENGINE(s), ENGINE(y), ENGINE(lower), ENGINE(upper), ENGINE(weights), ENGINE(bound_stride);
     ENGINE(weight_stride), ENGINE(partials), ENGINE(coefficients), ENGINE(scratch), ENGINE(walk);
     ENGINE(barrier), ENGINE(report), ENGINE(running), ENGINE(counter), ENGINE(partial_stride);
     ENGINE(walk_stride), ENGINE(chunks), ENGINE(walk_length), ENGINE(sums);
 #undef ENGINE
-    m.attr("DEVICE_ENGINE_FIELDS") = f;
-    m.attr("DEVICE_ENGINE_SIZE") = sizeof(engine);
     nb::dict constants;
 #define CONSTANT(name) constants[#name] = name
     CONSTANT(max_device_capacity), CONSTANT(block_threads), CONSTANT(warp_threads), CONSTANT(small_problem);

@@ -6,10 +6,8 @@ src/core/quasi_newton/device_layout.hpp.
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 from stepwell import _core
+from stepwell.cuda.layouts import structure
 
 _CONSTANTS = _core.DEVICE_CONSTANTS
 MAX_CAPACITY: int = _CONSTANTS["max_device_capacity"]  # pairs that the kernels are written for
@@ -23,20 +21,8 @@ SMALL_CAPACITY: int = _CONSTANTS["small_capacity"]  # and pairs: its decisions m
 LONGEST_WALK = {threads: int(_core.device_longest_list(threads)) for threads in (BLOCK, WARP)}
 
 
-def _structure(name: str, fields: dict[str, tuple[str, int]], size: int) -> Any:
-    """Return a ctypes structure with these fields, given by NumPy's formats and offsets."""
-    kinds = {"i8": ctypes.c_int64, "i4": ctypes.c_int32, "u8": ctypes.c_uint64}
-    listed = [(field, kinds[form]) for field, (form, _) in fields.items()]
-    structure = type(name, (ctypes.Structure,), {"_fields_": listed, "__doc__": f"The struct {name} of the kernels."})
-    found = {field: getattr(structure, field).offset for field, _ in listed}
-    expected = {field: offset for field, (_, offset) in fields.items()}
-    if found != expected or ctypes.sizeof(structure) != size:
-        raise ImportError(f"{name} is laid out otherwise by the compiler than by ctypes")
-    return structure
-
-
 #: The struct DeviceEngine; pointers are whole numbers.
-Engine = _structure("Engine", _core.DEVICE_ENGINE_FIELDS, _core.DEVICE_ENGINE_SIZE)
+Engine = structure("DeviceEngine")
 
 
 def walk_words(capacity: int, length: int, threads: int) -> int:

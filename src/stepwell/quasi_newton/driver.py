@@ -55,7 +55,6 @@ def drive(
     watched = after is not None or diagonal is not None or objective.differenced
     advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
     limit = began + settings.time_limit
-    counted = objective.differenced
     try:
         while target.running:
             advance()
@@ -67,7 +66,7 @@ def drive(
                 except StopIteration:
                     target.stop(Status.CALLBACK.value)
             # Problems that still run were part of every evaluation: what was counted is what each alone would take.
-            if counted and objective.spent(settings.maxfun) and target.running:
+            if objective.spent(settings.maxfun) and target.running:
                 target.stop(Status.MAX_EVALUATIONS.value)
             if time.perf_counter() > limit and target.running:
                 target.stop(Status.TIME_LIMIT.value)

@@ -27,14 +27,14 @@ def pack(
     optional: Mapping[str, np.ndarray | None],
     arrays: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Put a state together from copies; what the run does not have is left out."""
+    """Put a state together from arrays that are its own from now on; what the run does not have is left out."""
     state: dict[str, Any] = {
         "version": VERSION,
         "shape": shape,
         "settings": json.dumps(dataclasses.asdict(settings), default=lambda number: number.item()),
         "weights_vary": weights_vary,
-        **{name: np.array(array) for name, array in optional.items() if array is not None},
-        **{name: np.array(array) for name, array in arrays.items()},
+        **{name: array for name, array in optional.items() if array is not None},
+        **arrays,
     }
     return state | {"checksum": _checksum(state)}
 
@@ -82,6 +82,7 @@ def unpack(state: Mapping[str, Any]) -> Saved:
     missing = sorted(_NEEDED - set(state))
     if missing:
         raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
+    state = {name: state[name] for name in state}  # a file of arrays reads one each time it is asked
     if _checksum(state) != str(state["checksum"]):
         raise ValueError("state has another checksum than its contents; allowed: what state_dict() returned, unchanged")
     kept = json.loads(str(state["settings"]))

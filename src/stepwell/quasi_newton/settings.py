@@ -76,7 +76,7 @@ class LineSearch:
         largest = read_real("line_search stpmax", c["stpmax"])
         read_real("line_search stpmin", c["stpmin"], at_least=0, below=largest)
         read_whole("maxls", c["maxls"], 1, 2**31 - 1, as_float=True)
-        for name in ("ftol", "gtol", "xtol", "stpmin", "stpmax", "maxls"):
+        for name in _PUBLIC_CONSTANTS:
             if getattr(self, name) is not None:  # plain numbers, whatever kind they were given as
                 object.__setattr__(self, name, (int if name == "maxls" else float)(c[name]))
 
