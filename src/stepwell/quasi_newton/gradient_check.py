@@ -9,26 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stepwell.arrays import (
-    Array,
-    as_user_array,
-    default_float,
-    device_name,
-    is_bfloat16,
-    is_cuda,
-    same_order,
-    scalar_of,
-)
-from stepwell.checks import (
-    read_host_array,
-    read_whole,
-    require,
-    require_finite,
-    require_function,
-    require_real,
-    require_shape,
-    view_on_host,
-)
+from stepwell.arrays import Array, device_name, is_cuda, same_order
+from stepwell.checks import read_host_array, read_whole, require, require_function, require_shape
+from stepwell.quasi_newton.inputs import read_start
 
 #: Up to this many variables, the components are looked at one by one.
 _SMALL = 32
@@ -150,20 +133,14 @@ class _Evaluation:
     def __init__(self, fun: Callable[..., Any], x0: Array, args: tuple[Any, ...], jac: Any) -> None:
         if is_cuda(x0):
             raise ValueError(f"x0 is an array on {device_name(x0)}; allowed: one on the host")
-        values = view_on_host("x0", x0)
-        require_real("x0", values)
-        require_shape(values.size > 0, "x0", values, "at least one variable")
-        require_finite("x0", values)
-        known = values.dtype in (np.float32, np.float64) and not is_bfloat16(x0)
-        self.dtype = values.dtype if known else default_float(x0)
-        self.template: Array = x0 if hasattr(x0, "shape") else values
-        self.shape = values.shape
-        self.start = values.astype(self.dtype).astype(float).reshape(-1)
+        self._variables, start = read_start(x0)
+        self.shape, self.dtype = self._variables.shape, self._variables.dtype
+        self.start = start.astype(float).reshape(-1)
         self.calls = 0
         self._fun, self._jac, self._args = fun, jac, args
 
     def _called(self, function: Callable[..., Any], x: np.ndarray) -> Any:
-        return function(as_user_array(x.astype(self.dtype).reshape(self.shape), self.template), *self._args)
+        return function(self._variables.given(x.astype(self.dtype)), *self._args)
 
     def _pair(self, x: np.ndarray) -> Any:
         self.calls += 1
@@ -176,7 +153,8 @@ class _Evaluation:
 
     def value(self, x: np.ndarray) -> float:
         """Return f."""
-        return scalar_of(self._pair(x)[0])
+        value: float = self._variables.read_values(self._pair(x)[0])
+        return value
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Return the gradient, flat."""
