@@ -49,7 +49,8 @@ public:
           memory(size_t(batch * n * (2 * wanted.slots + 4)) * sizeof(T)) {
         this->batch = batch, this->n = this->stride = n;
         this->options = &chosen;
-        this->threads = threads;
+        // Each takes memory that grows with the square of the history.
+        this->threads = batch == 1 ? Chunks(n, threads).useful_threads() : threads;
         states = all_states.data(), small = all_small.data();
         for (State& one : all_states) start_state(one);
         const int64_t m = chosen.slots;
@@ -65,7 +66,7 @@ public:
         std::memset(x, 0, size_t(batch * n) * sizeof(T));
         std::fill(g, g + batch * n,
                   std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
-        this->workspaces = engine_kernels().make_workspaces(threads, chosen.capacity);
+        this->workspaces = engine_kernels().make_workspaces(this->threads, chosen.capacity);
     }
     Engine(const Engine&) = delete;
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
@@ -117,7 +118,8 @@ public:
 
     int64_t bytes() const {
         return int64_t(sizeof(T)) * batch * n * (2 * chosen.slots + 4) +
-               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size());
+               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size()) +
+               engine_kernels().bytes_of_workspaces(this->workspaces);
     }
 
     Options chosen;
@@ -232,6 +234,7 @@ void bind_quasi_newton(nb::module_& m) {
         nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
 
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
+    m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });
     m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
     m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
     m.def("start_state_bytes", [] {
