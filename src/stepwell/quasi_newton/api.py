@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
 
 if TYPE_CHECKING:
+    from stepwell.quasi_newton.checkpoint import Checkpoint
     from stepwell.quasi_newton.result_types import BatchResult, Result
 
 T = TypeVar("T")
@@ -37,6 +39,9 @@ def minimize(
     tol: float | None = None,
     callback: Callable[..., Any] | None = None,
     options: Options | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | str = "60 s",
 ) -> Result:
     """Minimise a smooth function of many variables, with or without bounds (L-BFGS, L-BFGS-B).
 
@@ -97,6 +102,14 @@ def minimize(
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
         ``time_objective``        False          GPU: let the device time both, for ``result.seconds``
         ========================  =============  =====================================================================
+
+    checkpoint : path, optional
+        A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
+        the same program again after a crash, SIGKILL or Ctrl-C. It is replaced in one step and has a checksum. Other
+        x0, bounds, ``h0``, ``maxcor``, ``cauchy`` or ``line_search`` than the file's are an error, and so is another
+        `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
+    checkpoint_every : int or str, default "60 s"
+        How often: so many iterations, or a time in ``s``, ``min`` or ``h``.
 
     Returns
     -------
@@ -159,7 +172,13 @@ def minimize(
         return made
 
     watched = tell is not None or plan.verbose > 1
-    return _driven(run, objective, plan, began, after if watched else None, result)
+    kept = None
+    if checkpoint is not None:
+        from stepwell.quasi_newton.checkpoint import Checkpoint
+
+        kept = Checkpoint(checkpoint, checkpoint_every, run, objective)
+        kept.resume()
+    return _driven(run, objective, plan, began, after if watched else None, result, kept)
 
 
 def minimize_batch(
@@ -258,6 +277,7 @@ def _driven(
     began: float,
     after: Callable[[], None] | None,
     result: Callable[..., T],
+    checkpoint: Checkpoint | None = None,
 ) -> T:
     """Drive a run to its end and return its result; of one that is interrupted, with the interrupt."""
     clock = _clock(run, plan)
@@ -267,8 +287,10 @@ def _driven(
         return result(seconds=seconds_of(began, ready, objective, clock), **({} if mode is None else {"mode": mode}))
 
     try:
-        mode = drive(run, objective, began=began, after=after, graph=plan.graph, clock=clock)
+        mode = drive(run, objective, began=began, after=after, graph=plan.graph, clock=clock, checkpoint=checkpoint)
     except KeyboardInterrupt as interrupt:
+        if checkpoint is not None:
+            checkpoint.write()
         run.finish()
         carrier = Interrupted(*interrupt.args)
         carrier.result = ended(None)

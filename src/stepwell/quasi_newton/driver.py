@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.status import Status
+
+if TYPE_CHECKING:
+    from stepwell.quasi_newton.checkpoint import Checkpoint
 
 
 class Interrupted(KeyboardInterrupt):
@@ -28,6 +31,7 @@ def drive(
     after: Callable[[], None] | None = None,
     graph: str | bool = "auto",
     clock: Any = None,
+    checkpoint: Checkpoint | None = None,
 ) -> str | None:
     """Run to the end.
 
@@ -41,6 +45,8 @@ def drive(
         Whether a CUDA target may put evaluations and turns into a graph.
     clock : optional
         The device's clock, for a CUDA target.
+    checkpoint : Checkpoint, optional
+        Writes the run to a file: when it is time, and before a run is stopped that could go on.
 
     Returns
     -------
@@ -55,21 +61,29 @@ def drive(
     watched = after is not None or diagonal is not None or objective.differenced
     advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
     limit = began + settings.time_limit
+
+    def stop(status: Status) -> None:
+        if checkpoint is not None:
+            checkpoint.write()
+        target.stop(status.value)
+
     try:
         while target.running:
             advance()
             if watched:
                 target.wait()
+            if checkpoint is not None:
+                checkpoint.look()
             if after is not None:
                 try:
                     after()
                 except StopIteration:
-                    target.stop(Status.CALLBACK.value)
+                    stop(Status.CALLBACK)
             # Problems that still run were part of every evaluation: what was counted is what each alone would take.
             if objective.spent(settings.maxfun) and target.running:
-                target.stop(Status.MAX_EVALUATIONS.value)
+                stop(Status.MAX_EVALUATIONS)
             if time.perf_counter() > limit and target.running:
-                target.stop(Status.TIME_LIMIT.value)
+                stop(Status.TIME_LIMIT)
     finally:
         objective.close()
     target.wait()

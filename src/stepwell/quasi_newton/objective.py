@@ -15,10 +15,12 @@ import numpy as np
 from stepwell.arrays import (
     Array,
     copy_to_device_of,
+    host_copy,
     is_cuda,
     namespace_of,
     refusing_writes,
     same_library,
+    scalar_of,
     value_and_gradient,
     wait_for_values,
 )
@@ -107,6 +109,11 @@ class Objective:
             wait_for_values(g)  # the turn would wait for it anyway; so its time counts as the objective's
         self.seconds += time.perf_counter() - start
         return f, g
+
+    def value_again(self, points: Array) -> float:
+        """Return f at a point where it was evaluated before; not counted."""
+        found = self._fun(self._points(points))
+        return scalar_of(host_copy(found[0] if self._pair is Objective._together else found))
 
     def spent(self, maxfun: float) -> bool:
         """Whether differences have used up the calls allowed; the engine counts points, of which each takes several."""
