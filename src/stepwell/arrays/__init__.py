@@ -3,7 +3,8 @@
 Everything else works on array-API namespaces (``namespace_of``), on NumPy views of host arrays (``host_view``), or
 hands a result back as the caller has his (``as_user_array``). Only ``to_host`` and ``copy_to_device_of`` cross between
 host and device, where a solver takes a decision on a small matrix or a caller asks for a copy; nothing moves silently.
-Sparse matrices are in ``stepwell.arrays.sparse``, memory for kernels in ``stepwell.arrays.device_memory``.
+Arrays of dask and xarray hold such arrays (``stepwell.arrays.lazy``). Sparse matrices are in
+``stepwell.arrays.sparse``, memory for kernels in ``stepwell.arrays.device_memory``.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ from stepwell.arrays.kinds import (
     same_order,
     strides_of,
 )
+from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
 
 __all__ = [
     "Array",
@@ -99,8 +101,11 @@ __all__ = [
     "host_view",
     "is_array",
     "is_bfloat16",
+    "is_container",
     "is_contiguous",
     "is_cuda",
+    "is_labelled",
+    "is_lazy",
     "is_sparse_tensor",
     "is_traced",
     "jax_double",
@@ -129,4 +134,5 @@ __all__ = [
     "with_column",
     "with_row",
     "without_graph",
+    "without_labels",
 ]
