@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from stepwell.checks import read_whole
@@ -11,10 +14,48 @@ from stepwell.checks import read_whole
 #: More would take memory for nothing.
 MAX_THREADS = 4096
 
+_at_most: ContextVar[int | None] = ContextVar("threads_at_most", default=None)
+
+
+def available_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 def default_threads() -> int:
-    """Return how many threads solvers use unless told otherwise: all that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many threads solvers use unless told otherwise: all cores that this process may run on.
+
+    ``OMP_NUM_THREADS`` is a limit, as job schedulers, MPI launchers and dask's workers set it for every library of a
+    process; :func:`threads_at_most` sets another for a while.
+    """
+    limits = (available_cores(), _omp_limit(), _at_most.get())
+    return min(limit for limit in limits if limit is not None)
+
+
+def _omp_limit() -> int | None:
+    """Return the number in ``OMP_NUM_THREADS``, of a list its first; None where there is none."""
+    text = os.environ.get("OMP_NUM_THREADS")
+    if not text:
+        return None
+    first = text.partition(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
+@contextlib.contextmanager
+def threads_at_most(count: int) -> Iterator[None]:
+    """Let solvers called in this context use at most so many threads unless told otherwise.
+
+    Examples
+    --------
+    >>> with threads_at_most(1):
+    ...     default_threads()
+    1
+    """
+    before = _at_most.set(max(1, count))
+    try:
+        yield
+    finally:
+        _at_most.reset(before)
 
 
 def read_threads(threads: Any) -> int | None:
