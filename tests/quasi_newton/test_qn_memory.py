@@ -49,7 +49,8 @@ def mapped():
         return 1024 * next(int(line.split()[1]) for line in file if line.startswith("VmSize:"))
 
 def solve(m, threads):
-    minimize_batch(lambda x: ((x * x).sum(1), 2 * x), np.ones((2, 10)), jac=True, options=dict(maxcor=m, threads=threads))
+    options = dict(maxcor=m, threads=threads)
+    minimize_batch(lambda x: ((x * x).sum(1), 2 * x), np.ones((2, 10)), jac=True, options=options)
 
 solve(3, 2)
 before = mapped()

@@ -72,10 +72,13 @@ public:
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
+        require_size(low.size() == size_t(n) || low.size() == size_t(batch * n));
+        require_size(high.size() == low.size());
         this->lower = low.data(), this->upper = high.data();
         this->bound_stride = low.size() == size_t(n) ? 0 : n;
     }
     void set_weights(Vector<T> h) {
+        require_size(h.size() == size_t(n) || h.size() == size_t(batch * n));
         this->weights = h.data();
         this->weight_stride = h.size() == size_t(n) ? 0 : n;
     }
@@ -94,6 +97,7 @@ public:
                (state.action == Action::absorb ? 4 : 0);
     }
     int turn_one(double f, Vector<T> gradient, int part) {
+        require_size(batch == 1 && gradient.size() == size_t(n));
         {
             nb::gil_scoped_release release;
             turn(&f, gradient.data(), TurnPart(part));
@@ -102,6 +106,7 @@ public:
     }
     // A batch: returns how many problems still run.
     int64_t turn_all(Vector<double> f, Vector<T> gradient, int part) {
+        require_size(f.size() == size_t(batch) && gradient.size() == size_t(batch * n));
         nb::gil_scoped_release release;
         turn(f.data(), gradient.data(), TurnPart(part));
         int64_t running = 0;
@@ -109,6 +114,7 @@ public:
         return running;
     }
     void stop(int64_t problem, int status) {
+        require_size(problem >= 0 && problem < batch);
         State& state = states[problem];
         if (state.action == Action::done) return;
         state.status = Status(status);
@@ -128,6 +134,11 @@ public:
 
 private:
     LargeMemory memory;
+
+    // The Python side has checked all arguments; this one costs nothing and keeps memory whole.
+    static void require_size(bool fits) {
+        if (!fits) throw nb::value_error("an array of another size than the engine's");
+    }
 };
 
 template <class T>
