@@ -76,8 +76,8 @@ def nnls(rng):
         hold(bool((r.x[k] >= 0).all()), f"{text}: negative")
         if r.status[k] == finished:
             certify(A, B[k], r.x[k], lam, r.residual[k], single, text)
-        alone = stepwell.nnls(given[k] if own else A, B[k], **options)
-        if own or options["method"] == "qr":  # a Gram matrix that is formed once is rounded in another order
+        alone = stepwell.nnls(A, B[k], **options)
+        if own:  # of what systems share, sums are rounded in another order, and ties fall otherwise
             hold(np.array_equal(alone.x, r.x[k], equal_nan=True), f"{text}: alone other bits")
     turned = stepwell.nnls(given, np.ascontiguousarray(B.T), axis=1, **options)
     hold(np.array_equal(turned.x.T, r.x, equal_nan=True), "axis=1 has other bits")
