@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -55,21 +57,25 @@ def drive(
     watched = after is not None or diagonal is not None or objective.differenced
     advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
     limit = began + settings.time_limit
+    looking: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if hasattr(target, "watch"):  # several ranks look at callbacks and clocks where they can tell each other
+        looking, after, limit = target.watch(after, limit), None, math.inf
     try:
-        while target.running:
-            advance()
-            if watched:
-                target.wait()
-            if after is not None:
-                try:
-                    after()
-                except StopIteration:
-                    target.stop(Status.CALLBACK.value)
-            # Problems that still run were part of every evaluation: what was counted is what each alone would take.
-            if objective.spent(settings.maxfun) and target.running:
-                target.stop(Status.MAX_EVALUATIONS.value)
-            if time.perf_counter() > limit and target.running:
-                target.stop(Status.TIME_LIMIT.value)
+        with looking:
+            while target.running:
+                advance()
+                if watched:
+                    target.wait()
+                if after is not None:
+                    try:
+                        after()
+                    except StopIteration:
+                        target.stop(Status.CALLBACK.value)
+                # Problems that still run were part of every evaluation: what was counted is what each alone would take.
+                if objective.spent(settings.maxfun) and target.running:
+                    target.stop(Status.MAX_EVALUATIONS.value)
+                if time.perf_counter() > limit and target.running:
+                    target.stop(Status.TIME_LIMIT.value)
     finally:
         objective.close()
     target.wait()
