@@ -368,7 +368,7 @@ found = [int(solver.solve(b, tol=1e-5).iterations[0]) for b in mine.T[:2]]
 for method in ("pseudo-block", "block"):
     found += stepwell.tikhonov(spread.operator, mine, 1.0, method=method, tol=1e-5, comm=comm).iterations.tolist()
 try:
-    fail = lambda told: 1 // (told.iteration + comm.rank - comm.size - 2)  # on the last rank in the third step
+    fail = lambda told: told.iteration == 3 and comm.rank == comm.size - 1 and 1 // 0
     stepwell.tikhonov(spread.operator, mine, 1.0, callback=fail, comm=comm)
     said = "nothing"
 except Exception as error:

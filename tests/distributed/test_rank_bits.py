@@ -31,7 +31,9 @@ def test_bits_do_not_depend_on_the_number_of_ranks(ranks, case):
     assert found_on(ranks, **case) == found_on(1, **case)
 
 
-@pytest.mark.parametrize("case", [{}, {"bounded": False}, {"maxcor": 3}, {"line_search": "va15"}, {"threads": 2}], ids=str)
+@pytest.mark.parametrize(
+    "case", [{}, {"bounded": False}, {"maxcor": 3}, {"line_search": "va15"}, {"threads": 2}], ids=str
+)
 def test_nor_with_other_settings(case):
     assert found_on(2, **case) == found_on(1, **case)
 
