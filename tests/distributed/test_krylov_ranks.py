@@ -105,6 +105,45 @@ def test_rows_vectors_and_single_precision():
         assert np.linalg.norm(rows - EXACT) <= CONDITION * TOL * np.linalg.norm(EXACT)
 
 
+@pytest.mark.parametrize("method", ["pseudo-block", "block", "aprcg"])
+def test_tensors(method):
+    torch = pytest.importorskip("torch")
+    alone = stepwell.tikhonov(A, B, LAM, method=method, tol=TOL)
+
+    def program(comm, spread):
+        inner = spread.operator
+        operator = stepwell.operators.from_functions(
+            lambda x: torch.from_numpy(inner.forward(x.numpy())),
+            lambda y: torch.from_numpy(inner.adjoint(y.numpy())),
+            inner.shape,
+            blocks=True,
+        )
+        result = stepwell.tikhonov(operator, torch.asarray(B[spread.rows]), LAM, method=method, tol=TOL, comm=comm)
+        assert isinstance(result.x, torch.Tensor)
+        return gathered(comm, result.x.numpy(), N), result.iterations
+
+    for x, iterations in on_ranks(2, program):
+        np.testing.assert_allclose(iterations, alone.iterations, atol=1)  # a tensor's directions are removed twice
+        assert np.linalg.norm(x - EXACT) <= CONDITION * TOL * np.linalg.norm(EXACT)
+
+
+def test_arrays_that_bring_their_communicator():
+    """As PyLops-MPI's have a local array and a communicator."""
+
+    class Distributed:
+        def __init__(self, local_array, base_comm):
+            self.local_array, self.base_comm = local_array, base_comm
+
+    def program(comm, spread):
+        result = stepwell.tikhonov(spread.operator, Distributed(B[spread.rows], comm), LAM, tol=TOL)
+        assert result.exchanges > 2 * result.iterations.max()
+        assert result.bytes_sent > 8 * result.exchanges
+        return gathered(comm, result.x, N)
+
+    for x in on_ranks(2, program):
+        assert np.linalg.norm(x - EXACT) <= CONDITION * TOL * np.linalg.norm(EXACT)
+
+
 def test_positive_definite_systems():
     H = (A.T @ A + LAM**2 * sp.eye_array(N)).tocsr()
     right = A.T @ B

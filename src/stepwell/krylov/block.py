@@ -19,7 +19,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, plus_product, take_columns, to_host
 from stepwell.krylov.ledger import Ledger
-from stepwell.krylov.reductions import Sums
+from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 
@@ -71,11 +71,10 @@ class BlockCG(Method):
         residual = task.residual
         xp, sums = namespace_of(residual), task.system.sums
         on_device = is_cuda(residual)
-        unknowns = int(residual.shape[0]) if self.unknowns is None else self.unknowns
         cut = rank_cut(residual)
         ledger = Ledger(task)
         x = xp.zeros_like(residual)
-        kept = _KeptBlocks(self.memory, on_device or sums.spread, sums, unknowns)
+        kept = _KeptBlocks(self.memory, on_device or sums.spread, sums, self.unknowns)
         candidates: Array | None = None
         steps = 0
         while True:
@@ -124,10 +123,10 @@ class _KeptBlocks:
     products do the work of many small ones. That pays on a GPU, where a small product takes as long as a large one, and
     over ranks, where each takes a message; on a host the copies cost more than they save.
 
-    ``rows`` are the entries of a column on all ranks together, to which the budget belongs.
+    ``rows`` are the entries of a column on all ranks together, to which the budget belongs; by default those it has.
     """
 
-    def __init__(self, budget: int, joined: bool, sums: Sums, rows: int) -> None:
+    def __init__(self, budget: int, joined: bool, sums: Sums = WHOLE, rows: int | None = None) -> None:
         self.budget = budget
         self.joined = joined
         self.sums, self.rows = sums, rows
@@ -165,7 +164,8 @@ class _KeptBlocks:
         return directions, duals, None
 
     def _bytes(self, block: Array) -> int:
-        return self.rows * int(block.shape[1]) * int(getattr(block.dtype, "itemsize", 8))
+        rows = int(block.shape[0]) if self.rows is None else self.rows
+        return rows * int(block.shape[1]) * int(getattr(block.dtype, "itemsize", 8))
 
 
 def rank_cut(block: Array) -> float:

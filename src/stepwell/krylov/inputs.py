@@ -112,6 +112,7 @@ class Problem:
             x = x.T
         if not same_library(x, self.given):
             x = as_user_array(host_view(x), self.given)
+        exchanges, bytes_sent = self.sums.sent
         return LinearResult(
             x=x,
             status=account.status,
@@ -119,6 +120,8 @@ class Problem:
             iterations=account.iterations,
             products=account.products,
             history=account.history,
+            exchanges=exchanges,
+            bytes_sent=bytes_sent,
             **facts,
         )
 

@@ -156,7 +156,7 @@ class ProjectedCG:
         """
         start = time.perf_counter()
         sums = self._sums
-        sums.stopped = False
+        sums.begin()
         A: Any = None
         L: Any = None
         with sums.holding():

@@ -54,7 +54,20 @@ class Sums:
 
     def __init__(self, comm: Any = None) -> None:
         self.ranks = None if read_comm(comm) is None else Ranks(comm)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another solve: nobody has asked to stop, and no message was sent."""
         self.stopped = False
+        self._sent_before = (0, 0) if self.ranks is None else (self.ranks.exchanges, self.ranks.bytes_sent)
+
+    @property
+    def sent(self) -> tuple[int, int]:
+        """Messages of this solve, and bytes that this rank sent with them."""
+        if self.ranks is None:
+            return 0, 0
+        messages, size = self._sent_before
+        return self.ranks.exchanges - messages, self.ranks.bytes_sent - size
 
     @property
     def spread(self) -> bool:
