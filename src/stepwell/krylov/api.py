@@ -91,7 +91,7 @@ def tikhonov(
         diagonal as a vector.
     callback : callable, optional
         Called with a :class:`~stepwell.krylov.Progress` before the first product (which tells the memory) and after
-        every step; a true answer stops the run.
+        every step; a true answer, or StopIteration, stops the run.
     noise : float or array of k floats, optional
         Norm of the noise in each column, for the rule ``"discrepancy"``.
     joint : bool, default False

@@ -124,6 +124,9 @@ class Sums:
         """Return the sums over all ranks of arrays that are sums over this rank's piece, in one message."""
         if self.ranks is None:
             return list(parts)
+        if self.ranks.size == 1:
+            self._exchange(_NOTHING)
+            return list(parts)
         mine = [to_host(part) for part in parts]
         rows = self._exchange(np.concatenate([np.zeros(0), *(part.ravel() for part in mine)]))
         whole = rows[0].copy()
@@ -240,6 +243,7 @@ class Sums:
 
 #: For blocks that are whole.
 WHOLE = Sums()
+_NOTHING = np.empty(0)
 
 
 def column_norms(block: Array) -> Array:
