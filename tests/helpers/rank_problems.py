@@ -89,4 +89,6 @@ def digest_of(results):
         assert (r.fun, r.nit, r.nfev, r.status) == tuple(results[0][key] for key in ("fun", "nit", "nfev", "status"))
         assert r.projected_gradient == results[0].projected_gradient
     first = results[0]
-    return f"{digest.hexdigest()[:16]} {first.fun!r} {first.projected_gradient!r} {first.nit} {first.nfev} {first.status}"
+    return (
+        f"{digest.hexdigest()[:16]} {first.fun!r} {first.projected_gradient!r} {first.nit} {first.nfev} {first.status}"
+    )

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.checks import require
 from stepwell.distributed import Layout, Pieces, Ranks, split
 from stepwell.files import Unreadable, damage_told, open_arrays, open_regular, replacing, write_text
 from stepwell.quasi_newton import saved_state
@@ -109,12 +108,11 @@ class Folder:
         """Return the layout by which ranks go on, with the chunks that the run had."""
         if not isinstance(comm, Layout):
             return split(self.n, comm, self.align)
-        require(
-            (comm.n, comm.align) == (self.n, self.align),
-            "comm",
-            f"a layout of n={comm.n}, align={comm.align}",
-            f"one of n={self.n}, align={self.align}, as the run was saved, or a communicator",
-        )
+        if (comm.n, comm.align) != (self.n, self.align):
+            raise ValueError(
+                f"comm is a layout of n={comm.n}, align={comm.align}; allowed: one of n={self.n}, align={self.align}, "
+                "as the run was saved, or a communicator"
+            )
         return comm
 
     def piece(self, begin: int, end: int) -> Saved:
