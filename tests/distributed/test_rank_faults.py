@@ -463,3 +463,8 @@ def test_torch_tensors_on_the_host():
 def test_only_the_first_rank_prints(capfd):
     run_threads(3, lambda comm: solve_rosenbrock(comm, maxiter=2, verbose=1))
     assert capfd.readouterr().out.count("projected gradient") == 1
+
+
+def test_a_checkpoint_of_minimize_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"checkpoint is .*; allowed: None where comm is given"):
+        stepwell.minimize(len, np.zeros(3), jac=True, comm="self", checkpoint=tmp_path / "run.ckpt")

@@ -170,6 +170,8 @@ void check_settles() {
 
 LineSearchOptions preset(bool va15) {
     LineSearchOptions o{};
+    o.decrease = 1e-3, o.curvature = 0.9, o.interval = 0.1, o.step_max = 1e10, o.max_evaluations = 20;
+    o.extrapolate_low = 1.1, o.extrapolate_high = 4;
     o.first_step_gradient = va15;
     o.stage_two_needs_rise = !va15;
     o.guard_first_case = o.last_at_best = va15;
@@ -226,7 +228,8 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     options.search = preset(false);
     options.gtol = sizeof(T) == 8 ? 1e-6 : 1e-3;
     options.ftol = 0;
-    options.max_iterations = 400;
+    options.target = -double_infinity;
+    options.max_iterations = 400, options.max_evaluations = 15000;
     options.bounded = options.boxed = bounded;
     options.weighted = weighted;
     std::vector<State> states(batch);
@@ -350,7 +353,8 @@ struct Piece {
         : n(n), small(small_matrices_length(slots)), x(n), g(n), d(n) {
         options.capacity = m, options.slots = slots;
         options.search = preset(false);
-        options.gtol = 1e-6, options.ftol = 0, options.max_iterations = 400;
+        options.gtol = 1e-6, options.ftol = 0, options.target = -double_infinity;
+        options.max_iterations = 400, options.max_evaluations = 15000;
         options.bounded = options.boxed = 1;
         start_state(state);
         trial.resize(n), lower.resize(n), upper.resize(n), s.resize(n * slots), y.resize(n * slots);
