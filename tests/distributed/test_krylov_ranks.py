@@ -172,6 +172,8 @@ def test_right_hand_sides_that_arrive_one_by_one(augmented):
         results = [solver.solve(b[spread.rows], tol=TOL) for b in near.T]
         with pytest.raises(ValueError, match=r"comm is .*; allowed: None, to save"):
             solver.save("nowhere.npz")
+        with pytest.raises(ValueError, match=r"checkpoint is 'nowhere.npz'; allowed: None with comm"):
+            stepwell.ProjectedCG(spread.operator, LAM, checkpoint="nowhere.npz", comm=comm)
         assert conjugacy_error(solver) < 1e-10
         return [int(result.iterations[0]) for result in results], solver.directions
 
@@ -443,7 +445,7 @@ def test_ranks_of_mpi(tmp_path):
 
 #: Files and functions that are not spread over ranks, and a name of a small matrix.
 NOT_SPREAD = {"direct.py", "reductions.py"}
-NOT_SPREAD_FUNCTIONS = {"load", "_exact", "diagonal_pencil"}
+NOT_SPREAD_FUNCTIONS = {"_take_up", "_exact", "diagonal_pencil"}
 SMALL = {"turn"}
 
 

@@ -44,19 +44,6 @@ void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
     kernels().solve(host);
 }
 
-nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t> moves) {
-    FactorTrial trial{};
-    trial.rows = static_cast<int32_t>(a.shape(0));
-    trial.columns = static_cast<int32_t>(a.shape(1));
-    trial.update = update;
-    trial.a = a.data();
-    trial.moves = moves.data();
-    trial.move_count = static_cast<int64_t>(moves.shape(0));
-    kernels().try_factor(trial);
-    return nb::make_tuple(trial.orthogonality, trial.backward_error, trial.count, trial.rejected,
-                          nb::make_tuple(trial.costs[0], trial.costs[1], trial.costs[2], trial.costs[3]));
-}
-
 void bind_layouts(nb::module_& m) {
     Layout options(m, "NnlsOptions", sizeof(NnlsOptions));
     SW_FIELD(options, NnlsOptions, tolerance);
@@ -147,8 +134,6 @@ void bind_nnls(nb::module_& m) {
             return kernels().device_workspace_bytes(job_from(job), members);
         },
         nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
-    m.def("nnls_try_factor", &try_factor, nb::arg("a"), nb::arg("update"), nb::arg("moves"),
-          "Insert and remove columns; report orthogonality, backward error, count, rejections and costs.");
 }
 
 }  // namespace stepwell

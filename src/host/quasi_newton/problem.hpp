@@ -46,12 +46,12 @@ public:
         if (part == TurnPart::begin && state.action == Action::absorb) return;
         if (starts && state.action == Action::done) {
             // Not finite at the start: that point is all there is.
-            std::memcpy(v.x, v.trial, sizeof(T) * v.n);
-            std::memcpy(v.g, gradient, sizeof(T) * v.n);
+            std::copy_n(v.trial, v.n, v.x);
+            std::copy_n(gradient, v.n, v.g);
         }
         run_actions(*this);
         // The caller sees the solution where it would have seen the next trial.
-        if (state.action == Action::done) std::memcpy(v.trial, v.x, sizeof(T) * v.n);
+        if (state.action == Action::done) std::copy_n(v.x, v.n, v.trial);
     }
 
     Action action() const { return state.action; }

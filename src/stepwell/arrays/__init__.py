@@ -19,8 +19,11 @@ from stepwell.arrays.blocks import (
     plus_multiple,
     plus_product,
     take_columns,
+    take_rows,
     with_column,
     with_row,
+    with_rows,
+    zeros_like_rows,
 )
 from stepwell.arrays.conversion import (
     as_float,
@@ -70,6 +73,7 @@ from stepwell.arrays.kinds import (
     rows_contiguous,
     same_library,
     same_order,
+    shapes_are_compiled,
     strides_of,
 )
 from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
@@ -122,9 +126,11 @@ __all__ = [
     "same_order",
     "scalar_of",
     "seconds_of",
+    "shapes_are_compiled",
     "shares_streams",
     "strides_of",
     "take_columns",
+    "take_rows",
     "to_host",
     "value_and_gradient",
     "view_foreign",
@@ -133,6 +139,8 @@ __all__ = [
     "wait_for_values",
     "with_column",
     "with_row",
+    "with_rows",
     "without_graph",
     "without_labels",
+    "zeros_like_rows",
 ]

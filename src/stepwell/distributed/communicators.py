@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from stepwell.arrays import Array
+from stepwell.arrays.process_groups import GroupCommunicator, is_process_group
 from stepwell.checks import require_kind
 from stepwell.distributed.rescue import Rescue, answer_rescue
 
@@ -145,11 +146,8 @@ def read_comm(comm: Any) -> Communicator | None:
         usable = comm != mpi.COMM_NULL and not comm.Is_inter()
         require_kind(usable, "comm", comm, "an intracommunicator that this process is part of")
         return MPICommunicator(comm)
-    if "torch" in sys.modules:
-        from stepwell.arrays.process_groups import GroupCommunicator, is_process_group
-
-        if is_process_group(comm):
-            return GroupCommunicator(comm)
+    if is_process_group(comm):
+        return GroupCommunicator(comm)
     require_kind(isinstance(comm, Communicator) and callable(comm.allgather), "comm", comm, _ALLOWED)
     found: Communicator = comm
     return found

@@ -114,13 +114,16 @@ class HostTarget:
         assert self._weights is not None
         self._weights[problems] = weights[problems]
 
+    def _views(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self._engine, name) for name in ARRAYS}
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the complete run, as views."""
-        return {name: getattr(self._engine, name) for name in ARRAYS}
+        return self._views()
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from saved arrays."""
-        for name, mine in self.arrays().items():
+        for name, mine in self._views().items():
             mine[...] = arrays[name]
         self.running = int(np.count_nonzero(self._states["action"] != _core.ACTION_DONE))
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, numpy_dtype
+from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
 from stepwell.checks import require
 from stepwell.deprecation import renamed
-from stepwell.quasi_newton import saved_state
+from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
@@ -23,6 +21,7 @@ from stepwell.quasi_newton.state import LOOK_EVERY
 from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
+from stepwell.threads import OneAtATime
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
@@ -66,6 +65,8 @@ class LBFGSB:
     -----
     On a GPU, `tell` launches a turn and returns at once. `done` looks at the state as of the last turn that has
     finished, and waits for all of them every few turns; turns after the end do nothing.
+
+    One thread at a time: a second one that calls `tell`, `stop`, `state_dict` or `save` meanwhile gets a RuntimeError.
     """
 
     @renamed(eps="relative_gtol")
@@ -104,7 +105,7 @@ class LBFGSB:
         self._run, self.settings = run, run.settings
         self._told = 0
         self._began = time.perf_counter()
-        self._in_use = threading.Lock()
+        self._alone = OneAtATime("this LBFGSB")
         #: Several ranks look at their clocks where they can tell each other.
         self._has_clock = not hasattr(run.target, "set_limit")
         if not self._has_clock:
@@ -175,7 +176,7 @@ class LBFGSB:
             value, gradient = run.variables.read_values(f), run.variables.read_gradient(g, "g")
         else:
             value, gradient = run.read_held(f, g)
-        with self._alone():
+        with self._alone:
             if not run.variables.on_device and run.target.running == 0:
                 raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
             run.turn(value, gradient)
@@ -187,18 +188,8 @@ class LBFGSB:
         """End the run now; `x` becomes the last accepted point."""
         good = isinstance(status, Status) and status is not Status.RUNNING
         require(good, "status", status, "a stepwell.Status other than RUNNING")
-        with self._alone():
+        with self._alone:
             self._run.target.stop(status.value)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Refuse a second thread: turns of one run follow each other."""
-        if not self._in_use.acquire(blocking=False):
-            raise RuntimeError("this LBFGSB is in use by another thread; allowed: one thread at a time")
-        try:
-            yield
-        finally:
-            self._in_use.release()
 
     def accepted_point(self) -> Array:
         """Return a copy of the last accepted point, in the caller's kind and shape."""
@@ -237,65 +228,67 @@ class LBFGSB:
         it again to `from_state_dict`. Its checksum tells a state that was changed. Over ranks it has this rank's piece;
         `save` and `load` are for all of them.
         """
-        run = self._run
-        bounds = {} if run.box is None else {"lower": host_copy(run.box.lower), "upper": host_copy(run.box.upper)}
-        weights = {} if run.weights is None else {"weights": host_copy(run.weights)}
-        with self._alone():
-            arrays = {name: np.array(array) for name, array in run.target.arrays().items()}
-        return saved_state.pack(run.variables.shape, run.settings, run.diagonal is not None, bounds | weights, arrays)
+        with self._alone:
+            return saved_state.pack(self._run)
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the run to a folder, a file a rank and a manifest, from which `load` goes on.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything needed to resume to a file, which is replaced in one step; over ranks, to a folder.
 
-        The folder is made where there is none. A run that was saved there before stays whole until this one is: the
-        manifest is replaced last, in one step. Over ranks all of them call, with a folder that all of them see.
+        A callable ``h0`` is not in it. The format is that of `stepwell.minimize` with ``checkpoint=``. Over ranks, all
+        of them call with a folder that all of them see; it gets a file a rank and, last, a manifest. What was saved
+        there before stays whole until then. See `load`.
+
+        Examples
+        --------
+        >>> import numpy as np, pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.ckpt"
+        >>> opt = LBFGSB(np.ones(3))
+        >>> opt.tell(1.5, np.array([1.0, 2.0, 3.0]))
+        >>> opt.save(file)
+        >>> bool((LBFGSB.load(file).x == opt.x).all())
+        True
         """
-        from stepwell.quasi_newton.rank_files import save_pieces
+        with self._alone:
+            if self._run.share is None:
+                checkpoint.write(path, self._run)
+                return
+            from stepwell.quasi_newton.rank_files import save_pieces
 
-        save_pieces(folder, self.state_dict(), self._run.share)
+            save_pieces(path, self._run, self._run.share)
 
     @classmethod
     def load(
         cls,
-        folder: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         comm: Any = None,
         *,
         like: Array = None,
         h0: Callable[[Array], Array] | None = None,
     ) -> LBFGSB:
-        """Make an optimizer that continues a run that was saved to a folder, bit for bit, on any number of ranks.
+        """Make an optimizer that continues, bit for bit, where `save` was called; on any number of ranks.
 
         Parameters
         ----------
-        folder : path
-            From `save`.
+        path : path
+            Of `save`, or of ``minimize(..., checkpoint=path)``. A file that was changed or cut short is a ValueError.
         comm : optional
-            A communicator, or a layout of as many variables and the same `align`; None: in this process alone. This
-            rank gets the piece that `stepwell.distributed.split` gives it.
+            A communicator, or a layout of as many variables and the same `align`: this rank gets its piece, as
+            `stepwell.distributed.split` has it. None: all of it, in this process.
         like, h0
             As in `from_state_dict`.
-
-        Examples
-        --------
-        >>> import numpy as np, tempfile
-        >>> opt = LBFGSB(np.array([3.0, -0.5]))
-        >>> opt.tell(float(opt.x @ opt.x), 2 * opt.x)
-        >>> folder = tempfile.mkdtemp()
-        >>> opt.save(folder)
-        >>> again = LBFGSB.load(folder)
-        >>> bool((again.x == opt.x).all()), again.nfev
-        (True, 1)
         """
+        if comm is None and not os.path.isdir(path):
+            return cls._continued(checkpoint.read(path)[0], like, h0)
         from stepwell.distributed import Ranks
         from stepwell.quasi_newton.rank_files import Folder
         from stepwell.quasi_newton.rank_setup import together
 
         ranks = None if comm is None else Ranks(comm)
-        found = together(ranks, lambda: Folder.of(folder))
+        found = together(ranks, lambda: Folder.of(path))
         if comm is None and found.align == 1:
-            return cls._continue(found.piece(0, found.n), like, h0)
+            return cls._continued(found.piece(0, found.n), like, h0)
         layout = together(ranks, lambda: found.layout("self" if comm is None else comm))
-        return cls._continue(together(ranks, lambda: found.piece(*layout)), like, h0, layout)
+        return cls._continued(together(ranks, lambda: found.piece(*layout)), like, h0, layout)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by the state: what comes out goes on bit for bit, and alone."""
@@ -334,14 +327,14 @@ class LBFGSB:
             The communicator or layout, if the state is a piece of a run over ranks.
         """
         if comm is None:
-            return cls._continue(saved_state.unpack(state), like, h0)
+            return cls._continued(saved_state.unpack(state), like, h0)
         from stepwell.distributed import Ranks
         from stepwell.quasi_newton.rank_setup import together
 
-        return cls._continue(together(Ranks(comm), lambda: saved_state.unpack(state)), like, h0, comm)
+        return cls._continued(together(Ranks(comm), lambda: saved_state.unpack(state)), like, h0, comm)
 
     @classmethod
-    def _continue(
+    def _continued(
         cls, saved: saved_state.Saved, like: Array, h0: Callable[[Array], Array] | None, comm: Any = None
     ) -> LBFGSB:
         """Make an optimizer of a state that has been checked."""

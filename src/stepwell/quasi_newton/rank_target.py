@@ -140,7 +140,7 @@ class RankTarget(PieceTarget):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return this rank's piece of the run, in rings of m pairs."""
-        return with_slots(super().arrays(), self._places)
+        return with_slots(self._views(), self._places)
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from saved arrays, this rank's piece."""
