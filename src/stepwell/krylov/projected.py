@@ -428,7 +428,7 @@ class Projected(Method):
                 ledger.end_all(LinearStatus.STOPPED)
                 break
             ledger.step(1.0)
-            if not energy > 0:
+            if not 0 < energy < np.inf:
                 ledger.end_all(LinearStatus.NONFINITE if np.isnan(energy) else LinearStatus.BREAKDOWN)
                 break
             unmoved, unit = False, energy**-0.5
