@@ -41,6 +41,9 @@ struct Chunks {
         return (length + unit - 1) / unit * unit;
     }
 
+    // How many threads, of so many, ever have something to do.
+    int useful_threads() const { return n < worth_threads ? 1 : threads < count ? threads : count; }
+
     int64_t begin(int chunk) const { return chunk == 0 ? 0 : chunk * length - before; }
     int64_t end(int chunk) const { return min_of((chunk + 1) * length - before, n); }
 
