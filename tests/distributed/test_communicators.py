@@ -181,7 +181,7 @@ def test_process_groups_of_torch(tmp_path, monkeypatch):
         subprocess.Popen([*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=60)[0].splitlines() for process in started]
+    said = [process.communicate(timeout=120)[0].splitlines() for process in started]
     alone = rank_problems.solve_rosenbrock("self")
     bits = f"{hashlib.sha256(alone.x.tobytes()).hexdigest()} {alone.fun}"
     assert said == [[bits, "RankError: rank 1: ValueError: mine"], [bits, "ValueError: mine"]]

@@ -131,6 +131,7 @@ def with_parts(value, layout):
 def test_shares_of_f_repeat_on_as_many_ranks():
     first, second = (run_threads(3, lambda comm: solve_rosenbrock(comm, fun=with_parts)) for _ in range(2))
     assert digest_of(first) == digest_of(second)
+    assert {r.mode for r in first} == {"3 ranks; same bits for these pieces"}
     alone = run_threads(1, lambda comm: solve_rosenbrock(comm))
     # A rounding error of f enters through the line search alone; 25 iterations from a far start take it along.
     assert first[0].fun == pytest.approx(alone[0].fun, rel=1e-6)
@@ -213,4 +214,5 @@ def test_memory_is_that_of_the_piece():
     m = 5
     results = run_threads(2, lambda comm: solve_rosenbrock(comm, maxcor=m, maxiter=3))
     words = sum(r.nbytes for r in results) / 8
-    assert words == pytest.approx((2 * m + 2 + 6) * PAIRS, rel=0.02)
+    tiles = 2 * 40 * 256  # of one thread a rank: fewer than forty rows of a tile
+    assert 0 <= words - (2 * m + 2 + 6) * PAIRS <= tiles

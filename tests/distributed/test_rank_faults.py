@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -153,12 +155,12 @@ def test_a_time_limit_is_that_of_the_fastest_clock(monkeypatch):
 
             return fun
 
-        return solve_rosenbrock(comm, fun=wrap, time_limit=0.2, maxiter=1000)
+        return solve_rosenbrock(comm, fun=wrap, time_limit=0.5, maxiter=1000)
 
     found = run_threads(RANKS, program)
     assert {r.reason for r in found} == {Status.TIME_LIMIT}
     assert len({(r.nit, r.nfev) for r in found}) == 1
-    assert 1 <= found[0].nit < 19
+    assert found[0].nfev <= 27  # a quarter of a second by the fast clock, and one evaluation more
 
 
 def test_a_time_limit_within_a_search():
@@ -468,3 +470,26 @@ def test_only_the_first_rank_prints(capfd):
 def test_a_checkpoint_of_minimize_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint is .*; allowed: None where comm is given"):
         stepwell.minimize(len, np.zeros(3), jac=True, comm="self", checkpoint=tmp_path / "run.ckpt")
+
+
+def test_a_run_is_let_go_when_its_results_are():
+    """Engine, exchange and target hold each other in no circle that nobody sees."""
+    kept = []
+
+    def program(comm):
+        layout = split(22_000, comm, align=2)
+        value, start, bounds, _ = rosenbrock(layout)
+        opt = LBFGSB(start, bounds, comm=layout, threads=1)
+        opt.tell(*value(opt.x))
+        kept.append(weakref.ref(opt._run.target))
+
+    run_threads(2, program)
+    gc.collect()
+    assert [target() for target in kept] == [None, None]
+
+
+@pytest.mark.cuda
+def test_arrays_on_a_gpu_are_refused():
+    cupy = pytest.importorskip("cupy")
+    with pytest.raises(ValueError, match=r"comm is 'self'; allowed: None for arrays on a GPU"):
+        stepwell.minimize(len, cupy.zeros(3), jac=True, comm="self")

@@ -32,9 +32,6 @@ struct Chunks {
         if (n == 0) count = 0;
     }
 
-    // How many threads, of so many, ever have something to do.
-    int useful_threads() const { return n < worth_threads ? 1 : threads < count ? threads : count; }
-
     // The length of the chunks of n variables: whole tiles or, if chunks are to consist of `align` variables
     // each (such as a row of a grid), a multiple of that.
     static int64_t length_of(int64_t n, int64_t align = 1) {
@@ -43,6 +40,9 @@ struct Chunks {
         length = max_of(max_of(length, min_length), (n + max_count - 1) / max_count);
         return (length + unit - 1) / unit * unit;
     }
+
+    // How many threads, of so many, ever have something to do.
+    int useful_threads() const { return n < worth_threads ? 1 : threads < count ? threads : count; }
 
     int64_t begin(int chunk) const { return chunk == 0 ? 0 : chunk * length - before; }
     int64_t end(int chunk) const { return min_of((chunk + 1) * length - before, n); }

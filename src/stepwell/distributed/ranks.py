@@ -28,7 +28,7 @@ HEADER = 2
 NOTHING, STOP, TIME, ERROR, INTERRUPT = 0.0, 1.0, 2.0, 3.0, 4.0
 #: Seconds that a rank with an error waits for the others, at least, before it tries to free them and before it gives
 #: up; and how many times the longest time between two messages so far.
-RESCUE_AFTER, PATIENCE = 2.0, 30.0
+RESCUE_AFTER, PATIENCE = 2.0, 300.0
 RESCUE_FACTOR, PATIENCE_FACTOR = 5.0, 20.0
 
 

@@ -32,11 +32,10 @@ class Share(NamedTuple):
     pieces: Pieces
     threads: int  # that this rank may use
 
-    @property
-    def mode(self) -> str:
-        """How many ranks there are, and what is promised of the bits of a result."""
+    def mode(self, in_shares: bool) -> str:
+        """Say how many ranks there are, and what is promised of the bits of a result; `in_shares`: f came in such."""
         count = f"{self.ranks.size} rank{'s' if self.ranks.size > 1 else ''}"
-        return f"{count}; {ANY_RANKS if self.pieces.aligned else THESE_RANKS}"
+        return f"{count}; {ANY_RANKS if self.pieces.aligned and not in_shares else THESE_RANKS}"
 
 
 def read_ranks(x0: Any, bounds: Any, comm: Any) -> tuple[Any, Any, Any, Ranks]:

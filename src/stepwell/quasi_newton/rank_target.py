@@ -22,7 +22,7 @@ from stepwell import _core
 from stepwell.distributed import Pieces, Ranks
 from stepwell.distributed.ranks import HEADER, STOP, TIME, starts_of
 from stepwell.quasi_newton.host_target import HostTarget
-from stepwell.quasi_newton.rank_values import NO_VALUE, Value, value_of_all
+from stepwell.quasi_newton.rank_values import NO_VALUE, SHARE, Value, value_of_all
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import WHOLE, with_slots
 from stepwell.quasi_newton.status import Status
@@ -48,9 +48,12 @@ class PieceTarget(HostTarget):
         super().__init__(start, box, weights, settings, weights_vary=weights_vary, spare=spare)
         self._engine.set_chunks(pieces.chunk_length, pieces.before)
         self._tree = pieces.tree()
+        #: Whether values of f were sums over ranks, not over chunks.
+        self.took_shares = False
 
     def turn(self, f: Value, g: np.ndarray, part: int = WHOLE) -> None:
         """Take a value and a gradient at the trial point and move it on."""
+        self.took_shares |= f.kind == SHARE
         number = f.number
         if f.chunks is not None:
             number = float(self._tree.finish(self._tree.fold_own(f.chunks.reshape(-1, 1)))[0])
@@ -89,6 +92,7 @@ class RankTarget(PieceTarget):
 
     def turn(self, f: Value, g: np.ndarray, part: int = WHOLE) -> None:
         """Take this rank's value and gradient at the trial point; all ranks move on together, or all raise."""
+        self.took_shares |= f.kind == SHARE
         messages = self._messages
         messages.value = f
         messages.looked = False

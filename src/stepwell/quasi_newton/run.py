@@ -174,7 +174,7 @@ class Run:
             return {}
         ranks = self.share.ranks
         return {
-            "mode": self.share.mode,
+            "mode": self.share.mode(getattr(self.target, "took_shares", False)),
             "exchanges": ranks.exchanges,
             "bytes_sent": ranks.bytes_sent,
             "nbytes": self.target.nbytes,
