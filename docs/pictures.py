@@ -7,6 +7,8 @@ Needs the extra `plot`. The chart of iterations comes from benchmarks/results/st
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -28,6 +30,8 @@ COMMANDS = {
     "waveform": ("deconvolve --synthetic 200 --least 10 --shots 1,2 --plot waveform.png", "waveform.png"),
     "convergence": ("solve minimal-surface -n 40000 -m 5 --plot convergence.png", "convergence.png"),
 }
+#: Picture -> the example that makes it.
+EXAMPLES = {"nonnegative": "nonnegative_tomography.py"}
 #: What stands side by side in the README.
 STRIP = ("nautilus", "cells", "slice", "torsion")
 
@@ -83,6 +87,9 @@ def main() -> None:
         for name, (command, file) in COMMANDS.items():
             run(command, folder)
             made[name] = Image.open(folder / file).convert("RGB")
+        for name, script in EXAMPLES.items():
+            subprocess.run([sys.executable, ROOT / "examples" / script, folder / f"{name}.png"], check=True)
+            made[name] = Image.open(folder / f"{name}.png").convert("RGB")
         made["slice"] = grey(np.load(folder / "phantom" / "volume.npy")[24])
         study = read_study(ROOT / "benchmarks" / "results" / "studies" / "torsion-cuda.json")
         draw(study.plots[0], folder / "torsion.png")

@@ -49,6 +49,7 @@ class Task:
     help="λ as a fraction of ‖A‖, without --lam.",
 )
 @click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
+@click.option("--nonnegative", is_flag=True, help="No pixel below zero; with --lam, a number or discrepancy.")
 @click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
@@ -63,6 +64,7 @@ def command(
     lam: str | None,
     relative_lam: float,
     smooth: bool,
+    nonnegative: bool,
     tol: float,
     method: MethodChoice,
     slices: str | None,
@@ -82,6 +84,10 @@ def command(
     from stepwell.operators import gradient
 
     console = make_console()
+    if nonnegative and method != "auto":
+        raise click.BadParameter(f"{method!r} knows no bounds; allowed: auto", param_hint="--method")
+    if nonnegative and lam in RULES and lam != "discrepancy":
+        raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
     _check(output, lam, relative_lam, tol, size, angles, noise)
     if source != "phantom":
         names = ("volume.npy", "montage.png", "convergence.png")
@@ -99,7 +105,7 @@ def command(
             with warnings.catch_warnings():  # what they say of λ stands in the table
                 warnings.simplefilter("ignore", OptimizeWarning)
                 result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
-                                  callback=watch)  # fmt: skip
+                                  callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
             watch.finish(result)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -20,6 +20,8 @@ from stepwell.checks import (
     require_shape,
 )
 from stepwell.deprecation import renamed
+from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
+from stepwell.krylov.bounded_lam import choose_within
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
@@ -52,8 +54,9 @@ def tikhonov(
     joint: bool = False,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
+    bounds: tuple[Any, Any] | None = None,
 ) -> LinearResult:
-    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B.
+    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B, within bounds where they are given.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ def tikhonov(
         Starting points; (k, n) with ``axis=0``.
     tol : float, default 1e-6
         Bound on the true relative residual ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖ of every column.
-    maxiter : int, default twice the number of unknowns, at least 100
+    maxiter : int, default twice the number of unknowns, at least 100 (with bounds 1000)
         Bound on the iterations of each column. (Once spelt ``max_iter``.)
     axis : {0, 1}, default 1
         The axis of a two-dimensional `B` along which the right-hand sides lie, and of `x0` and the result's `x` as
@@ -97,6 +100,10 @@ def tikhonov(
         Bytes for earlier directions. More of it saves products.
     width : int, default 256
         Maximum number of columns that ``"block"`` takes into one block.
+    bounds : pair (lower, upper), optional
+        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. Zero must
+        lie within them. Projected conjugate gradients take all columns at once, whatever their λ; ``method`` stays
+        ``"auto"``, and the only rule for λ is ``"discrepancy"``.
 
     Returns
     -------
@@ -122,14 +129,25 @@ def tikhonov(
     >>> exact = np.linalg.solve(A.T @ A + 0.25 * np.eye(20), A.T @ B)
     >>> bool(np.allclose(result.x, exact))
     True
+    >>> bounded = stepwell.tikhonov(A, B, 0.5, bounds=(0, None))
+    >>> bounded.success, float(bounded.x.min())
+    (True, 0.0)
     """
     start = time.perf_counter()
     problem = prepare(A, B, L, x0, axis=axis)
-    options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
+    limit = iteration_limit(maxiter, problem.size, bounds is not None)
+    options = Options(method, tol, limit, preconditioner, callback, memory, width)
     for _ in range(2):
         try:
-            choice = _resolve_lam(lam, problem, noise, joint)
-            system = TikhonovSystem(problem.A, problem.L, choice.lams / problem.unit, problem.B)
+            box = None
+            if bounds is not None:
+                problem = exactly_scaled(problem)
+                box = read_box(bounds, problem)
+                if problem.x0 is not None:
+                    problem = replace(problem, x0=box.nearest(problem.x0))
+            choice = _resolve_lam(lam, problem, noise, joint, box)
+            parts = problem.A, problem.L, choice.lams / problem.unit, problem.B
+            system = TikhonovSystem(*parts) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
                 result.lam_at_end = choice.ends
@@ -197,7 +215,7 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
         )  # beyond `renamed`
 
 
-def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:
+def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool, box: Box | None) -> Choice:
     """One λ per column, and what choosing took."""
     count = problem.columns
     joint = read_switch("joint", joint)
@@ -206,7 +224,12 @@ def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:
         require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
         if lam == "discrepancy" and noise is None:
             raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
+        if box is not None:
+            allowed = "numbers and 'discrepancy' with bounds; the other rules choose for solutions without them"
+            require(lam == "discrepancy", "lam", lam, allowed)
         choice = choose(problem, lam, levels, joint)
+        if box is not None and levels is not None:
+            choice = choose_within(problem, box, levels, joint, choice)
         return replace(choice, lams=choice.lams * problem.unit)
     return Choice(_per_column(lam, count, "lam"), np.zeros(count), np.zeros(count, dtype=np.int64))
 
