@@ -3,17 +3,18 @@
 #pragma once
 
 #include "core/nnls/factor.hpp"
+#include "core/nnls/limits.hpp"
 #include "core/nnls/scaling.hpp"
 
 SW_BEGIN
 namespace nnls {
 
-enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
-
-// A column's score counts only while it is zero and not barred: the gate.
+// A column's score counts only while it is zero and not barred: the gate. One at its upper bound may only go
+// down.
 SW_CALL void set_state(const Setting& task, int j, int state) {
     task.ws.state[j] = state;
-    task.ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
+    const double inverse = task.inverse_norm_of(j);
+    task.ws.gate[j] = state == zero ? inverse : state == reflected ? -inverse : 0.0;
 }
 
 // The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
@@ -36,8 +37,9 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
     double steepest = 0, size = 0;
     team.lane_each(count, [&](int p) {
         const int j = order[p];
-        steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
-        size += x[p] * norm[j];
+        const double slope = task.extent.general ? breach(task, j, x[p], w[j]) : absolute(w[j]);
+        steepest = max_of(steepest, slope * inverse_norm[j]);
+        size += absolute(x[p]) * norm[j];
     });
     return {peak.value, team.lane_max(steepest), team.lane_sum(size), peak.index};
 }
@@ -58,6 +60,9 @@ struct DualState {
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool any_barred = false, any_dependent = false;
+    // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
+    // is in ws.w.
+    double reference_size = 0, multiplier = 0;
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
         : team(team), task(task), ws(task.ws), factor(team, task) {}
@@ -112,7 +117,7 @@ struct DualState {
         team.each(length, [=](int i) { r[i] = b[i]; });
         team.sync();
         subtract_columns(team, factor.positive(), factor.count, ws.x, r, length);
-        double part = part_of_dot(team, r, r, length);
+        double part = ws.metric ? weigh_residual(team, task) : part_of_dot(team, r, r, length);
         const bool damped = task.options.damping > 0;
         if (damped)
             team.each_short(factor.count, [&](int p) {
@@ -131,6 +136,7 @@ struct DualState {
             });
             team.sync();
         }
+        multiplier = 0;
         mask_scores();
         fresh = true;
     }
@@ -144,18 +150,23 @@ struct DualState {
         team.each(length, [=](int j) { w[j] = c[j]; });
         team.sync();
         subtract_columns(team, products, factor.count, ws.x, w, length);
+        if (factor.penalty > 0) subtract_penalty(team, task, factor.count, factor.penalty);
+        multiplier = 0;
         mask_scores();
         fresh = true;
     }
 
     // Scores of the zeros that may be inserted, and the largest duals.
     SW_HD void mask_scores() {
+        if constexpr (Matrix::general)
+            if (ws.sum_of) multiplier += settle_multiplier(team, task, factor.count);
         const Duals duals = mask(team, task, factor.count);
         top = duals.top;
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        slack = max_of(task.options.tolerance * b_norm, task.options.rounding * (b_norm + duals.size));
+        slack = max_of(task.options.tolerance * b_norm,
+                       task.options.rounding * (b_norm + duals.size + reference_size));
     }
 
     SW_HD void mark(int j, int state) const { set_state(task, j, state); }
@@ -170,6 +181,20 @@ struct DualState {
         any_barred = any_dependent = false;
         team.sync();
         mask_scores();
+    }
+
+    SW_HD void square_identity() {
+        const int length = task.extent.q_length();
+        for (int c = 0; c < length; ++c)
+            team.each(length,
+                      [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
+    }
+
+    SW_HD void scale_dual() {
+        double* w = ws.w;
+        const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
+        team.each(columns(), [=](int j) { w[j] *= scale[j]; });
+        team.sync();
     }
 
 private:
@@ -190,20 +215,6 @@ private:
         if constexpr (Matrix::shifts)
             matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
         return bad == 0;
-    }
-
-    SW_HD void square_identity() {
-        const int length = task.extent.q_length();
-        for (int c = 0; c < length; ++c)
-            team.each(length,
-                      [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
-    }
-
-    SW_HD void scale_dual() {
-        double* w = ws.w;
-        const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
-        team.each(columns(), [=](int j) { w[j] *= scale[j]; });
-        team.sync();
     }
 };
 
