@@ -26,12 +26,15 @@ struct ActiveSet : Bounded<Team, Matrix> {
     using Base::any_dependent;
     using Base::b_norm;
     using Base::b_scale;
+    using Base::exact;
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
     using Base::inserted_count;
+    using Base::projected;
     using Base::slack;
     using Base::slope;
+    using Base::slope_slack;
     using Base::squared_residual;
     using Base::tally;
     using Base::task;
@@ -42,6 +45,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
     // Lowest squared residual so far; its point is in ws.best_x, ws.best_order.
     double best = double_infinity;
     int best_count = 0;
+    bool restarted = false;  // with Q and R in place of the Gram factor
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
@@ -71,6 +75,8 @@ struct ActiveSet : Bounded<Team, Matrix> {
     }
 
     SW_HD void finish() {
+        if (projected) fresh = projected = false;
+        if (restarted) tally.escalated = 1;
         if (!fresh || from_gram) this->dual_from_matrix();
         if (any_barred) this->unbar();
         if (sizeof(Scalar) < sizeof(double)) round_answer();
@@ -204,13 +210,22 @@ protected:
                     this->dual_from_matrix();
                 if (!from_gram && !progress()) continue;
             }
-            const bool nothing_left = top <= slack, steep = slope > slack;
+            const bool nothing_left = top <= slack, steep = slope > slope_slack;
             // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
             // dual.
             bool refines =
                 factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
             if (!refines) {
-                if (nothing_left && !steep && !from_gram) {
+                // An exact residual shows rounding of x itself: no refinement takes that away.
+                const bool at_rest = !steep || (exact && refinements >= 3);
+                if (nothing_left && at_rest && !from_gram) {
+                    if (!projected && this->rounding_hides_a_dual() && look_closer()) {
+                        refinements = 0;
+                        // (Free columns are in the factor from the start.)
+                        if (Matrix::general && restarted && !exact && factor.count > 0)
+                            pending = Pending::solution;
+                        continue;
+                    }
                     // Barred columns do not count in `top`: only with them is the point certified.
                     const bool depended = any_dependent;
                     if (any_barred) this->unbar();
@@ -368,7 +383,7 @@ protected:
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
-            if (!solved) factor.solve();
+            if (!solved) solve();
             solved = false;
             // What a bound sum leaves to one column alone is where it is.
             const bool sole = ws.sum_of && factor.count == 1;
@@ -445,7 +460,7 @@ protected:
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
-            if (!solved) factor.solve();
+            if (!solved) solve();
             solved = false;
             // Each group finds minus the longest feasible step for itself.
             double step = -double_infinity;
@@ -479,8 +494,23 @@ protected:
     // How far from x to z position p can go.
     SW_HD double longest_step(int p) const { return ws.x[p] > 0 ? ws.x[p] / (ws.x[p] - ws.z[p]) : 0.0; }
 
+    // ws.z becomes the solution on the positive columns.
+    SW_HD void solve() {
+        if (!projected) return factor.solve();
+        // As a step from x, whose error is that of a small vector.
+        if (!fresh) this->residual_from_matrix();
+        project_residual<Team>(factor);
+        factor.solve();
+        team.each_short(factor.count, [&](int p) { ws.z[p] += ws.x[p]; });
+        team.sync();
+    }
+
     // ws.z becomes the solution that the dual at x says is better.
     SW_HD void refine() {
+        if (projected) {
+            inserted_count = 0;
+            return solve();
+        }
         team.each_short(factor.count, [&](int p) { ws.g[p] = ws.w[ws.order[p]]; });
         team.sync();
         factor.refine();
@@ -512,6 +542,30 @@ protected:
             return false;
         }
         this->mask_scores();
+        return true;
+    }
+
+    // Rounding may hide a dual: first the residual becomes exact and the point as good as its columns let it
+    // be, which is all that a fit to rounding wants. Then Q and R decide, on columns they chose themselves:
+    // those that the normal equations chose can be beyond repair. False where there is nothing closer.
+    SW_HD bool look_closer() {
+        // (With a bound sum the set has to have it all the time.)
+        const bool summed = Matrix::general && ws.sum_of;
+        fresh = false;
+        best = double_infinity;
+        if (!exact) {
+            exact = true;
+        } else if (factor.update == csne || summed) {
+            return false;
+        } else if (tally.escalated || factor.update == gram) {
+            tally.escalated = 0;
+            exact = false;
+            rebuild(ws.best_order, ws.best_x, 0, cgs2, false);
+            if constexpr (Matrix::general) this->insert_free();
+            restarted = true;
+        } else {
+            projected = true;
+        }
         return true;
     }
 

@@ -20,7 +20,7 @@ struct NnlsOptions {
 // Strides are numbers from one system to the next, 0: one row for all.
 struct NnlsFamily {
     int32_t general;
-    int32_t bounds_only;          // 1: bounds are (0, inf), and violations are relative to |b| alone
+    int32_t nonnegative;          // 1: bounds are (0, inf), and violations are relative to |b| alone
     const double *lower, *upper;  // a row: the bounds of x
     int64_t lower_stride, upper_stride;
     const uint8_t* mask;  // a row: 0 where a column does not take part; or null

@@ -2,7 +2,7 @@
 // which columns that asks for.
 #pragma once
 
-#include "core/nnls/factor.hpp"
+#include "core/nnls/exact_residual.hpp"
 #include "core/nnls/limits.hpp"
 #include "core/nnls/scaling.hpp"
 
@@ -54,15 +54,20 @@ struct DualState {
 
     double b_scale = 1, b_norm = 0;
     double squared_residual = 0;
-    double top = 0, slope = 0,
-           slack = 0;  // largest dual of a zero, of a positive, and what rounding leaves of either
+    // The largest dual of a zero and of a positive, and what rounding leaves of each.
+    double top = 0, slope = 0, slack = 0, slope_slack = 0;
     int top_column = 0;
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool any_barred = false, any_dependent = false;
+    bool exact = false;  // ws.r comes from twice the precision
+    // The dual, and squared_residual, are of the part of the residual outside the span of the positives, and
+    // Q'(b - A x) stands in place of Q'b.
+    bool projected = false;
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
+    double weighed_square = 0;  // this member's part of the residual's, under the metric
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
         : team(team), task(task), ws(task.ws), factor(team, task) {}
@@ -109,33 +114,48 @@ struct DualState {
         return true;
     }
 
-    // r = b - A x and w = A'r from A itself.
-    SW_HD void dual_from_matrix() {
+    // r = b - A x from A itself; under the metric, where there is one.
+    SW_HD void residual_from_matrix() {
         const int length = task.extent.row_length();
         double* r = ws.r;
         const double* b = ws.b;
-        team.each(length, [=](int i) { r[i] = b[i]; });
-        team.sync();
-        subtract_columns(team, factor.positive(), factor.count, ws.x, r, length);
-        double part = ws.metric ? weigh_residual(team, task) : part_of_dot(team, r, r, length);
-        const bool damped = task.options.damping > 0;
-        if (damped)
-            team.each_short(factor.count, [&](int p) {
-                const double d = task.below(ws.order[p]) * ws.x[p];
-                part += d * d;
-            });
-        squared_residual = team.sum(part);
-        task.matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
-        ++tally.passes;
-        scale_dual();
-        if (damped && factor.count > 0) {
-            team.each_short(factor.count, [&](int p) {
-                const int j = ws.order[p];
-                const double d = task.below(j);
-                ws.w[j] -= d * d * ws.x[p];
-            });
+        if (exact) {
+            subtract_columns_exactly(team, factor.positive(), factor.count, ws.x, b, r, length);
+        } else {
+            team.each(length, [=](int i) { r[i] = b[i]; });
             team.sync();
+            subtract_columns(team, factor.positive(), factor.count, ws.x, r, length);
         }
+        if (ws.metric) weighed_square = weigh_residual(team, task);
+    }
+
+    // r = b - A x and w = A'r from A itself.
+    SW_HD void dual_from_matrix() {
+        residual_from_matrix();
+        if (projected) {
+            dual_outside_positives();
+        } else {
+            double part =
+                ws.metric ? weighed_square : part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            const bool damped = task.options.damping > 0;
+            if (damped)
+                team.each_short(factor.count, [&](int p) {
+                    const double d = task.below(ws.order[p]) * ws.x[p];
+                    part += d * d;
+                });
+            squared_residual = team.sum(part);
+            task.matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+            scale_dual();
+            if (damped && factor.count > 0) {
+                team.each_short(factor.count, [&](int p) {
+                    const int j = ws.order[p];
+                    const double d = task.below(j);
+                    ws.w[j] -= d * d * ws.x[p];
+                });
+                team.sync();
+            }
+        }
+        ++tally.passes;
         multiplier = 0;
         mask_scores();
         fresh = true;
@@ -165,8 +185,36 @@ struct DualState {
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        slack = max_of(task.options.tolerance * b_norm,
-                       task.options.rounding * (b_norm + duals.size + reference_size));
+        const double size = b_norm + duals.size + reference_size;
+        const double wanted = task.options.tolerance * (task.extent.relative_to_b ? b_norm : size);
+        slack = slope_slack = max_of(wanted, task.options.rounding * size);
+        if (exact) slope_slack = max_of(wanted, 0.25 * double_epsilon * size);
+        if (!projected) return;
+        // How far x is from the solution on its columns is in Q'(b - A x). The rest is exact to a few ulp of
+        // itself, until it is what b itself is rounded to.
+        slope = largest_inside();
+        if (squared_residual > square_of_rounding())
+            slack = max_of(wanted, task.options.rounding * square_root(squared_residual));
+    }
+
+    // Whether rounding may hide that a zero should be positive: a dual is within it, and the residual is so
+    // small that a better one would tell.
+    SW_HD bool rounding_hides_a_dual() const {
+        const double finest =
+            max_of(task.options.tolerance * b_norm, task.options.rounding * square_root(squared_residual));
+        const double *gate = ws.gate, *w = ws.w, within = slack;
+        double hidden = 0;
+        if (finest < 0.01 * within && squared_residual > square_of_rounding())
+            team.each(columns(), [&](int j) {
+                if (gate[j] != 0 && w[j] * gate[j] > -within) hidden = 1;
+            });
+        return team.max(hidden) > 0;
+    }
+
+    // What b is rounded to.
+    SW_HD double square_of_rounding() const {
+        const double size = b_norm + reference_size;
+        return double_epsilon * double_epsilon * size * size;
     }
 
     SW_HD void mark(int j, int state) const { set_state(task, j, state); }
@@ -198,6 +246,36 @@ struct DualState {
     }
 
 private:
+    // w from the part of r outside the span of the positives.
+    SW_HD void dual_outside_positives() {
+        const int length = task.extent.row_length();
+        squared_residual = project_residual<Team>(factor);
+        double *r = ws.r, *outside = ws.v;
+        // The product with A reads r, beyond whose ends there are zeros.
+        const double* root = ws.root;
+        const auto exchange = [=](int i) {
+            const double kept = r[i];
+            r[i] = root ? root[i] * outside[i] : outside[i];
+            outside[i] = kept;
+        };
+        team.each(length, exchange);
+        team.sync();
+        task.matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
+        team.each(length, [=](int i) { r[i] = outside[i]; });
+        scale_dual();
+        if (!task.extent.damped) return;
+        team.each(columns(), [&](int j) { ws.w[j] += task.below(j) * outside[length + j]; });
+        team.sync();
+    }
+
+    // The largest of Q'(b - A x).
+    SW_HD double largest_inside() const {
+        double highest = 0;
+        team.lane_each(factor.count,
+                       [&](int p) { highest = max_of(highest, absolute(ws.triangle.target[p])); });
+        return team.lane_max(highest);
+    }
+
     SW_HD bool measure() {
         const Matrix& matrix = task.matrix;
         double* squares = ws.score;

@@ -26,7 +26,9 @@ struct Insertion : DualState<Team, Matrix> {
     SW_HD bool insert_several() {
         const int before = factor.count;
         // With the Gram matrix the dual costs no more than an insertion: one at a time is best.
-        const int max_inserted = task.options.guarded && !this->from_gram ? insertion_limit : 1;
+        // Where rounding is all that is left, too: several at once are guesses.
+        const bool several = task.options.guarded && !this->from_gram && !this->projected;
+        const int max_inserted = several ? insertion_limit : 1;
         Peak peak{this->top, this->top_column};
         if (!task.options.guarded && peak.value > this->slack) peak = steepest_in_the_callers_units();
         const double min_peak = task.options.guarded ? this->slack : 0.0;

@@ -42,6 +42,7 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
     const Family& family = job.family;
     e.general = family.general;
+    e.relative_to_b = !family.general || family.nonnegative;
     e.summed = family.summed;
     e.penalized = family.penalized;
     e.metric = family.summed || family.penalized || family.weights;
@@ -88,7 +89,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
         solver.run_general(job, system, b, warm, lam);
         const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
         violation = !known               ? double_nan()
-                    : family.bounds_only ? solver.violation()
+                    : family.nonnegative ? solver.violation()
                                          : solver.general_violation();
         solver.general_answer(job, system, x, dual, active, residual);
     } else {

@@ -52,6 +52,7 @@ struct Extent {
     bool by_column;  // the envelope is a device's
     // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
     bool general, metric, summed, penalized;
+    bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.

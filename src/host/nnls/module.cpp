@@ -69,7 +69,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, chain);
     Layout family(m, "NnlsFamily", sizeof(NnlsFamily));
     SW_FIELD(family, NnlsFamily, general);
-    SW_FIELD(family, NnlsFamily, bounds_only);
+    SW_FIELD(family, NnlsFamily, nonnegative);
     SW_FIELD(family, NnlsFamily, lower);
     SW_FIELD(family, NnlsFamily, upper);
     SW_FIELD(family, NnlsFamily, lower_stride);

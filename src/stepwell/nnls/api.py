@@ -80,7 +80,8 @@ def nnls(
         Limit on least-squares solutions per system. (Once spelt ``max_iter``.)
     tol : float, optional
         Bound on the scaled violation. By default, and at the least, what rounding leaves: about
-        6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j.
+        6 max(m, n, 16)^(1/4) ulp of ‖b‖ + Σ ‖a_j‖ x_j, and nothing that a residual in twice the precision still
+        shows where b is fitted better than that. A larger `tol` ends earlier.
     axis : {0, 1}, default 0
         The axis of a two-dimensional `b` along which the systems lie, and of a two-dimensional `warm_start` and the
         result's `x`, `dual` and `active` as well. 0: systems are rows, as a stack of matrices has them first. 1: they
