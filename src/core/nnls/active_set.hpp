@@ -159,7 +159,8 @@ struct ActiveSet : Bounded<Team, Matrix> {
             team.each_short(factor.count, [&](int p) {
                 const int j = ws.order[p];
                 if (j >= n) return;
-                const double value = full[j] + ws.x[p] * (task.scale_of(j) * unscale);
+                const double at = ws.state[j] & from_zero ? 0.0 : full[j];
+                const double value = at + ws.x[p] * (task.scale_of(j) * unscale);
                 full[j] = clamp_to(value, this->given_lower[j], this->given_upper[j]);
             });
         team.sync();
@@ -219,6 +220,13 @@ protected:
                 // An exact residual shows rounding of x itself: no refinement takes that away.
                 const bool at_rest = !steep || (exact && refinements >= 3);
                 if (nothing_left && at_rest && !from_gram) {
+                    if constexpr (Matrix::general) {
+                        if (this->leave_large_bounds()) {
+                            refinements = 0;
+                            best = double_infinity;
+                            continue;
+                        }
+                    }
                     if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
                         // (Free columns are in the factor from the start.)
@@ -593,6 +601,12 @@ protected:
 
     // Factors a remembered point anew.
     SW_HD void rebuild(const int32_t* order, const double* x, int count, int update, bool moved) {
+        if constexpr (Matrix::general)
+            for (int p = 0; p < factor.count; ++p) {
+                const bool counts = ws.state[ws.order[p]] & from_zero;
+                team.sync();
+                if (counts) this->count_from_zero(p, false);
+            }
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) this->mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
@@ -607,7 +621,10 @@ protected:
         }
         for (int p = 0; p < count; ++p) {
             if (this->insert_alone(order[p]) != Entry::entered) continue;
-            if (team.rank() == 0) ws.x[factor.count - 1] = x[p];
+            double value = x[p];
+            if constexpr (Matrix::general)
+                if (ws.best_state[order[p]] & from_zero) value -= task.reference_of(order[p]);
+            if (team.rank() == 0) ws.x[factor.count - 1] = value;
             team.sync();
         }
         factor.insertions = insertions;

@@ -17,6 +17,7 @@ struct Bounded : Insertion<Team, Matrix> {
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
+    using Base::given_up;
     using Base::multiplier;
     using Base::reference_size;
     using Base::squared_residual;
@@ -95,19 +96,55 @@ struct Bounded : Insertion<Team, Matrix> {
     SW_HD void leave_at_bound(int position) {
         const int j = ws.order[position];
         const double d = ws.x[position];
-        const bool up = d > 0 || (d == 0 && !(task.most_of(j) > 0));
+        const bool up = !(d < task.most_of(j));
         team.sync();
         if (d != 0) {
             factor.shift_target(position, d);
             take_from_b(position, j, d);
         }
         this->remove(position);
-        const int state = (ws.state[j] & ~(reflected | leaving)) | (up ? reflected : 0);
+        const int state = (ws.state[j] & ~(reflected | leaving | from_zero)) | (up ? reflected : 0);
         const double before = absolute(task.reference_of(j));
         team.sync();
         if (team.rank() == 0) this->mark(j, state);
         team.sync();
         reference_size += task.norm_of(j) * (absolute(task.reference_of(j)) - before);
+    }
+
+    // x of a column in the factor counts from zero instead of from a bound, or from that bound again. Far
+    // from a large bound the distance from it has few of x's digits.
+    SW_HD void count_from_zero(int position, bool from) {
+        const int j = ws.order[position];
+        const double before = task.reference_of(j);
+        team.sync();
+        if (team.rank() == 0) this->mark(j, from ? ws.state[j] | from_zero : ws.state[j] & ~from_zero);
+        team.sync();
+        const double after = task.reference_of(j), d = after - before;
+        factor.shift_target(position, d);
+        take_from_b(position, j, d);
+        if (team.rank() == 0) ws.x[position] -= d;
+        reference_size += task.norm_of(j) * (absolute(after) - absolute(before));
+        fresh = false;
+        team.sync();
+    }
+
+    // Lets the columns in the factor count from zero where the bounds they count from are much larger than
+    // they and b are. Whether any does that did not.
+    SW_HD bool leave_large_bounds() {
+        double bounds = 0, size = 0;
+        team.lane_each(factor.count, [&](int p) {
+            const int j = ws.order[p];
+            const double reference = task.reference_of(j), norm = task.norm_of(j);
+            bounds += norm * absolute(reference);
+            size += norm * absolute(reference + ws.x[p]);
+        });
+        bounds = team.lane_sum(bounds);
+        size = team.lane_sum(size) + (reference_size - bounds) + b_norm;
+        if (!(bounds > large_bounds * size)) return false;
+        given_up = max_of(given_up, bounds);
+        for (int p = 0; p < factor.count; ++p)
+            if (task.reference_of(ws.order[p]) != 0) count_from_zero(p, true);
+        return true;
     }
 
     // Takes a column that is out of the factor, which is empty, from one of its bounds to the other.
@@ -463,6 +500,7 @@ private:
         team.each(task.extent.row_length(), [&](int i) {
             const double weight = i < matrix.below || i >= matrix.below + matrix.summed ? 1.0 : 0.0;
             square += weight * (ws.metric ? ws.metric[i] : 1.0) * ws.b[i] * ws.b[i];
+            ws.r[i] = ws.weighed_b[i];
         });
         squared_residual = team.sum(square);
         multiplier = 0;

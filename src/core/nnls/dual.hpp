@@ -67,6 +67,7 @@ struct DualState {
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
+    double given_up = 0;        // what large bounds that x does not count from any more had in reference_size
     double weighed_square = 0;  // this member's part of the residual's, under the metric
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
@@ -185,7 +186,7 @@ struct DualState {
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        const double size = b_norm + duals.size + reference_size;
+        const double size = b_norm + duals.size + reference_size + kept_of_bounds * given_up;
         const double wanted = task.options.tolerance * (task.extent.relative_to_b ? b_norm : size);
         slack = slope_slack = max_of(wanted, task.options.rounding * size);
         if (exact) slope_slack = max_of(wanted, 0.25 * double_epsilon * size);

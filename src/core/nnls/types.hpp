@@ -56,5 +56,10 @@ constexpr double dependence = 100 * double_epsilon;
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
 
+// From so many times their size on, unknowns do not count from the bounds they left; and so much of that size
+// stays in what rounding is measured by.
+constexpr double large_bounds = 16;
+constexpr double kept_of_bounds = 1e-6;
+
 }  // namespace nnls
 SW_END

@@ -14,10 +14,11 @@ enum ColumnState : int32_t {
     zero = 0,
     is_positive = 1,  // in the factor
     barred = 2,
-    reflected = 4,  // at its upper bound when out of the factor
-    is_free = 8,    // without bounds
-    excluded = 16,  // masked, or with equal bounds
-    leaving = 32,   // has reached a bound
+    reflected = 4,   // at its upper bound when out of the factor
+    is_free = 8,     // without bounds
+    excluded = 16,   // masked, or with equal bounds
+    leaving = 32,    // has reached a bound
+    from_zero = 64,  // in the factor, and x counts from zero
 };
 
 // What systems with one and the same matrix share; all null where each system has its own.
@@ -220,15 +221,17 @@ struct Setting {
     // upper; x of one in it is the distance from there, so much at the least and at the most.
     SW_HD double reference_of(int j) const {
         const int state = ws.state[j];
-        return state & is_free ? 0.0 : state & reflected ? ws.upper[j] : ws.lower[j];
+        return state & (is_free | from_zero) ? 0.0 : state & reflected ? ws.upper[j] : ws.lower[j];
     }
     SW_HD double least_of(int j) const {
         const int state = ws.state[j];
-        return state & is_free ? -double_infinity : state & reflected ? ws.lower[j] - ws.upper[j] : 0.0;
+        if (state & (is_free | from_zero)) return ws.lower[j];
+        return state & reflected ? ws.lower[j] - ws.upper[j] : 0.0;
     }
     SW_HD double most_of(int j) const {
         const int state = ws.state[j];
-        return state & is_free ? double_infinity : state & reflected ? 0.0 : ws.upper[j] - ws.lower[j];
+        if (state & (is_free | from_zero)) return ws.upper[j];
+        return state & reflected ? 0.0 : ws.upper[j] - ws.lower[j];
     }
     // Which way x can go from there.
     SW_HD double sign_of(int j) const { return ws.state[j] & reflected ? -1.0 : 1.0; }
