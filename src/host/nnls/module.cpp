@@ -15,6 +15,7 @@ namespace nb = nanobind;
 namespace stepwell {
 
 SW_KIND(NnlsOptions, "NnlsOptions")
+SW_KIND(NnlsFamily, "NnlsFamily")
 SW_KIND(NnlsJob, "NnlsJob")
 SW_KIND(nnls::Envelope, "NnlsEnvelope")
 SW_KIND(nnls::Shared, "NnlsShared")
@@ -66,6 +67,37 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, update);
     SW_FIELD(options, NnlsOptions, guarded);
     SW_FIELD(options, NnlsOptions, chain);
+    Layout family(m, "NnlsFamily", sizeof(NnlsFamily));
+    SW_FIELD(family, NnlsFamily, general);
+    SW_FIELD(family, NnlsFamily, nonnegative);
+    SW_FIELD(family, NnlsFamily, lower);
+    SW_FIELD(family, NnlsFamily, upper);
+    SW_FIELD(family, NnlsFamily, lower_stride);
+    SW_FIELD(family, NnlsFamily, upper_stride);
+    SW_FIELD(family, NnlsFamily, mask);
+    SW_FIELD(family, NnlsFamily, mask_stride);
+    SW_FIELD(family, NnlsFamily, weights);
+    SW_FIELD(family, NnlsFamily, weights_stride);
+    SW_FIELD(family, NnlsFamily, which);
+    SW_FIELD(family, NnlsFamily, matrices);
+    SW_FIELD(family, NnlsFamily, summed);
+    SW_FIELD(family, NnlsFamily, slack);
+    SW_FIELD(family, NnlsFamily, penalized);
+    SW_FIELD(family, NnlsFamily, sum_low);
+    SW_FIELD(family, NnlsFamily, sum_high);
+    SW_FIELD(family, NnlsFamily, sum_stride);
+    SW_FIELD(family, NnlsFamily, coefficients);
+    SW_FIELD(family, NnlsFamily, penalty);
+    SW_FIELD(family, NnlsFamily, penalty_rows);
+    SW_FIELD(family, NnlsFamily, has_states);
+    SW_FIELD(family, NnlsFamily, lam);
+    SW_FIELD(family, NnlsFamily, lam_stride);
+    SW_FIELD(family, NnlsFamily, state);
+    SW_FIELD(family, NnlsFamily, multiplier);
+    SW_FIELD(family, NnlsFamily, equality_error);
+    SW_FIELD(family, NnlsFamily, used_lam);
+    SW_FIELD(family, NnlsFamily, fit);
+    SW_FIELD(family, NnlsFamily, seminorm);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
     SW_FIELD(job, NnlsJob, rows);
@@ -78,6 +110,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, NnlsJob, b);
     SW_FIELD(job, NnlsJob, b_stride);
     SW_FIELD(job, NnlsJob, options);
+    SW_FIELD(job, NnlsJob, family);
     SW_FIELD(job, NnlsJob, warm_values);
     SW_FIELD(job, NnlsJob, warm_marks);
     SW_FIELD(job, NnlsJob, warm_stride);
@@ -100,10 +133,13 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(shared, nnls::Shared, scale);
     SW_FIELD(shared, nnls::Shared, norm);
     SW_FIELD(shared, nnls::Shared, inverse_norm);
+    SW_FIELD(shared, nnls::Shared, top_norm);
     SW_FIELD(shared, nnls::Shared, columns);
     SW_FIELD(shared, nnls::Shared, low);
     SW_FIELD(shared, nnls::Shared, high);
     SW_FIELD(shared, nnls::Shared, gram);
+    SW_FIELD(shared, nnls::Shared, penalty_gram);
+    SW_FIELD(shared, nnls::Shared, penalty_diagonal);
     SW_FIELD(shared, nnls::Shared, envelope);
     SW_FIELD(shared, nnls::Shared, column_stride);
     SW_FIELD(shared, nnls::Shared, gram_stride);
@@ -127,6 +163,7 @@ void bind_nnls(nb::module_& m) {
     statuses["STALLED"] = int(nnls::stalled);
     statuses["DEPENDENT"] = int(nnls::dependent);
     statuses["NON_FINITE"] = int(nnls::non_finite);
+    statuses["INFEASIBLE"] = int(nnls::infeasible);
     m.attr("NNLS_STATUS") = statuses;
     updates["cgs2"] = int(nnls::cgs2);
     updates["mgs"] = int(nnls::mgs);

@@ -6,17 +6,16 @@ import dataclasses
 import functools
 from typing import Any
 
-import numpy as np
-
 from stepwell import _core
-from stepwell.arrays import bytes_as_bool, host_copy, rows_contiguous
+from stepwell.arrays import rows_contiguous
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
-from stepwell.nnls.batch import CHAIN, COSTS, Batch
+from stepwell.nnls.batch import CHAIN, Batch
 from stepwell.nnls.job import Answers, job_sizes, make_job
-from stepwell.nnls.result import NNLSResult, NNLSStatus
+from stepwell.nnls.result import AnyResult
+from stepwell.nnls.wrap import wrap
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
 WARP_COLUMNS, WARP_ROWS = 32, 2048
@@ -115,7 +114,7 @@ def kernel_defines(single: bool, convolution: bool, by_warp: bool, threads: int)
     }
 
 
-def solve(batch: Batch) -> NNLSResult:
+def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of device arrays."""
     memory = DeviceMemory(batch.b)
     memory.make_current()
@@ -156,10 +155,10 @@ def solve(batch: Batch) -> NNLSResult:
     if batch.progress:
         memory.wait(stream)
         batch.progress(systems, systems)
-    return _wrap(batch, memory, answers)
+    return wrap(batch, answers)
 
 
-def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLSResult:
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:
     """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
     xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
     squares = xp.sum(b * b, axis=-1)
@@ -168,7 +167,7 @@ def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLS
         memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"), reals,
         memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
     )  # fmt: skip
-    return _wrap(batch, memory, answers)
+    return wrap(batch, answers)
 
 
 def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
@@ -222,47 +221,3 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Any, options: Any, stream
         tiles = -(-gram_stride // 32)
         launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
     return [vectors, bounds, columns, gram]
-
-
-def _wrap(batch: Batch, memory: DeviceMemory, answers: Answers) -> NNLSResult:
-    x, dual, reals, counts, costs = answers.x, answers.dual, answers.reals, answers.counts, answers.costs
-    xp = memory.xp
-    marks = bytes_as_bool(answers.active)
-    escalated = xp.astype(counts[5], xp.bool)
-    if not batch.lone:
-        reported = xp.astype(reals, x.dtype, copy=False)
-        return NNLSResult(
-            x=x,
-            residual=reported[0],
-            dual=dual,
-            violation=reported[1],
-            active=marks,
-            insertions=counts[1],
-            removals=counts[2],
-            solves=counts[3],
-            passes=counts[4],
-            status=counts[0],
-            escalated=escalated,
-            costs={name: costs[:, k] for k, name in enumerate(COSTS)},
-            method=batch.method,
-            choice=batch.choice,
-        )
-    numbers = host_copy(counts)[:, 0]
-    measures = host_copy(reals)[:, 0]
-    cost = host_copy(costs)[0]
-    return NNLSResult(
-        x=x[0],
-        residual=float(measures[0]),
-        dual=dual[0],
-        violation=float(measures[1]),
-        active=marks[0],
-        insertions=int(numbers[1]),
-        removals=int(numbers[2]),
-        solves=int(numbers[3]),
-        passes=int(numbers[4]),
-        status=NNLSStatus(int(numbers[0])),
-        escalated=bool(numbers[5]),
-        costs={name: int(np.asarray(cost)[k]) for k, name in enumerate(COSTS)},
-        method=batch.method,
-        choice=batch.choice,
-    )
