@@ -16,6 +16,8 @@ from stepwell.files import Unreadable, open_arrays, replacing
 #: Columns of a CSV file that hold classes and names, unless one is named.
 CLASS_COLUMNS = ("class", "level_1", "material", "category", "type")
 NAME_COLUMNS = ("name", "spectra", "spectrum", "sample", "id", "endmember")
+#: Nanometres by which a wavelength that was printed may be beyond the ends of a library.
+ROUNDED = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +64,8 @@ class SpectralLibrary:
         require(self.wavelengths is not None, "the library's wavelengths", None, "wavelengths, as the image has some")
         assert self.wavelengths is not None
         own = self.wavelengths
+        within = np.clip(wavelengths, own[0], own[-1])
+        wavelengths = np.where(np.abs(within - wavelengths) <= ROUNDED, within, wavelengths)
         spectra = np.array([np.interp(wavelengths, own, one, np.nan, np.nan) for one in self.spectra])
         return dataclasses.replace(self, spectra=spectra, wavelengths=np.asarray(wavelengths, dtype=float))
 
