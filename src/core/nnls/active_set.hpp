@@ -45,6 +45,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
     // Lowest squared residual so far; its point is in ws.best_x, ws.best_order.
     double best = double_infinity;
     int best_count = 0;
+    bool trusting = false;   // the dual is not verified from A at the end
     bool restarted = false;  // with Q and R in place of the Gram factor
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
@@ -250,6 +251,8 @@ protected:
                     pending = this->solved ? Pending::way : Pending::solution;
                     continue;
                 }
+                // With a lambda that is only tried, the tables will do.
+                if (trusting && from_gram && nothing_left) return converged;
                 // The end of this road: look at A itself, then rely on Q and R, then refine, then give up.
                 if (from_gram && inserted_count >= 0) {
                     from_gram = false;
@@ -575,6 +578,25 @@ protected:
             projected = true;
         }
         return true;
+    }
+
+    // Factors the columns it has anew, for another lambda^2.
+    SW_HD void refactor(double penalty) {
+        if (any_barred) this->unbar();
+        exact = projected = restarted = false;
+        team.each_short(factor.count, [&](int p) {
+            ws.best_x[p] = ws.x[p];
+            ws.best_order[p] = ws.order[p];
+        });
+        best_count = factor.count;
+        best = double_infinity;
+        inserted_count = 0;
+        keep_states();
+        team.sync();
+        this->set_penalty(penalty);
+        rebuild(ws.best_order, ws.best_x, best_count, task.options.update, false);
+        factor.settled = 0;
+        from_gram = task.shared.gram != nullptr;
     }
 
     // Gives the Gram factor up for Q and R, on the columns and from the point it has.

@@ -40,9 +40,18 @@ struct NnlsFamily {
     int32_t has_states;  // 1: warm_marks are states
     const double* lam;
     int64_t lam_stride;  // 0 or 1
+    int32_t rule;        // a Rule: how lambda is chosen; 0: it is given
+    int32_t reserved;
+    double chi2;              // the factor of that rule
+    const double* noise;      // standard deviation of an entry of b
+    int64_t noise_stride;     // 0 or 1
+    const double* spectrum;   // of cross-validation: a row a matrix, eigenvalues of A'A in the pencil
+    int64_t spectrum_stride;  // with A'A + pencil L'L
+    const double* pencil;
     // What comes out beside x: states a row, the rest an entry a system.
     int8_t* state;
-    double *multiplier, *equality_error, *used_lam, *fit, *seminorm;
+    double *multiplier, *equality_error, *used_lam, *fit, *seminorm, *unpenalized;
+    int32_t *at_end, *evaluations;
 };
 
 // A chain is broken every so often, so that what a system starts from does not depend on who solves it.

@@ -1,7 +1,7 @@
 // The solution of one system of a batch by one team.
 #pragma once
 
-#include "core/nnls/active_set.hpp"
+#include "core/nnls/search.hpp"
 #include "core/nnls/stacked.hpp"
 
 SW_BEGIN
@@ -20,11 +20,6 @@ SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolu
             job.rows,
             job.columns,
             nullptr};
-}
-
-// The number of a system's matrix.
-SW_HD int64_t matrix_index(const Job& job, int64_t system) {
-    return job.family.which ? job.family.which[system] : system;
 }
 
 template <class Top>
@@ -62,10 +57,20 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     return e;
 }
 
+// The search for lambda is compiled for general problems alone.
+template <class Team, class Matrix, class Scalar, bool general>
+struct SolverOf {
+    typedef ActiveSet<Team, Matrix, Scalar> type;
+};
+template <class Team, class Matrix, class Scalar>
+struct SolverOf<Team, Matrix, Scalar, true> {
+    typedef Search<Team, Matrix, Scalar> type;
+};
+
 // The task's matrix is that of the system.
 template <class Scalar, class Team, class Matrix>
 SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Task<Matrix>& task) {
-    ActiveSet<Team, Matrix, Scalar> solver(team, task);
+    typename SolverOf<Team, Matrix, Scalar, Matrix::general>::type solver(team, task);
     const int64_t n = job.columns;
     WarmStart<Scalar> warm;
     if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
@@ -85,13 +90,21 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
             warm.states = family.state + (system - 1) * n;
             warm.marks = nullptr;
         }
-        const double lam = family.penalized ? family.lam[system * family.lam_stride] : 0.0;
-        solver.run_general(job, system, b, warm, lam);
+        // A chain hands on lambda as well.
+        const bool follows = job.options.chain && system % nnls_chain_length != 0;
+        const double near = follows ? family.used_lam[system - 1] : 0.0;
+        solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
         const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
         violation = !known               ? double_nan()
                     : family.nonnegative ? solver.violation()
                                          : solver.general_violation();
         solver.general_answer(job, system, x, dual, active, residual);
+        if (team.rank() == 0) {
+            const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
+            family.unpenalized[system] = known ? phi0 : double_nan();
+            family.at_end[system] = solver.at_end;
+            family.evaluations[system] = solver.evaluations;
+        }
     } else {
         solver.run(b, warm);
         solver.answer(x, dual, active, residual);

@@ -20,9 +20,17 @@ enum Status : int32_t {
 // equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
+// How lambda is chosen, where it is not given; stepwell/nnls/family.py has the names.
+enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
+
 typedef NnlsOptions Options;
 typedef NnlsFamily Family;
 typedef NnlsJob Job;
+
+// The number of a system's matrix.
+SW_HD int64_t matrix_number(const Job& job, int64_t system) {
+    return job.family.which ? job.family.which[system] : system;
+}
 
 // Whether the one matrix of all systems is prepared once, with its columns stored: of a convolution, whose
 // columns are shifts of one pulse, only where they are few.

@@ -181,7 +181,7 @@ void solve_batch(const HostJob& host) {
     if (job.systems < host.threads && work >= large_system) {
         OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
         for (int64_t system = 0; system < job.systems; ++system) {
-            own.task.take(matrix_of(job, matrix_index(job, system), kind));
+            own.task.take(matrix_of(job, matrix_number(job, system), kind));
             run_thread_team(host.threads, [&](const ThreadTeam& team) {
                 const FlushSubnormals flush;
                 solve_system<Scalar>(team, job, system, own.task);
@@ -214,7 +214,7 @@ void solve_batch(const HostJob& host) {
             return;
         }
         for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
-            const int64_t index = matrix_index(job, system);
+            const int64_t index = matrix_number(job, system);
             own->task.take(matrix_of(job, index, kind));
             if (job.family.which) own->task.share(common[static_cast<size_t>(index)]->shared);
             solve_system<Scalar>(Lone(), job, system, own->task);

@@ -92,12 +92,23 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, has_states);
     SW_FIELD(family, NnlsFamily, lam);
     SW_FIELD(family, NnlsFamily, lam_stride);
+    SW_FIELD(family, NnlsFamily, rule);
+    SW_FIELD(family, NnlsFamily, reserved);
+    SW_FIELD(family, NnlsFamily, chi2);
+    SW_FIELD(family, NnlsFamily, noise);
+    SW_FIELD(family, NnlsFamily, noise_stride);
+    SW_FIELD(family, NnlsFamily, spectrum);
+    SW_FIELD(family, NnlsFamily, spectrum_stride);
+    SW_FIELD(family, NnlsFamily, pencil);
     SW_FIELD(family, NnlsFamily, state);
     SW_FIELD(family, NnlsFamily, multiplier);
     SW_FIELD(family, NnlsFamily, equality_error);
     SW_FIELD(family, NnlsFamily, used_lam);
     SW_FIELD(family, NnlsFamily, fit);
     SW_FIELD(family, NnlsFamily, seminorm);
+    SW_FIELD(family, NnlsFamily, unpenalized);
+    SW_FIELD(family, NnlsFamily, at_end);
+    SW_FIELD(family, NnlsFamily, evaluations);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
     SW_FIELD(job, NnlsJob, rows);
@@ -170,6 +181,12 @@ void bind_nnls(nb::module_& m) {
     updates["rotations"] = int(nnls::rotations);
     updates["csne"] = int(nnls::csne);
     updates["gram"] = int(nnls::gram);
+    nb::dict rules;
+    rules["chi2"] = int(nnls::rule_chi2);
+    rules["discrepancy"] = int(nnls::rule_discrepancy);
+    rules["gcv"] = int(nnls::rule_gcv);
+    rules["lcurve"] = int(nnls::rule_lcurve);
+    m.attr("NNLS_RULES") = rules;
     m.attr("NNLS_UPDATES") = updates;
     m.def(
         "nnls_solve", &solve, nb::arg("job"), nb::arg("single"), nb::arg("form_gram"), nb::arg("threads"),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from stepwell import arrays
 from stepwell.deprecation import renamed
-from stepwell.nnls.arguments import Insertion, MethodName, Update, check
+from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import AnyResult, NNLSResult
@@ -23,8 +23,10 @@ def nnls(
     method: MethodName = "auto",
     insertion: Insertion = "guarded",
     update: Update = "cgs2",
-    lam: NumberOrArray = 0.0,
+    lam: NumberOrArray | Rule = 0.0,
     L: ArrayLike | None = None,
+    noise: NumberOrArray | None = None,
+    chi2: float = 1.02,
     mask: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     which: ArrayLike | None = None,
@@ -55,11 +57,12 @@ def nnls(
     update : {"cgs2", "mgs", "rotations", "csne"}, default "cgs2"
         How ``method="qr"`` updates its factor: classical Gram-Schmidt twice, modified Gram-Schmidt, rotations of a
         square Q, or the corrected semi-normal equations without Q. All but the first exist for comparison.
-    lam : float or array, shape (systems,), default 0
-        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. (Once spelt ``damping``.)
-    L, mask, weights, which
-        As in :func:`stepwell.lsq_linear`: a penalty λ²‖Lx‖², columns that take part, weights of rows, and the matrix of
-        each system.
+    lam : float or array, shape (systems,), or {"chi2", "discrepancy", "gcv", "lcurve"}, default 0
+        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. (Once spelt ``damping``.) Or the rule that
+        chooses it for each system, as in :func:`stepwell.lsq_linear`.
+    L, noise, chi2, mask, weights, which
+        As in :func:`stepwell.lsq_linear`: a penalty λ²‖Lx‖², what rules for λ need, columns that take part, weights of
+        rows, and the matrix of each system.
     warm_start : array or "chain", optional
         An x (its positive entries) or a boolean set, of shape (n,) or (systems, n), to start from; or ``"chain"``:
         each system starts from the set of the one before (in chains of 64). (n, systems) with ``axis=1``.
@@ -103,7 +106,7 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
-    more: dict[str, Any] = dict(mask=mask, weights=weights, L=L)
+    more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, chi2=None if chi2 == 1.02 else chi2)
     batch = check(
         A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis, which=which, **more
     )

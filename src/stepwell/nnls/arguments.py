@@ -22,7 +22,7 @@ from stepwell.checks import (
 )
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.family import Family, Reader, is_number, read_family
+from stepwell.nnls.family import RULES, Family, Reader, is_number, read_family
 from stepwell.nnls.result import LSQResult, NNLSResult
 from stepwell.threads import read_threads
 
@@ -30,6 +30,7 @@ Array = arrays.Array
 
 MethodName: TypeAlias = Literal["auto", "qr", "gram"]
 Insertion: TypeAlias = Literal["guarded", "single"]
+Rule: TypeAlias = Literal["chi2", "discrepancy", "gcv", "lcurve"]
 Update: TypeAlias = Literal["cgs2", "mgs", "rotations", "csne"]
 
 
@@ -78,7 +79,8 @@ def check(
     lead = () if lone else tuple(map(int, b.shape[:-1]))
     b, matrix = _in_rows(b, rows), _in_stack(matrix, shape) if len(shape) > 3 else matrix
     systems = int(b.shape[0])
-    family = _family(Reader(b, lead, single), (rows, columns), shape, lam, which, warm_start, result, more)
+    dense = A.dense() if convolution and lam == "gcv" else matrix
+    family = _family(Reader(b, lead, single), (rows, columns), shape, lam, which, warm_start, result, dense, more)
     damping = 0.0 if family is not None else read_real("lam", lam, at_least=0)
     if update == "rotations":
         require(damping == 0, "lam", damping, "0 with update='rotations', which has none; or update='cgs2'")
@@ -135,17 +137,20 @@ def _family(
     which: Any,
     warm_start: Any,
     result: type,
+    matrix: Array | None,
     more: dict[str, Any],
 ) -> Family | None:
     """Read what goes beyond x >= 0 and one λ; None where nothing does."""
     given = which is not None or any(value is not None for value in more.values())
-    if result is NNLSResult and not given and (is_number(lam) or isinstance(lam, str)):
+    if result is NNLSResult and not given and is_number(lam):
         return None
+    if isinstance(lam, str) and lam not in RULES:
+        read_real("lam", lam, at_least=0, other=", ".join(map(repr, RULES)))
     more = dict(more)
     bounds = more.pop("bounds", None)
     named = None if which is None else reader.which(which, shape[0])
     states = arrays.is_array(warm_start) and str(warm_start.dtype).endswith("int8")
-    return read_family(reader, sizes, bounds=bounds, lam=lam, which=named, states=states, **more)
+    return read_family(reader, sizes, bounds=bounds, lam=lam, which=named, states=states, matrix=matrix, **more)
 
 
 #: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.

@@ -17,7 +17,8 @@ UPDATE_CODES: dict[str, int] = dict(_core.NNLS_UPDATES)
 #: The counts of a system, as the core's job names them.
 COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 #: What general problems have beside, as the core's job names it.
-MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm")
+MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm", "unpenalized")
+MORE_COUNTS = ("at_end", "evaluations")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 
 
@@ -25,7 +26,7 @@ COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops
 class Batch:
     """A checked batch: one matrix or as many as right-hand sides, and how to solve it. Arrays of one library."""
 
-    #: (m, n), (systems, m, n) or, with `which`, (matrices, m, n); of a convolution pulses, (length,) or (systems, length)
+    #: (m, n), (systems, m, n) or, with `which`, (matrices, m, n); of a convolution (length,) or (systems, length)
     matrix: Array
     b: Array  # (systems, m)
     single: bool  # solve in float32; arrays of the host may have another dtype still

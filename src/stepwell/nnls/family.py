@@ -1,4 +1,4 @@
-"""What a small least-squares problem has beyond x >= 0 and one λ, read and checked: bounds, a sum, masks, weights, L."""
+"""What a small least-squares problem has beyond x >= 0 and one λ, read and checked: bounds, sums, masks, weights."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from stepwell import arrays
+from stepwell import _core, arrays
 from stepwell.arrays import Array
 from stepwell.checks import (
     read_array,
+    read_choice,
     read_real,
+    require,
     require_each,
     require_finite,
     require_kind,
@@ -20,6 +22,8 @@ from stepwell.checks import (
 )
 
 INFINITY = float("inf")
+#: What the core calls the rules for λ.
+RULES: dict[str, int] = dict(_core.NNLS_RULES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +44,15 @@ class Family:
     penalty: Array | None  # (p, n): L; without, the unit matrix
     penalty_rows: int
     lam: Array | None  # (rows,)
+    rule: int  # how λ is chosen, as the core says it; 0: it is given
+    chi2: float
+    noise: Array | None  # (rows,): the standard deviation of an entry of b
+    spectrum: Array | None  # (matrices, n): see `pencil_spectrum`
+    pencil: Array | None  # (matrices,)
     states: bool  # the warm start is one of states
 
     #: Fields that have a row a system.
-    ROWS = ("lower", "upper", "mask", "weights", "which", "sum_low", "sum_high", "lam")
+    ROWS = ("lower", "upper", "mask", "weights", "which", "sum_low", "sum_high", "lam", "noise")
 
     def part(self, chosen: slice) -> Family:
         """Return the same of some of the systems."""
@@ -92,6 +101,10 @@ class Reader:
             with np.errstate(over="ignore"):
                 array = arrays.as_float(array, "float32")
         return arrays.as_float(array, "float64")
+
+    def table(self, values: np.ndarray) -> Array:
+        """Return numbers of the host's where b lives."""
+        return arrays.copy_to_device_of(values, self.b) if self.on_device else np.ascontiguousarray(values)
 
     def bounds(self, name: str, value: Any, length: int | None) -> tuple[Array, Array]:
         """Return two rows of bounds, either of which may be infinite on its own side."""
@@ -172,6 +185,9 @@ def read_family(
     which: Array | None = None,
     lam: Any = 0.0,
     L: Any = None,
+    noise: Any = None,
+    chi2: float | None = None,
+    matrix: Array | None = None,
     states: bool = False,
 ) -> Family:
     """Read what a problem has beyond x >= 0."""
@@ -188,10 +204,29 @@ def read_family(
         slack = bool(xp.any(sum_low != sum_high))
     if coefficients is not None:
         coefficients = reader.rows("equality", coefficients, columns).reshape(columns)
-    penalized = not (is_number(lam) and float(lam) == 0)
+    rule = 0 if not isinstance(lam, str) else RULES[read_choice("lam", lam, RULES)]
+    penalized = bool(rule) or not (is_number(lam) and read_real("lam", lam, at_least=0) == 0)
+    factor = 1.02 if chi2 is None else read_real("chi2", chi2, above=1)
+    if lam == "discrepancy":
+        require(noise is not None, "noise", noise, "the standard deviation of b's entries with lam='discrepancy'")
+    if noise is not None:
+        noise = reader.rows("noise", noise, None).reshape(-1)
+        require_each((noise >= 0) & (noise < INFINITY), "noise", noise, "finite numbers of at least 0")
     penalty = None if L is None or not penalized else reader.penalty(L, columns)
     if L is not None and penalty is None:
-        reader.penalty(L, columns)
+        reader.penalty(L, columns)  # a λ of zero does not excuse it
+    spectrum = pencil = None
+    if lam == "gcv":
+        for name, value in (("weights", weights), ("mask", mask)):
+            require(
+                value is None or (np.ndim(value) < 2 and name == "weights"),
+                name,
+                type(value).__name__,
+                "None with lam='gcv', whose trace is that of the whole of A (weights may be one row for all)",
+            )
+        assert matrix is not None
+        rows_of = matrix if weights is None else matrix * reader.doubles(reader.home("weights", weights))[:, None]
+        spectrum, pencil = pencil_spectrum(reader, rows_of, penalty)
     return Family(
         nonnegative=nonnegative,
         lower=lower,
@@ -206,6 +241,31 @@ def read_family(
         penalized=penalized,
         penalty=penalty,
         penalty_rows=columns if penalty is None else int(penalty.shape[0]),
-        lam=reader.lam(lam) if penalized else None,
+        lam=reader.lam(lam) if penalized and not rule else None,
+        rule=rule,
+        chi2=factor,
+        noise=noise,
+        spectrum=spectrum,
+        pencil=pencil,
         states=states,
     )
+
+
+def pencil_spectrum(reader: Reader, matrix: Array, penalty: Array | None) -> tuple[Array, Array]:
+    """Return the eigenvalues t of AᵀA in the pencil with AᵀA + αLᵀL, and α = tr AᵀA / tr LᵀL, of each matrix.
+
+    The trace of A(AᵀA + λ²LᵀL)⁻¹Aᵀ, which cross-validation needs, is the sum of αt/(αt + λ²(1 − t)).
+    """
+    A = arrays.to_host(matrix)
+    A = A[None] if A.ndim == 2 else A
+    gram = np.swapaxes(A, 1, 2) @ A
+    n = A.shape[-1]
+    K = np.eye(n) if penalty is None else np.asarray((lambda rows: rows.T @ rows)(arrays.to_host(penalty)))
+    trace = np.trace(gram, axis1=1, axis2=2)
+    alpha = np.where(trace > 0, trace, 1.0) / (np.trace(K) or 1.0)
+    values, vectors = np.linalg.eigh(gram + alpha[:, None, None] * K)
+    kept = values > n * np.finfo(float).eps * values[:, -1:]
+    root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    basis = vectors * root[:, None, :]
+    inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
+    return reader.table(np.clip(inner, 0.0, 1.0)), reader.table(alpha)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.nnls.batch import CHAIN, MORE, Batch
+from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
 from stepwell.nnls.job import Answers, make_job
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
@@ -34,6 +34,7 @@ def solve(batch: Batch) -> AnyResult:
         costs=np.empty((systems, 4), np.int64),
         state=np.empty((systems, n), np.int8) if general else None,
         more=np.empty((len(MORE), systems)) if general else None,
+        more_counts=np.empty((len(MORE_COUNTS), systems), np.int32) if general else None,
     )
     if batch.shared:
         matrix = np.ascontiguousarray(matrix, dtype)
@@ -53,6 +54,7 @@ def solve(batch: Batch) -> AnyResult:
             costs=whole.costs[part],
             state=None if whole.state is None else whole.state[part],
             more=np.empty((len(MORE), stop - start)) if general else None,
+            more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
         )
         family = batch.family.part(part) if batch.family is not None else None
         given = (
@@ -70,6 +72,8 @@ def solve(batch: Batch) -> AnyResult:
         whole.reals[:, part], whole.counts[:, part] = answers.reals, answers.counts
         if whole.more is not None:
             whole.more[:, part] = answers.more
+        if whole.more_counts is not None:
+            whole.more_counts[:, part] = answers.more_counts
         done += stop - start
         if batch.progress:
             batch.progress(done, systems)

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell.arrays import Array, strides_of
 from stepwell.cuda.layouts import structure
-from stepwell.nnls.batch import COUNTS, MORE, UPDATE_CODES, Batch
+from stepwell.nnls.batch import COUNTS, MORE, MORE_COUNTS, UPDATE_CODES, Batch
 from stepwell.nnls.family import Family
 
 
@@ -25,6 +25,7 @@ class Answers:
     # Of general problems.
     state: Array | None = None  # (systems, n), int8
     more: Array | None = None  # in the order of MORE, a row each
+    more_counts: Array | None = None  # in the order of MORE_COUNTS, a row each
 
 
 def job_sizes(batch: Batch) -> Any:
@@ -68,6 +69,8 @@ def _sizes(batch: Batch) -> Any:
         penalty=int(family.penalty is not None),
         penalty_rows=family.penalty_rows,
         has_states=family.states,
+        rule=family.rule,
+        chi2=family.chi2,
     )
 
 
@@ -79,17 +82,25 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
         if rows is not None:
             setattr(into, name, address(rows))
             setattr(into, f"{name}_stride", 0 if rows.shape[0] == 1 else strides_of(rows)[0])
-    for name in ("which", "sum_low", "sum_high", "coefficients", "penalty", "lam"):
+    for name in ("which", "sum_low", "sum_high", "coefficients", "penalty", "lam", "noise", "spectrum", "pencil"):
         array = getattr(family, name)
         if array is not None:
             setattr(into, name, address(array))
     into.sum_stride = int(family.sum_low is not None and family.sum_low.shape[0] > 1)
+    into.noise_stride = int(family.noise is not None and family.noise.shape[0] > 1)
+    into.spectrum_stride = (
+        strides_of(family.spectrum)[0] if family.spectrum is not None and family.spectrum.shape[0] > 1 else 0
+    )
     into.lam_stride = int(family.lam is not None and family.lam.shape[0] > 1)
     assert answers.state is not None
     assert answers.more is not None
+    assert answers.more_counts is not None
     into.state, more = address(answers.state), address(answers.more)
     for k, name in enumerate(MORE):
         setattr(into, name, more + 8 * job.systems * k)
+    counts = address(answers.more_counts)
+    for k, name in enumerate(MORE_COUNTS):
+        setattr(into, name, counts + 4 * job.systems * k)
 
 
 def make_job(

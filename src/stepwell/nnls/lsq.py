@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell.nnls.api import solve
-from stepwell.nnls.arguments import Insertion, MethodName, check
+from stepwell.nnls.arguments import Insertion, MethodName, Rule, check
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import LSQResult
 from stepwell.typing import ArrayLike, NumberOrArray
@@ -23,8 +23,10 @@ def lsq_linear(
     mask: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     which: ArrayLike | None = None,
-    lam: NumberOrArray = 0.0,
+    lam: NumberOrArray | Rule = 0.0,
     L: ArrayLike | None = None,
+    noise: NumberOrArray | None = None,
+    chi2: float = 1.02,
     warm_start: ArrayLike | Literal["chain"] | None = None,
     method: MethodName = "auto",
     insertion: Insertion = "guarded",
@@ -53,10 +55,17 @@ def lsq_linear(
         What rows of A and b are multiplied with. A row of weight 0 is absent, whatever b has there.
     which : int array, shape (systems,), optional
         The matrix of each system: A is then a dictionary of them.
-    lam : float or array, shape (systems,), default 0
-        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`.
+    lam : float or array, shape (systems,), or {"chi2", "discrepancy", "gcv", "lcurve"}, default 0
+        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. Or the rule that chooses it, for each system:
+        ``"chi2"`` raises ‖Ax − b‖² by the factor `chi2`, ``"discrepancy"`` to what `noise` says, ``"gcv"`` is
+        generalized cross-validation with the trace of all of A, ``"lcurve"`` the corner of the L-curve on 21 λ.
     L : array, shape (p, n), optional
         What is penalised is Lx; x itself without.
+    noise : float or array, shape (systems,), optional
+        Standard deviation of the entries of b, weights included, for the rule ``"discrepancy"``: ‖Ax − b‖² is then
+        noise² times the number of rows. (:func:`stepwell.tikhonov` takes the norm of the noise instead.)
+    chi2 : float, default 1.02
+        The factor of the rule ``"chi2"``: by how much ‖Ax − b‖² may exceed what it is with λ = 0.
     warm_start : array or "chain", optional
         An x, or the `state` of a result (int8), of shape (n,) or (systems, n), to start from; or ``"chain"``: each
         system starts from the set of the one before (in chains of 64).
@@ -102,6 +111,8 @@ def lsq_linear(
         mask=mask,
         weights=weights,
         L=L,
+        noise=noise,
+        chi2=None if chi2 == 1.02 else chi2,
     )
     result = solve(batch)
     assert isinstance(result, LSQResult)

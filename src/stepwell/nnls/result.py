@@ -130,6 +130,13 @@ class NNLSResult(Outcome):
         The λ that was given, or found for each system.
     seminorm : float or array, optional
         ‖Lx‖, where L, weights, a mask, `which` or a λ per system were given.
+    lam_at_end : int or array, optional
+        Where λ was chosen: −1 or 1 where it is at an end of its range (0, and a λ so large that x no longer changes),
+        2 for an L-curve without a corner, else 0.
+    chi2 : float or array, optional
+        ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
+    evaluations : int or array, optional
+        How many λ a rule tried.
     success : bool or bool array
         Whether each system converged.
     reason : NNLSStatus or list of NNLSStatus
@@ -154,6 +161,9 @@ class NNLSResult(Outcome):
     choice: str
     lam: PerSystem = 0.0
     seminorm: PerSystem | None = None
+    lam_at_end: PerSystem | None = None
+    chi2: PerSystem | None = None
+    evaluations: PerSystem | None = None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -184,6 +194,13 @@ class LSQResult(Outcome):
         λ, as given or found.
     seminorm : float or array, optional
         ‖Lx‖, where there is a λ.
+    lam_at_end : int or array, optional
+        Where λ was chosen: −1 or 1 where it is at an end of its range (0, and a λ so large that x no longer changes),
+        2 for an L-curve without a corner, else 0.
+    chi2 : float or array, optional
+        ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
+    evaluations : int or array, optional
+        How many λ a rule tried.
     insertions, removals, solves, passes, status, escalated, costs, method, choice
         As in :class:`NNLSResult`; a status is a number of :class:`NNLSStatus`.
     """
@@ -206,6 +223,9 @@ class LSQResult(Outcome):
     choice: str
     multipliers: Array | None = None
     seminorm: PerSystem | None = None
+    lam_at_end: PerSystem | None = None
+    chi2: PerSystem | None = None
+    evaluations: PerSystem | None = None
 
 
 AnyResult: TypeAlias = NNLSResult | LSQResult

@@ -9,6 +9,7 @@ import numpy as np
 from stepwell import arrays
 from stepwell.arrays import Array
 from stepwell.nnls.batch import COSTS, COUNTS, MORE, Batch
+from stepwell.nnls.family import RULES
 from stepwell.nnls.job import Answers
 from stepwell.nnls.result import AnyResult, LSQResult, NNLSResult, NNLSStatus
 
@@ -53,12 +54,22 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
     names: dict[str, Array] = {"residual": reals[0], "violation": reals[1]}
     if more is not None:
         names |= {RENAMED.get(name, name): more[k] for k, name in enumerate(MORE)}
-        if batch.family is not None and not batch.family.penalized:
+        family = batch.family
+        unpenalized, fit = names.pop("unpenalized"), names.pop("squared_fit")
+        if family is None or not family.penalized:
             names.pop("seminorm")
+        if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):
+            xp = arrays.namespace_of(fit)
+            names["chi2"] = xp.where(unpenalized > 0, fit / xp.where(unpenalized > 0, unpenalized, 1.0), 1.0)
+    if batch.family is not None and batch.family.rule and answers.more_counts is not None:
+        whole = {name: answers.more_counts[k] for k, name in enumerate(("lam_at_end", "evaluations"))}
+    else:
+        whole = {}
     if batch.lone:
         found: dict[str, Any] = {name: float(arrays.host_copy(array)[0]) for name, array in names.items()}
         numbers = arrays.host_copy(counts)[:, 0]
         found |= {name: int(numbers[k]) for k, name in enumerate(COUNTS)}
+        found |= {name: int(arrays.host_copy(array)[0]) for name, array in whole.items()}
         found["status"] = NNLSStatus(found["status"])
         found["escalated"] = bool(found["escalated"])
         cost = arrays.host_copy(costs)[0]
@@ -69,7 +80,7 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
         return _deliver(batch, array.reshape(batch.lead) if len(batch.lead) != 1 else array)
 
     found = {name: shaped(xp.astype(array, answers.x.dtype, copy=False)) for name, array in names.items()}
-    found |= {name: shaped(counts[k]) for k, name in enumerate(COUNTS)}
+    found |= {name: shaped(array) for name, array in ({n: counts[k] for k, n in enumerate(COUNTS)} | whole).items()}
     found["escalated"] = shaped(xp.astype(counts[5], xp.bool))
     return found | {"costs": {name: shaped(costs[:, k]) for k, name in enumerate(COSTS)}}
 
