@@ -102,6 +102,26 @@ def test_the_best_draw_fits_no_worse_than_the_mean_of_all():
     assert best["rmse"].mean() < 0.95 * mean["rmse"].mean()
 
 
+def check_elsewhere(like):
+    scene = unmixing.simulate(5, 6, bands=40, variants=3)
+    pixels = scene.image.reshape(-1, 40)
+    for plan in (unmixing.Unmixing(scene.library, "one"), unmixing.Unmixing(scene.library, draws=2, subset=7)):
+        here, there = unmixing.unmix_pixels(plan, pixels), unmixing.unmix_pixels(plan, pixels, like=like)
+        np.testing.assert_allclose(there["abundances"], here["abundances"], atol=1e-5)
+        np.testing.assert_array_equal(there["status"], here["status"])
+
+
+def test_systems_may_be_solved_in_another_library():
+    torch = pytest.importorskip("torch")
+    check_elsewhere(torch.empty(0, dtype=torch.float64))
+
+
+@pytest.mark.cuda
+def test_systems_may_be_solved_on_a_gpu():
+    torch = pytest.importorskip("torch")
+    check_elsewhere(torch.empty(0, dtype=torch.float64, device="cuda"))
+
+
 def test_pixels_without_numbers_are_left_out():
     pixels = PIXELS[:4].copy()
     pixels[1, 2], pixels[2] = np.nan, 0.0

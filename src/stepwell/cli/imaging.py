@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stepwell.apps.images.sources import require_package
 from stepwell.cli.console import make_console
-from stepwell.cli.inputs import check_file, file_trouble
+from stepwell.cli.inputs import check_file, file_trouble, open_place
 from stepwell.files import write_text
 
 #: Bytes in a unit of --memory.
@@ -32,6 +32,15 @@ def check_packages(files: dict[str, Path | None], *, plots: bool) -> None:
                 raise click.BadParameter(str(error), param_hint=flag) from None
     if plots and importlib.util.find_spec("matplotlib") is None:
         raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'; or --no-plots", param_hint="--plots")
+
+
+def device_array(device: str) -> Any:
+    """Return an array of PyTorch on the device that was asked for, None for the host."""
+    if device == "cpu":
+        return None
+    if importlib.util.find_spec("torch") is None:
+        raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
+    return open_place("torch", "float64", device).like
 
 
 def read_sizes(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:

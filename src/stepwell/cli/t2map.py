@@ -16,12 +16,20 @@ from stepwell.cli.imaging import (
     MEBIBYTE,
     check_json,
     check_packages,
+    device_array,
     image_trouble,
     read_sizes,
     slab_bar,
     write_json,
 )
-from stepwell.cli.inputs import FiniteRange, check_folder, refuse_input_as_output, usage_errors, writing_trouble
+from stepwell.cli.inputs import (
+    FiniteRange,
+    check_folder,
+    read_device,
+    refuse_input_as_output,
+    usage_errors,
+    writing_trouble,
+)
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POSITIVE = FiniteRange(min=0, min_open=True)
@@ -54,6 +62,7 @@ SYNTHETIC_TE = 0.010
 @click.option("--smooth", type=click.Choice(["I", "L1", "L2"]), default="I", show_default=True,
               help="Penalise size, slope or curvature of the distribution.")  # fmt: skip
 @click.option("--distribution/--no-distribution", default=True, show_default=True, help="Keep t2dist.")
+@click.option("--errors/--no-errors", default=True, show_default=True, help="Compute sfr_se.")
 @click.option("--format", "kind", type=click.Choice(["auto", "nii.gz", "nii", "npy"]), default="auto",
               show_default=True, help="Of the maps; auto: .nii.gz for NIfTI, else .npy.")  # fmt: skip
 @click.option("--variable", help="Which array of an .npz or .mat file.")
@@ -65,6 +74,8 @@ SYNTHETIC_TE = 0.010
 @click.option("--restart", is_flag=True, help="Discard what an unfinished run has left.")
 @click.option("--plots/--no-plots", default=True, show_default=True, help="Write maps.png.")
 @click.option("--json", "record", metavar="FILE", help="Write the summary; - is standard output.")
+@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
+              help="Where systems are solved; cuda needs PyTorch.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; all by default.")
 @click.option("--memory", type=click.IntRange(min=1), default=128, show_default=True,
               help="MiB that one step may take, about.")  # fmt: skip
@@ -79,6 +90,7 @@ def command(
     b1: Path | None,
     lam: str,
     distribution: bool,
+    errors: bool,
     kind: Any,
     variable: str | None,
     synthetic: tuple[int, ...] | None,
@@ -88,6 +100,7 @@ def command(
     restart: bool,
     plots: bool,
     record: str | None,
+    device: str,
     threads: int | None,
     memory: int,
     **options: Any,
@@ -110,6 +123,7 @@ def command(
     made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
     check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1,
                     "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")}, plots=plots)  # fmt: skip
+    like = device_array(device)
     if flip is not None:
         angles = (flip, flip, 1)
     options |= {"angles": angles, "lam": _read_lam(lam)}
@@ -128,8 +142,8 @@ def command(
     )
     with slab_bar(f"mapping {image.name}", "give the same command again to go on") as tell, image_trouble(image):
         run = map_image(image, output, te, mask=mask, b1=b1, threshold=threshold, distribution=distribution,
-                        format=kind, variable=variable, restart=restart, threads=threads, progress=tell,
-                        step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
+                        errors=errors, format=kind, variable=variable, restart=restart, like=like, threads=threads,
+                        progress=tell, step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
     written = [path.name for path in run.files.values()] + ["t2map.json"]
     if plots and run.converged:
         with writing_trouble():
@@ -256,7 +270,8 @@ def _print(run: Any, summary: dict[str, Any], output: Path, written: list[str]) 
     resumed = f", {run.resumed} slabs from an earlier run" if run.resumed else ""
     table.add_row("voxels", f"{run.converged:,} converged of {run.fitted:,} fitted, of {run.voxels:,}{resumed}")
     means = run.means
-    table.add_row("myelin water fraction", f"{means['sfr']:.4f} on average (sfr), standard error {means['sfr_se']:.4f}")
+    error = f", standard error {means['sfr_se']:.4f}" if "sfr_se" in means else ""
+    table.add_row("myelin water fraction", f"{means['sfr']:.4f} on average (sfr){error}")
     table.add_row("geometric mean T2", f"{1e3 * means['ggm']:.1f} ms (ggm)")
     table.add_row("flip angle", f"{means['alpha']:.1f}° (alpha)")
     table.add_row("λ", f"{means['mu']:.3g} (mu), χ² factor {means['chi2factor']:.4f}")

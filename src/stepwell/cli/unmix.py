@@ -15,12 +15,20 @@ from stepwell.cli.imaging import (
     MEBIBYTE,
     check_json,
     check_packages,
+    device_array,
     image_trouble,
     read_sizes,
     slab_bar,
     write_json,
 )
-from stepwell.cli.inputs import FiniteRange, check_file, refuse_input_as_output, usage_errors, writing_trouble
+from stepwell.cli.inputs import (
+    FiniteRange,
+    check_file,
+    read_device,
+    refuse_input_as_output,
+    usage_errors,
+    writing_trouble,
+)
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -54,6 +62,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--restart", is_flag=True, help="Discard what an unfinished run has left.")
 @click.option("--plots/--no-plots", default=True, show_default=True, help="Write NAME.png.")
 @click.option("--json", "record", metavar="FILE", help="Write the summary; - is standard output.")
+@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
+              help="Where systems are solved; cuda needs PyTorch.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; all by default.")
 @click.option("--memory", type=click.IntRange(min=1), default=128, show_default=True,
               help="MiB that one step may take, about.")  # fmt: skip
@@ -73,6 +83,7 @@ def command(
     restart: bool,
     plots: bool,
     record: str | None,
+    device: str,
     threads: int | None,
     memory: int,
     **options: Any,
@@ -98,6 +109,7 @@ def command(
         check_file(path, "-o")
     check_json(record)
     check_packages({"IMAGE": image}, plots=plots)
+    like = device_array(device)
     options["by_class"] = per == "class"
     truth = None
     if synthetic is not None:
@@ -118,7 +130,7 @@ def command(
             )
     with slab_bar(f"unmixing {image.name}", "give the same command again to go on") as tell, image_trouble(image):
         run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale, noise=noise,
-                          variable=variable, restart=restart, threads=threads, progress=tell,
+                          variable=variable, restart=restart, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
     for note in run.notes:
         click.echo(f"note: {note}", err=True)

@@ -9,8 +9,9 @@ import numpy as np
 
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
+from stepwell.arrays import Array, copy_to_device_of, host_copy
 from stepwell.checks import read_array, require_function, require_shape
-from stepwell.nnls import lsq_linear, nnls
+from stepwell.nnls import nnls
 
 #: Steps between the angles that are tried first; then halved until all neighbours of the best one were tried.
 FIRST_STRIDE = 8
@@ -23,6 +24,8 @@ def fit_voxels(
     signals: np.ndarray,
     angles: np.ndarray | None = None,
     *,
+    errors: bool = True,
+    like: Array | None = None,
     threads: int | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> dict[str, np.ndarray]:
@@ -36,6 +39,10 @@ def fit_voxels(
     angles : array, (voxels,), optional
         Known refocusing angles in degrees; the nearest one of the model's is taken. Without, each voxel gets the one
         whose plain NNLS leaves the least.
+    errors : bool, default True
+        Whether the standard errors ``sfr_se`` are computed, which takes a few times as long as one fit.
+    like : array, optional
+        An array on the CUDA device where the systems are to be solved; by default the host.
     threads : int, optional
         CPU threads; all by default.
     progress : callable, optional
@@ -68,69 +75,96 @@ def fit_voxels(
     maps = {
         name: np.full((count, model.bins) if name == "t2dist" else count, np.nan, dtype=np.float32)
         for name in MAPS
-        if name != "status"
+        if name != "status" and (errors or name != "sfr_se")
     }
     maps["status"] = np.full(count, NOT_FITTED, dtype=np.int16)
     if not fitted.any():
         return maps
-    found = _fit(model, signals[fitted], None if angles is None else angles[fitted], threads, progress)
+    here = _Place(model, like, threads)
+    found = _fit(here, signals[fitted], None if angles is None else angles[fitted], errors, progress)
     for name, values in found.items():
         maps[name][fitted] = values
     return maps
 
 
+class _Place:
+    """Where systems are solved: the host, or the device of an array."""
+
+    def __init__(self, model: T2Model, like: Array | None, threads: int | None) -> None:
+        self.model, self.like, self.threads = model, like, threads
+        self.dictionary = self.put(model.dictionary)
+
+    def put(self, values: np.ndarray) -> Array:
+        """Bring values there."""
+        return values if self.like is None else copy_to_device_of(values, self.like)
+
+    def solve(self, signals: Array, which: np.ndarray | int, **options: Any) -> Any:
+        """Solve with one matrix of the dictionary, or with one for each signal."""
+        if isinstance(which, int):
+            return nnls(self.dictionary[which], signals, threads=self.threads, **options)
+        if len(self.dictionary) == 1:
+            return nnls(self.dictionary[0], signals, threads=self.threads, **options)
+        return nnls(self.dictionary, signals, which=self.put(which), threads=self.threads, **options)
+
+    def residuals(self, signals: Array, which: np.ndarray | int) -> np.ndarray:
+        """What plain NNLS leaves of each signal."""
+        return np.asarray(host_copy(self.solve(signals, which).residual), dtype=np.float64)
+
+
 def _fit(
-    model: T2Model,
+    here: _Place,
     signals: np.ndarray,
     angles: np.ndarray | None,
-    threads: int | None,
+    errors: bool,
     progress: Callable[[str], object] | None,
 ) -> dict[str, np.ndarray]:
+    model, there = here.model, here.put(signals)
     tell = progress or (lambda stage: None)
     if angles is not None:
         which = np.abs(model.flip_angles - angles[:, None]).argmin(axis=1)
-        least = _residuals(model, signals, which, threads)
+        least = here.residuals(there, which)
     else:
         tell("flip angles")
-        which, least = find_angles(model, signals, threads)
+        which, least = _search(here, there)
     tell("distributions")
-    options: dict[str, Any] = {"L": model.penalty, "threads": threads}
+    options: dict[str, Any] = {"lam": model.lam, "L": None if model.penalty is None else here.put(model.penalty)}
     if isinstance(model.lam, str):
-        options |= {"lam": model.lam, "chi2": model.chi2}
-        if model.lam == "discrepancy":
-            options["noise"] = model.noise
-    else:
-        options["lam"] = model.lam
-    single = len(model.dictionary) == 1
-    matrix = model.dictionary[0] if single else model.dictionary
-    result = lsq_linear(matrix, signals, (0, np.inf), which=None if single else which, **options)
+        options |= {"chi2": model.chi2, "noise": model.noise if model.lam == "discrepancy" else None}
+    result = here.solve(there, which, **options)
     tell("maps")
-    x = np.asarray(result.x)
-    lam = np.broadcast_to(np.asarray(result.lam, dtype=float), len(x))
+    x = np.asarray(host_copy(result.x), dtype=np.float64)
+    lam = (
+        np.full(len(x), model.lam) if not isinstance(model.lam, str) else np.asarray(host_copy(result.lam), dtype=float)
+    )
     maps = read_off(model, x, signals, which)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = (maps["resnorm"] / least) ** 2
-    maps["sfr_se"] = fraction_errors(model, x, which, lam, maps["sfr"], maps["resnorm"])
-    status = np.asarray(result.status)
+    if errors:
+        maps["sfr_se"] = fraction_errors(model, x, which, lam, maps["sfr"], maps["resnorm"])
     return maps | {
         "t2dist": x,
         "alpha": model.flip_angles[which],
         "mu": lam,
         "chi2factor": factor,
-        "status": status,
+        "status": np.asarray(host_copy(result.status)),
     }
 
 
 def find_angles(model: T2Model, signals: np.ndarray, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return, for every voxel, the angle of the dictionary whose plain NNLS leaves the least, and what it leaves."""
-    count = len(model.flip_angles)
+    return _search(_Place(model, None, threads), signals)
+
+
+def _search(here: _Place, signals: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Try every few angles, then the neighbours of the best one, ever nearer."""
+    count = len(here.model.flip_angles)
     stride = 1
     while 2 * stride <= min(FIRST_STRIDE, max(1, count // 4)):
         stride *= 2
     best = np.zeros(len(signals), dtype=np.int64)
     least = np.full(len(signals), np.inf)
     for which in sorted({*range(0, count, stride), count - 1}):
-        found = np.asarray(nnls(model.dictionary[which], signals, threads=threads).residual)
+        found = here.residuals(signals, which)
         better = found < least
         best[better], least[better] = which, found[better]
     while stride > 1:
@@ -138,14 +172,7 @@ def find_angles(model: T2Model, signals: np.ndarray, threads: int | None = None)
         centre = best.copy()
         for side in (-stride, stride):
             candidate = np.clip(centre + side, 0, count - 1)
-            found = _residuals(model, signals, candidate, threads)
+            found = here.residuals(signals, candidate)
             better = found < least
             best[better], least[better] = candidate[better], found[better]
     return best, least
-
-
-def _residuals(model: T2Model, signals: np.ndarray, which: np.ndarray, threads: int | None) -> np.ndarray:
-    """What plain NNLS with the named angle leaves of each voxel."""
-    if len(model.dictionary) == 1:
-        return np.asarray(nnls(model.dictionary[0], signals, threads=threads).residual)
-    return np.asarray(lsq_linear(model.dictionary, signals, (0, np.inf), which=which, threads=threads).residual)

@@ -20,6 +20,7 @@ from stepwell.apps.images.work import STEP_BYTES, identity, write_npy
 from stepwell.apps.t2.fit import NOT_FITTED, fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
+from stepwell.arrays import Array
 from stepwell.checks import read_choice, read_real
 from stepwell.files import Unreadable, write_text
 
@@ -65,9 +66,11 @@ def map_image(
     b1: str | os.PathLike[str] | None = None,
     threshold: float = 0.0,
     distribution: bool = True,
+    errors: bool = True,
     format: Format = "auto",
     variable: str | None = None,
     restart: bool = False,
+    like: Array | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     step_bytes: int = STEP_BYTES,
@@ -92,12 +95,16 @@ def map_image(
         Voxels whose first echo is not above it are left out.
     distribution : bool, default True
         Whether the distributions themselves are kept, as "t2dist".
+    errors : bool, default True
+        Whether standard errors of the myelin water fraction are computed, "sfr_se".
     format : {"auto", "nii.gz", "nii", "npy"}
         By default .nii.gz for NIfTI images, else .npy.
     variable : str, optional
         Which array of an .npz or .mat file.
     restart : bool, default False
         Discard what an earlier run has left.
+    like : array, optional
+        An array on the CUDA device where the systems are to be solved; by default the host.
     threads, progress
         CPU threads; ``progress(slabs done, slabs)``.
     step_bytes : int
@@ -124,13 +131,15 @@ def map_image(
             "threshold": threshold,
             "inputs": {name: identity(path) for name, path in (("image", image), ("mask", mask), ("b1", b1))},
         }
-        kept = [name for name in MAPS if distribution or name != "t2dist"]
+        left_out = {"t2dist": not distribution, "sfr_se": not errors}
+        kept = [name for name in MAPS if not left_out.get(name)]
         maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
         work = Work(folder / UNFINISHED, json.loads(json.dumps(settings)), maps, spatial[source.axis], restart=restart)
 
         def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
             parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in beside.items()}
-            return _slab(model, block, threshold, parts["mask"], parts["b1"], threads)
+            solving = {"errors": errors, "like": like, "threads": threads}
+            return _slab(model, block, threshold, parts["mask"], parts["b1"], solving)
 
         fill(source, work, make, progress=progress, step_bytes=step_bytes)
         written = _finish(source, work, folder, format)
@@ -170,7 +179,7 @@ def _slab(
     threshold: float,
     mask: np.ndarray | None,
     b1: np.ndarray | None,
-    threads: int | None,
+    solving: dict[str, Any],
 ) -> dict[str, np.ndarray]:
     """Fit the voxels of some slabs; NaN in those left out leaves them so."""
     signals = block.reshape(-1, model.echoes)
@@ -183,7 +192,7 @@ def _slab(
         top = np.max(angles[np.isfinite(angles)], initial=0.0)
         angles = angles if top > 10 else 180.0 * angles
         angles = np.where(angles > 180, 360 - angles, angles)  # more than 180° refocuses as less does
-    found = fit_voxels(model, signals[chosen], None if angles is None else angles[chosen], threads=threads)
+    found = fit_voxels(model, signals[chosen], None if angles is None else angles[chosen], **solving)
     maps = {}
     for name, values in found.items():
         empty = NOT_FITTED if name == "status" else np.nan

@@ -77,7 +77,7 @@ def simulate(
     myelin = (1 - free) * rings
     angle = np.rint(FIELD[1] - (FIELD[1] - FIELD[0]) * np.clip((0.5 * (x + 1) + 0.5 * y**2 + 0.2 * z) / 1.6, 0, 1))
 
-    logs = np.log(np.geomspace(0.005, 3.0, 400))
+    logs = np.log(np.geomspace(0.005, 3.0, 150))
     angles = np.arange(FIELD[0], FIELD[1] + 1)
     decays = echo_decays(echoes, te, np.exp(logs), angles, t1)
     shares = {name: _lobe(logs, *water) for name, water in WATERS.items()}

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stepwell.apps.unmixing.library import SpectralLibrary
+from stepwell.arrays import Array, copy_to_device_of, host_copy
 from stepwell.checks import read_array, read_choice, read_real, read_whole, require, require_finite, require_shape
 from stepwell.nnls import lsq_linear
 
@@ -81,7 +82,13 @@ class Unmixing:
 
 
 def unmix_pixels(
-    plan: Unmixing, pixels: np.ndarray, *, threads: int | None = None, line: int = 0, samples: int | None = None
+    plan: Unmixing,
+    pixels: np.ndarray,
+    *,
+    like: Array | None = None,
+    threads: int | None = None,
+    line: int = 0,
+    samples: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Unmix many pixels.
 
@@ -90,6 +97,8 @@ def unmix_pixels(
     plan : Unmixing
     pixels : array, (pixels, bands)
         Reflectances. Pixels with NaN, or of zeros alone, are left out: NaN, and status -1.
+    like : array, optional
+        An array on the CUDA device where the systems are to be solved; by default the host.
     threads : int, optional
         CPU threads; all by default.
     line : int, default 0
@@ -126,13 +135,18 @@ def unmix_pixels(
     solved = np.isfinite(pixels).all(axis=1) & (pixels != 0).any(axis=1)
     if solved.any():
         places = (line, count if samples is None else samples)
-        for name, values in _solve(plan, pixels[solved], solved, threads, places).items():
+        for name, values in _solve(plan, pixels[solved], solved, places, like, threads).items():
             found[name][solved] = values
     return found
 
 
 def _solve(
-    plan: Unmixing, pixels: np.ndarray, solved: np.ndarray, threads: int | None, places: tuple[int, int]
+    plan: Unmixing,
+    pixels: np.ndarray,
+    solved: np.ndarray,
+    places: tuple[int, int],
+    like: Array | None,
+    threads: int | None,
 ) -> dict[str, np.ndarray]:
     members = _members(plan)
     mean = np.zeros((len(pixels), len(plan.names)))
@@ -142,7 +156,7 @@ def _solve(
     rounds = max(1, plan.draws)
     for draw in range(rounds):
         mask = None if not plan.draws else _drawn(plan, len(solved), draw, *places)[solved]
-        x, left, ended = _once(plan, pixels, mask, threads)
+        x, left, ended = _once(plan, pixels, mask, like, threads)
         amounts = x @ members
         if plan.best:
             better = left < rmse
@@ -161,22 +175,26 @@ def _solve(
 
 
 def _once(
-    plan: Unmixing, pixels: np.ndarray, mask: np.ndarray | None, threads: int | None
+    plan: Unmixing, pixels: np.ndarray, mask: np.ndarray | None, like: Array | None, threads: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Solve once; return abundances of the spectra, root mean squares of what is left, and statuses."""
     A = plan.library.spectra.T
     weights = None if plan.noise is None else 1.0 / np.asarray(plan.noise, dtype=float)
+
+    def put(values: np.ndarray) -> Array:
+        return values if like is None else copy_to_device_of(values, like)
+
     result = lsq_linear(
-        A if weights is None else weights[:, None] * A,
-        pixels if weights is None else weights * pixels,
+        put(A if weights is None else weights[:, None] * A),
+        put(pixels if weights is None else weights * pixels),
         (plan.lower, plan.upper),
         sum_bounds=TOTALS[plan.total],
-        mask=mask,
+        mask=None if mask is None else put(mask),
         threads=threads,
     )
-    x = np.asarray(result.x)
+    x = np.asarray(host_copy(result.x), dtype=np.float64)
     left = np.sqrt(np.mean((pixels - x @ A.T) ** 2, axis=1))
-    return x, left, np.asarray(result.status)
+    return x, left, np.asarray(host_copy(result.status))
 
 
 def _members(plan: Unmixing) -> np.ndarray:

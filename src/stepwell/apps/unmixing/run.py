@@ -18,6 +18,7 @@ from stepwell.apps.images import Image, Work, envi, fill, open_image
 from stepwell.apps.images.work import STEP_BYTES, identity, write_npy
 from stepwell.apps.unmixing.library import SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
+from stepwell.arrays import Array
 from stepwell.checks import read_real
 from stepwell.files import Unreadable, open_arrays, replacing, write_text
 
@@ -84,6 +85,7 @@ def unmix_image(
     class_column: str | None = None,
     variable: str | None = None,
     restart: bool = False,
+    like: Array | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     step_bytes: int = STEP_BYTES,
@@ -114,6 +116,8 @@ def unmix_image(
         Column of the library with the classes; which array of an .npz or .mat image.
     restart : bool, default False
         Discard what an earlier run has left.
+    like : array, optional
+        An array on the CUDA device where the systems are to be solved; by default the host.
     threads, progress, step_bytes
         CPU threads; ``progress(lines done, lines)``; about how much memory one step may take.
     **options
@@ -154,7 +158,7 @@ def unmix_image(
             pixels = block.reshape(-1, source.shape[-1])[:, used]
             if ignored is not None:
                 pixels = np.where((pixels == ignored[0]).all(axis=1, keepdims=True), np.nan, pixels)
-            answer = unmix_pixels(plan, pixels / factor, threads=threads, line=start, samples=samples)
+            answer = unmix_pixels(plan, pixels / factor, like=like, threads=threads, line=start, samples=samples)
             return {"cube": _as_cube(plan, answer, stop - start, samples)}
 
         fill(source, work, make, progress=progress, step_bytes=step_bytes)
