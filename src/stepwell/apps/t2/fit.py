@@ -93,6 +93,7 @@ class _Place:
     def __init__(self, model: T2Model, like: Array | None, threads: int | None) -> None:
         self.model, self.like, self.threads = model, like, threads
         self.dictionary = self.put(model.dictionary)
+        self.positive: Array | None = None
 
     def put(self, values: np.ndarray) -> Array:
         """Bring values there."""
@@ -107,8 +108,10 @@ class _Place:
         return nnls(self.dictionary, signals, which=self.put(which), threads=self.threads, **options)
 
     def residuals(self, signals: Array, which: np.ndarray | int) -> np.ndarray:
-        """What plain NNLS leaves of each signal."""
-        return np.asarray(host_copy(self.solve(signals, which).residual), dtype=np.float64)
+        """What plain NNLS leaves of each signal; it starts from the positive bins of the last time."""
+        result = self.solve(signals, which, warm_start=self.positive)
+        self.positive = result.active
+        return np.asarray(host_copy(result.residual), dtype=np.float64)
 
 
 def _fit(
@@ -130,7 +133,7 @@ def _fit(
     options: dict[str, Any] = {"lam": model.lam, "L": None if model.penalty is None else here.put(model.penalty)}
     if isinstance(model.lam, str):
         options |= {"chi2": model.chi2, "noise": model.noise if model.lam == "discrepancy" else None}
-    result = here.solve(there, which, **options)
+    result = here.solve(there, which, warm_start=here.positive, **options)
     tell("maps")
     x = np.asarray(host_copy(result.x), dtype=np.float64)
     lam = (
