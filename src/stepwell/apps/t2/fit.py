@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
-from stepwell.arrays import Array, copy_to_device_of, host_copy
+from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
 from stepwell.checks import read_array, require_function, require_shape
 from stepwell.nnls import nnls
 
@@ -135,21 +135,23 @@ def _fit(
         options |= {"chi2": model.chi2, "noise": model.noise if model.lam == "discrepancy" else None}
     result = here.solve(there, which, warm_start=here.positive, **options)
     tell("maps")
-    x = np.asarray(host_copy(result.x), dtype=np.float64)
-    lam = (
-        np.full(len(x), model.lam) if not isinstance(model.lam, str) else np.asarray(host_copy(result.lam), dtype=float)
-    )
-    maps = read_off(model, x, signals, which)
+    xp = namespace_of(there)
+    x, angle = xp.astype(result.x, xp.float64), here.put(which)
+    lam = result.lam if isinstance(model.lam, str) else here.put(np.full(len(signals), float(model.lam)))
+    resnorm = xp.astype(result.residual, xp.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = (maps["resnorm"] / least) ** 2
-    if errors:
-        maps["sfr_se"] = fraction_errors(model, x, which, lam, maps["sfr"], maps["resnorm"])
-    return maps | {
-        "t2dist": x,
+        maps = read_off(model, x, there, angle, resnorm, here.dictionary)
+        factor = (np.asarray(host_copy(resnorm)) / least) ** 2
+        error = {}
+        if errors:
+            known = (lam, maps["sfr"], resnorm, here.dictionary)
+            error["sfr_se"] = fraction_errors(model, x, angle, *known)
+    kept = {"t2dist": xp.astype(x, xp.float32), "mu": lam, "status": result.status}
+    return {
+        **{name: np.asarray(host_copy(values)) for name, values in (maps | kept).items()},
+        **error,
         "alpha": model.flip_angles[which],
-        "mu": lam,
         "chi2factor": factor,
-        "status": np.asarray(host_copy(result.status)),
     }
 
 

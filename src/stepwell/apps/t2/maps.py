@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell.apps.t2.model import T2Model
+from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
 
 #: Name -> what it is. One number a voxel, float32 but for the status; "t2dist" has one a bin.
 MAPS = {
@@ -30,44 +31,47 @@ MAPS = {
 ERROR_BYTES = 2**24
 
 
-def read_off(model: T2Model, x: np.ndarray, signals: np.ndarray, angle: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the maps of distributions (voxels, bins) of signals (voxels, echoes); `angle`: of the dictionary."""
+def read_off(
+    model: T2Model, x: Array, signals: Array, angle: Array, resnorm: Array, dictionary: Array
+) -> dict[str, Array]:
+    """Return the maps of distributions (voxels, bins) of signals (voxels, echoes), in the library they are in.
+
+    `angle` says which one of the dictionary each voxel has; `resnorm` are the norms of what is left.
+    """
+    xp = namespace_of(x)
     logs = np.log(model.t2_times)
-    windows = model.windows
-    with np.errstate(divide="ignore", invalid="ignore"):
-        total = x.sum(axis=1)
-        parts = {name: x[:, inside].sum(axis=1) for name, inside in windows.items()}
-        means = {name: x[:, inside] @ logs[inside] / parts[name] for name, inside in windows.items()}
-        mean = x @ logs / total
-        spread = ((logs - mean[:, None]) ** 2 * x).sum(axis=1) / total
-        left = residuals(model, x, signals, angle)
-        deviation = np.sqrt((left**2).sum(axis=1) / (model.echoes - 1))
-        return {
-            "sfr": parts["myelin"] / total,
-            "mfr": parts["middle"] / total,
-            "ffr": parts["free"] / total,
-            "ggm": np.exp(mean),
-            "sgm": np.exp(means["myelin"]),
-            "mgm": np.exp(means["middle"]),
-            "gva": np.expm1(spread),
-            "gdn": total,
-            "fnr": total / deviation,
-            "snr": signals.max(axis=1) / np.std(left, axis=1, ddof=1),
-            "resnorm": np.linalg.norm(left, axis=1),
-        }
-
-
-def residuals(model: T2Model, x: np.ndarray, signals: np.ndarray, angle: np.ndarray) -> np.ndarray:
-    """Return what the distributions leave of the signals; `angle`: which one of the dictionary, a voxel."""
-    left = np.empty_like(signals)
-    for which in np.unique(angle):
-        chosen = angle == which
-        left[chosen] = signals[chosen] - x[chosen] @ model.dictionary[which].T
-    return left
+    windows = np.stack(list(model.windows.values()), 1).astype(float)
+    # All sums in one product: of x, of its windows, of x ln T2 there and in all, and of x (ln T2)².
+    weights = np.concatenate(
+        [np.ones((model.bins, 1)), windows, logs[:, None] * windows, logs[:, None] ** np.arange(1, 3)], 1
+    )
+    sums = x @ copy_to_device_of(weights, x)
+    total, parts, firsts = sums[:, 0], sums[:, 1:4], sums[:, 4:7]
+    mean = sums[:, 7] / total
+    spread = sums[:, 8] / total - mean**2
+    # What the residuals sum to, which their standard deviation is taken about: a row of sums of the dictionary each.
+    totals = xp.sum(dictionary, axis=1)
+    left = xp.sum(signals, axis=1) - xp.sum(totals[angle] * x, axis=1)
+    deviation = resnorm / (model.echoes - 1) ** 0.5
+    variance = (resnorm**2 - left**2 / model.echoes) / (model.echoes - 1)
+    about_mean = xp.sqrt(xp.where(variance > 0, variance, xp.zeros_like(variance)))
+    return {
+        "sfr": parts[:, 0] / total,
+        "mfr": parts[:, 1] / total,
+        "ffr": parts[:, 2] / total,
+        "ggm": xp.exp(mean),
+        "sgm": xp.exp(firsts[:, 0] / parts[:, 0]),
+        "mgm": xp.exp(firsts[:, 1] / parts[:, 1]),
+        "gva": xp.expm1(xp.where(spread > 0, spread, xp.zeros_like(spread))),
+        "gdn": total,
+        "fnr": total / deviation,
+        "snr": xp.max(signals, axis=1) / about_mean,
+        "resnorm": resnorm,
+    }
 
 
 def fraction_errors(
-    model: T2Model, x: np.ndarray, angle: np.ndarray, lam: np.ndarray, fraction: np.ndarray, resnorm: np.ndarray
+    model: T2Model, x: Array, angle: Array, lam: Array, fraction: Array, resnorm: Array, dictionary: Array
 ) -> np.ndarray:
     """Return the standard error of the myelin water fraction that noise of the residual's size causes.
 
@@ -76,32 +80,39 @@ def fraction_errors(
     less the trace of A_PB⁻¹A_Pᵀ, which without a penalty is the number of positive bins. That noise may change the set
     P, and that the penalty pulls, is not in it.
     """
-    grams = np.einsum("kij,kil->kjl", model.dictionary, model.dictionary)
-    penalty = np.eye(model.bins) if model.penalty is None else model.penalty.T @ model.penalty
-    positive = x > 0
-    counts = positive.sum(axis=1)
-    total = x.sum(axis=1)
-    good = np.flatnonzero((counts > 0) & np.isfinite(total) & np.isfinite(lam) & np.isfinite(resnorm))
+    xp = namespace_of(x)
+    grams = xp.matmul(xp.permute_dims(dictionary, (0, 2, 1)), dictionary)
+    square = np.eye(model.bins) if model.penalty is None else model.penalty.T @ model.penalty
+    penalty, myelin = (copy_to_device_of(values, x) for values in (square, model.windows["myelin"].astype(float)))
+    positive, total = x > 0, xp.sum(x, axis=1)
+    counts = np.asarray(host_copy(xp.sum(xp.astype(positive, xp.int32), axis=1)))
+    usable = host_copy(xp.isfinite(total) & xp.isfinite(lam) & xp.isfinite(resnorm))
+    good = np.flatnonzero((counts > 0) & np.asarray(usable, dtype=bool))
     good = good[np.argsort(counts[good], kind="stable")]  # voxels with as many positive bins go together
-    errors = np.full(len(x), np.nan)
+    errors = np.full(len(counts), np.nan)
+    zero = xp.zeros_like(total[:1])
     while good.size:
         step = max(1, ERROR_BYTES // (40 * int(counts[good[-1]]) ** 2))
-        part, good = good[-step:], good[:-step]
-        size = int(counts[part[-1]])
-        bins = np.argsort(~positive[part], axis=1, kind="stable")[:, :size]  # the positive ones first
-        there = np.take_along_axis(positive[part], bins, axis=1)
+        chosen, good = good[-step:], good[:-step]
+        size = int(counts[chosen[-1]])
+        part = copy_to_device_of(chosen, x)
+        there = positive[part]
+        bins = xp.argsort(xp.astype(~there, xp.int32), axis=1, stable=True)[:, :size]  # the positive ones first
+        there = copy_to_device_of(np.arange(size), x)[None, :] < copy_to_device_of(counts[chosen], x)[:, None]
         both = there[:, :, None] & there[:, None, :]
         rows, columns = bins[:, :, None], bins[:, None, :]
-        gram = np.where(both, grams[angle[part, None, None], rows, columns], 0.0)
-        matrix = gram + np.where(both, lam[part, None, None] ** 2 * penalty[rows, columns], 0.0)
+        gram = xp.where(both, grams[angle[part][:, None, None], rows, columns], zero)
+        weight = lam[part][:, None, None] ** 2
+        matrix = gram + xp.where(both, weight * penalty[rows, columns], zero)
+        unit = copy_to_device_of(np.eye(size), x)
         # (The columns of neighbouring bins are nearly parallel: without a penalty the matrix may be singular.)
-        ridge = 1e-14 * np.trace(matrix, axis1=1, axis2=2)[:, None]
-        matrix[:, np.arange(size), np.arange(size)] += np.where(there, ridge, 1.0)
-        slope = np.where(there, (model.windows["myelin"][bins] - fraction[part, None]) / total[part, None], 0.0)
-        solved = np.linalg.solve(matrix, np.concatenate([slope[:, :, None], gram], axis=2))
-        used = np.trace(solved[:, :, 1:], axis1=1, axis2=2)
-        solved = solved[:, :, :1]
-        scatter = (solved * (gram @ solved)).sum(axis=(1, 2))
-        freedom = np.maximum(model.echoes - used, 1)
-        errors[part] = np.sqrt(np.maximum(scatter, 0) / freedom) * resnorm[part]
+        ridge = 1e-14 * xp.sum(matrix * unit, axis=(1, 2))[:, None]
+        matrix = matrix + unit * xp.where(there, ridge, xp.ones_like(ridge))[:, :, None]
+        slope = xp.where(there, (myelin[bins] - fraction[part][:, None]) / total[part][:, None], zero)
+        solved = xp.linalg.solve(matrix, xp.concat([slope[:, :, None], gram], axis=2))
+        used = xp.sum(solved[:, :, 1:] * unit, axis=(1, 2))
+        scatter = xp.sum(solved[:, :, :1] * (gram @ solved[:, :, :1]), axis=(1, 2))
+        freedom = xp.where(model.echoes - used > 1, model.echoes - used, xp.ones_like(used))
+        variance = xp.where(scatter > 0, scatter, zero) / freedom
+        errors[chosen] = host_copy(xp.sqrt(variance) * resnorm[part])
     return errors
