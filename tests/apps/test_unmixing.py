@@ -317,7 +317,8 @@ def test_the_command_makes_a_scene_and_unmixes_it(tmp_path):
     words = ["unmix", "--synthetic", "24x20", "--bands", "60", "-o", str(tmp_path / "a"), "--json", "-"]
     outcome = CliRunner().invoke(main, words)
     assert outcome.exit_code == 0, outcome.output
-    summary = json.loads(outcome.stdout)
+    summary = json.loads(outcome.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert summary["settings"]["plan"]["upper"] is None
     assert summary["errors"]["vegetation"] < 0.02
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     truth = open_image(tmp_path / "a_truth.hdr").read(0, 20)

@@ -137,7 +137,8 @@ def command(
     written = list(run.files)
     if plots and run.converged:
         with writing_trouble():
-            written.append(_draw(run, image, variable, stem))
+            drawn = _draw(run, image, variable, stem)
+            written += [] if drawn is None else [drawn]
     summary = json.loads(Path(f"{stem}.json").read_text())
     if truth is not None:
         summary["errors"] = _errors(run, truth)
@@ -200,7 +201,7 @@ def _errors(run: Any, truth: np.ndarray) -> dict[str, float]:
     return dict(zip(run.names, np.nanmean(np.abs(found - truth), axis=(0, 1)).tolist()))
 
 
-def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path:
+def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | None:
     from stepwell.apps.images import open_image
     from stepwell.apps.unmixing import unmix_pixels
     from stepwell.report.unmixing import MAX_PIXELS, plot_abundances
@@ -211,6 +212,8 @@ def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path:
     shown = np.concatenate([cube.read(line, line + 1, 0)[:, ::stride] for line in range(0, lines, stride)])
     maps = {name: shown[:, :, place] for place, name in enumerate(run.bands)}
     good = maps["status"] == 0
+    if not good.any():  # of the pixels that are shown
+        return None
     misfit = np.where(good, np.abs(maps["rmse"] - np.nanmedian(np.where(good, maps["rmse"], np.nan))), np.inf)
     mixed = np.where(good, np.stack([maps[name] for name in run.names]).max(axis=0), np.inf)
     row, column = np.unravel_index(int(np.argmin(mixed + 10 * misfit)), mixed.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -135,6 +136,21 @@ def identity(path: str | os.PathLike[str] | None) -> dict[str, Any] | None:
         return None
     found = os.stat(path)
     return {"path": os.path.realpath(path), "bytes": found.st_size, "changed": found.st_mtime_ns}
+
+
+def plain(value: Any) -> Any:
+    """Return a record of what JSON can hold: numbers that are not finite become None, arrays and tuples lists."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from stepwell.apps.images import Image, Work, fill, open_image
 from stepwell.apps.images.nifti import write_nifti
-from stepwell.apps.images.work import STEP_BYTES, identity, write_npy
+from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
 from stepwell.apps.t2.fit import NOT_FITTED, fit_voxels
 from stepwell.apps.t2.maps import MAPS
 from stepwell.apps.t2.model import T2Model
@@ -25,6 +25,8 @@ from stepwell.checks import read_choice, read_real
 from stepwell.files import Unreadable, write_text
 
 Format = Literal["auto", "nii.gz", "nii", "npy"]
+#: A field of flip angles with larger numbers is in degrees, else relative to 180°.
+DEGREES = 10.0
 #: What an unfinished run leaves beside its maps.
 UNFINISHED = ".unfinished"
 
@@ -126,27 +128,31 @@ def map_image(
         spatial = source.shape[:-1]
         model = T2Model(echoes=source.shape[-1], te=te, **options)
         beside = {name: _beside(path, spatial, scratch) for name, path in (("mask", mask), ("b1", b1))}
+        left_out = {"t2dist": not distribution, "sfr_se": not errors}
+        kept = [name for name in MAPS if not left_out.get(name)]
         settings = {
             "model": model.as_dict(),
             "threshold": threshold,
+            "maps": kept,
             "inputs": {name: identity(path) for name, path in (("image", image), ("mask", mask), ("b1", b1))},
         }
-        left_out = {"t2dist": not distribution, "sfr_se": not errors}
-        kept = [name for name in MAPS if not left_out.get(name)]
         maps = {name: _map_shape(name, spatial, model.bins) for name in kept}
-        work = Work(folder / UNFINISHED, json.loads(json.dumps(settings)), maps, spatial[source.axis], restart=restart)
+        work = Work(folder / UNFINISHED, plain(settings), maps, spatial[source.axis], restart=restart)
+
+        turn = 1.0 if beside["b1"] is None or _largest(beside["b1"]) > DEGREES else 180.0
 
         def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
             parts = {name: one if one is None else one.read(start, stop, source.axis) for name, one in beside.items()}
             solving = {"errors": errors, "like": like, "threads": threads}
-            return _slab(model, block, threshold, parts["mask"], parts["b1"], solving)
+            angles = None if parts["b1"] is None else turn * parts["b1"]
+            return _slab(model, block, threshold, parts["mask"], angles, solving)
 
         fill(source, work, make, progress=progress, step_bytes=step_bytes)
         written = _finish(source, work, folder, format)
         counts, means = _statistics(work, source.axis)
         resumed = work.resumed
         run = T2Run(written, model, math.prod(spatial), *counts, means, resumed, time.perf_counter() - began)
-        write_text(folder / "t2map.json", json.dumps(_record(run, settings), indent=1) + "\n")
+        write_text(folder / "t2map.json", json.dumps(plain(_record(run, settings)), indent=1) + "\n")
         work.discard()
         return run
     finally:
@@ -167,6 +173,15 @@ def _beside(path: Any, spatial: tuple[int, ...], scratch: Path) -> Image | None:
     return found
 
 
+def _largest(field: Image) -> float:
+    """Return the largest number of an image that is finite, slab by slab."""
+    largest = 0.0
+    for slab in range(field.shape[field.axis]):
+        values = field.read(slab, slab + 1)
+        largest = max(largest, float(np.max(values[np.isfinite(values)], initial=0.0)))
+    return largest
+
+
 def _map_shape(name: str, spatial: tuple[int, ...], bins: int) -> tuple[tuple[int, ...], str]:
     if name == "status":
         return spatial, "i2"
@@ -178,7 +193,7 @@ def _slab(
     block: np.ndarray,
     threshold: float,
     mask: np.ndarray | None,
-    b1: np.ndarray | None,
+    angles: np.ndarray | None,
     solving: dict[str, Any],
 ) -> dict[str, np.ndarray]:
     """Fit the voxels of some slabs; NaN in those left out leaves them so."""
@@ -186,11 +201,8 @@ def _slab(
     chosen = signals[:, 0] > threshold
     if mask is not None:
         chosen &= mask.ravel() != 0
-    angles = None
-    if b1 is not None:
-        angles = b1.ravel()
-        top = np.max(angles[np.isfinite(angles)], initial=0.0)
-        angles = angles if top > 10 else 180.0 * angles
+    if angles is not None:
+        angles = angles.ravel()
         angles = np.where(angles > 180, 360 - angles, angles)  # more than 180° refocuses as less does
     found = fit_voxels(model, signals[chosen], None if angles is None else angles[chosen], **solving)
     maps = {}
@@ -243,7 +255,7 @@ def _record(run: T2Run, settings: dict[str, Any]) -> dict[str, Any]:
         "voxels": run.voxels,
         "fitted": run.fitted,
         "converged": run.converged,
-        "means": {name: value if math.isfinite(value) else None for name, value in run.means.items()},
+        "means": run.means,
         "maps": {name: {"file": path.name, "meaning": MAPS[name]} for name, path in run.files.items()},
         "seconds": run.seconds,
     }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.images import Image, Work, envi, fill, open_image
-from stepwell.apps.images.work import STEP_BYTES, identity, write_npy
+from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
 from stepwell.apps.unmixing.library import SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
 from stepwell.arrays import Array
@@ -151,8 +151,7 @@ def unmix_image(
         }  # fmt: skip
         lines, samples = source.shape[:2]
         shape = (lines, len(bands), samples)  # interleaved by line, as the file will be
-        plain = json.loads(json.dumps(settings))
-        work = Work(target.unfinished, plain, {"cube": (shape, "<f4")}, lines, restart=restart)
+        work = Work(target.unfinished, plain(settings), {"cube": (shape, "<f4")}, lines, restart=restart)
 
         def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
             pixels = block.reshape(-1, source.shape[-1])[:, used]
@@ -167,7 +166,7 @@ def unmix_image(
         seconds = time.perf_counter() - began
         run = UnmixRun(files, plan.names, bands, lines * samples, *counts, means, factor, used, plan, notes,
                        work.resumed, seconds)  # fmt: skip
-        write_text(target.account, json.dumps(_record(run, settings), indent=1) + "\n")
+        write_text(target.account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
         files.append(target.account)
         work.discard()
         return run
@@ -291,8 +290,11 @@ def _scale(
             notes.append(f"the image is divided by its reflectance scale factor, {told[0]:g}")
         return float(told[0])
     looked = np.unique(np.linspace(0, source.shape[0] - 1, LOOKED_AT).round().astype(int))
-    brightest = [np.nanmax(source.read(line, line + 1)[..., used], axis=-1).ravel() for line in looked.tolist()]
-    usual = float(np.nanmedian(np.concatenate(brightest)))
+    brightest = np.concatenate(
+        [source.read(line, line + 1)[..., used].max(axis=-1).ravel() for line in looked.tolist()]
+    )
+    brightest = brightest[np.isfinite(brightest)]
+    usual = float(np.median(brightest)) if brightest.size else 0.0
     if np.nanmax(library.spectra) <= PLAUSIBLE and usual > 10 * PLAUSIBLE:
         notes.append(
             f"the image is divided by 10000: its pixels are around {usual:.0f}, the library's below {PLAUSIBLE:g}"
@@ -358,7 +360,7 @@ def _record(run: UnmixRun, settings: dict[str, Any]) -> dict[str, Any]:
         "pixels": run.pixels,
         "solved": run.solved,
         "converged": run.converged,
-        "means": {name: value if math.isfinite(value) else None for name, value in run.means.items()},
+        "means": run.means,
         "notes": run.notes,
         "seconds": run.seconds,
     }
