@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
 
@@ -27,8 +28,6 @@ MAPS = {
     "resnorm": "norm of the residual",
     "status": "0 where the fit converged; -1 where there was nothing to fit",
 }
-#: Bytes for the matrices of standard errors at a time.
-ERROR_BYTES = 2**24
 
 
 def read_off(
@@ -75,44 +74,13 @@ def fraction_errors(
 ) -> np.ndarray:
     """Return the standard error of the myelin water fraction that noise of the residual's size causes.
 
-    On the positive bins P the distribution is B⁻¹A_Pᵀb with B = A_PᵀA_P + λ²(LᵀL)_P, so its covariance is
-    σ²B⁻¹A_PᵀA_PB⁻¹; the fraction's derivative is (1_myelin − fraction)/Σx. σ² is the squared residual over the echoes
-    less the trace of A_PB⁻¹A_Pᵀ, which without a penalty is the number of positive bins. That noise may change the set
-    P, and that the penalty pulls, is not in it.
+    The fraction's derivative is (1_myelin − fraction)/Σx; the variance of the noise is the squared residual over the
+    echoes less the parameters that the distribution has used.
     """
     xp = namespace_of(x)
     grams = xp.matmul(xp.permute_dims(dictionary, (0, 2, 1)), dictionary)
     square = np.eye(model.bins) if model.penalty is None else model.penalty.T @ model.penalty
     penalty, myelin = (copy_to_device_of(values, x) for values in (square, model.windows["myelin"].astype(float)))
-    positive, total = x > 0, xp.sum(x, axis=1)
-    counts = np.asarray(host_copy(xp.sum(xp.astype(positive, xp.int32), axis=1)))
-    usable = host_copy(xp.isfinite(total) & xp.isfinite(lam) & xp.isfinite(resnorm))
-    good = np.flatnonzero((counts > 0) & np.asarray(usable, dtype=bool))
-    good = good[np.argsort(counts[good], kind="stable")]  # voxels with as many positive bins go together
-    errors = np.full(len(counts), np.nan)
-    zero = xp.zeros_like(total[:1])
-    while good.size:
-        step = max(1, ERROR_BYTES // (40 * int(counts[good[-1]]) ** 2))
-        chosen, good = good[-step:], good[:-step]
-        size = int(counts[chosen[-1]])
-        part = copy_to_device_of(chosen, x)
-        there = positive[part]
-        bins = xp.argsort(xp.astype(~there, xp.int32), axis=1, stable=True)[:, :size]  # the positive ones first
-        there = copy_to_device_of(np.arange(size), x)[None, :] < copy_to_device_of(counts[chosen], x)[:, None]
-        both = there[:, :, None] & there[:, None, :]
-        rows, columns = bins[:, :, None], bins[:, None, :]
-        gram = xp.where(both, grams[angle[part][:, None, None], rows, columns], zero)
-        weight = lam[part][:, None, None] ** 2
-        matrix = gram + xp.where(both, weight * penalty[rows, columns], zero)
-        unit = copy_to_device_of(np.eye(size), x)
-        # (The columns of neighbouring bins are nearly parallel: without a penalty the matrix may be singular.)
-        ridge = 1e-14 * xp.sum(matrix * unit, axis=(1, 2))[:, None]
-        matrix = matrix + unit * xp.where(there, ridge, xp.ones_like(ridge))[:, :, None]
-        slope = xp.where(there, (myelin[bins] - fraction[part][:, None]) / total[part][:, None], zero)
-        solved = xp.linalg.solve(matrix, xp.concat([slope[:, :, None], gram], axis=2))
-        used = xp.sum(solved[:, :, 1:] * unit, axis=(1, 2))
-        scatter = xp.sum(solved[:, :, :1] * (gram @ solved[:, :, :1]), axis=(1, 2))
-        freedom = xp.where(model.echoes - used > 1, model.echoes - used, xp.ones_like(used))
-        variance = xp.where(scatter > 0, scatter, zero) / freedom
-        errors[chosen] = host_copy(xp.sqrt(variance) * resnorm[part])
-    return errors
+    slope = (myelin[None, :] - fraction[:, None]) / xp.sum(x, axis=1)[:, None]
+    scatter, used = scatter_of_sums(grams, x, slope, which=angle, lam=lam, penalty=penalty)
+    return np.asarray(scatter[:, 0] * host_copy(resnorm) / np.sqrt(np.maximum(model.echoes - used, 1)))

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.arrays import Array, copy_to_device_of, host_copy
 from stepwell.checks import read_array, read_choice, read_real, read_whole, require, require_finite, require_shape
@@ -15,6 +16,8 @@ from stepwell.nnls import lsq_linear
 #: Sums of the abundances: one; at most one, the rest being shade; any.
 Total: TypeAlias = Literal["one", "most", "free"]
 TOTALS: dict[str, tuple[float, float] | None] = {"one": (1.0, 1.0), "most": (-np.inf, 1.0), "free": None}
+#: A sum that is so near to one is held there.
+HELD = 1e-9
 #: Of a pixel that was not unmixed.
 NOT_SOLVED = -1
 
@@ -109,7 +112,8 @@ def unmix_pixels(
     Returns
     -------
     dict of arrays
-        ``abundances`` (pixels, names), ``spread`` alike, the standard deviation over the draws (zero without);
+        ``abundances`` (pixels, names); ``error`` alike, their standard errors from what is left of the pixel, the set
+        of spectra taken as known: with draws the standard deviation over these instead, and with ``best`` NaN;
         ``rmse``, ``sum`` and ``status``, one a pixel.
 
     Examples
@@ -127,7 +131,7 @@ def unmix_pixels(
     count, names = len(pixels), plan.names
     found = {
         "abundances": np.full((count, len(names)), np.nan, dtype=np.float32),
-        "spread": np.full((count, len(names)), np.nan, dtype=np.float32),
+        "error": np.full((count, len(names)), np.nan, dtype=np.float32),
         "rmse": np.full(count, np.nan, dtype=np.float32),
         "sum": np.full(count, np.nan, dtype=np.float32),
         "status": np.full(count, NOT_SOLVED, dtype=np.float32),
@@ -170,8 +174,13 @@ def _solve(
             total += (x.sum(axis=1) - total) / (draw + 1)
             rmse += (left - rmse) / (draw + 1)
             status = np.maximum(status, ended)
-    spread = np.sqrt(square / max(1, rounds - 1))
-    return {"abundances": mean, "spread": spread, "rmse": rmse, "sum": total, "status": status}
+    if plan.best:
+        error = np.full_like(mean, np.nan)
+    elif plan.draws:
+        error = np.sqrt(square / max(1, rounds - 1))
+    else:
+        error = _errors(plan, x, pixels)
+    return {"abundances": mean, "error": error, "rmse": rmse, "sum": total, "status": status}
 
 
 def _once(
@@ -195,6 +204,18 @@ def _once(
     x = np.asarray(host_copy(result.x), dtype=np.float64)
     left = np.sqrt(np.mean((pixels - x @ A.T) ** 2, axis=1))
     return x, left, np.asarray(host_copy(result.status))
+
+
+def _errors(plan: Unmixing, x: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+    """Return standard errors of the abundances; unknowns at a bound other than zero are taken as known, too."""
+    weights = np.ones(pixels.shape[1]) if plan.noise is None else 1.0 / np.asarray(plan.noise, dtype=float)
+    A = weights[:, None] * plan.library.spectra.T
+    left = np.linalg.norm(weights * pixels - x @ A.T, axis=1)
+    moving = np.where((x > plan.lower) & (x < plan.upper), 1.0, 0.0)
+    bounds = TOTALS[plan.total]
+    held = None if bounds is None else np.abs(x.sum(axis=1) - 1) <= HELD
+    scatter, used = scatter_of_sums((A.T @ A)[None], moving, _members(plan).T[None], held=held)
+    return np.asarray(scatter * (left / np.sqrt(np.maximum(pixels.shape[1] - used, 1)))[:, None])
 
 
 def _members(plan: Unmixing) -> np.ndarray:

@@ -321,8 +321,8 @@ def _deviations(noise: Any, bands: int) -> np.ndarray | None:
 
 def _band_names(plan: Unmixing) -> list[str]:
     last = {"one": ["rmse", "sum"], "most": ["rmse", "sum", "shade"], "free": ["rmse", "sum"]}[plan.total]
-    spread = [f"{name} spread" for name in plan.names] if plan.draws and not plan.best else []
-    return [*plan.names, *last, *spread, "status"]
+    errors = [] if plan.best else [f"{name} error" for name in plan.names]
+    return [*plan.names, *last, *errors, "status"]
 
 
 def _as_cube(plan: Unmixing, answer: dict[str, np.ndarray], lines: int, samples: int) -> np.ndarray:
@@ -330,8 +330,8 @@ def _as_cube(plan: Unmixing, answer: dict[str, np.ndarray], lines: int, samples:
     parts = [answer["abundances"], answer["rmse"][:, None], answer["sum"][:, None]]
     if plan.total == "most":
         parts.append(1 - answer["sum"][:, None])
-    if plan.draws and not plan.best:
-        parts.append(answer["spread"])
+    if not plan.best:
+        parts.append(answer["error"])
     parts.append(answer["status"][:, None])
     joined = np.concatenate(parts, axis=1).reshape(lines, samples, -1)
     return np.ascontiguousarray(joined.transpose(0, 2, 1))
