@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -87,16 +85,6 @@ def test_panels_cover_the_columns_once(width, word):
     assert 1 <= tiles <= cuda_sparse.MAX_TILES[word]
     columns = tiles * cuda_sparse.TILE_COLUMNS[word]
     assert (panels - 1) * columns < width <= panels * columns
-
-
-def test_kernel_and_launch_agree_on_the_layout():
-    source = (nvrtc.source_folder() / "cuda/krylov/sparse_product.cu").read_text()
-    sizes = (cuda_sparse.GROUP_ROWS, cuda_sparse.STEP_SLOTS, cuda_sparse.WARPS_IN_BLOCK)
-    assert "group_rows = {}, step_slots = {}, warps_in_block = {};".format(*sizes) in source
-    for name, chosen in (("tile_columns", cuda_sparse.TILE_COLUMNS), ("max_tiles", cuda_sparse.MAX_TILES)):
-        assert re.search(rf"{name} = by_tiles \? {chosen[8]} : {chosen[4]};", source)
-    entries = [int(tiles) for tiles in re.findall(r"^SW_ENTRY\((\d+)\)", source, re.MULTILINE)]
-    assert entries == list(range(1, max(cuda_sparse.MAX_TILES.values()) + 1))
 
 
 @pytest.mark.parametrize("word", [8, 4])

@@ -167,6 +167,8 @@ void check_settles() {
 
 LineSearchOptions preset(bool va15) {
     LineSearchOptions o{};
+    o.decrease = 1e-3, o.curvature = 0.9, o.interval = 0.1, o.step_max = 1e10, o.max_evaluations = 20;
+    o.extrapolate_low = 1.1, o.extrapolate_high = 4;
     o.first_step_gradient = va15;
     o.stage_two_needs_rise = !va15;
     o.guard_first_case = o.last_at_best = va15;
@@ -223,7 +225,8 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     options.search = preset(false);
     options.gtol = sizeof(T) == 8 ? 1e-6 : 1e-3;
     options.ftol = 0;
-    options.max_iterations = 400;
+    options.target = -double_infinity;
+    options.max_iterations = 400, options.max_evaluations = 15000;
     options.bounded = options.boxed = bounded;
     options.weighted = weighted;
     std::vector<State> states(batch);
@@ -367,7 +370,8 @@ struct Piece {
     Piece(int64_t first, int64_t n, int m) : n(n), small(small_matrices_length(m)), x(n), g(n), d(n) {
         options.capacity = options.slots = m;
         options.search = preset(false);
-        options.gtol = 1e-6, options.ftol = 0, options.max_iterations = 400;
+        options.gtol = 1e-6, options.ftol = 0, options.target = -double_infinity;
+        options.max_iterations = 400, options.max_evaluations = 15000;
         options.bounded = options.boxed = 1;
         start_state(state);
         trial.resize(n), lower.resize(n), upper.resize(n), s.resize(n * m), y.resize(n * m);

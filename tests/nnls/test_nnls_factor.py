@@ -9,6 +9,7 @@ from scipy.linalg import hilbert
 
 import stepwell
 from stepwell import _core
+from stepwell.studies.nnls_updates import try_factor
 
 CODES = _core.NNLS_UPDATES
 
@@ -32,11 +33,11 @@ def random_moves(rng, columns, count):
 def test_q_stays_orthogonal_after_many_updates_and_downdates(update):
     rng = np.random.default_rng(1)
     for A in (rng.random((120, 60)), np.exp(-np.arange(1, 121)[:, None] / np.logspace(0.5, 2.5, 60)[None])):
-        orthogonality, error, count, rejected, _ = _core.nnls_try_factor(A, CODES[update], random_moves(rng, 60, 30))
+        orthogonality, error, count, rejected, _ = try_factor(A, CODES[update], random_moves(rng, 60, 30))
         assert orthogonality < 1e-13
         assert error < 1e-13
     moves = random_moves(rng, 60, 1500)
-    orthogonality, error, count, rejected, _ = _core.nnls_try_factor(rng.random((120, 60)), CODES[update], moves)
+    orthogonality, error, count, rejected, _ = try_factor(rng.random((120, 60)), CODES[update], moves)
     assert rejected == 0
     assert count > 20
     assert orthogonality < 1e-13
@@ -48,8 +49,8 @@ def test_gram_schmidt_once_loses_what_twice_keeps():
     rng = np.random.default_rng(2)
     A = np.repeat(rng.random((60, 10)), 2, axis=1) + 1e-9 * rng.random((60, 20))
     moves = np.arange(20, dtype=np.int32)
-    assert _core.nnls_try_factor(A, CODES["cgs2"], moves)[0] < 1e-13
-    assert _core.nnls_try_factor(A, CODES["mgs"], moves)[0] > 1e-9
+    assert try_factor(A, CODES["cgs2"], moves)[0] < 1e-13
+    assert try_factor(A, CODES["mgs"], moves)[0] > 1e-9
 
 
 @pytest.mark.parametrize("update", ["cgs2", "mgs", "rotations", "csne"])
@@ -58,17 +59,17 @@ def test_dependent_columns_are_rejected(update):
     A = rng.random((20, 6))
     A[:, 3] = A[:, 0] + A[:, 1]
     A[:, 5] = 0.5 * A[:, 2]
-    assert _core.nnls_try_factor(A, CODES[update], np.arange(6, dtype=np.int32))[3] == 2
+    assert try_factor(A, CODES[update], np.arange(6, dtype=np.int32))[3] == 2
 
 
 @pytest.mark.parametrize("update", ["csne", "gram"])
 def test_without_q_the_triangle_is_that_of_the_columns(update):
     rng = np.random.default_rng(4)
-    orthogonality, error, *_ = _core.nnls_try_factor(rng.random((80, 30)), CODES[update], random_moves(rng, 30, 200))
+    orthogonality, error, *_ = try_factor(rng.random((80, 30)), CODES[update], random_moves(rng, 30, 200))
     assert orthogonality == 0
     assert error < 1e-12
     A = hilbert(20)[:, :6]
-    assert _core.nnls_try_factor(A, CODES["csne"], np.arange(6, dtype=np.int32))[1] < 1e-14
+    assert try_factor(A, CODES["csne"], np.arange(6, dtype=np.int32))[1] < 1e-14
 
 
 def test_costs_of_an_insertion_are_those_of_table_3_1():
@@ -77,9 +78,7 @@ def test_costs_of_an_insertion_are_those_of_table_3_1():
     A = np.random.default_rng(5).random((m, l + 1))
 
     def costs(update):
-        before, after = (
-            np.array(_core.nnls_try_factor(A, CODES[update], np.arange(k, dtype=np.int32))[4]) for k in (l, l + 1)
-        )
+        before, after = (np.array(try_factor(A, CODES[update], np.arange(k, dtype=np.int32))[4]) for k in (l, l + 1))
         return after - before
 
     accesses, flops, _, _ = costs("mgs")
@@ -98,7 +97,7 @@ def test_costs_of_a_removal_are_those_of_table_3_1():
     m, l, i = 256, 40, 10
     A = np.random.default_rng(6).random((m, l))
     moves = np.append(np.arange(l, dtype=np.int32), np.int32(-1 - i))
-    *_, (_, _, accesses, flops) = _core.nnls_try_factor(A, CODES["cgs2"], moves)
+    *_, (_, _, accesses, flops) = try_factor(A, CODES["cgs2"], moves)
     turns = l - 1 - i
     assert accesses == 4 * turns
     assert flops == pytest.approx(6 * m * turns + 3 * turns**2, rel=0.05)

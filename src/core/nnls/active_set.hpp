@@ -65,16 +65,6 @@ struct ActiveSet : Bounded<Team, Matrix> {
         finish();
     }
 
-    // The same of a problem with bounds and the like.
-    SW_HD void run_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
-                           double lam) {
-        tally.status = this->begin_general(job, system, b, lam * lam);
-        if (tally.status != converged) return;
-        tally.status = iterate(start_general(job, system, b, warm, lam * lam));
-        this->mend_sum();
-        finish();
-    }
-
     SW_HD void finish() {
         if (projected) fresh = projected = false;
         if (restarted) tally.escalated = 1;
@@ -197,6 +187,8 @@ protected:
     // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.
     enum class Pending { nothing, solution, way };
 
+    SW_CALL int iterate_called(Pending pending) { return iterate(pending); }
+
     SW_HD int iterate(Pending pending) {
         int refinements = 0;
         for (;;) {
@@ -303,8 +295,8 @@ protected:
 
     // The start of a problem with bounds. Of a warm start the set counts, and which columns are at which
     // bound; where it does not lead to a point within the bounds, the start is cold.
-    SW_HD Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
-                                double penalty) {
+    SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
+                                  double penalty) {
         if (warm.values || warm.marks || warm.states) {
             if (start_from_set(warm)) {
                 finish_step();
@@ -337,7 +329,7 @@ protected:
 
     // Takes the set of a warm start: what the solution then has outside its bounds leaves there. Whether a
     // point within all bounds came of it, which is in ws.z.
-    SW_HD bool start_from_set(WarmStart<Scalar> warm) {
+    SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const int state = ws.state[j];
             if (state & (excluded | is_free)) continue;
@@ -350,7 +342,7 @@ protected:
         this->insert_free();
         for (int j = 0; j < this->columns(); ++j) {
             const bool wanted = !(ws.state[j] & (excluded | is_free)) && said_of(warm, j) == 0;
-            if (wanted && task.norm_of(j) > 0) this->insert_alone(j);
+            if (wanted && task.norm_of(j) > 0) this->insert_called(j);
         }
         fresh = false;
         for (;;) {
@@ -390,7 +382,7 @@ protected:
     }
 
     // From x towards z as advance() goes, within all bounds.
-    SW_HD bool advance_within(bool solved) {
+    SW_CALL bool advance_within(bool solved) {
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -623,6 +615,17 @@ protected:
 
     // Factors a remembered point anew.
     SW_HD void rebuild(const int32_t* order, const double* x, int count, int update, bool moved) {
+        if constexpr (Matrix::general)
+            rebuild_called(order, x, count, update, moved);
+        else
+            rebuild_here(order, x, count, update, moved);
+    }
+
+    SW_CALL void rebuild_called(const int32_t* order, const double* x, int count, int update, bool moved) {
+        rebuild_here(order, x, count, update, moved);
+    }
+
+    SW_HD void rebuild_here(const int32_t* order, const double* x, int count, int update, bool moved) {
         if constexpr (Matrix::general)
             for (int p = 0; p < factor.count; ++p) {
                 const bool counts = ws.state[ws.order[p]] & from_zero;

@@ -34,7 +34,7 @@ struct Bounded : Insertion<Team, Matrix> {
     // Reads the system, measures its columns, and finds the dual of the references. What is wrong with it, or
     // `converged`.
     template <class Scalar>
-    SW_HD int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
+    SW_CALL int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
         const Family& family = job.family;
         const Matrix& matrix = task.matrix;
         given_lower = family.lower + system * family.lower_stride;
@@ -60,7 +60,7 @@ struct Bounded : Insertion<Team, Matrix> {
     }
 
     // Makes lambda^2 what is given. The dual is then to be found anew, and the factor, if there is one.
-    SW_HD void set_penalty(double penalty) {
+    SW_CALL void set_penalty(double penalty) {
         factor.penalty = penalty;
         if (ws.metric) {
             const int first = task.matrix.below + task.matrix.summed, last = task.matrix.rows;
@@ -93,7 +93,7 @@ struct Bounded : Insertion<Team, Matrix> {
     }
 
     // Removes the column at a position, whose x is at one of its limits.
-    SW_HD void leave_at_bound(int position) {
+    SW_CALL void leave_at_bound(int position) {
         const int j = ws.order[position];
         const double d = ws.x[position];
         const bool up = !(d < task.most_of(j));
@@ -113,7 +113,7 @@ struct Bounded : Insertion<Team, Matrix> {
 
     // x of a column in the factor counts from zero instead of from a bound, or from that bound again. Far
     // from a large bound the distance from it has few of x's digits.
-    SW_HD void count_from_zero(int position, bool from) {
+    SW_CALL void count_from_zero(int position, bool from) {
         const int j = ws.order[position];
         const double before = task.reference_of(j);
         team.sync();
@@ -148,7 +148,7 @@ struct Bounded : Insertion<Team, Matrix> {
     }
 
     // Takes a column that is out of the factor, which is empty, from one of its bounds to the other.
-    SW_HD void cross(int j) {
+    SW_CALL void cross(int j) {
         const double d = task.sign_of(j) > 0 ? task.most_of(j) : task.least_of(j);
         const double before = absolute(task.reference_of(j));
         if (team.rank() == 0) ws.order[0] = j;
@@ -162,15 +162,19 @@ struct Bounded : Insertion<Team, Matrix> {
         fresh = false;
     }
 
+    // Called rather than inlined, as all that a general problem does in several places: a device's code stays
+    // small.
+    SW_CALL Entry insert_called(int j) { return this->insert_alone(j); }
+
     // The free columns enter first, and never leave; those that depend on others of them stay out.
     SW_HD void insert_free() {
         for (int j = 0; j < this->columns(); ++j)
-            if ((ws.state[j] & is_free) && task.norm_of(j) > 0) this->insert_alone(j);
+            if ((ws.state[j] & is_free) && task.norm_of(j) > 0) insert_called(j);
     }
 
     // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
     // after the other; the last is in the factor then.
-    SW_HD void fill_up() {
+    SW_CALL void fill_up() {
         const double e = factor.remainder;
         double* cost = ws.score;
         bool any_free = false;
@@ -194,7 +198,7 @@ struct Bounded : Insertion<Team, Matrix> {
                 cross(j);
                 continue;
             }
-            this->insert_alone(j);
+            insert_called(j);
             if (team.rank() == 0) ws.x[0] = clamp_to(wanted, least, most);
             team.sync();
             return;
@@ -203,7 +207,7 @@ struct Bounded : Insertion<Team, Matrix> {
 
     // Where a bound sum has all columns at bounds and the one in the factor is not the one to be exchanged:
     // that one takes its place. Of those at an upper bound it is the one that asks most to go down.
-    SW_HD void reseat() {
+    SW_CALL void reseat() {
         if (!ws.sum_of || factor.count != 1) return;
         const int seated = ws.order[0];
         const double x = ws.x[0];
@@ -219,7 +223,7 @@ struct Bounded : Insertion<Team, Matrix> {
         team.sync();
         if (asks.value > own) {
             leave_at_bound(0);
-            this->insert_alone(asks.index);
+            insert_called(asks.index);
             factor.settled = 1;
             fresh = false;
         }
@@ -247,7 +251,7 @@ struct Bounded : Insertion<Team, Matrix> {
     }
 
     // r . r over the rows of A alone, r = b - A x; ws.r becomes the residual without the metric.
-    SW_HD double squared_fit() {
+    SW_CALL double squared_fit() {
         const int length = task.extent.row_length(), rows = task.matrix.top.rows;
         double *r = ws.r, part = 0;
         const double* b = ws.b;

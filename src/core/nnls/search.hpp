@@ -47,33 +47,22 @@ struct Search : ActiveSet<Team, Matrix, Scalar> {
     // Solves with the lambda that is given or, where `near` is, found from there.
     SW_HD void solve(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm, double near) {
         const Family& family = job.family;
-        if (family.rule == rule_given) {
-            const double lam = family.penalized ? family.lam[system * family.lam_stride] : 0.0;
-            this->run_general(job, system, b, warm, lam);
-            return;
-        }
-        tally.status = this->begin_general(job, system, b, 0.0);
+        const bool given = family.rule == rule_given && family.penalized;
+        const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
+        tally.status = this->begin_general(job, system, b, lam * lam);
         if (tally.status != converged) return;
-        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself.
-        const bool needs_zero = family.rule == rule_chi2 || family.rule == rule_discrepancy;
-        const double unit = trace_ratio();
-        if (!needs_zero) this->begin_general(job, system, b, unit * exponential(grid_high));
-        const int status = this->iterate(this->start_general(job, system, b, warm, factor.penalty));
-        if (status == limit || status == infeasible) {
-            tally.status = status;
-            this->mend_sum();
-            this->finish();
-            return;
+        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
+        // begin at its upper end.
+        const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
+        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
+        if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
+        tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
+        if (family.rule != rule_given && tally.status != limit) {
+            this->trusting = true;
+            search(job, system, unit, near * near);
+            this->trusting = false;
+            tally.status = this->iterate_called(Pending::nothing);
         }
-        this->trusting = true;
-        if (family.rule == rule_gcv)
-            by_cross_validation(job, system, unit);
-        else if (family.rule == rule_lcurve)
-            by_corner(unit);
-        else
-            by_level(job, system, unit, near * near);
-        this->trusting = false;
-        tally.status = this->iterate(Pending::nothing);
         this->mend_sum();
         this->finish();
     }
@@ -83,6 +72,15 @@ private:
     struct Point {
         double phi, slope, psi;
     };
+
+    SW_CALL void search(const Job& job, int64_t system, double unit, double near) {
+        if (job.family.rule == rule_gcv)
+            by_cross_validation(job, system, unit);
+        else if (job.family.rule == rule_lcurve)
+            by_corner(unit);
+        else
+            by_level(job, system, unit, near);
+    }
 
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.
     SW_HD double trace_ratio() const {
@@ -100,10 +98,10 @@ private:
     }
 
     // Solves with another nu, from the set that there is.
-    SW_HD Point evaluate(double nu) {
+    SW_CALL Point evaluate(double nu) {
         ++evaluations;
         this->refactor(nu);
-        this->iterate(factor.count > 0 ? Pending::solution : Pending::nothing);
+        this->iterate_called(factor.count > 0 ? Pending::solution : Pending::nothing);
         Point point;
         point.phi = this->squared_fit();
         // ws.r is now -L x in the rows of the penalty.
@@ -117,7 +115,7 @@ private:
     }
 
     // q
-    SW_HD double curvature_of_path(int first, int rows) {
+    SW_CALL double curvature_of_path(int first, int rows) {
         const Columns columns = factor.positive();
         const int count = factor.count;
         if (count == 0) return 0.0;
@@ -255,7 +253,7 @@ private:
         brent(max_of(low, best_s - spacing), best_s, min_of(high, best_s + spacing), best, spectrum, alpha);
     }
 
-    SW_HD double cross_validation(double s, const double* spectrum, double alpha) {
+    SW_CALL double cross_validation(double s, const double* spectrum, double alpha) {
         const double nu = exponential(s);
         const double phi = evaluate(nu).phi;
         double part = 0;

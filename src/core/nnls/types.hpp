@@ -37,7 +37,7 @@ SW_HD int64_t matrix_number(const Job& job, int64_t system) {
 SW_HD bool shares_columns(const Job& job) {
     const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
     if (job.family.which) return true;
-    return job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || few);
+    return job.a_stride == 0 && (job.systems > 1 || job.whole > 1) && (job.pulse_length == 0 || few);
 }
 
 // What one system took, beside the factor's insertions and removals. Column accesses and flops, which count

@@ -10,39 +10,37 @@ enum class Cauchy : int32_t { exact = 0, first_interval = 1, none = 2 };
 // Constants of the Moré–Thuente search. Two published codes differ in the rows marked (*): L-BFGS-B's search
 // (Zhu, Byrd, Lu, Nocedal 1997) and the MCSRCH of Harwell VA15 (Liu, Nocedal 1989).
 struct LineSearchOptions {
-    double decrease = 1e-3;  // ftol: f(step) <= f(0) + decrease * step * slope(0)                        (*)
-    double curvature = 0.9;  // gtol: |slope(step)| <= curvature * |slope(0)|
-    double interval = 0.1;   // xtol: relative width of the interval of uncertainty at which to give up  (*)
-    double step_min = 0.0;   // stpmin                                                                   (*)
-    double step_max = 1e10;  // stpmax; bounds may lower it                                              (*)
-    int32_t max_evaluations = 20;  // maxls
-    int32_t
-        first_step_gradient;  // first step of all: 1/|g| always (1); 1/|d|, or 1 if boxed or given H0 (0) (*)
-    double extrapolate_low =
-        1.1;  // while unbracketed, trial in step + [low, high] * (step - best); 0: best  (*)
-    double extrapolate_high = 4.0;
-    int32_t stage_two_needs_rise;  // stage 2 starts at slope >= 0 (1) or >= min(decrease, curvature)*slope(0)
-                                   // (0) (*)
-    int32_t guard_first_case;  // keep the step inside 0.66 of the interval also after a rise of f        (*)
-    int32_t last_at_best;      // spend the last allowed evaluation at the best step so far               (*)
-    int32_t warning_is_step;   // a warning (rounding, interval, step limits) is an accepted step         (*)
+    double decrease;          // ftol: f(step) <= f(0) + decrease * step * slope(0)                      (*)
+    double curvature;         // gtol: |slope(step)| <= curvature * |slope(0)|
+    double interval;          // xtol: relative width of the interval of uncertainty at which to give up (*)
+    double step_min;          // stpmin                                                                  (*)
+    double step_max;          // stpmax; bounds may lower it                                             (*)
+    int32_t max_evaluations;  // maxls
+    int32_t first_step_gradient;  // first step of all: 1/|g| always (1); 1/|d|, or 1 if boxed or given H0 (*)
+    double extrapolate_low;  // while unbracketed, trial in step + [low, high] * (step - best); 0: best  (*)
+    double extrapolate_high;
+    int32_t stage_two_needs_rise;  // from slope >= 0 on (1) or >= min(decrease, curvature)*slope(0) (0) (*)
+    int32_t guard_first_case;  // keep the step inside 0.66 of the interval also after a rise of f       (*)
+    int32_t last_at_best;      // spend the last allowed evaluation at the best step so far              (*)
+    int32_t warning_is_step;   // a warning (rounding, interval, step limits) is an accepted step        (*)
 };
 
+// Defaults are those of the public call: quasi_newton/settings.py.
 struct Options {
-    int32_t capacity = 10;  // m: pairs kept
-    int32_t slots = 10;  // of their ring: m, or one more where a pair is written before its step is accepted
-    Cauchy cauchy = Cauchy::exact;
+    int32_t capacity;  // m: pairs kept
+    int32_t slots;     // of their ring: m, or one more where a pair is written before its step is accepted
+    Cauchy cauchy;
     LineSearchOptions search;
-    double gtol = 1e-5;                   // projected gradient, maximum norm
-    double ftol = 2.220446049250313e-09;  // relative decrease of f
-    double eps = 0.0;                     // |g| <= eps * max(1, |x|), Euclidean norms; 0: off
-    double target = -double_infinity;     // stop at f <= target
-    int64_t max_iterations = 15000;
-    int64_t max_evaluations = 15000;
-    int32_t bounded = 0;       // lower and upper bounds are given
-    int32_t boxed = 0;         // every variable has two finite bounds
-    int32_t weighted = 0;      // a diagonal H0 is given
-    int32_t weights_vary = 0;  // ... and may change from one iteration to the next
+    double gtol;    // projected gradient, maximum norm
+    double ftol;    // relative decrease of f
+    double eps;     // |g| <= eps * max(1, |x|), Euclidean norms; 0: off
+    double target;  // stop at f <= target
+    int64_t max_iterations;
+    int64_t max_evaluations;
+    int32_t bounded;       // lower and upper bounds are given
+    int32_t boxed;         // every variable has two finite bounds
+    int32_t weighted;      // a diagonal H0 is given
+    int32_t weights_vary;  // ... and may change from one iteration to the next
 };
 
 }  // namespace stepwell

@@ -10,17 +10,20 @@
 // under way at once, and their sums are added in the order of the warps: the result does not depend on the
 // width. Compiled with
 //   SW_SCALAR   float or double
+//   SW_GROUP_ROWS, SW_STEP_SLOTS, SW_WARPS_IN_BLOCK, SW_TILE_COLUMNS, SW_MAX_TILES
+//               the sizes that operators/cuda_sparse.py arranges the matrix and launches by
 #include "cuda/common/tensor.cuh"
 
 using namespace stepwell;
 
 typedef SW_SCALAR Scalar;
 
-constexpr int group_rows = 8, step_slots = 4, warps_in_block = 4;
+constexpr int group_rows = SW_GROUP_ROWS, step_slots = SW_STEP_SLOTS, warps_in_block = SW_WARPS_IN_BLOCK;
 constexpr bool by_tiles = sizeof(Scalar) == 8;
 // Columns of one tile: of the tensor instruction, or one for each lane.
-constexpr int tile_columns = by_tiles ? 8 : 32;
-constexpr int max_tiles = by_tiles ? 8 : 4;
+constexpr int tile_columns = SW_TILE_COLUMNS, max_tiles = SW_MAX_TILES;
+static_assert(group_rows == 8 && step_slots == 4 && tile_columns == (by_tiles ? 8 : 32),
+              "the lanes of a warp");
 // Sums that a lane keeps for one tile.
 constexpr int lane_sums = by_tiles ? 2 : group_rows;
 

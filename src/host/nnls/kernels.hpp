@@ -15,23 +15,12 @@ struct HostJob {
     int32_t threads;
 };
 
-// Inserts and removes columns of A (m x n, row-major) as told (j: insert column j; -1 - p: remove position
-// p), then reports how orthogonal Q is, how well Q R matches A, and what the insertions and removals cost.
-struct FactorTrial {
-    int32_t rows, columns, update;
-    const double* a;
-    const int32_t* moves;
-    int64_t move_count;
-    double orthogonality, backward_error;
-    int32_t count, rejected;
-    int64_t costs[4];
-};
-
 struct NnlsKernels {
     void (*solve)(const HostJob&);
     // Bytes that a team of a CUDA device needs, of so many members.
     int64_t (*device_workspace_bytes)(const NnlsJob&, int32_t members);
-    void (*try_factor)(FactorTrial&);
+    // Rows of a general problem's columns: A's, and those beneath.
+    int32_t (*stacked_rows)(const NnlsJob&);
 };
 
 SW_FOR_EACH_ISA(const NnlsKernels& nnls_kernels();)

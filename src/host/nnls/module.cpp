@@ -45,19 +45,6 @@ void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
     kernels().solve(host);
 }
 
-nb::tuple try_factor(Table<const double> a, int32_t update, Column<const int32_t> moves) {
-    FactorTrial trial{};
-    trial.rows = static_cast<int32_t>(a.shape(0));
-    trial.columns = static_cast<int32_t>(a.shape(1));
-    trial.update = update;
-    trial.a = a.data();
-    trial.moves = moves.data();
-    trial.move_count = static_cast<int64_t>(moves.shape(0));
-    kernels().try_factor(trial);
-    return nb::make_tuple(trial.orthogonality, trial.backward_error, trial.count, trial.rejected,
-                          nb::make_tuple(trial.costs[0], trial.costs[1], trial.costs[2], trial.costs[3]));
-}
-
 void bind_layouts(nb::module_& m) {
     Layout options(m, "NnlsOptions", sizeof(NnlsOptions));
     SW_FIELD(options, NnlsOptions, tolerance);
@@ -111,6 +98,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, evaluations);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
+    SW_FIELD(job, NnlsJob, whole);
     SW_FIELD(job, NnlsJob, rows);
     SW_FIELD(job, NnlsJob, columns);
     SW_FIELD(job, NnlsJob, a);
@@ -157,6 +145,11 @@ void bind_layouts(nb::module_& m) {
     Layout launch(m, "NnlsLaunch", sizeof(nnls::Launch));
     SW_FIELD(launch, nnls::Launch, job);
     SW_FIELD(launch, nnls::Launch, shared);
+    SW_FIELD(launch, nnls::Launch, dictionary);
+    SW_FIELD(launch, nnls::Launch, matrix);
+    SW_FIELD(launch, nnls::Launch, first_row);
+    SW_FIELD(launch, nnls::Launch, last_row);
+    SW_FIELD(launch, nnls::Launch, products);
     SW_FIELD(launch, nnls::Launch, queue);
     SW_FIELD(launch, nnls::Launch, slow);
     SW_FIELD(launch, nnls::Launch, slow_bytes);
@@ -195,13 +188,14 @@ void bind_nnls(nb::module_& m) {
         "nnls_shares_columns", [](const nb::bytes& job) { return nnls::shares_columns(job_from(job)); },
         nb::arg("job"), "Whether the one matrix of all systems is prepared once, with its columns stored.");
     m.def(
+        "nnls_stacked_rows", [](const nb::bytes& job) { return kernels().stacked_rows(job_from(job)); },
+        nb::arg("job"), "Rows of a general problem's columns: A's, and those beneath.");
+    m.def(
         "nnls_device_workspace_bytes",
         [](const nb::bytes& job, int32_t members) {
             return kernels().device_workspace_bytes(job_from(job), members);
         },
         nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
-    m.def("nnls_try_factor", &try_factor, nb::arg("a"), nb::arg("update"), nb::arg("moves"),
-          "Insert and remove columns; report orthogonality, backward error, count, rejections and costs.");
 }
 
 }  // namespace stepwell

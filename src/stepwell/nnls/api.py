@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell import arrays
+from stepwell.checks import read_axis, require
 from stepwell.deprecation import renamed
+from stepwell.lazy import over_systems
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
+from stepwell.nnls.family import is_one
 from stepwell.nnls.result import AnyResult, NNLSResult
 from stepwell.typing import ArrayLike, NumberOrArray
 
@@ -36,6 +40,7 @@ def nnls(
     axis: Literal[0, 1] = 0,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    dim: str | None = None,
 ) -> NNLSResult:
     """Solve min ‖Ax − b‖² + λ²‖x‖² subject to x ≥ 0, for one system or very many.
 
@@ -46,7 +51,9 @@ def nnls(
         legal.
     b : array, shape (m,) or (systems, m); (m, systems) with ``axis=1``
         The right-hand sides. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or
-        float32 (arithmetic is float64 in either case).
+        float32 (arithmetic is float64 in either case). An array of dask, cut into blocks of whole systems, gives a
+        result whose fields are arrays of dask, not yet computed; a DataArray of xarray, of any dimensions, one of
+        DataArrays. The bits are those of a direct call.
     method : {"auto", "qr", "gram"}, default "auto"
         ``"qr"`` keeps Q and R of the positive columns. ``"gram"`` keeps R alone, from products of columns (all formed
         once where A is shared), refines with A, and goes over to Q and R where columns are nearly dependent.
@@ -80,7 +87,10 @@ def nnls(
         CPU threads. Systems are dealt out from a queue; a single large system uses all threads.
     progress : callable, optional
         Called as ``progress(done, systems)`` after each part of a batch; on a GPU, where a batch is one launch, at
-        its end.
+        its end. None with arrays of dask and xarray.
+    dim : str, optional
+        The dimension of a DataArray `b` that holds the equations of one system; all others are systems. The unknowns
+        are called as the other dimension of a DataArray `A`, or else ``"unknown"``.
 
     Returns
     -------
@@ -106,6 +116,19 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
+    if arrays.is_container(A.pulse if isinstance(A, Convolution) else A, b, warm_start) or dim is not None:
+        require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
+        settings = dict(
+            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads, L=L, chi2=chi2
+        )  # fmt: skip
+        own = {
+            "lam": (lam, ""),
+            "noise": (noise, ""),
+            "which": (which, ""),
+            "mask": (mask, "n"),
+            "weights": (weights, "m"),
+        }
+        return _over_blocks(A, b, warm_start, settings, own, read_axis(axis), dim)
     more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, chi2=None if chi2 == 1.02 else chi2)
     batch = check(
         A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis, which=which, **more
@@ -115,6 +138,33 @@ def nnls(
     if axis == 0 or batch.lone:
         return result
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
+
+
+def _over_blocks(
+    A: Any, b: Any, warm_start: Any, settings: dict[str, Any], own: dict[str, Any], axis: int, dim: str | None
+) -> NNLSResult:
+    """Solve systems given as arrays of dask or xarray."""
+    settings |= {name: value for name, (value, _) in own.items() if value is None or is_one(value)}
+    own = {name: pair for name, pair in own.items() if name not in settings}
+    solve: Callable[..., NNLSResult]
+    matrix: tuple[Any, str]
+    if isinstance(A, Convolution):
+        solve, matrix = functools.partial(_convolved, n=A.n, m=A.m, origin=A.origin, **settings), (A.pulse, "p")
+    else:
+        solve, matrix = functools.partial(nnls, **settings), (A, "mn")
+    if isinstance(warm_start, str):
+        solve, warm_start = functools.partial(solve, warm_start=warm_start), None
+    arguments = {
+        "b": (b, "m"),
+        "pulse" if isinstance(A, Convolution) else "A": matrix,
+        "warm_start": (warm_start, "n"),
+    } | own
+    result: NNLSResult = over_systems(solve, arguments, dict.fromkeys(("x", "dual", "active"), "n"), dim=dim, axis=axis)
+    return result
+
+
+def _convolved(b: Any, pulse: Any, *, n: int, m: int, origin: int, **settings: Any) -> NNLSResult:
+    return nnls(Convolution(pulse, n, m=m, origin=origin), b, **settings)
 
 
 def solve(batch: Batch) -> AnyResult:

@@ -20,6 +20,7 @@ from stepwell.checks import (
     require_one_home,
     require_shape,
 )
+from stepwell.lazy import systems_of_whole
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.family import RULES, Family, Reader, is_number, read_family
@@ -94,11 +95,12 @@ def check(
     threads = read_threads(threads)
     warm_x, warm_set, chain = _warm(warm_start, b, single, lead, columns, across, family)
     shared = len(shape) == 2 or which is not None
-    worth = systems * GRAM_WORTH >= columns * (shape[0] if which is not None else 1)
+    whole = systems_of_whole(systems)
+    worth = whole * GRAM_WORTH >= columns * (shape[0] if which is not None else 1)
     damped = damping > 0 or (family is not None and family.penalized)
-    method, choice = _choose(method, update, shared, systems, rows, columns, damped, worth)
+    method, choice = _choose(method, update, shared, whole, rows, columns, damped, worth)
     weighted = family is not None and family.weights is not None
-    many = shared and (systems > 1 or which is not None)
+    many = shared and (whole > 1 or which is not None)
     return Batch(
         matrix=matrix,
         b=b,
@@ -125,6 +127,7 @@ def check(
         column=column,
         family=family,
         result=result,
+        whole=whole,
         progress=progress,
     )
 

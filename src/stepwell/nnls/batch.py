@@ -52,6 +52,7 @@ class Batch:
     column: bool  # b and x have one more axis of length one
     family: Family | None
     result: type  # NNLSResult or LSQResult
+    whole: int  # systems of the batch that this is a block of
     progress: Callable[[int, int], object] | None
 
     @property

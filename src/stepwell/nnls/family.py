@@ -173,6 +173,11 @@ def is_number(value: Any) -> bool:
     return not isinstance(value, str | list | tuple) and getattr(value, "shape", ()) == ()
 
 
+def is_one(value: Any) -> bool:
+    """Whether an argument is one for all systems: a number, or the name of a rule."""
+    return isinstance(value, str) or is_number(value)
+
+
 def read_family(
     reader: Reader,
     shape: tuple[int, int],

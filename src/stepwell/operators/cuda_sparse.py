@@ -155,8 +155,15 @@ class BlockProduct:
 
 
 def kernel_defines(word: int) -> dict[str, str | int]:
-    """Return the definitions that ``cuda/spmm.cu`` is compiled with."""
-    return {"SW_SCALAR": "double" if word == 8 else "float"}
+    """Return the definitions that ``cuda/krylov/sparse_product.cu`` is compiled with."""
+    return {
+        "SW_SCALAR": "double" if word == 8 else "float",
+        "SW_GROUP_ROWS": GROUP_ROWS,
+        "SW_STEP_SLOTS": STEP_SLOTS,
+        "SW_WARPS_IN_BLOCK": WARPS_IN_BLOCK,
+        "SW_TILE_COLUMNS": TILE_COLUMNS[word],
+        "SW_MAX_TILES": MAX_TILES[word],
+    }
 
 
 @functools.lru_cache(maxsize=64)

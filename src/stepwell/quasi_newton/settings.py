@@ -18,17 +18,17 @@ CAUCHY_POLICIES: tuple[CauchyPolicy, ...] = get_args(CauchyPolicy)
 LineSearchPreset = Literal["lbfgsb", "va15"]
 
 #: The Moré–Thuente search as two published codes use it: L-BFGS-B (Zhu, Byrd, Lu, Nocedal 1997) and the MCSRCH of
-#: Harwell VA15 (Liu, Nocedal 1989). The last six rows have no public name; src/core/quasi_newton/options.hpp says
+#: Harwell VA15 (Liu, Nocedal 1989). The last seven have no public name; src/core/quasi_newton/options.hpp says
 #: what each does.
 _PRESETS: dict[str, dict[str, float]] = {
     "lbfgsb": dict(
         ftol=1e-3, gtol=0.9, xtol=0.1, stpmin=0.0, stpmax=1e10, maxls=20,
-        first_step_gradient=0, extrapolate_low=1.1, stage_two_needs_rise=1,
+        first_step_gradient=0, extrapolate_low=1.1, extrapolate_high=4.0, stage_two_needs_rise=1,
         guard_first_case=0, last_at_best=0, warning_is_step=1,
     ),
     "va15": dict(
         ftol=1e-4, gtol=0.9, xtol=float(np.finfo(float).eps), stpmin=1e-20, stpmax=1e20, maxls=20,
-        first_step_gradient=1, extrapolate_low=0.0, stage_two_needs_rise=0,
+        first_step_gradient=1, extrapolate_low=0.0, extrapolate_high=4.0, stage_two_needs_rise=0,
         guard_first_case=1, last_at_best=1, warning_is_step=0,
     ),
 }  # fmt: skip
@@ -105,7 +105,7 @@ class LineSearch:
             c["xtol"] = max(c["xtol"], float(np.finfo(np.float32).eps))
         target.decrease, target.curvature, target.interval = c["ftol"], c["gtol"], c["xtol"]
         target.step_min, target.step_max, target.max_evaluations = c["stpmin"], c["stpmax"], int(c["maxls"])
-        target.extrapolate_low = c["extrapolate_low"]
+        target.extrapolate_low, target.extrapolate_high = c["extrapolate_low"], c["extrapolate_high"]
         for flag in (
             "first_step_gradient",
             "stage_two_needs_rise",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from stepwell import _core
+from stepwell.studies.compiled import compiled
 from stepwell.studies.frame import Column, Context, Curve, Study
 
 COLUMNS = (
@@ -66,6 +68,36 @@ _UPDATES: Sequence[_Update] = (
 )  # fmt: skip
 
 
+class _FactorTrial(ctypes.Structure):
+    """``FactorTrial`` of nnls_factor/host.cpp."""
+
+    _fields_ = (
+        ("rows", ctypes.c_int32), ("columns", ctypes.c_int32), ("update", ctypes.c_int32),
+        ("a", ctypes.c_void_p), ("moves", ctypes.c_void_p), ("move_count", ctypes.c_int64),
+        ("orthogonality", ctypes.c_double), ("backward_error", ctypes.c_double),
+        ("count", ctypes.c_int32), ("rejected", ctypes.c_int32), ("costs", ctypes.c_int64 * 4),
+    )  # fmt: skip
+
+
+class FactorReport(NamedTuple):
+    """What came of a series of insertions and removals; `costs`: accesses and flops of both."""
+
+    orthogonality: float
+    backward_error: float
+    kept: int
+    rejected: int
+    costs: tuple[int, ...]
+
+
+def try_factor(A: np.ndarray, update: int, moves: np.ndarray) -> FactorReport:
+    """Insert columns of `A` into a factor (a move j ≥ 0) and remove positions (−1 − p); `update` is the engine's."""
+    matrix, steps = np.ascontiguousarray(A, float), np.ascontiguousarray(moves, np.int32)
+    trial = _FactorTrial(*matrix.shape, update, matrix.ctypes.data, steps.ctypes.data, len(steps))
+    compiled("nnls_factor", "stepwell_nnls_factor")(ctypes.byref(trial))
+    numbers = trial.orthogonality, trial.backward_error, trial.count, trial.rejected
+    return FactorReport(*numbers, tuple(trial.costs))
+
+
 def counted(update: int, kind: str, m: int, l: int, i: int, seed: int = 0) -> tuple[int, int]:
     """Return the column accesses and operations of one update, counted while it runs.
 
@@ -77,7 +109,7 @@ def counted(update: int, kind: str, m: int, l: int, i: int, seed: int = 0) -> tu
     A = np.random.default_rng(seed).random((m, l + 1))
 
     def costs(*moves: int) -> np.ndarray:
-        return np.array(_core.nnls_try_factor(A, update, np.array(moves, dtype=np.int32))[4])
+        return np.array(try_factor(A, update, np.array(moves, dtype=np.int32)).costs)
 
     if kind == "down":  # the move −i takes out the i-th column
         cost = costs(*range(l), -i)[2:]

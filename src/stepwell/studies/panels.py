@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import capture, current_stream, device_address, device_index
+from stepwell.studies.compiled import compiled
 from stepwell.studies.frame import Column, Context, Curve, Study
 from stepwell.studies.measure import blas_threads, interleave, medians
 from stepwell.studies.places import Place
@@ -55,27 +51,8 @@ def paper_ratio(length: int) -> str:
 
 @functools.cache
 def _host_kernel() -> Any:
-    """Compile the host's kernel for this machine, in a second or two, and load it."""
-    from stepwell.cuda.nvrtc import source_folder
-
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
-    if compiler is None:
-        raise ValueError(
-            "the study panels compiles its kernel and found no C++ compiler; allowed: g++, clang++ or $CXX"
-        )
-    headers = source_folder()
-    native = ["-march=native", "-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "panel_product.so"
-        command: list[str | Path] = [
-            compiler, "-std=c++20", "-O3", *native, "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC",
-            "-pthread", "-Wno-psabi", "-I", headers, SOURCES / "host.cpp", headers / "host/common/pool.cpp",
-            "-o", library,
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise ValueError(f"the study panels could not compile its kernel with {compiler}:\n{done.stderr}")
-        kernel = ctypes.CDLL(str(library)).stepwell_panel_product
+    """Return the host's kernel and its arguments."""
+    kernel = compiled("panel_product", "stepwell_panel_product")
     address = ctypes.c_void_p
     kernel.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, address, address, address, ctypes.c_int)
     kernel.restype = None
