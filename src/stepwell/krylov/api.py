@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from stepwell.checks import (
     require_shape,
 )
 from stepwell.deprecation import renamed
+from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
 from stepwell.krylov.bounded_lam import choose_within
 from stepwell.krylov.inputs import (
@@ -27,10 +28,11 @@ from stepwell.krylov.inputs import (
     iteration_limit,
     prepare,
 )
+from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
 from stepwell.krylov.selection import RULES, Choice, Rule, choose
-from stepwell.krylov.solving import DEFAULT_WIDTH, MethodChoice, Options, solve
+from stepwell.krylov.solving import DEFAULT_WIDTH, SETTINGS, MethodChoice, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
 from stepwell.typing import ArrayLike, Function, NumberOrArray, OperatorLike
@@ -55,6 +57,7 @@ def tikhonov(
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
     bounds: tuple[Any, Any] | None = None,
+    comm: Any = None,
 ) -> LinearResult:
     """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B, within bounds where they are given.
 
@@ -91,7 +94,7 @@ def tikhonov(
         diagonal as a vector.
     callback : callable, optional
         Called with a :class:`~stepwell.krylov.Progress` before the first product (which tells the memory) and after
-        every step; a true answer stops the run.
+        every step; a true answer, or StopIteration, stops the run.
     noise : float or array of k floats, optional
         Norm of the noise in each column, for the rule ``"discrepancy"``.
     joint : bool, default False
@@ -102,8 +105,13 @@ def tikhonov(
         Maximum number of columns that ``"block"`` takes into one block.
     bounds : pair (lower, upper), optional
         ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. Zero must
-        lie within them. Projected conjugate gradients take all columns at once, whatever their λ; ``method`` stays
+        lie within them. L-BFGS-B takes all columns at once, whatever their λ; ``method`` stays
         ``"auto"``, and the only rule for λ is ``"discrepancy"``.
+    comm : optional
+        A communicator, as `stepwell.distributed.read_comm` takes it, where unknowns and equations lie over ranks: every
+        rank hands in its piece of B and x0 and gets its piece of x, and A, L and the preconditioner map its pieces to
+        its pieces, talking to other ranks as they like. All else is global and the same on all ranks: sizes, norms,
+        statuses, ``memory``. A callback is called on every rank that has one, and stops all. ``"direct"`` is refused.
 
     Returns
     -------
@@ -134,9 +142,19 @@ def tikhonov(
     (True, 0.0)
     """
     start = time.perf_counter()
-    problem = prepare(A, B, L, x0, axis=axis)
-    limit = iteration_limit(maxiter, problem.size, bounds is not None)
-    options = Options(method, tol, limit, preconditioner, callback, memory, width)
+    B, comm = local_piece(B, comm)
+    sums = Sums(comm)
+    problem = prepare(A, B, L, x0, axis=axis, sums=sums)
+    options: Any = None
+    given: Any = None
+    with sums.holding():
+        limit = iteration_limit(maxiter, problem.unknowns.whole, bounds is not None)
+        options = Options(method, tol, limit, preconditioner, callback, memory, width)
+        given = _read_lam(lam, problem, noise, joint, bounds is not None)
+        alone = bounds is None or not sums.spread
+        require(alone, "bounds", bounds, "None with comm: within bounds one process has all unknowns")
+    sums.check()
+    sums.agree(f"{SETTINGS}, lam, noise, joint", (*options.settings, given.in_words))
     for _ in range(2):
         try:
             box = None
@@ -145,9 +163,9 @@ def tikhonov(
                 box = read_box(bounds, problem)
                 if problem.x0 is not None:
                     problem = replace(problem, x0=box.nearest(problem.x0))
-            choice = _resolve_lam(lam, problem, noise, joint, box)
+            choice = given.resolve(problem, box)
             parts = problem.A, problem.L, choice.lams / problem.unit, problem.B
-            system = TikhonovSystem(*parts) if box is None else BoundedSystem(*parts, box)
+            system = TikhonovSystem(*parts, sums=sums) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
                 result.lam_at_end = choice.ends
@@ -172,6 +190,7 @@ def cg(
     callback: Callable[[Progress], object] | None = None,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
+    comm: Any = None,
 ) -> LinearResult:
     """Solve HX = B with a symmetric positive definite H for all columns of B.
 
@@ -179,7 +198,7 @@ def cg(
     ----------
     H : operator, (n, n)
         As A in :func:`tikhonov`, or one function of a vector.
-    B, method, x0, tol, maxiter, axis, preconditioner, callback, memory, width
+    B, method, x0, tol, maxiter, axis, preconditioner, callback, memory, width, comm
         As in :func:`tikhonov`; ``tol`` bounds ‖b − Hx‖ / ‖b‖, and the preconditioner approximates H⁻¹.
 
     Returns
@@ -197,9 +216,16 @@ def cg(
     """
     start = time.perf_counter()
     operator: Any = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
-    problem = prepare(operator, B, None, x0, name="H", square=True, axis=axis)
-    options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
-    return solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
+    B, comm = local_piece(B, comm)
+    sums = Sums(comm)
+    problem = prepare(operator, B, None, x0, name="H", square=True, axis=axis, sums=sums)
+    options: Any = None
+    with sums.holding():
+        limit = iteration_limit(maxiter, problem.unknowns.whole)
+        options = Options(method, tol, limit, preconditioner, callback, memory, width)
+    sums.check()
+    sums.agree(SETTINGS, options.settings)
+    return solve(problem, PositiveSystem(problem.A, problem.B, sums=sums), None, options, start)
 
 
 def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
@@ -215,23 +241,46 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
         )  # beyond `renamed`
 
 
-def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool, box: Box | None) -> Choice:
-    """One λ per column, and what choosing took."""
+@dataclass(frozen=True)
+class _Lam:
+    """What was given for λ: one for each column, or a rule with the noise that it may need."""
+
+    lams: np.ndarray | None
+    rule: str
+    noise: np.ndarray | None
+    joint: bool
+
+    @property
+    def in_words(self) -> tuple[Any, ...]:
+        """A short text that two ranks share only where they were given the same."""
+        arrays = (np.zeros(0) if array is None else array for array in (self.lams, self.noise))
+        return (self.rule, self.joint, *(f"{array.size} numbers of sum {array.sum()!r}" for array in arrays))
+
+    def resolve(self, problem: Problem, box: Box | None) -> Choice:
+        """One λ per column, and what choosing took."""
+        if self.lams is not None:
+            count = problem.columns
+            return Choice(self.lams, np.zeros(count), np.zeros(count, dtype=np.int64))
+        levels = None if self.noise is None else self.noise / to_host(problem.scale).ravel()
+        choice = choose(problem, self.rule, levels, self.joint)
+        if box is not None and levels is not None:
+            choice = choose_within(problem, box, levels, self.joint, choice)
+        return replace(choice, lams=choice.lams * problem.unit)
+
+
+def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool, bounded: bool) -> _Lam:
     count = problem.columns
     joint = read_switch("joint", joint)
-    levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
-    if isinstance(lam, str):
-        require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
-        if lam == "discrepancy" and noise is None:
-            raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
-        if box is not None:
-            allowed = "numbers and 'discrepancy' with bounds; the other rules choose for solutions without them"
-            require(lam == "discrepancy", "lam", lam, allowed)
-        choice = choose(problem, lam, levels, joint)
-        if box is not None and levels is not None:
-            choice = choose_within(problem, box, levels, joint, choice)
-        return replace(choice, lams=choice.lams * problem.unit)
-    return Choice(_per_column(lam, count, "lam"), np.zeros(count), np.zeros(count, dtype=np.int64))
+    levels = None if noise is None else _per_column(noise, count, "noise")
+    if not isinstance(lam, str):
+        return _Lam(_per_column(lam, count, "lam"), "", levels, joint)
+    require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
+    if lam == "discrepancy" and noise is None:
+        raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
+    if bounded:
+        allowed = "numbers and 'discrepancy' with bounds; the other rules choose for solutions without them"
+        require(lam == "discrepancy", "lam", lam, allowed)
+    return _Lam(None, lam, levels, joint)
 
 
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:

@@ -20,7 +20,6 @@ import numpy as np
 from stepwell.arrays import (
     Array,
     as_contiguous,
-    column_dots,
     copy_to_device_of,
     namespace_of,
     take_columns,
@@ -31,7 +30,7 @@ from stepwell.krylov.inputs import Problem
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.krylov.systems import Carried, State, TikhonovSystem, column_norms
+from stepwell.krylov.systems import Carried, State, TikhonovSystem
 from stepwell.operators import Operator
 
 #: Pairs of history of each column: with ten there are a tenth fewer products, but the sweeps over them take longer than
@@ -112,7 +111,7 @@ class BoundedLBFGS(Method):
         from stepwell.quasi_newton.api import minimize_batch
 
         xp = namespace_of(task.residual)
-        relative = to_host(column_norms(task.residual)) / task.norms
+        relative = to_host(task.system.sums.norms(task.residual)) / task.norms
         ledger = Ledger(replace(task, relative=relative))
         start = xp.zeros_like(task.residual) if task.x is None else task.x
         if ledger.any_ended:
@@ -180,13 +179,13 @@ class _Objective:
         chosen = points if rows.size == self.count else xp.take(points, copy_to_device_of(rows, points), axis=0)
         change = as_contiguous(chosen.T)
         image = self.part.image(change)
-        values = 0.5 * self.part.curvature(change, image) - column_dots(self.part_descent, change)
+        values = 0.5 * self.part.curvature(change, image) - self.part.sums.dots(self.part_descent, change)
         descent = self.part.gradient(self.part.advance(self.part_state, xp.ones_like(values), image))
         reached = self._points(change)
         pull = self.part.box.projected(descent, reached)
         self.steps += 1
         self.ledger.step(float(rows.size))
-        self.ledger.look(self.steps, to_host(column_norms(pull))[None, :])
+        self.ledger.look(self.steps, to_host(self.part.sums.norms(pull))[None, :])
         gradients = -descent
         if self.ledger.any_ended:
             lost = self.ledger.ended_so(LinearStatus.NONFINITE)

@@ -12,9 +12,9 @@ import numpy as np
 from stepwell.arrays import Array, namespace_of, take_columns, to_host
 from stepwell.krylov.bounded import BoundedLBFGS, BoundedSystem, Box
 from stepwell.krylov.inputs import Problem, iteration_limit
+from stepwell.krylov.reductions import WHOLE
 from stepwell.krylov.rounds import solve_in_rounds
 from stepwell.krylov.selection import Choice
-from stepwell.krylov.systems import column_norms
 from stepwell.operators.error_state import own_arithmetic
 
 #: λ is looked for from the one of the unbounded solution down to this part of it.
@@ -34,7 +34,7 @@ def choose_within(problem: Problem, box: Box, noise: np.ndarray, joint: bool, un
     Where even the least λ looked at leaves more than the noise, λ is that one, and ``ends`` says so.
     """
     count = problem.columns
-    norms = to_host(column_norms(problem.B))
+    norms = to_host(WHOLE.norms(problem.B))
     usable = np.isfinite(norms) & (norms > 0)
     weights = to_host(problem.scale).ravel() ** 2 if joint else np.ones(count)
     groups = np.zeros(count, dtype=np.int64) if joint else np.arange(count)
@@ -80,7 +80,7 @@ def _solve(
     limit = iteration_limit(None, problem.size, True)
     account = solve_in_rounds(part, BoundedLBFGS(), first, ROUGH_TOL, limit)
     left = part.data() - problem.A.forward(account.x)
-    squares = to_host(column_norms(left)) ** 2
+    squares = to_host(WHOLE.norms(left)) ** 2
     if columns.size == problem.columns:
         return account.x, account.products + 1, squares
     xp = namespace_of(problem.B)

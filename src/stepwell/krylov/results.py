@@ -107,6 +107,9 @@ class LinearResult:
         Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched, 1 at the upper
         end, 0 between; 2 where it lies between them, but the L-curve has no corner and only bends most there. None
         without a rule.
+    exchanges, bytes_sent : int
+        Messages between ranks that the solver took part in, and what this rank sent with them; those of operators are
+        the caller's own. 0 without ``comm``.
     success : bool
         Whether every right-hand side converged.
     reason : list of LinearStatus
@@ -128,6 +131,8 @@ class LinearResult:
     seconds: float
     memory: int
     lam_at_end: NDArray[np.int64] | None = None
+    exchanges: int = 0
+    bytes_sent: int = 0
 
     def __repr__(self) -> str:
         first = {"status": self.status, "message": self.message}

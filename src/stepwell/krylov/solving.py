@@ -27,11 +27,11 @@ from stepwell.krylov.inputs import (
     bytes_per_number,
     column_numbers,
 )
-from stepwell.krylov.projected import Projected
+from stepwell.krylov.projected import Projected, problem_space
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, MethodName, Progress
 from stepwell.krylov.rounds import Account, Method, solve_in_rounds
-from stepwell.krylov.space import DirectionSpace, space_bytes
+from stepwell.krylov.space import space_bytes
 from stepwell.krylov.systems import System
 
 #: What callers ask for.
@@ -45,6 +45,8 @@ DIRECT_SIZE = 1000
 BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
 #: Vectors of unknowns, and of data, that ``bounded`` holds of a column where all of them meet a bound in one step.
 BOUNDED_VECTORS, BOUNDED_IMAGES = 16, 6
+#: The arguments that must be the same on all ranks.
+SETTINGS = "method, tol, maxiter, memory, width, preconditioner"
 #: Default largest number of columns in one block.
 DEFAULT_WIDTH = 256
 
@@ -68,6 +70,11 @@ class Options:
             self.memory = read_real("memory", self.memory, at_least=0)
         self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
         require_function("callback", self.callback)
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What must be the same on all ranks."""
+        return self.method, self.tol, self.maxiter, self.memory, self.width, self.preconditioner is not None
 
 
 class Watch:
@@ -119,11 +126,11 @@ def solve(
         elif method in ("cgls", "pseudo-block"):
             run = PseudoBlock(precondition)
         elif method == "block":
-            run = BlockCG(precondition, memory, width)
+            run = BlockCG(precondition, memory, width, problem.unknowns.whole)
         elif method == "direct":
             run = Direct()
         elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
-            space = DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory)
+            space = problem_space(problem, system, memory)
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
@@ -151,13 +158,21 @@ def _choose_method(
         require(method == "auto", "method", method, "'auto' with bounds, which have a method of their own")
         return "bounded", "there are bounds"
     if method != "auto":
+        allowed = [name for name in METHODS if name != "direct"] if problem.sums.spread else METHODS
+        require(
+            method in allowed,
+            "method",
+            method,
+            f"{', '.join(map(repr, allowed))} with comm: a dense factor is not spread over ranks",
+        )
         return method, "as asked"
     count, size = problem.columns, problem.size
     equations = int(problem.B.shape[0])
     shared = lams is None or not lams.size or bool(np.all(lams == lams[0]))
     regular = lams is None or bool(np.all(lams > 0))  # without λ the matrix may have no factor
     if (
-        problem.A.matrix is not None
+        not problem.sums.spread
+        and problem.A.matrix is not None
         and shared
         and regular
         and min(size, max(equations, 1)) <= DIRECT_SIZE
@@ -181,6 +196,7 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
     """
     number = bytes_per_number(problem.B)
     size, count = problem.size, problem.columns
+    memory = problem.share_of(memory)
     operators = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
     least_squares = lams is not None
     rows = int(problem.B.shape[0]) if least_squares else 0
@@ -197,7 +213,9 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
         blocks = number * together * ((9 if problem.L is not None else 8 if least_squares else 6) * size + rows)
         blocks += number * 3 * size * count if count > together else 0
         kept = min(memory, 2 * number * size * (size + together))  # no more directions than unknowns are independent
-        copied = kept // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
+        copied = (
+            kept // 2 if is_cuda(problem.B) or problem.sums.spread else 0
+        )  # while a block joins those that are kept
         return operators + given + max(solutions, blocks + copied + max(kept, 2 * number * size * together))
     if method == "direct":
         lam = float(lams[0]) if lams is not None and lams.size else 0.0

@@ -34,6 +34,9 @@ Insertion: TypeAlias = Literal["guarded", "single"]
 Rule: TypeAlias = Literal["chi2", "discrepancy", "gcv", "lcurve"]
 Update: TypeAlias = Literal["cgs2", "mgs", "rotations", "csne"]
 
+#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
+MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
+
 
 def check(
     A: Any,
@@ -67,6 +70,8 @@ def check(
     images = family_door and not convolution
     require_shape(len(shape) in (2, 3) or (images and len(shape) > 3), "A", matrix, "(m, n) or (systems, m, n)")
     rows, columns = shape[-2:]
+    if rows + columns > MAX_ROWS_AND_COLUMNS:
+        raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
     b, column = _without_column(b, shape, which is not None) if family_door else (b, False)
     forms = "(m,), or (systems, m), with axis=1 (m, systems)" if not family_door else "(m,), or (systems, m)"
     require_shape(b.ndim in (1, 2) or (family_door and b.ndim > 2), "b", b, forms)
