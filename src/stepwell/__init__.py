@@ -36,6 +36,8 @@ _HOMES: dict[str, str] = {
     "adjoint_error": "stepwell.operators",
     "operators": "",
     "nnls": "stepwell.nnls",
+    "lsq_linear": "stepwell.nnls",
+    "LSQResult": "stepwell.nnls",
     "Convolution": "stepwell.nnls",
     "NNLSResult": "stepwell.nnls",
     "NNLSStatus": "stepwell.nnls",

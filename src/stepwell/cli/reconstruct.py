@@ -56,6 +56,7 @@ class Task:
     help="λ as a fraction of ‖A‖, without --lam.",
 )
 @click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
+@click.option("--nonnegative", is_flag=True, help="No pixel below zero; with --lam, a number or discrepancy.")
 @click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
@@ -70,6 +71,7 @@ def command(
     lam: str | None,
     relative_lam: float,
     smooth: bool,
+    nonnegative: bool,
     tol: float,
     method: MethodChoice,
     slices: str | None,
@@ -92,6 +94,12 @@ def command(
 
     world = World()
     console = make_console()
+    if nonnegative and method != "auto":
+        raise click.BadParameter(f"{method!r} knows no bounds; allowed: auto", param_hint="--method")
+    if nonnegative and lam in RULES and lam != "discrepancy":
+        raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
+    if nonnegative and lam in RULES and world.spread:
+        raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
     console.quiet = not world.first
     _check(output, lam, relative_lam, tol, size, angles, noise)
     if source != "phantom":
@@ -118,7 +126,7 @@ def command(
                     chosen, ends = _lam_of_all(world, task, rule, penalty, level)
                 with world.ranks.holding():
                     result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
-                                      callback=watch)  # fmt: skip
+                                      callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
                 world.ranks.check()
             watch.finish(result)
     except (ValueError, OSError, RankError) as error:

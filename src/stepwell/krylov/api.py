@@ -21,6 +21,8 @@ from stepwell.checks import (
 )
 from stepwell.deprecation import renamed
 from stepwell.distributed import local_piece
+from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
+from stepwell.krylov.bounded_lam import choose_within
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
@@ -54,9 +56,10 @@ def tikhonov(
     joint: bool = False,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
+    bounds: tuple[Any, Any] | None = None,
     comm: Any = None,
 ) -> LinearResult:
-    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B.
+    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B, within bounds where they are given.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ def tikhonov(
         Starting points; (k, n) with ``axis=0``.
     tol : float, default 1e-6
         Bound on the true relative residual ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖ of every column.
-    maxiter : int, default twice the number of unknowns, at least 100
+    maxiter : int, default twice the number of unknowns, at least 100 (with bounds 1000)
         Bound on the iterations of each column. (Once spelt ``max_iter``.)
     axis : {0, 1}, default 1
         The axis of a two-dimensional `B` along which the right-hand sides lie, and of `x0` and the result's `x` as
@@ -100,6 +103,10 @@ def tikhonov(
         Bytes for earlier directions. More of it saves products.
     width : int, default 256
         Maximum number of columns that ``"block"`` takes into one block.
+    bounds : pair (lower, upper), optional
+        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. Zero must
+        lie within them. L-BFGS-B takes all columns at once, whatever their λ; ``method`` stays
+        ``"auto"``, and the only rule for λ is ``"discrepancy"``.
     comm : optional
         A communicator, as `stepwell.distributed.read_comm` takes it, where unknowns and equations lie over ranks: every
         rank hands in its piece of B and x0 and gets its piece of x, and A, L and the preconditioner map its pieces to
@@ -130,6 +137,9 @@ def tikhonov(
     >>> exact = np.linalg.solve(A.T @ A + 0.25 * np.eye(20), A.T @ B)
     >>> bool(np.allclose(result.x, exact))
     True
+    >>> bounded = stepwell.tikhonov(A, B, 0.5, bounds=(0, None))
+    >>> bounded.success, float(bounded.x.min())
+    (True, 0.0)
     """
     start = time.perf_counter()
     B, comm = local_piece(B, comm)
@@ -138,15 +148,24 @@ def tikhonov(
     options: Any = None
     given: Any = None
     with sums.holding():
-        limit = iteration_limit(maxiter, problem.unknowns.whole)
+        limit = iteration_limit(maxiter, problem.unknowns.whole, bounds is not None)
         options = Options(method, tol, limit, preconditioner, callback, memory, width)
-        given = _read_lam(lam, problem, noise, joint)
+        given = _read_lam(lam, problem, noise, joint, bounds is not None)
+        alone = bounds is None or not sums.spread
+        require(alone, "bounds", bounds, "None with comm: within bounds one process has all unknowns")
     sums.check()
     sums.agree(f"{SETTINGS}, lam, noise, joint", (*options.settings, given.in_words))
     for _ in range(2):
         try:
-            choice = given.resolve(problem)
-            system = TikhonovSystem(problem.A, problem.L, choice.lams / problem.unit, problem.B, sums=sums)
+            box = None
+            if bounds is not None:
+                problem = exactly_scaled(problem)
+                box = read_box(bounds, problem)
+                if problem.x0 is not None:
+                    problem = replace(problem, x0=box.nearest(problem.x0))
+            choice = given.resolve(problem, box)
+            parts = problem.A, problem.L, choice.lams / problem.unit, problem.B
+            system = TikhonovSystem(*parts, sums=sums) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
                 result.lam_at_end = choice.ends
@@ -237,17 +256,19 @@ class _Lam:
         arrays = (np.zeros(0) if array is None else array for array in (self.lams, self.noise))
         return (self.rule, self.joint, *(f"{array.size} numbers of sum {array.sum()!r}" for array in arrays))
 
-    def resolve(self, problem: Problem) -> Choice:
+    def resolve(self, problem: Problem, box: Box | None) -> Choice:
         """One λ per column, and what choosing took."""
         if self.lams is not None:
             count = problem.columns
             return Choice(self.lams, np.zeros(count), np.zeros(count, dtype=np.int64))
         levels = None if self.noise is None else self.noise / to_host(problem.scale).ravel()
         choice = choose(problem, self.rule, levels, self.joint)
+        if box is not None and levels is not None:
+            choice = choose_within(problem, box, levels, self.joint, choice)
         return replace(choice, lams=choice.lams * problem.unit)
 
 
-def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> _Lam:
+def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool, bounded: bool) -> _Lam:
     count = problem.columns
     joint = read_switch("joint", joint)
     levels = None if noise is None else _per_column(noise, count, "noise")
@@ -256,6 +277,9 @@ def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> _Lam:
     require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
     if lam == "discrepancy" and noise is None:
         raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
+    if bounded:
+        allowed = "numbers and 'discrepancy' with bounds; the other rules choose for solutions without them"
+        require(lam == "discrepancy", "lam", lam, allowed)
     return _Lam(None, lam, levels, joint)
 
 

@@ -28,7 +28,9 @@ from stepwell.checks import (
     read_array,
     read_axis,
     read_whole,
+    require_each,
     require_finite,
+    require_kind,
     require_one_home,
     require_real,
     require_shape,
@@ -288,6 +290,18 @@ def _read_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Arr
     return operator.forward
 
 
+def as_diagonal(preconditioner: Any, problem: Problem) -> np.ndarray | None:
+    """Return a preconditioner that is a diagonal in the problem's units, on the host; refuse any other kind."""
+    if preconditioner is None:
+        return None
+    array = preconditioner if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1 else None
+    allowed = "with bounds, the diagonal of an approximate inverse as a vector"
+    require_kind(array is not None, "preconditioner", preconditioner, allowed)
+    values = to_host(array) * problem.unit**2
+    require_each(np.isfinite(values) & (values > 0), "preconditioner", values, "finite numbers above 0, with bounds")
+    return values
+
+
 def _preconditioned(image: Any, block: Array) -> Array:
     """Check what a preconditioner that is a function has made of a block."""
     argument, shape = "what preconditioner returned", tuple(block.shape)
@@ -296,9 +310,11 @@ def _preconditioned(image: Any, block: Array) -> Array:
     return image
 
 
-def iteration_limit(maxiter: int | None, size: int) -> int:
-    """Return the limit, twice the unknowns and at least 100 by default."""
-    return max(100, 2 * size) if maxiter is None else read_whole("maxiter", maxiter, 0, as_float=True)
+def iteration_limit(maxiter: int | None, size: int, bounded: bool = False) -> int:
+    """Return the limit, twice the unknowns and at least 100 by default; within bounds at least 1000."""
+    if maxiter is None:
+        return max(1000 if bounded else 100, 2 * size)
+    return read_whole("maxiter", maxiter, 0, as_float=True)
 
 
 def column_numbers(problem: Problem, least_squares: bool) -> int:

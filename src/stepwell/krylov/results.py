@@ -12,8 +12,8 @@ from stepwell.arrays import Array
 from stepwell.reprs import summarise
 from stepwell.status import SolverStatus
 
-#: The methods that run (``"auto"`` chooses one of them).
-MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
+#: The methods that run (``"auto"`` chooses one of them; ``"bounded"`` runs where there are bounds).
+MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct", "bounded"]
 
 #: In `LinearResult.lam_at_end`: λ lies within the range, but the L-curve has no corner.
 NO_CORNER = 2
@@ -82,7 +82,8 @@ class LinearResult:
         Why each right-hand side ended.
     residual : ndarray of float64
         True relative residual of each column, recomputed from the operator at the end:
-        ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``).
+        ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``). With bounds that of the projected
+        gradient: entries at a bound that point out of the box count as zero.
     iterations : ndarray of int64
         Iterations in which each column took part.
     products : ndarray of float64

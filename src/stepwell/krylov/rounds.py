@@ -35,7 +35,7 @@ class OutOfRange(ArithmeticError):
 
 @dataclass
 class Correction:
-    """What one run of a method adds to the current point (None: nothing).
+    """What one run of a method adds to the current point (None: nothing), or with ``replaces`` the new point itself.
 
     ``claims`` holds the status that each column ended with, as the method sees it; ``carried`` what it believes of the
     residuals at the corrected point, where it has them for all columns.
@@ -47,6 +47,7 @@ class Correction:
     history: list[list[float]]
     claims: list[LinearStatus]
     carried: Carried | None = None
+    replaces: bool = False
 
 
 @dataclass
@@ -65,7 +66,8 @@ class Round:
 
     ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
     relative to them. ``watch`` is told the iteration, the
-    number of active columns and the largest relative residual, and answers whether to stop.
+    number of active columns and the largest relative residual, and answers whether to stop. ``x`` is the current point
+    (None: zero).
     """
 
     system: System
@@ -76,6 +78,7 @@ class Round:
     tol: float
     maxiter: int
     watch: Callable[[int, int, float], bool]
+    x: Array | None = None
 
 
 class Method(Protocol):
@@ -163,9 +166,9 @@ def solve_in_rounds(
 
     while columns.size:
         limit = 0 if stopped else maxiter - int(iterations[columns].max())
-        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch))
+        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x))
         previous = x
-        if x is None:
+        if x is None or correction.replaces:
             x = xp.zeros_like(gradient) if correction.x is None else correction.x
         elif correction.x is not None:
             x = x + correction.x

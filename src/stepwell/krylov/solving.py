@@ -18,9 +18,11 @@ from stepwell.checks import (
     require_function,
 )
 from stepwell.krylov.block import BlockCG
+from stepwell.krylov.bounded import BoundedLBFGS, BoundedSystem
 from stepwell.krylov.direct import Direct, direct_bytes
 from stepwell.krylov.inputs import (
     Problem,
+    as_diagonal,
     as_preconditioner,
     bytes_per_number,
     column_numbers,
@@ -33,14 +35,16 @@ from stepwell.krylov.space import space_bytes
 from stepwell.krylov.systems import System
 
 #: What callers ask for.
-MethodChoice: TypeAlias = Literal["auto"] | MethodName
-METHODS: tuple[MethodChoice, ...] = ("auto", *get_args(MethodName))
+MethodChoice: TypeAlias = Literal["auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
+METHODS: tuple[MethodChoice, ...] = get_args(MethodChoice)
 
 #: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
 DIRECT_SIZE = 1000
 #: Default bytes for earlier directions. A block more saves products and costs matrix products of blocks: on a GPU it
 #: pays always, on a CPU with a sparse operator hardly. The projecting methods live by what they keep.
 BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
+#: Vectors of unknowns, and of data, that ``bounded`` holds of a column where all of them meet a bound in one step.
+BOUNDED_VECTORS, BOUNDED_IMAGES = 16, 6
 #: The arguments that must be the same on all ranks.
 SETTINGS = "method, tol, maxiter, memory, width, preconditioner"
 #: Default largest number of columns in one block.
@@ -102,7 +106,7 @@ def solve(
 ) -> LinearResult:
     """Choose the method, run it on each group of columns that can go together, and join the accounts."""
     precondition = as_preconditioner(options.preconditioner, problem)
-    method, choice = _choose_method(options.method, problem, lams)
+    method, choice = _choose_method(options.method, problem, system, lams)
     width = int(options.width)
     if options.memory is None:
         on_gpu = is_cuda(problem.B)
@@ -117,8 +121,10 @@ def solve(
         if watch is not None:
             watch.begin(columns.size)
         whole = columns.size == problem.columns
-        if method in ("cgls", "pseudo-block"):
-            run: Method = PseudoBlock(precondition)
+        if method == "bounded":
+            run: Method = BoundedLBFGS(as_diagonal(options.preconditioner, problem))
+        elif method in ("cgls", "pseudo-block"):
+            run = PseudoBlock(precondition)
         elif method == "block":
             run = BlockCG(precondition, memory, width, problem.unknowns.whole)
         elif method == "direct":
@@ -145,7 +151,12 @@ def solve(
     )
 
 
-def _choose_method(method: MethodChoice, problem: Problem, lams: np.ndarray | None) -> tuple[MethodName, str]:
+def _choose_method(
+    method: MethodChoice, problem: Problem, system: System, lams: np.ndarray | None
+) -> tuple[MethodName, str]:
+    if isinstance(system, BoundedSystem):
+        require(method == "auto", "method", method, "'auto' with bounds, which have a method of their own")
+        return "bounded", "there are bounds"
     if method != "auto":
         allowed = [name for name in METHODS if name != "direct"] if problem.sums.spread else METHODS
         require(
@@ -191,6 +202,10 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
     rows = int(problem.B.shape[0]) if least_squares else 0
     given = number * int(problem.B.shape[0]) * count if problem.copied else 0
     solutions = number * size * count * (1 + problem.scaled)
+    if method == "bounded":
+        penalties = 0 if problem.L is None else problem.L.shape[0] or 0
+        numbers = BOUNDED_VECTORS * size + BOUNDED_IMAGES * (rows + penalties)
+        return operators + given + max(solutions, number * count * numbers)
     if method == "pseudo-block":
         return operators + given + max(solutions, number * count * column_numbers(problem, least_squares))
     if method == "block":
@@ -224,7 +239,7 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
 def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.ndarray, bool]]:
     """Columns that go into one run, and whether a run has the matrix of the run before it."""
     values = np.zeros(count) if lams is None else lams
-    if method == "pseudo-block" or not count:
+    if method in ("pseudo-block", "bounded") or not count:
         return [(np.arange(count), False)]
     if method == "cgls":
         return [(np.array([column]), False) for column in range(count)]
