@@ -145,7 +145,7 @@ def open_regular(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:
-    """Write arrays by name as an npz file, without pickle; on trouble it is closed, which old `numpy.savez` left open."""
+    """Write arrays by name as an npz file, without pickle; it is closed on trouble, where old `numpy.savez` is not."""
     how = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", how, allowZip64=True) as archive:
         for name, array in arrays.items():
