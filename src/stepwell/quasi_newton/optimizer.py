@@ -45,7 +45,7 @@ class LBFGSB:
         Diagonal of the initial inverse Hessian, all positive; or ``h0(x)`` giving it at each accepted point.
     line_search : str, dict or LineSearch
         ``"lbfgsb"`` or ``"va15"``, or constants of your own.
-    gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
+    gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
         As the options of `stepwell.minimize`.
 
     Examples
@@ -74,6 +74,7 @@ class LBFGSB:
         line_search: LineSearch | LineSearchPreset | dict[str, Any] = "lbfgsb",
         gtol: float = _DEFAULT.gtol,
         ftol: float = _DEFAULT.ftol,
+        patience: int = _DEFAULT.patience,
         relative_gtol: float = _DEFAULT.relative_gtol,
         maxiter: float = _DEFAULT.maxiter,
         maxfun: float = _DEFAULT.maxfun,
@@ -83,7 +84,9 @@ class LBFGSB:
         threads: int | None = None,
     ) -> None:
         search = LineSearch.of(line_search)
-        settings = Settings(m, gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads)
+        settings = Settings(
+            m, gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads
+        )
         self._begin(Run(x0, bounds, h0, settings))
 
     def _begin(self, run: Run) -> None:

@@ -15,7 +15,7 @@ from stepwell import _core
 from stepwell.quasi_newton.settings import LineSearch, Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE
 
-VERSION = 4
+VERSION = 5
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
