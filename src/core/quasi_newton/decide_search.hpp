@@ -166,7 +166,7 @@ constexpr double settled_gradient = 1e-3;
 SW_HD bool has_settled(const State& s, const Options& o) {
     return s.stalls > 0 && o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o) &&
            (s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f)) ||
-            -0.5 * s.slope <= rounding_of_f(s, o));
+            -s.slope <= 0.1 * rounding_of_f(s, o));
 }
 
 // The share of the Cauchy step's descent below which a projected direction is refused, and the share of such

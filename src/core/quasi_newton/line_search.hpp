@@ -168,8 +168,6 @@ SW_HD SearchInfo advance_search(LineSearch& s, const LineSearchOptions& o, doubl
     limit_next_trial(s, o);
     const bool exhausted =
         s.bracketed && (s.step <= s.low || s.step >= s.high || s.high - s.low <= o.interval * s.high);
-    // Between a rise and the start there are only steps left that promise less than f can show.
-    if (s.bracketed && s.best == 0 && -s.slope0 * s.step < s.resolution) return SearchInfo::rounding;
     if (exhausted || (o.last_at_best && s.evaluations >= o.max_evaluations - 1)) s.step = s.best;
     return SearchInfo::searching;
 }

@@ -51,7 +51,18 @@ class Options(TypedDict, total=False):
 
 
 _NAMES = frozenset(Options.__annotations__)
-_SETTINGS = ("ftol", "patience", "gtol", "relative_gtol", "maxfun", "maxiter", "target", "time_limit", "cauchy", "threads")
+_SETTINGS = (
+    "ftol",
+    "patience",
+    "gtol",
+    "relative_gtol",
+    "maxfun",
+    "maxiter",
+    "target",
+    "time_limit",
+    "cauchy",
+    "threads",
+)
 _DEFAULT = Settings()
 
 
