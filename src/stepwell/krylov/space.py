@@ -36,8 +36,9 @@ DROPPED = 32
 LITTLE, MAX_REMOVALS = 0.5, 3
 #: What may be left of another direction in a new one, relative to its own energy norm and in machine epsilons (1e-13 in
 #: float64): in the first solve, where errors feed on each other, and after a projection, whose own rounding errors
-#: are larger, and do not. Conjugacy is held to 1e-10 either way.
-NEGLIGIBLE, NEGLIGIBLE_PROJECTED = 500.0, 2e4
+#: are larger, and do not. Conjugacy is held to 1e-10 either way. Single precision has no such room: there 500 machine
+#: epsilons grew to directions that were the same, and 2e4 are nearly everything.
+NEGLIGIBLE, NEGLIGIBLE_PROJECTED, NEGLIGIBLE_SINGLE = 500.0, 2e4, 16.0
 
 
 def rows_times(rows: Array, column: Array) -> Array:
@@ -232,7 +233,8 @@ class DirectionSpace:
                     column = plus_rows(column, panel.directions, rows_times(panel.products, column), -1)
             after = float(to_host(column_norms(column))[0])
             return (None if after < epsilon**0.5 * before else column), 0.0
-        bound = (NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE) * epsilon
+        in_double = NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE
+        bound = (NEGLIGIBLE_SINGLE if column.dtype == np.float32 else in_double) * epsilon
         for _ in range(MAX_REMOVALS):
             if overlaps is None:
                 overlaps = np.concatenate([rows_times(panel.products, column) for panel in panels])
@@ -306,14 +308,29 @@ class DirectionSpace:
             "products": joined([panel.products for panel in panels], self.size),
             "images": joined(images, self.data_size),
             "scores": self._scores.copy(),
+            # Sums are taken panel by panel: with the same panels a solver goes on with the same bits.
+            "panels": np.array([(panel.count, panel.directions.shape[0]) for panel in self._panels], np.int64),
+            "longest": np.array(self._longest),
         }
 
-    def restore(self, directions: Array, products: Array, images: Array | None, scores: np.ndarray) -> None:
-        """Take over saved directions."""
+    def restore(
+        self,
+        directions: Array,
+        products: Array,
+        images: Array | None,
+        scores: np.ndarray,
+        panels: np.ndarray,
+        longest: float,
+    ) -> None:
+        """Take over saved directions, in panels as they were: rows in use and rows of each."""
+        self._panels, self._scores, self._longest = [], scores, longest
+        first = 0
+        for count, rows in panels.tolist():
+            last = first + count
+            parts = (directions[first:last], products[first:last], None if images is None else images[first:last])
+            self._panels.append(Panel(*parts, count) if count == rows else _with_room(*parts, rows))
+            first = last
         count = int(directions.shape[0])
-        self._panels, self._scores = [Panel(directions, products, images, count)], scores
-        if isinstance(directions, np.ndarray):
-            self._longest = float(np.max(np.sum(directions * directions, axis=1))) ** 0.5
         if count > self.capacity:
             self._keep(np.concatenate([scores, np.zeros(count - scores.size)]), self.capacity)
 
@@ -335,3 +352,15 @@ class DirectionSpace:
             else:
                 kept.append(rest)
         self._panels, self._scores = kept, scores[best]
+
+
+def _with_room(directions: Array, products: Array, images: Array | None, rows: int) -> Panel:
+    """Return a panel of so many rows, the first of which are these."""
+    xp = namespace_of(directions)
+
+    def longer(block: Array) -> Array:
+        room = empty_block(rows - int(block.shape[0]), int(block.shape[1]), block)
+        return xp.concat([block, room], axis=0)
+
+    count = int(directions.shape[0])
+    return Panel(longer(directions), longer(products), None if images is None else longer(images), count)
