@@ -130,6 +130,15 @@ def nnls(
             method=method, insertion=insertion, update=update, lam=lam, maxiter=maxiter, tol=tol, threads=threads
         )  # fmt: skip
         return _over_blocks(A, b, warm_start, settings, read_axis(axis), dim)
+    library = arrays.graph_library(A.pulse if isinstance(A, Convolution) else A, b, lam)
+    if library is not None:
+        from stepwell.derivatives import plug
+
+        result: NNLSResult = plug(library).nnls(
+            A, b, lam=lam, warm_start=warm_start, axis=axis, progress=progress, method=method, insertion=insertion,
+            update=update, maxiter=maxiter, tol=tol, threads=threads,
+        )  # fmt: skip
+        return result
     batch = check(A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis)
     if arrays.is_cuda(batch.b):
         from stepwell.nnls import cuda
