@@ -20,8 +20,11 @@ from stepwell.arrays.blocks import (
     plus_product,
     solve_with_triangle,
     take_columns,
+    take_rows,
     with_column,
     with_row,
+    with_rows,
+    zeros_like_rows,
 )
 from stepwell.arrays.conversion import (
     as_float,
@@ -71,6 +74,7 @@ from stepwell.arrays.kinds import (
     rows_contiguous,
     same_library,
     same_order,
+    shapes_are_compiled,
     strides_of,
 )
 from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
@@ -124,10 +128,12 @@ __all__ = [
     "same_order",
     "scalar_of",
     "seconds_of",
+    "shapes_are_compiled",
     "shares_streams",
     "solve_with_triangle",
     "strides_of",
     "take_columns",
+    "take_rows",
     "to_host",
     "value_and_gradient",
     "view_foreign",
@@ -136,6 +142,8 @@ __all__ = [
     "wait_for_values",
     "with_column",
     "with_row",
+    "with_rows",
     "without_graph",
     "without_labels",
+    "zeros_like_rows",
 ]

@@ -21,6 +21,7 @@ from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
 if TYPE_CHECKING:
     from stepwell.quasi_newton.checkpoint import Checkpoint
     from stepwell.quasi_newton.result_types import BatchResult, Result
+    from stepwell.quasi_newton.running_rows import RunningRows
 
 T = TypeVar("T")
 Gradient = Callable[..., Any] | bool | Literal["2-point", "3-point", "cs"] | None
@@ -194,12 +195,16 @@ def minimize_batch(
     """Minimise many independent functions at once, each with its own history, line search and status.
 
     The result for each problem is, bit for bit, that of the same problem alone. A problem that has ended stays where
-    it is; `fun` still sees its row, but its counts no longer change.
+    it is; a `fun` of the points alone still sees its row, but its counts no longer change.
 
     Parameters
     ----------
     fun : callable
         Maps points (B, n) to values (B,); with ``jac=True`` to values and gradients (B, n). Row k is problem k.
+        A function with a second argument without default, ``fun(x, rows)`` or ``fun(x, rows, *args)``, gets only the
+        points of problems that still run, (k, n), and their indices `rows`, (k,). With NumPy and PyTorch on the CPU
+        these are exactly the running ones; on a GPU and with JAX, where another shape costs a graph or a
+        compilation, rows leave in steps, and some that have ended are still among them.
     x0 : (B, n) array
         Starting points.
     jac : callable, bool or str, optional
@@ -236,7 +241,7 @@ def minimize_batch(
     require_function("callback", callback)
     began = time.perf_counter()
     run = Run(x0, bounds, plan.h0, plan.settings, batch=True)
-    objective = _objective(run, fun, jac, args, plan)
+    objective = _batch_objective(run, fun, jac, args, plan)
     report = _printer(plan.verbose)
     target = run.target
 
@@ -254,6 +259,7 @@ def minimize_batch(
             calls_a_point=objective.calls_a_point,
             fun=values if run.variables.on_device else as_user_array(values, run.variables.template),
             evaluations=objective.nfev,
+            rows_evaluated=objective.rows_evaluated,
             hess_inv=InverseHessians(run.inverse_hessian, run.variables.problems),
             **_points(run),
             **how,
@@ -272,7 +278,7 @@ def _points(run: Run) -> dict[str, Array]:
 
 def _driven(
     run: Run,
-    objective: Objective,
+    objective: Objective | RunningRows,
     plan: Plan,
     began: float,
     after: Callable[[], None] | None,
@@ -327,6 +333,15 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
             "stopping rule that had this name is 'relative_gtol'"
         )
     return objective
+
+
+def _batch_objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Plan) -> Objective | RunningRows:
+    from stepwell.quasi_newton.running_rows import RunningRows, takes_rows
+
+    more = args if isinstance(args, tuple) else (args,)
+    if not takes_rows(fun, more):
+        return _objective(run, fun, jac, args, plan)
+    return RunningRows(run, fun, jac, more, lambda value, gradient: _objective(run, value, gradient, (), plan))
 
 
 def _printer(verbose: int) -> Any:

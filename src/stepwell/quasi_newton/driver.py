@@ -12,6 +12,7 @@ from stepwell.quasi_newton.status import Status
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.checkpoint import Checkpoint
+    from stepwell.quasi_newton.running_rows import RunningRows
 
 
 class Interrupted(KeyboardInterrupt):
@@ -25,7 +26,7 @@ class Interrupted(KeyboardInterrupt):
 
 def drive(
     run: Run,
-    objective: Objective,
+    objective: Objective | RunningRows,
     *,
     began: float,
     after: Callable[[], None] | None = None,
@@ -59,7 +60,11 @@ def drive(
 
     # Where every turn is looked at there is nothing to run ahead for.
     watched = after is not None or diagonal is not None or objective.differenced
-    advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+
+    def repeated() -> Any:
+        return target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+
+    advance = repeated()
     limit = began + settings.time_limit
 
     def stop(status: Status) -> None:
@@ -84,6 +89,11 @@ def drive(
                 stop(Status.MAX_EVALUATIONS)
             if time.perf_counter() > limit and target.running:
                 stop(Status.TIME_LIMIT)
+            objective.replayed(getattr(advance, "replays", 0))
+            if objective.narrow(target):
+                if clock is not None:
+                    clock.gather()
+                advance = repeated()
     finally:
         objective.close()
     target.wait()
