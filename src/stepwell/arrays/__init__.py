@@ -9,7 +9,7 @@ Arrays of dask and xarray hold such arrays (``stepwell.arrays.lazy``). Sparse ma
 
 from __future__ import annotations
 
-from stepwell.arrays.autograd import refusing_writes, value_and_gradient
+from stepwell.arrays.autograd import graph_library, refusing_writes, value_and_gradient
 from stepwell.arrays.blocks import (
     add_at,
     column_dots,
@@ -18,6 +18,7 @@ from stepwell.arrays.blocks import (
     plus_diagonal,
     plus_multiple,
     plus_product,
+    solve_with_triangle,
     take_columns,
     take_rows,
     with_column,
@@ -100,6 +101,7 @@ __all__ = [
     "empty_block",
     "factor_positive",
     "from_dlpack",
+    "graph_library",
     "holds_double",
     "host_copy",
     "host_view",
@@ -128,6 +130,7 @@ __all__ = [
     "seconds_of",
     "shapes_are_compiled",
     "shares_streams",
+    "solve_with_triangle",
     "strides_of",
     "take_columns",
     "take_rows",
