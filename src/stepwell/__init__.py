@@ -37,6 +37,7 @@ _HOMES: dict[str, str] = {
     "operators": "",
     "nnls": "stepwell.nnls",
     "lsq_linear": "stepwell.nnls",
+    "lsq_gram": "stepwell.nnls",
     "LSQResult": "stepwell.nnls",
     "Convolution": "stepwell.nnls",
     "NNLSResult": "stepwell.nnls",

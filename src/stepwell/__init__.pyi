@@ -14,6 +14,7 @@ from stepwell.nnls import Convolution as Convolution
 from stepwell.nnls import LSQResult as LSQResult
 from stepwell.nnls import NNLSResult as NNLSResult
 from stepwell.nnls import NNLSStatus as NNLSStatus
+from stepwell.nnls import lsq_gram as lsq_gram
 from stepwell.nnls import lsq_linear as lsq_linear
 from stepwell.nnls import nnls as nnls
 from stepwell.operators import adjoint_error as adjoint_error

@@ -68,7 +68,11 @@ struct ActiveSet : Bounded<Team, Matrix> {
     SW_HD void finish() {
         if (projected) fresh = projected = false;
         if (restarted) tally.escalated = 1;
-        if (!fresh || from_gram) this->dual_from_matrix();
+        if (task.extent.gram_only) {
+            if (!fresh) this->dual_from_gram();
+        } else if (!fresh || from_gram) {
+            this->dual_from_matrix();
+        }
         if (any_barred) this->unbar();
         if (sizeof(Scalar) < sizeof(double)) round_answer();
         if (tally.status >= stalled && top <= slack && slope <= slack) tally.status = converged;
@@ -198,7 +202,7 @@ protected:
                 pending = Pending::nothing;
             }
             if (!fresh) {
-                if (from_gram && tally.solves < 5 * this->columns() + 50)
+                if (from_gram && (task.extent.gram_only || tally.solves < 5 * this->columns() + 50))
                     this->dual_from_gram();
                 else
                     this->dual_from_matrix();
@@ -242,6 +246,13 @@ protected:
                     refinements = 0;
                     pending = this->solved ? Pending::way : Pending::solution;
                     continue;
+                }
+                // Normal equations that are given are all there is.
+                if (Matrix::general && task.extent.gram_only) {
+                    const bool depended = any_dependent;
+                    if (any_barred) this->unbar();
+                    if (top <= slack && (!steep || refinements >= 3)) return converged;
+                    return depended ? dependent : stalled;
                 }
                 // With a lambda that is only tried, the tables will do.
                 if (trusting && from_gram && nothing_left) return converged;
@@ -459,7 +470,13 @@ protected:
     // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson &
     // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
     SW_HD bool advance(bool solved) {
-        if constexpr (Matrix::general) return advance_within(solved);
+        if constexpr (Matrix::general)
+            return advance_within(solved);
+        else
+            return advance_positive(solved);
+    }
+
+    SW_HD bool advance_positive(bool solved) {
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -675,7 +692,10 @@ protected:
         const int32_t status = tally.status;
         team.each_short(factor.count, [&](int p) { ws.x[p] = rounded(p); });
         team.sync();
-        this->dual_from_matrix();
+        if (task.extent.gram_only)
+            this->dual_from_gram();
+        else
+            this->dual_from_matrix();
         tally.status = status >= stalled && was_fine ? int32_t(converged) : status;
     }
 };

@@ -51,7 +51,15 @@ struct NnlsFamily {
     // What comes out beside x: states a row, the rest an entry a system.
     int8_t* state;
     double *multiplier, *equality_error, *used_lam, *fit, *seminorm, *unpenalized;
-    int32_t *at_end, *evaluations;
+    int32_t *at_end, *evaluations, *passive;  // passive: columns between bounds, less one for a bound sum
+    double* variance;                         // a row: of x where b's entries have variance one; or null
+    // Normal equations in place of A and b: A'A, `gram_stride` apart, A'b, and b'b or null.
+    const double* gram;
+    int64_t gram_stride;
+    const double* linear;
+    int64_t linear_stride;
+    const double* squared_b;
+    int64_t squared_b_stride;
 };
 
 // A chain is broken every so often, so that what a system starts from does not depend on who solves it.

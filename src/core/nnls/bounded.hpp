@@ -48,8 +48,9 @@ struct Bounded : Insertion<Team, Matrix> {
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
         if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
         if (task.extent.square_q) this->square_identity();
-        if (!read_b(b, weights)) return non_finite;
-        if (!measure_columns(weights)) return non_finite;
+        if (task.extent.gram_only ? !read_gram(family, system)
+                                  : !read_b(b, weights) || !measure_columns(weights))
+            return non_finite;
         if (!read_bounds(mask)) return infeasible;
         subtract_references();
         set_penalty(penalty);
@@ -453,7 +454,52 @@ private:
         });
         team.sync();
         // What was found of A'b is that of b itself.
-        if (!task.shared.scale) matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+        if (!task.shared.scale && !task.extent.gram_only)
+            matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+    }
+
+    // Normal equations in place of A and b: scales, norms, scaled products, and A'b in ws.w.
+    SW_HD bool read_gram(const Family& family, int64_t system) {
+        const int n = task.matrix.top.columns, all = this->columns();
+        const double *gram = family.gram + system * family.gram_stride,
+                     *linear = family.linear + system * family.linear_stride;
+        double odd = 0, highest = 0;
+        team.each(n * n, [&](int i) { odd += gram[i] - gram[i]; });
+        team.each(all, [&](int j) {
+            const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
+                         c = j < n ? linear[j] : 0.0;
+            odd += c - c;
+            double scale = square > 0 && is_finite(square) ? power_below(square_root(square)) : 0.0;
+            if (scale == 0 && task.matrix.summed) scale = 1;
+            ws.scale[j] = scale;
+            ws.norm[j] = square > 0 ? scale * square_root(square) : 0.0;
+            ws.inverse_norm[j] = ws.norm[j] > 0 ? 1.0 / ws.norm[j] : 0.0;
+            if (ws.square) ws.square[j] = ws.norm[j] * ws.norm[j];
+            highest = max_of(highest, absolute(c) * scale);
+        });
+        odd = team.max(odd == 0 ? 0.0 : 1.0);
+        highest = team.max(highest);
+        team.sync();
+        if (odd != 0 || !is_finite(highest)) return false;
+        b_scale = highest >= 1e-290 ? power_below(highest) : 1.0;
+        const int64_t stride = padded(all);
+        for (int j = 0; j < all; ++j) {
+            double* row = ws.own_gram + j * stride;
+            const double own = ws.scale[j];
+            team.each(static_cast<int>(stride), [&](int i) {
+                row[i] = i < n && j < n ? own * ws.scale[i] * gram[static_cast<int64_t>(j) * n + i] : 0.0;
+            });
+        }
+        team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
+        const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
+        b_norm = given > 0 ? b_scale * square_root(given) : b_scale * highest;
+        team.each(task.extent.row_length(), [&](int i) {
+            ws.b[i] = ws.r[i] = 0;
+            if (ws.metric) ws.metric[i] = 0;
+        });
+        team.sync();
+        if (ws.square) add_rows_beneath(false);
+        return true;
     }
 
     // Whether any x within its bounds has the sum that is wanted, but for rounding; and drops upper bounds
@@ -498,6 +544,14 @@ private:
             team.each(n, [&](int j) { ws.c_penalty[j] *= task.scale_of(j); });
         }
         team.sync();
+        if (task.extent.gram_only) {
+            for (int k = 0; k < n; ++k) {
+                const double reference = task.reference_of(k),
+                             *row = ws.own_gram + k * task.shared.gram_stride;
+                if (reference != 0) team.each(n, [&](int j) { ws.w[j] -= reference * row[j]; });
+            }
+            team.sync();
+        }
         if (from_gram) team.each(n, [&](int j) { ws.c[j] = ws.w[j]; });
         if (ws.c_penalty) team.each(n, [&](int j) { ws.w[j] += factor.penalty * ws.c_penalty[j]; });
         double square = 0;

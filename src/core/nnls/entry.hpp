@@ -388,7 +388,12 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
     const bool formed = !setting.shared.gram;  // the products were not at hand
     factor.charge(1 + formed * (k + 1), k * k + 4 * k + formed * 2 * m * k);
     const double outside = square - inside;
-    const double small = correct_below * correct_below * square;
+    double small = correct_below * correct_below * square;
+    // Normal equations that are given leave nothing to correct with.
+    if (setting.extent.gram_only) {
+        small = 4 * double_epsilon * setting.extent.columns * square;
+        if (!(outside > small)) return {Entry::dependent, 0, 0, 0, 0};
+    }
     if (factor.update == gram && outside > small) {
         const double inverse = inverse_root(outside);
         double target = (product - along) * inverse;

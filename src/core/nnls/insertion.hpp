@@ -68,7 +68,9 @@ struct Insertion : DualState<Team, Matrix> {
         const Columns columns = factor.positive();
         const int first = columns.first(place), length = columns.last(place) - first;
         const double part = part_of_dot(team, columns.at(place) + first, ws.weighed_b + first, length);
-        const double product = columns.factor_of(place) * team.sum(part);
+        double product = columns.factor_of(place) * team.sum(part);
+        if constexpr (Matrix::general)
+            if (task.extent.gram_only) product += ws.c[j];
         const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
         if (column.outcome == Entry::entered) accept(j, column);
         return column.outcome;

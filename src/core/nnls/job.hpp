@@ -47,7 +47,9 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.pulse_length = matrix.pulse_length();
     e.pulse_origin = matrix.pulse_origin();
     e.square_q = job.options.update == rotations;
-    e.has_q = job.options.update != csne;
+    e.gram_only = family.gram != nullptr;
+    if (e.gram_only) e.max_columns = e.columns;
+    e.has_q = job.options.update != csne && !e.gram_only;
     e.gathers = gathers;
 #if defined(__CUDACC__)
     e.by_column = true;
@@ -104,7 +106,9 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
             family.unpenalized[system] = known ? phi0 : double_nan();
             family.at_end[system] = solver.at_end;
             family.evaluations[system] = solver.evaluations;
+            family.passive[system] = known ? solver.factor.count - family.summed : 0;
         }
+        if (family.variance) solver.variances(family.variance + system * n, known);
     } else {
         solver.run(b, warm);
         solver.answer(x, dual, active, residual);

@@ -67,6 +67,54 @@ struct Search : ActiveSet<Team, Matrix, Scalar> {
         this->finish();
     }
 
+    // The variance of x where entries of b have variance one and the set is what it is, in the caller's
+    // units. With M = R^-1 (I - v v'/v'v) R^-T it is M_pp - nu |L_P M e_p|^2 for the unknown at p, and zero
+    // for those at bounds.
+    SW_CALL void variances(double* out, bool known) {
+        const Matrix& matrix = task.matrix;
+        const int n = matrix.top.columns, count = known ? factor.count : 0;
+        const int first = matrix.below + matrix.summed;
+        const double missing = known ? 0.0 : double_nan();
+        team.each(n, [&](int j) { out[j] = missing; });
+        team.sync();
+        double *y = ws.z, *image = ws.v;
+        const double* sum = ws.triangle.sum;
+        for (int p = 0; p < count; ++p) {
+            const int j = ws.order[p];
+            team.each_short(count, [&](int q) { y[q] = q == p ? 1.0 : 0.0; });
+            team.sync();
+            factor.solve_with_r_transposed(y, y);
+            double along = 0, size = 0, square = 0, penalty = 0;
+            if (sum) {
+                team.lane_each(count, [&](int q) {
+                    along += y[q] * sum[q];
+                    size += sum[q] * sum[q];
+                });
+                along = team.lane_sum(along);
+                size = team.lane_sum(size);
+                team.sync();
+                team.each_short(count, [&](int q) { y[q] -= along / size * sum[q]; });
+                team.sync();
+            }
+            team.lane_each(count, [&](int q) { square += y[q] * y[q]; });
+            square = team.lane_sum(square);
+            if (factor.penalty > 0 && !task.extent.gram_only) {
+                const int length = task.extent.row_length();
+                factor.solve_with_r(y, y);
+                team.each(length, [&](int i) { image[i] = 0; });
+                team.sync();
+                subtract_columns(team, factor.positive(), count, y, image, length);
+                team.each(matrix.penalty_rows,
+                          [&](int i) { penalty += image[first + i] * image[first + i]; });
+                penalty = factor.penalty * team.sum(penalty);
+            }
+            team.sync();
+            const double scale = task.scale_of(j);
+            if (team.rank() == 0 && j < n) out[j] = max_of(0.0, square - penalty) * scale * scale;
+        }
+        team.sync();
+    }
+
 private:
     // A point of the path of solutions: phi, its derivative by ln nu, and psi.
     struct Point {

@@ -148,6 +148,7 @@ struct Stacked {
     template <class Team>
     SW_CALL void gather(const Team& team, Envelope envelope, int j, double scale, double* out,
                         int length) const {
+        if (rows == 0) return;
         if (rows_beneath() == 0 && j < top.columns) return top.gather(team, envelope, j, scale, out, length);
 #if defined(__CUDACC__)
         (void)envelope;
@@ -163,6 +164,8 @@ struct Stacked {
     }
 
     SW_HD void bounds(Envelope envelope, int j, const double* column, int32_t& low, int32_t& high) const {
+        low = high = 0;
+        if (rows == 0) return;
         if (rows_beneath() == 0 && j < top.columns) return top.bounds(envelope, j, column, low, high);
         low = 0;
         high = penalty_rows && !penalty ? below + summed + min_of(j + 1, top.columns) : rows;

@@ -36,6 +36,7 @@ SW_HD int64_t matrix_number(const Job& job, int64_t system) {
 // columns are shifts of one pulse, only where they are few.
 SW_HD bool shares_columns(const Job& job) {
     const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
+    if (job.family.gram) return false;
     if (job.family.which) return true;
     return job.a_stride == 0 && (job.systems > 1 || job.whole > 1) && (job.pulse_length == 0 || few);
 }

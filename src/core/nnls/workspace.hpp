@@ -53,6 +53,7 @@ struct Extent {
     bool by_column;  // the envelope is a device's
     // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
     bool general, metric, summed, penalized;
+    bool gram_only;      // there are normal equations in place of A
     bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
@@ -106,6 +107,7 @@ struct Workspace {
     // Of the general solver, null where it is not: what each row counts (squared weights, lambda^2 of the
     // penalty's), its root and the inverse of that; b under the metric, which is b itself without one.
     double *metric, *root, *inverse_root, *weighed_b;
+    double* own_gram;                 // columns x columns: scaled products, where normal equations are given
     double *lower, *upper;            // columns: the bounds, scaled
     double* c_penalty;                // columns: the part of A'b that is lambda^2 times
     double* sum_of;                   // columns: scaled coefficients of the sum
@@ -162,6 +164,7 @@ struct Workspace {
         upper = e.general ? arena.take<double>(n) : nullptr;
         best_state = e.general ? arena.take<int32_t>(n) : nullptr;
         c_penalty = e.penalized ? arena.take<double>(n) : nullptr;
+        own_gram = e.gram_only ? arena.take<double>(n * e.columns) : nullptr;
         square = e.metric ? arena.take<double>(n) : nullptr;
         penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
         sum_of = e.summed ? arena.take<double>(n) : nullptr;
@@ -194,6 +197,10 @@ struct Setting {
         shared = common;
         ws.carve(sizes, arena);
         envelope = common.envelope.low ? common.envelope : ws.envelope;
+        if (extent.gram_only) {
+            shared.gram = ws.own_gram;
+            shared.gram_stride = padded(extent.columns);
+        }
     }
 
     SW_HD double scale_of(int j) const { return shared.scale ? shared.scale[j] : ws.scale[j]; }

@@ -96,6 +96,14 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, unpenalized);
     SW_FIELD(family, NnlsFamily, at_end);
     SW_FIELD(family, NnlsFamily, evaluations);
+    SW_FIELD(family, NnlsFamily, passive);
+    SW_FIELD(family, NnlsFamily, variance);
+    SW_FIELD(family, NnlsFamily, gram);
+    SW_FIELD(family, NnlsFamily, gram_stride);
+    SW_FIELD(family, NnlsFamily, linear);
+    SW_FIELD(family, NnlsFamily, linear_stride);
+    SW_FIELD(family, NnlsFamily, squared_b);
+    SW_FIELD(family, NnlsFamily, squared_b_stride);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
     SW_FIELD(job, NnlsJob, whole);

@@ -2,7 +2,7 @@
 
 from stepwell.nnls.api import nnls
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.lsq import lsq_linear
+from stepwell.nnls.lsq import lsq_gram, lsq_linear
 from stepwell.nnls.result import LSQResult, NNLSResult, NNLSStatus
 
-__all__ = ["Convolution", "LSQResult", "NNLSResult", "NNLSStatus", "lsq_linear", "nnls"]
+__all__ = ["Convolution", "LSQResult", "NNLSResult", "NNLSStatus", "lsq_gram", "lsq_linear", "nnls"]

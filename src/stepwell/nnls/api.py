@@ -31,6 +31,7 @@ def nnls(
     L: ArrayLike | None = None,
     noise: NumberOrArray | None = None,
     chi2: float = 1.02,
+    uncertainty: Literal["variance"] | None = None,
     mask: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     which: ArrayLike | None = None,
@@ -67,7 +68,7 @@ def nnls(
     lam : float or array, shape (systems,), or {"chi2", "discrepancy", "gcv", "lcurve"}, default 0
         λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. (Once spelt ``damping``.) Or the rule that
         chooses it for each system, as in :func:`stepwell.lsq_linear`.
-    L, noise, chi2, mask, weights, which
+    L, noise, chi2, uncertainty, mask, weights, which
         As in :func:`stepwell.lsq_linear`: a penalty λ²‖Lx‖², what rules for λ need, columns that take part, weights of
         rows, and the matrix of each system.
     warm_start : array or "chain", optional
@@ -118,9 +119,10 @@ def nnls(
     """
     if arrays.is_container(A.pulse if isinstance(A, Convolution) else A, b, warm_start) or dim is not None:
         require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
-        settings = dict(
-            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads, L=L, chi2=chi2
-        )  # fmt: skip
+        settings: dict[str, Any] = dict(
+            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads
+        )
+        settings |= dict(L=L, chi2=chi2, uncertainty=uncertainty)
         own = {
             "lam": (lam, ""),
             "noise": (noise, ""),
@@ -129,7 +131,8 @@ def nnls(
             "weights": (weights, "m"),
         }
         return _over_blocks(A, b, warm_start, settings, own, read_axis(axis), dim)
-    more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, chi2=None if chi2 == 1.02 else chi2)
+    more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, uncertainty=uncertainty)
+    more["chi2"] = None if chi2 == 1.02 else chi2
     batch = check(
         A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis, which=which, **more
     )

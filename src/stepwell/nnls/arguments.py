@@ -85,7 +85,7 @@ def check(
     lead = () if lone else tuple(map(int, b.shape[:-1]))
     b, matrix = _in_rows(b, rows), _in_stack(matrix, shape) if len(shape) > 3 else matrix
     systems = int(b.shape[0])
-    dense = A.dense() if convolution and lam == "gcv" else matrix
+    dense = A.dense() if convolution and isinstance(lam, str) else matrix
     family = _family(Reader(b, lead, single), (rows, columns), shape, lam, which, warm_start, result, dense, more)
     damping = 0.0 if family is not None else read_real("lam", lam, at_least=0)
     if update == "rotations":
@@ -133,6 +133,7 @@ def check(
         family=family,
         result=result,
         whole=whole,
+        equations=rows,
         progress=progress,
     )
 
@@ -213,13 +214,13 @@ def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across:
         require_shape(fits, "b", b, f"{rows} entries a system, as A of shape {shape} has rows{hint}")
 
 
-def _alike(matrix: Any, b: Any) -> tuple[Array, Array, bool]:
+def _alike(matrix: Any, b: Any, names: tuple[str, str] = ("A", "b")) -> tuple[Array, Array, bool]:
     """Bring both to arrays of one library and device, and say whether they are both of single precision.
 
     Those of a device are brought to one dtype; on the host that is left to each part of the batch.
     """
-    matrix, b = read_array("A", matrix), read_array("b", b)
-    require_one_home("A", matrix, "b", b)
+    matrix, b = read_array(names[0], matrix), read_array(names[1], b)
+    require_one_home(names[0], matrix, names[1], b)
     xp = arrays.namespace_of(matrix, b)
     if matrix.dtype == b.dtype == xp.float64:
         return matrix, b, False
@@ -267,3 +268,85 @@ def _warm(
     start = _ready(start, single)
     require_each(~xp.isnan(start), "warm_start", start, "numbers other than NaN")
     return start, None, False
+
+
+def check_gram(
+    G: Any,
+    c: Any,
+    *,
+    bounds: Any,
+    bb: Any,
+    rows: int | None,
+    lam: Any,
+    L: Any,
+    warm_start: Any,
+    maxiter: int | None,
+    tol: float | None,
+    threads: int | None,
+    progress: Callable[[int, int], object] | None,
+    **more: Any,
+) -> Batch:
+    """Turn the arguments of ``lsq_gram`` into a batch, or say what is wrong with them."""
+    require_function("progress", progress)
+    matrix, linear, single = _alike(G, c, ("G", "c"))
+    square = matrix.ndim in (2, 3) and matrix.shape[-1] == matrix.shape[-2]
+    require_shape(square, "G", matrix, "(n, n) or (systems, n, n)")
+    n = int(matrix.shape[-1])
+    fits = linear.ndim in (1, 2) and linear.shape[-1] == n
+    fits = fits and (matrix.ndim == 2 or tuple(linear.shape[:-1]) == tuple(matrix.shape[:-2]))
+    require_shape(fits, "c", linear, f"({n},) or (systems, {n}), as G has shape {tuple(matrix.shape)}")
+    lone = linear.ndim == 1
+    lead = () if lone else (int(linear.shape[0]),)
+    linear = linear[None] if lone else linear
+    reader = Reader(linear, lead, False)
+    squared = None if bb is None else reader.rows("bb", bb, None).reshape(-1)
+    given = reader.doubles(reader.home("G", matrix))
+    xp = arrays.namespace_of(given)
+    if not (is_number(lam) and read_real("lam", lam, at_least=0) == 0):
+        unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))
+        require_shape(unit.ndim == 2 and unit.shape[-1] == n, "L", unit, f"(rows, {n}), as G has columns")
+        given = given + reader.lam(lam)[:, None, None] ** 2 * xp.matmul(unit.T, unit)
+    states = arrays.is_array(warm_start) and str(warm_start.dtype).endswith("int8")
+    family = read_family(
+        reader,
+        (0, n),
+        bounds=bounds,
+        states=states,
+        gram=arrays.as_contiguous(given if given.ndim == 3 else given[None]),
+        linear=arrays.as_contiguous(reader.doubles(reader.home("c", linear))),
+        squared_b=squared,
+        **more,
+    )
+    limit = 10 * n + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
+    warm_x, warm_set, chain = _warm(warm_start, linear, single, lead, n, False, family)
+    return Batch(
+        matrix=matrix,
+        b=linear,
+        single=single,
+        convolution=False,
+        rows=0,
+        columns=n,
+        origin=0,
+        method="gram",
+        choice="gram: normal equations are given",
+        update="gram",
+        guarded=True,
+        form_gram=False,
+        damping=0.0,
+        tolerance=0.0 if tol is None else read_real("tol", tol, above=0, below=1),
+        rounding=6 * float(np.finfo(float).eps) * max(n, 16) ** 0.25,
+        max_iter=min(limit, 2**31 - 1),
+        warm_x=warm_x,
+        warm_set=warm_set,
+        chain=chain,
+        threads=read_threads(threads),
+        lone=lone,
+        lead=lead,
+        column=False,
+        family=family,
+        result=LSQResult,
+        whole=int(linear.shape[0]),
+        progress=progress,
+        names=("G", "c"),
+        equations=0 if rows is None else read_whole("rows", rows, 1),
+    )

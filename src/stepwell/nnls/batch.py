@@ -18,7 +18,7 @@ UPDATE_CODES: dict[str, int] = dict(_core.NNLS_UPDATES)
 COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 #: What general problems have beside, as the core's job names it.
 MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm", "unpenalized")
-MORE_COUNTS = ("at_end", "evaluations")
+MORE_COUNTS = ("at_end", "evaluations", "passive")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 
 
@@ -54,6 +54,8 @@ class Batch:
     result: type  # NNLSResult or LSQResult
     whole: int  # systems of the batch that this is a block of
     progress: Callable[[int, int], object] | None
+    equations: int = 0  # rows of A, for degrees of freedom
+    names: tuple[str, str] = ("A", "b")  # what the caller calls his matrices and right-hand sides
 
     @property
     def systems(self) -> int:
@@ -75,9 +77,18 @@ class Batch:
         """How many matrices systems can name."""
         return int(self.matrix.shape[0]) if self.has_which else 0
 
+    def dense_matrix(self, number: int) -> Array:
+        """Return one of the matrices in full."""
+        if self.convolution:
+            from stepwell.nnls.convolution import Convolution
+
+            pulse = self.matrix if self.matrix.ndim == 1 else self.matrix[number]
+            return Convolution(pulse, self.columns, m=self.rows, origin=self.origin).dense()
+        return self.matrix if self.matrix.ndim == 2 else self.matrix[number]
+
     def refuse_non_finite(self, matrix: Array, b: Array) -> None:
         """Raise for a lone system or a shared matrix that is not finite; systems of a batch get a status instead."""
         if self.shared:
-            require_finite("A", matrix)
+            require_finite(self.names[0], matrix)
         if self.lone:
-            require_finite("b", b[0])
+            require_finite(self.names[1], b[0])

@@ -145,6 +145,7 @@ def solve(batch: Batch) -> AnyResult:
         state=memory.empty((systems, n), "int8") if general else None,
         more=memory.empty((len(MORE), systems), "float64") if general else None,
         more_counts=memory.empty((len(MORE_COUNTS), systems), "int32") if general else None,
+        variance=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
     )
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None

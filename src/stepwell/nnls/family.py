@@ -50,9 +50,27 @@ class Family:
     spectrum: Array | None  # (matrices, n): see `pencil_spectrum`
     pencil: Array | None  # (matrices,)
     states: bool  # the warm start is one of states
+    variance: bool = False  # whether it is wanted
+    # Normal equations in place of A and b.
+    gram: Array | None = None  # (rows, n, n)
+    linear: Array | None = None  # (rows, n)
+    squared_b: Array | None = None  # (rows,)
 
     #: Fields that have a row a system.
-    ROWS = ("lower", "upper", "mask", "weights", "which", "sum_low", "sum_high", "lam", "noise")
+    ROWS = (
+        "lower",
+        "upper",
+        "mask",
+        "weights",
+        "which",
+        "sum_low",
+        "sum_high",
+        "lam",
+        "noise",
+        "gram",
+        "linear",
+        "squared_b",
+    )
 
     def part(self, chosen: slice) -> Family:
         """Return the same of some of the systems."""
@@ -74,8 +92,9 @@ class Reader:
         """Return numbers as doubles of shape (1 or systems, length); without a length, (1 or systems,)."""
         array = self.home(name, value)
         shape, own = tuple(array.shape), () if length is None else (length,)
-        allowed = {(): 1, own: 1, (*self.lead, *own): self.systems, (self.systems, *own): self.systems}
-        words = ", ".join(str(form) if form else "one number" for form in dict.fromkeys(allowed))
+        allowed = {(): 1, own: 1, (1, *own): 1, (*self.lead, *own): self.systems, (self.systems, *own): self.systems}
+        shown = [form for form in dict.fromkeys(allowed) if form != (1, *own) or self.systems == 1]
+        words = ", ".join(str(form) if form else "one number" for form in shown)
         require_shape(shape in allowed, name, array, words)
         rows = allowed[shape] if shape not in ((), own) else 1
         array = self.doubles(array)
@@ -194,6 +213,8 @@ def read_family(
     chi2: float | None = None,
     matrix: Array | None = None,
     states: bool = False,
+    uncertainty: Any = None,
+    **normal: Array | None,
 ) -> Family:
     """Read what a problem has beyond x >= 0."""
     rows, columns = shape
@@ -212,7 +233,7 @@ def read_family(
     rule = 0 if not isinstance(lam, str) else RULES[read_choice("lam", lam, RULES)]
     penalized = bool(rule) or not (is_number(lam) and read_real("lam", lam, at_least=0) == 0)
     factor = 1.02 if chi2 is None else read_real("chi2", chi2, above=1)
-    if lam == "discrepancy":
+    if rule == RULES["discrepancy"]:
         require(noise is not None, "noise", noise, "the standard deviation of b's entries with lam='discrepancy'")
     if noise is not None:
         noise = reader.rows("noise", noise, None).reshape(-1)
@@ -221,7 +242,7 @@ def read_family(
     if L is not None and penalty is None:
         reader.penalty(L, columns)  # a λ of zero does not excuse it
     spectrum = pencil = None
-    if lam == "gcv":
+    if rule == RULES["gcv"]:
         for name, value in (("weights", weights), ("mask", mask)):
             require(
                 value is None or (np.ndim(value) < 2 and name == "weights"),
@@ -253,6 +274,8 @@ def read_family(
         spectrum=spectrum,
         pencil=pencil,
         states=states,
+        variance=uncertainty is not None and read_choice("uncertainty", uncertainty, ("variance",)) == "variance",
+        **normal,
     )
 
 

@@ -35,6 +35,7 @@ def solve(batch: Batch) -> AnyResult:
         state=np.empty((systems, n), np.int8) if general else None,
         more=np.empty((len(MORE), systems)) if general else None,
         more_counts=np.empty((len(MORE_COUNTS), systems), np.int32) if general else None,
+        variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
     )
     if batch.shared:
         matrix = np.ascontiguousarray(matrix, dtype)
@@ -55,6 +56,7 @@ def solve(batch: Batch) -> AnyResult:
             state=None if whole.state is None else whole.state[part],
             more=np.empty((len(MORE), stop - start)) if general else None,
             more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
+            variance=None if whole.variance is None else whole.variance[part],
         )
         family = batch.family.part(part) if batch.family is not None else None
         given = (

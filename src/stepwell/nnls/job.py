@@ -26,6 +26,7 @@ class Answers:
     state: Array | None = None  # (systems, n), int8
     more: Array | None = None  # in the order of MORE, a row each
     more_counts: Array | None = None  # in the order of MORE_COUNTS, a row each
+    variance: Array | None = None  # (systems, n)
 
 
 def job_sizes(batch: Batch) -> Any:
@@ -72,6 +73,7 @@ def _sizes(batch: Batch) -> Any:
         has_states=family.states,
         rule=family.rule,
         chi2=family.chi2,
+        gram=int(family.gram is not None),
     )
 
 
@@ -87,6 +89,12 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
         array = getattr(family, name)
         if array is not None:
             setattr(into, name, address(array))
+    for name in ("gram", "linear", "squared_b"):
+        array = getattr(family, name)
+        if array is not None:
+            setattr(into, name, address(array))
+            setattr(into, f"{name}_stride", 0 if array.shape[0] == 1 else strides_of(array)[0])
+    into.variance = 0 if answers.variance is None else address(answers.variance)
     into.sum_stride = int(family.sum_low is not None and family.sum_low.shape[0] > 1)
     into.noise_stride = int(family.noise is not None and family.noise.shape[0] > 1)
     into.spectrum_stride = (

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from stepwell.arrays import Array, host_copy, is_lazy
 from stepwell.reprs import summarise
 from stepwell.status import SolverStatus
@@ -144,6 +146,12 @@ class NNLSResult(Outcome):
         ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
     evaluations : int or array, optional
         How many λ a rule tried.
+    variance : array, optional
+        Variance of x with ``uncertainty="variance"``, of variables between their bounds: σ²(AᵀA)⁻¹ over these (with a
+        bound sum, along it; with λ, the scatter alone). Zero at bounds. Neither the choice of the set nor the bias of λ
+        is in it.
+    sigma : float or array, optional
+        σ, the standard deviation of b's entries: `noise`, or √(‖b − Ax‖²/(m − variables between bounds + equalities)).
     success : bool or bool array
         Whether each system converged.
     reason : NNLSStatus or list of NNLSStatus
@@ -171,6 +179,8 @@ class NNLSResult(Outcome):
     lam_at_end: PerSystem | None = None
     chi2: PerSystem | None = None
     evaluations: PerSystem | None = None
+    variance: Array | None = None
+    sigma: PerSystem | None = None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -208,6 +218,12 @@ class LSQResult(Outcome):
         ‖Ax − b‖² over what it is with λ = 0, for the rules ``"chi2"`` and ``"discrepancy"``.
     evaluations : int or array, optional
         How many λ a rule tried.
+    variance : array, optional
+        Variance of x with ``uncertainty="variance"``, of variables between their bounds: σ²(AᵀA)⁻¹ over these (with a
+        bound sum, along it; with λ, the scatter alone). Zero at bounds. Neither the choice of the set nor the bias of λ
+        is in it.
+    sigma : float or array, optional
+        σ, the standard deviation of b's entries: `noise`, or √(‖b − Ax‖²/(m − variables between bounds + equalities)).
     insertions, removals, solves, passes, status, escalated, costs, method, choice
         As in :class:`NNLSResult`; a status is a number of :class:`NNLSStatus`.
     """
@@ -233,6 +249,44 @@ class LSQResult(Outcome):
     lam_at_end: PerSystem | None = None
     chi2: PerSystem | None = None
     evaluations: PerSystem | None = None
+    variance: Array | None = None
+    sigma: PerSystem | None = None
+
+    _problem: Any = dataclasses.field(default=None, repr=False, compare=False)
+
+    def covariance(self, index: int | tuple[int, ...] = 0) -> np.ndarray:
+        """Return the covariance of one system's x in full, as an array of NumPy, by dense linear algebra.
+
+        Parameters
+        ----------
+        index : int or tuple of int, default 0
+            Which system, in the shape in which `status` has them.
+
+        Examples
+        --------
+        >>> import numpy as np, stepwell
+        >>> b = np.array([0.5, -1.0, 0.1])
+        >>> r = stepwell.lsq_linear(np.eye(3)[:, :2], b, (0, 1), uncertainty="variance", noise=0.1)
+        >>> r.covariance()
+        array([[0.01, 0.  ],
+               [0.  , 0.  ]])
+        """
+        from stepwell.nnls.covariance import covariance_of
+
+        if self.sigma is None or self._problem is None:
+            raise ValueError("covariance is not known; allowed: of a result with uncertainty='variance'")
+        shape = self._problem.lead
+        number = int(np.ravel_multi_index(index if isinstance(index, tuple) else (index,), shape)) if shape else 0
+        n = self._problem.columns
+
+        def of_system(value: Any, width: int) -> np.ndarray:
+            found = host_copy(value) if hasattr(value, "shape") else np.asarray(value)
+            rows = np.broadcast_to(found, (*shape, width) if width > 1 or not shape else shape).reshape(-1, width)
+            return np.asarray(rows[number])
+
+        x, state = of_system(self.x, n), of_system(self.state, n)
+        lam, sigma = float(of_system(self.lam, 1)[0]), float(of_system(self.sigma, 1)[0])
+        return covariance_of(self._problem, number, x, state, lam, sigma)
 
 
 AnyResult: TypeAlias = NNLSResult | LSQResult
