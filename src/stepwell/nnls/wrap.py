@@ -100,7 +100,7 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
         if family is not None and family.gram is not None:
             fit = _fit_of_gram(batch, answers.x)
             xp = arrays.namespace_of(fit)
-            names["residual"] = xp.sqrt(xp.where(fit > 0, fit, 0.0))
+            names["residual"] = xp.sqrt(xp.where(fit < 0, 0.0, fit))
         if answers.variance is not None:
             names["sigma"] = _sigma(batch, fit, answers.more_counts)
         if family is None or not family.penalized:
