@@ -20,6 +20,7 @@ from stepwell.checks import (
     require_shape,
 )
 from stepwell.deprecation import renamed
+from stepwell.derivatives import plug_for
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
@@ -123,6 +124,13 @@ def tikhonov(
     >>> bool(np.allclose(result.x, exact))
     True
     """
+    plug = plug_for((A, L), B, lam)
+    if plug is not None:
+        found: LinearResult = plug.tikhonov(
+            A, B, lam, L, axis=axis, method=method, x0=x0, tol=tol, maxiter=maxiter, preconditioner=preconditioner,
+            callback=callback, noise=noise, joint=joint, memory=memory, width=width,
+        )  # fmt: skip
+        return found
     start = time.perf_counter()
     problem = prepare(A, B, L, x0, axis=axis)
     options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
@@ -177,6 +185,13 @@ def cg(
     >>> stepwell.cg(H, np.array([1.0, 1.0, 1.0]), tol=1e-12).x.round(6)
     array([1.  , 0.5 , 0.25])
     """
+    plug = plug_for((H,), B)
+    if plug is not None:
+        found: LinearResult = plug.cg(
+            H, B, axis=axis, method=method, x0=x0, tol=tol, maxiter=maxiter, preconditioner=preconditioner,
+            callback=callback, memory=memory, width=width,
+        )  # fmt: skip
+        return found
     start = time.perf_counter()
     operator: Any = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
     problem = prepare(operator, B, None, x0, name="H", square=True, axis=axis)

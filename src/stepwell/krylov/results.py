@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,12 @@ class LinearResult:
     seconds: float
     memory: int
     lam_at_end: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of_traced(cls, x: Array, lam: Any) -> LinearResult:
+        """Return a result that knows x and λ alone: the rest is not known while a program is traced or compiled."""
+        none, whole = np.empty(0), np.empty(0, dtype=np.int64)
+        return cls(x, [], none, whole, none, [], "direct", "not known while a program is traced", lam, 0, 0.0, 0)
 
     def __repr__(self) -> str:
         first = {"status": self.status, "message": self.message}

@@ -286,7 +286,7 @@ def _alike(matrix: Any, b: Any) -> tuple[Array, Array, bool]:
 
     Those of a device are brought to one dtype; on the host that is left to each part of the batch.
     """
-    matrix, b = read_array("A", matrix), read_array("b", b)
+    matrix, b = arrays.as_jax_mixes(read_array("A", matrix), read_array("b", b))
     require_one_home("A", matrix, "b", b)
     xp = arrays.namespace_of(matrix, b)
     if matrix.dtype == b.dtype == xp.float64:
