@@ -50,7 +50,7 @@ class LBFGSB(torch.optim.Optimizer):
     Examples
     --------
     >>> import torch, stepwell.torch
-    >>> x = torch.nn.Parameter(torch.tensor([1.5, 1.5], dtype=torch.float64))
+    >>> x = torch.nn.Parameter(torch.tensor([-1.2, 1.0], dtype=torch.float64))
     >>> optimizer = stepwell.torch.LBFGSB([x], bounds=(None, 1.2), max_iter=100)
     >>> def closure():
     ...     optimizer.zero_grad()
