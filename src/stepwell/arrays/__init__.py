@@ -9,7 +9,13 @@ Arrays of dask and xarray hold such arrays (``stepwell.arrays.lazy``). Sparse ma
 
 from __future__ import annotations
 
-from stepwell.arrays.autograd import graph_library, refusing_writes, value_and_gradient
+from stepwell.arrays.autograd import (
+    differentiating_library,
+    graph_library,
+    recording_library,
+    refusing_writes,
+    value_and_gradient,
+)
 from stepwell.arrays.blocks import (
     add_at,
     column_dots,
@@ -28,12 +34,14 @@ from stepwell.arrays.blocks import (
 )
 from stepwell.arrays.conversion import (
     as_float,
+    as_jax_mixes,
     as_user_array,
     copy_to_device_of,
     double_precision,
     host_copy,
     host_view,
     jax_double,
+    own_copy,
     readonly_view,
     scalar_of,
     to_host,
@@ -84,6 +92,7 @@ __all__ = [
     "add_at",
     "as_contiguous",
     "as_float",
+    "as_jax_mixes",
     "as_user_array",
     "available_bytes",
     "bytes_as_bool",
@@ -97,6 +106,7 @@ __all__ = [
     "device_address",
     "device_index",
     "device_name",
+    "differentiating_library",
     "double_precision",
     "empty_block",
     "factor_positive",
@@ -118,10 +128,12 @@ __all__ = [
     "kind_of",
     "namespace_of",
     "numpy_dtype",
+    "own_copy",
     "plus_diagonal",
     "plus_multiple",
     "plus_product",
     "readonly_view",
+    "recording_library",
     "refusing_writes",
     "rows_contiguous",
     "same_library",

@@ -54,6 +54,22 @@ def graph_library(*values: Any) -> str | None:
     return None
 
 
+def differentiating_library(array: Any) -> str | None:
+    """Name the library of an array where that differentiates functions: PyTorch, JAX; else None."""
+    kind = kind_of(array)
+    return kind if kind in ("torch", "jax") else None
+
+
+def recording_library(*values: Any) -> str | None:
+    """Name the library that records what is done with tensors among the values, whether or not these ask for it."""
+    for value in values:
+        if kind_of(value) == "torch":
+            import torch
+
+            return "torch" if torch.is_grad_enabled() else None
+    return None
+
+
 def _in_torch_graph(tensor: Array) -> bool:
     import torch
 

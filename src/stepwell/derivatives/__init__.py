@@ -20,10 +20,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from stepwell.arrays import differentiating_library, graph_library, recording_library
+
 
 def plug(library: str) -> Any:
     """Return the module that puts the solvers into the graphs of a library."""
     return _PLUGS[library]()
+
+
+def differentiating_plug(array: Any) -> Any:
+    """Return the plug of an array's library, where that differentiates functions; else None."""
+    library = differentiating_library(array)
+    return None if library is None else plug(library)
+
+
+def plug_for(operators: tuple[Any, ...], *values: Any) -> Any:
+    """Return the plug of the library in which a solution has to carry derivatives, or None where it has not.
+
+    Of operators that are functions, or made of a pulse, it cannot be seen what they have captured: with tensors, while
+    gradients are on, the plug has a look.
+    """
+    library = graph_library(*(getattr(one, "pulse", one) for one in operators), *values)
+    if library is None and any(one is not None and not hasattr(one, "dtype") for one in operators):
+        library = recording_library(*values)
+    return None if library is None else plug(library)
 
 
 def _torch() -> Any:

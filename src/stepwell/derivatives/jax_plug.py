@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stepwell.derivatives.jax_argmin import argmin
+from stepwell.derivatives.jax_linear import cg, tikhonov
 from stepwell.derivatives.jax_nnls import nnls
 
-__all__ = ["nnls"]
+__all__ = ["argmin", "cg", "nnls", "tikhonov"]
