@@ -37,7 +37,7 @@ def main():
     side = round(given.n**0.5)
     problem = stepwell.problems.get("torsion", nx=side, ny=side)
     path = given.folder / "stepwell-benchmark.ckpt"
-    options = {"maxiter": 40, "gtol": 0.0, "ftol": 0.0}
+    options = {"maxiter": 25, "gtol": 0.0, "ftol": 0.0}
 
     def run(**how):
         path.unlink(missing_ok=True)
