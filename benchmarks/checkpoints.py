@@ -80,7 +80,7 @@ def main():
     print(
         f"written every 10 s {min(by_time) / min(plain):.3f}, every iteration {min(by_iteration) / min(plain):.2f} of it"
     )
-    print(f"one writing {writing:.2f} s, {writing / saving:.2f} of numpy.save and a sync; one reading {reading:.2f} s")
+    print(f"one writing {writing:.2f} s, {writing / saving:.2f} of numpy.save and a sync; reading {reading:.2f} s")
 
 
 if __name__ == "__main__":
