@@ -27,6 +27,7 @@ _HOMES: dict[str, str] = {
     "Result": "stepwell.quasi_newton.result_types",
     "BatchResult": "stepwell.quasi_newton.result_types",
     "Interrupted": "stepwell.quasi_newton.driver",
+    "argmin": "stepwell.derivatives.argmin",
     "tikhonov": "stepwell.krylov",
     "ProjectedCG": "stepwell.krylov",
     "LinearResult": "stepwell.krylov",

@@ -4,6 +4,7 @@ from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
 from stepwell import problems as problems
+from stepwell.derivatives.argmin import argmin as argmin
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress

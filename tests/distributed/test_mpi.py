@@ -42,6 +42,7 @@ def test_trouble_on_one_rank_is_told_on_all(tmp_path):
     assert [line.partition(":")[0] for line in interrupted] == ["Interrupted"] * 3
     assert interrupted[0].startswith("Interrupted: rank 2 was interrupted after ")
     assert len({line.rpartition(" after ")[2] for line in interrupted}) == 1
+    assert [line.partition(":")[0] for line in found["interrupted while telling"]] == ["KeyboardInterrupt"] * 3
 
 
 def test_what_nobody_can_free_is_ended_by_an_abort(tmp_path):

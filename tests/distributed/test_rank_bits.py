@@ -214,4 +214,5 @@ def test_memory_is_that_of_the_piece():
     m = 5
     results = run_threads(2, lambda comm: solve_rosenbrock(comm, maxcor=m, maxiter=3))
     words = sum(r.nbytes for r in results) / 8
-    assert words == pytest.approx((2 * m + 2 + 6) * PAIRS, rel=0.02)
+    tiles = 2 * 40 * 256  # of one thread a rank: fewer than forty rows of a tile
+    assert 0 <= words - (2 * m + 2 + 6) * PAIRS <= tiles

@@ -101,7 +101,28 @@ def faults(folder):
     say_raised("raises early, others are slow", lambda: solve_rosenbrock(comm, fun=slow_others()))
     interrupt = at_call(6, lambda: os.kill(os.getpid(), signal.SIGINT))
     say_raised("interrupted", lambda: solve_rosenbrock(comm, fun=interrupt))
+    say_raised("interrupted while telling", interrupted_while_telling)
     comm.Barrier()
+
+
+def interrupted_while_telling():
+    """Ctrl-C inside a turn of the last rank: raised on all, there or at the next turn."""
+    layout = split(PAIRS, comm, align=2)
+    value, start, bounds, _ = rosenbrock(layout)
+    opt = stepwell.LBFGSB(start, bounds, comm=layout, threads=1)
+    communicator = opt._run.share.ranks.communicator
+    real = communicator.allgather
+
+    def interrupted(*arguments):
+        communicator.allgather = real  # the second one would not wait
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(*arguments)
+
+    for turn in range(9):
+        f, g = value(opt.x)
+        if turn == 5 and comm.rank == comm.size - 1:
+            communicator.allgather = interrupted
+        opt.tell(f, g)
 
 
 def with_allgather(action, at):

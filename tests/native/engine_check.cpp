@@ -191,7 +191,7 @@ void check_search() {
                 auto f = [](double a) { return -a / (a * a + 0.01); };
                 auto slope = [](double a) { return (a * a - 0.01) / ((a * a + 0.01) * (a * a + 0.01)); };
                 LineSearch s;
-                start_search(s, o, f(0), slope(0), first, o.step_max);
+                start_search(s, o, f(0), slope(0), first, o.step_max, 0.0);
                 SearchInfo info = SearchInfo::searching;
                 double trial = 0;
                 while (info == SearchInfo::searching) {

@@ -143,3 +143,8 @@ def test_ranks_that_exchange_sums_take_the_steps_of_one(tmp_path, checked):
 def test_late_workers_touch_no_later_job(tmp_path):
     program = build(tmp_path, [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
     assert run(program) == [0]
+
+
+def test_a_piece_that_throws_ends_its_job_after_all_others(tmp_path):
+    program = build(tmp_path, [ROOT / "tests/native/pool_throws.cpp", POOL], ["-g", "-O1", *THREADS])
+    assert run(program) == [0]

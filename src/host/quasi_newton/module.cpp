@@ -222,6 +222,8 @@ void bind_quasi_newton(nb::module_& m) {
         .def_rw("search", &Options::search)
         .def_rw("gtol", &Options::gtol)
         .def_rw("ftol", &Options::ftol)
+        .def_rw("patience", &Options::patience)
+        .def_rw("f_rounding", &Options::f_rounding)
         .def_rw("eps", &Options::eps)
         .def_rw("target", &Options::target)
         .def_rw("max_iterations", &Options::max_iterations)

@@ -20,6 +20,7 @@ from stepwell.checks import (
     require_shape,
 )
 from stepwell.deprecation import renamed
+from stepwell.derivatives import plug_for
 from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
 from stepwell.krylov.bounded_lam import choose_within
@@ -141,6 +142,15 @@ def tikhonov(
     >>> bounded.success, float(bounded.x.min())
     (True, 0.0)
     """
+    plug = plug_for((A, L), B, lam)
+    if plug is not None:
+        require(bounds is None, "bounds", bounds, "None where derivatives are asked for")
+        require(comm is None, "comm", comm, "None where derivatives are asked for")
+        found: LinearResult = plug.tikhonov(
+            A, B, lam, L, axis=axis, method=method, x0=x0, tol=tol, maxiter=maxiter, preconditioner=preconditioner,
+            callback=callback, noise=noise, joint=joint, memory=memory, width=width,
+        )  # fmt: skip
+        return found
     start = time.perf_counter()
     B, comm = local_piece(B, comm)
     sums = Sums(comm)
@@ -214,6 +224,14 @@ def cg(
     >>> stepwell.cg(H, np.array([1.0, 1.0, 1.0]), tol=1e-12).x.round(6)
     array([1.  , 0.5 , 0.25])
     """
+    plug = plug_for((H,), B)
+    if plug is not None:
+        require(comm is None, "comm", comm, "None where derivatives are asked for")
+        found: LinearResult = plug.cg(
+            H, B, axis=axis, method=method, x0=x0, tol=tol, maxiter=maxiter, preconditioner=preconditioner,
+            callback=callback, memory=memory, width=width,
+        )  # fmt: skip
+        return found
     start = time.perf_counter()
     operator: Any = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
     B, comm = local_piece(B, comm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +133,12 @@ class LinearResult:
     lam_at_end: NDArray[np.int64] | None = None
     exchanges: int = 0
     bytes_sent: int = 0
+
+    @classmethod
+    def of_traced(cls, x: Array, lam: Any) -> LinearResult:
+        """Return a result that knows x and λ alone: the rest is not known while a program is traced or compiled."""
+        none, whole = np.empty(0), np.empty(0, dtype=np.int64)
+        return cls(x, [], none, whole, none, [], "direct", "not known while a program is traced", lam, 0, 0.0, 0)
 
     def __repr__(self) -> str:
         first = {"status": self.status, "message": self.message}

@@ -131,6 +131,25 @@ def nnls(
             "weights": (weights, "m"),
         }
         return _over_blocks(A, b, warm_start, settings, own, read_axis(axis), dim)
+    library = arrays.graph_library(A.pulse if isinstance(A, Convolution) else A, b, lam)
+    if library is not None:
+        from stepwell.derivatives import plug
+
+        for name, value in (
+            ("mask", mask),
+            ("weights", weights),
+            ("which", which),
+            ("L", L),
+            ("noise", noise),
+            ("uncertainty", uncertainty),
+        ):
+            require(value is None, name, value, "None where derivatives are asked for")
+        require(not isinstance(lam, str), "lam", lam, "a number where derivatives are asked for")
+        differentiable: NNLSResult = plug(library).nnls(
+            A, b, lam=lam, warm_start=warm_start, axis=axis, progress=progress, method=method, insertion=insertion,
+            update=update, maxiter=maxiter, tol=tol, threads=threads,
+        )  # fmt: skip
+        return differentiable
     more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, uncertainty=uncertainty)
     more["chi2"] = None if chi2 == 1.02 else chi2
     batch = check(

@@ -219,7 +219,7 @@ def _alike(matrix: Any, b: Any, names: tuple[str, str] = ("A", "b")) -> tuple[Ar
 
     Those of a device are brought to one dtype; on the host that is left to each part of the batch.
     """
-    matrix, b = read_array(names[0], matrix), read_array(names[1], b)
+    matrix, b = arrays.as_jax_mixes(read_array(names[0], matrix), read_array(names[1], b))
     require_one_home(names[0], matrix, names[1], b)
     xp = arrays.namespace_of(matrix, b)
     if matrix.dtype == b.dtype == xp.float64:

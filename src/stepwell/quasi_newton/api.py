@@ -89,6 +89,7 @@ def minimize(
         ``maxcor``                10             pairs of history
         ``gtol``                  1e-5           stop when the projected gradient's largest element is this small
         ``ftol``                  2.2e-9         stop when f decreases by less, relative to max(abs(f), 1)
+        ``patience``              10             iterations running for which that must hold, where it is in doubt
         ``relative_gtol``         0, off         stop when ‖g‖ <= relative_gtol max(1, ‖x‖)
         ``target``                -inf           stop at this value of f
         ``maxiter``, ``maxfun``   15000          limits on iterations and evaluations

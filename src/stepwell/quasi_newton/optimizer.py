@@ -46,7 +46,7 @@ class LBFGSB:
         Diagonal of the initial inverse Hessian, all positive; or ``h0(x)`` giving it at each accepted point.
     line_search : str, dict or LineSearch
         ``"lbfgsb"`` or ``"va15"``, or constants of your own.
-    gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
+    gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
         As the options of `stepwell.minimize`.
     comm : optional
         As in `stepwell.minimize`: one problem over many ranks, each of which has a piece of x0 and what belongs to it.
@@ -80,6 +80,7 @@ class LBFGSB:
         line_search: LineSearch | LineSearchPreset | dict[str, Any] = "lbfgsb",
         gtol: float = _DEFAULT.gtol,
         ftol: float = _DEFAULT.ftol,
+        patience: int = _DEFAULT.patience,
         relative_gtol: float = _DEFAULT.relative_gtol,
         maxiter: float = _DEFAULT.maxiter,
         maxfun: float = _DEFAULT.maxfun,
@@ -91,7 +92,9 @@ class LBFGSB:
     ) -> None:
         def read() -> Settings:
             search = LineSearch.of(line_search)
-            return Settings(m, gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads)
+            return Settings(
+                m, gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads
+            )
 
         if comm is None and not hasattr(x0, "base_comm"):
             self._begin(Run(x0, bounds, h0, read()))

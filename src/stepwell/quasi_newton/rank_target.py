@@ -97,8 +97,11 @@ class RankTarget(PieceTarget):
         messages.value = f
         messages.looked = False
         self._exchange.set_chunk_values(f.chunks)
+        # A driver has seen to interrupts for its whole run.
+        patient = contextlib.nullcontext() if messages.watched else _patient_interrupts(self.ranks)
         try:
-            HostTarget.turn(self, math.nan, g, part)
+            with patient:
+                HostTarget.turn(self, math.nan, g, part)
         except _Ended as ended:
             self.stop(ended.status.value)
         if self.running == 0 and messages.watched:
