@@ -491,3 +491,13 @@ def test_sums_over_long_axes_are_taken_in_one_place():
         for line, what in raw_sums(path.read_text())
     ]
     assert wrong == []
+
+
+def test_bounds_are_refused_by_name():
+    def program(comm, spread):
+        with pytest.raises((ValueError, RankError)) as caught:
+            stepwell.tikhonov(spread.operator, B[spread.rows], LAM, bounds=(0, None), comm=comm)
+        return str(caught.value)
+
+    for said in on_ranks(2, program, timeout=20):
+        assert "bounds is (0, None); allowed: None with comm" in said
