@@ -67,6 +67,8 @@ def check(
     images = family_door and not convolution
     require_shape(len(shape) in (2, 3) or (images and len(shape) > 3), "A", matrix, "(m, n) or (systems, m, n)")
     rows, columns = shape[-2:]
+    if rows + columns > MAX_ROWS_AND_COLUMNS:
+        raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
     b, column = _without_column(b, shape, which is not None) if family_door else (b, False)
     forms = "(m,), or (systems, m), with axis=1 (m, systems)" if not family_door else "(m,), or (systems, m)"
     require_shape(b.ndim in (1, 2) or (family_door and b.ndim > 2), "b", b, forms)
@@ -157,6 +159,8 @@ def _family(
     return read_family(reader, sizes, bounds=bounds, lam=lam, which=named, states=states, matrix=matrix, **more)
 
 
+#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
+MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
 #: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.
 GRAM_WORTH = 60
 #: Systems with fewer positive unknowns than this cost nothing: they get the most careful method.
