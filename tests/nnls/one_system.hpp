@@ -65,6 +65,17 @@ struct OneSystem {
                               &job.solves, &job.passes,     &job.escalated};
         for (int k = 0; k < 6; ++k) *fields[k] = counts + k;
         job.costs = costs;
+        if (job.family.general) {
+            state.resize(job.columns);
+            job.family.state = state.data();
+            double** reals[] = {&job.family.multiplier, &job.family.equality_error, &job.family.used_lam,
+                                &job.family.fit,        &job.family.seminorm,       &job.family.unpenalized};
+            for (int k = 0; k < 6; ++k) *reals[k] = more + k;
+            int32_t** numbers[] = {&job.family.at_end, &job.family.evaluations, &job.family.passive};
+            for (int k = 0; k < 3; ++k) *numbers[k] = more_counts + k;
+            variance.resize(job.columns);
+            job.family.variance = variance.data();
+        }
         const Extent extent = extent_of(job, matrix, members, shared.columns == nullptr);
         slow.assign(Workspace::bytes(extent) / 8 + 16, std::nan(""));
         task.arrange(job.options, extent, shared, Arena{aligned(fast), fast_bytes, aligned(slow)});
@@ -85,6 +96,11 @@ struct OneSystem {
     double residual = 0, reported = 0;
     int32_t counts[6] = {};
     int64_t costs[4] = {};
+    // Of general problems.
+    std::vector<int8_t> state;
+    std::vector<double> variance;
+    double more[6] = {};
+    int32_t more_counts[3] = {};
 
 private:
     static char* aligned(std::vector<double>& v) {

@@ -404,6 +404,7 @@ protected:
             double step = -double_infinity;
             team.lane_each(factor.count, [&](int p) { step = max_of(step, -room_towards(p)); });
             step = team.lane_max(step);
+            team.sync();
             if (!(step > -double_infinity) || sole) {
                 if (sole) {
                     const int j = ws.order[0];
@@ -655,6 +656,7 @@ protected:
         const int insertions = factor.insertions;
         factor.restart(update);
         if constexpr (Matrix::general) {
+            if (ws.metric && factor.keeps_q()) this->find_roots();
             for (int j = 0; moved && j < this->columns(); ++j) {
                 const bool crosses = (ws.state[j] ^ ws.best_state[j]) & reflected;
                 team.sync();

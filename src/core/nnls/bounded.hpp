@@ -67,12 +67,8 @@ struct Bounded : Insertion<Team, Matrix> {
             const int first = task.matrix.below + task.matrix.summed, last = task.matrix.rows;
             team.each(last - first, [&](int i) { ws.metric[first + i] = penalty; });
             team.sync();
-            team.each(task.extent.row_length(), [&](int i) {
-                const double root = square_root(ws.metric[i]);
-                ws.root[i] = root;
-                ws.inverse_root[i] = root > 0 ? 1.0 / root : 0.0;
-                ws.weighed_b[i] = ws.metric[i] * ws.b[i];
-            });
+            weigh_b();
+            if (factor.keeps_q()) find_roots();
         }
         if (ws.square)
             team.each(this->columns(), [&](int j) {
@@ -90,6 +86,26 @@ struct Bounded : Insertion<Team, Matrix> {
         });
         reference_size = team.sum(size);
         fresh = false;
+        team.sync();
+    }
+
+    // b under the metric. No sync.
+    SW_HD void weigh_b() const {
+        double* weighed = ws.weighed_b;
+        const double *b = ws.b, *metric = ws.metric;
+        const int first = task.extent.weighted ? 0 : task.extent.rows_of_a;
+        team.each(first, [=](int i) { weighed[i] = b[i]; });
+        team.each(task.extent.row_length() - first,
+                  [=](int i) { weighed[first + i] = metric[first + i] * b[first + i]; });
+    }
+
+    // The roots of the metric, which Q is kept under. Ends in a sync.
+    SW_CALL void find_roots() const {
+        team.each(task.extent.row_length(), [&](int i) {
+            const double root = square_root(ws.metric[i]);
+            ws.root[i] = root;
+            ws.inverse_root[i] = root > 0 ? 1.0 / root : 0.0;
+        });
         team.sync();
     }
 
@@ -286,14 +302,24 @@ private:
         b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 1.0;
         const int before = static_cast<int>(padded(task.matrix.zeros_before()));
         double square = 0;
-        team.each(length, [&](int i) {
-            const double weight = weights && i < rows ? weights[i] * weights[i] : i < below ? 1.0 : 0.0;
-            const double value = i < rows && weight > 0 ? b_scale * double(b[i]) : 0.0;
-            ws.b[i] = value;
-            ws.r[i] = weight * value;
-            if (ws.metric) ws.metric[i] = weight;
-            square += weight * value * value;
-        });
+        if (weights) {
+            team.each(length, [&](int i) {
+                const double weight = i < rows ? weights[i] * weights[i] : 0.0;
+                const double value = i < rows && weight > 0 ? b_scale * double(b[i]) : 0.0;
+                ws.b[i] = value;
+                ws.r[i] = weight * value;
+                ws.metric[i] = weight;
+                square += weight * value * value;
+            });
+        } else {
+            double *r = ws.r, *own_b = ws.b, *metric = ws.metric;
+            const double scale = b_scale;
+            team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(b[i]); });
+            team.each(length - rows, [=](int i) { own_b[rows + i] = r[rows + i] = 0; });
+            if (metric) team.each(length, [=](int i) { metric[i] = i < below ? 1.0 : 0.0; });
+            team.sync();
+            square = part_of_dot(team, r, r, length);
+        }
         team.each(before, [&](int i) { ws.r[i - before] = 0; });
         team.each(task.matrix.zeros_after(), [&](int i) { ws.r[length + i] = 0; });
         team.sync();
@@ -449,9 +475,11 @@ private:
         matrix.subtract_product(team, x, ws.b);
         if (matrix.summed) factor.remainder = ws.b[matrix.below];
         team.sync();
-        team.each(task.extent.row_length(), [&](int i) {
-            ws.r[i] = i < matrix.below ? (ws.metric ? ws.metric[i] : 1.0) * ws.b[i] : 0.0;
-        });
+        double* r = ws.r;
+        const double *b = ws.b, *metric = task.extent.weighted ? ws.metric : nullptr;
+        const int below = matrix.below;
+        team.each(task.extent.row_length(),
+                  [=](int i) { r[i] = i < below ? (metric ? metric[i] : 1.0) * b[i] : 0.0; });
         team.sync();
         // What was found of A'b is that of b itself.
         if (!task.shared.scale && !task.extent.gram_only)
@@ -554,13 +582,13 @@ private:
         }
         if (from_gram) team.each(n, [&](int j) { ws.c[j] = ws.w[j]; });
         if (ws.c_penalty) team.each(n, [&](int j) { ws.w[j] += factor.penalty * ws.c_penalty[j]; });
-        double square = 0;
-        team.each(task.extent.row_length(), [&](int i) {
-            const double weight = i < matrix.below || i >= matrix.below + matrix.summed ? 1.0 : 0.0;
-            square += weight * (ws.metric ? ws.metric[i] : 1.0) * ws.b[i] * ws.b[i];
-            ws.r[i] = ws.weighed_b[i];
-        });
-        squared_residual = team.sum(square);
+        // The row of the sum does not count.
+        const int row = matrix.below;
+        const double in_row = matrix.summed ? ws.weighed_b[row] * ws.b[row] : 0.0;
+        squared_residual = team.sum(part_of_dot(team, ws.b, ws.weighed_b, task.extent.row_length())) - in_row;
+        double* r = ws.r;
+        const double* weighed = ws.weighed_b;
+        team.each(task.extent.row_length(), [=](int i) { r[i] = weighed[i]; });
         multiplier = 0;
         this->mask_scores();
         fresh = true;
@@ -572,11 +600,11 @@ private:
         const int length = task.extent.row_length();
         copy_column(team, factor.positive(), position, ws.v, length);
         team.sync();
-        team.each(length, [&](int i) {
-            const double b = ws.b[i] - d * ws.v[i];
-            ws.b[i] = b;
-            if (ws.metric) ws.weighed_b[i] = ws.metric[i] * b;
-        });
+        double* b = ws.b;
+        const double* v = ws.v;
+        team.each(length, [=](int i) { b[i] -= d * v[i]; });
+        team.sync();
+        if (ws.metric) weigh_b();
         if (ws.sum_of) factor.remainder -= ws.sum_of[j] * d;
         if (task.shared.gram) {
             const double* row = task.shared.gram + j * task.shared.gram_stride;

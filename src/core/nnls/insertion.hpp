@@ -135,11 +135,12 @@ private:
             const int place = factor.count;
             if (candidate != place) exchange(candidate, place);
             const int j = ws.order[place], others = max_inserted > 1 ? last - place - 1 : 0;
+            const double way = inward(j);
             const Entrance column =
                 factor.weigh(j, against, ws.w[j], factor.settled, others, this->multiplier);
             if (column.outcome == Entry::escalate) return false;
             // Lawson & Hanson's test: the new unknown has to become positive.
-            if (column.outcome != Entry::entered || !(inward(j) * factor.promise(column) > 0)) {
+            if (column.outcome != Entry::entered || !(way * factor.promise(column) > 0)) {
                 if (column.outcome == Entry::dependent) this->any_dependent = true;
                 if (inserted_count == 0) this->bar(j);
                 team.sync();

@@ -32,6 +32,7 @@ template <class Matrix>
 SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool gathers) {
     Extent e;
     e.rows = matrix.rows;
+    e.rows_of_a = job.rows;
     e.columns = matrix.columns;
     e.damped = job.options.damping > 0;
     e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
@@ -47,6 +48,7 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.pulse_length = matrix.pulse_length();
     e.pulse_origin = matrix.pulse_origin();
     e.square_q = job.options.update == rotations;
+    e.weighted = family.weights != nullptr;
     e.gram_only = family.gram != nullptr;
     if (e.gram_only) e.max_columns = e.columns;
     e.has_q = job.options.update != csne && !e.gram_only;

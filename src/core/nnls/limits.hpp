@@ -20,11 +20,13 @@ template <class Team>
 SW_CALL double weigh_residual(const Team& team, const Setting& task) {
     double* r = task.ws.r;
     const double* metric = task.ws.metric;
-    double part = 0;
-    team.each(task.extent.row_length(), [&](int i) {
-        const double weighed = metric[i] * r[i];
-        part += weighed * r[i];
-        r[i] = weighed;
+    const int length = task.extent.row_length(), first = task.extent.weighted ? 0 : task.extent.rows_of_a;
+    double part = first > 0 ? part_of_dot(team, r, r, first) : 0.0;
+    team.sync();
+    team.each(length - first, [&](int i) {
+        const double weighed = metric[first + i] * r[first + i];
+        part += weighed * r[first + i];
+        r[first + i] = weighed;
     });
     team.sync();
     return part;

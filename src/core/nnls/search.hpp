@@ -98,6 +98,7 @@ struct Search : ActiveSet<Team, Matrix, Scalar> {
             }
             team.lane_each(count, [&](int q) { square += y[q] * y[q]; });
             square = team.lane_sum(square);
+            team.sync();
             if (factor.penalty > 0 && !task.extent.gram_only) {
                 const int length = task.extent.row_length();
                 factor.solve_with_r(y, y);

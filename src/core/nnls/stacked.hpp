@@ -104,18 +104,25 @@ struct Stacked {
     // r -= A x, the rows beneath included. Ends in a sync.
     template <class Team>
     SW_CALL void subtract_product(const Team& team, const double* x, double* r) const {
-        team.each(rows, [&](int i) {
-            double sum[4] = {0, 0, 0, 0};
-            if (i >= below || i < top.rows) {
-                for (int j = 0; j < columns; j += 4) {
-                    SW_UNROLL
-                    for (int u = 0; u < 4; ++u)
-                        if (j + u < columns) sum[u] += entry(i, j + u) * x[j + u];
-                }
-            }
-            r[i] -= (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        team.each(top.rows, [&](int i) { r[i] -= row_product(top, i, x); });
+        team.each(rows_beneath(), [&](int i) {
+            double sum = 0;
+            for (int j = 0; j < columns; ++j) sum += entry_beneath(i, j) * x[j];
+            r[below + i] -= sum;
         });
         team.sync();
+    }
+
+    template <class Any>
+    SW_HD static double row_product(const Any& matrix, int i, const double* x) {
+        double sum[4] = {0, 0, 0, 0};
+        int j = 0;
+        for (; j + 4 <= matrix.columns; j += 4) {
+            SW_UNROLL
+            for (int u = 0; u < 4; ++u) sum[u] += matrix.entry(i, j + u) * x[j + u];
+        }
+        for (; j < matrix.columns; ++j) sum[0] += matrix.entry(i, j) * x[j];
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
     // squares[j] = sum of weights_i a_ij^2 over the rows of A. Ends in a sync.

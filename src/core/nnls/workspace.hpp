@@ -45,6 +45,7 @@ struct Shared {
 // Sizes from which the workspace follows.
 struct Extent {
     int rows, columns, max_columns;
+    int rows_of_a;                   // without those beneath
     int zeros_before, zeros_after;   // of the matrix kind
     int members;                     // of the team
     int pulse_length, pulse_origin;  // of a convolution, else 0
@@ -53,6 +54,7 @@ struct Extent {
     bool by_column;  // the envelope is a device's
     // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
     bool general, metric, summed, penalized;
+    bool weighted;       // rows of A have weights in the metric, which is one there without
     bool gram_only;      // there are normal equations in place of A
     bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
 

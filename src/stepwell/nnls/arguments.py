@@ -162,6 +162,8 @@ def _family(
     return read_family(reader, sizes, bounds=bounds, lam=lam, which=named, states=states, matrix=matrix, **more)
 
 
+#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
+MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
 #: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.
 GRAM_WORTH = 60
 #: Systems with fewer positive unknowns than this cost nothing: they get the most careful method.
