@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -51,8 +52,8 @@ def test_staircase_stays_in_its_range_and_ends_at_the_share():
     x, y = profiles.as_steps([1.0, 3.0, 40.0], [0.2, 0.4, 0.6], first=1.0, last=10.0)
     assert (x[0], x[-1]) == (1.0, 10.0)
     assert y[-1] == 0.4
-    assert all(b >= a for a, b in zip(x, x[1:]))
-    assert all(b >= a for a, b in zip(y, y[1:]))
+    assert all(b >= a for a, b in itertools.pairwise(x))
+    assert all(b >= a for a, b in itertools.pairwise(y))
 
 
 def test_projected_gradient_is_that_of_the_definition():
