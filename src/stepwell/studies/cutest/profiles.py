@@ -133,18 +133,16 @@ def as_steps(x: Sequence[float], y: Sequence[float], first: float, last: float) 
 
     Examples
     --------
-    >>> as_steps([1.0, 2.0, 9.0], [0.25, 0.5, 1.0], first=1.0, last=4.0)
-    ([1.0, 1.0, 2.0, 2.0, 4.0], [0.0, 0.25, 0.25, 0.5, 0.5])
+    >>> as_steps([1.0, 1.0, 2.0, 9.0], [0.25, 0.5, 0.75, 1.0], first=1.0, last=4.0)
+    ([1.0, 2.0, 2.0, 4.0], [0.5, 0.5, 0.75, 0.75])
     """
-    corners_x, corners_y, height = [first], [0.0], 0.0
-    for at, share in zip(x, y):
-        if at > last:
-            break
-        corners_x += [max(at, first)] * 2
+    heights = {max(at, first): share for at, share in zip(x, y) if at <= last}  # the last share at each place
+    height = heights.pop(first, 0.0)
+    corners_x, corners_y = [first], [height]
+    for at, share in heights.items():
+        corners_x += [at, at]
         corners_y += [height, share]
         height = share
-    if corners_x[:2] == [first, first]:  # the first step is at the edge already
-        del corners_x[0], corners_y[0]
     return [*corners_x, last], [*corners_y, height]
 
 
