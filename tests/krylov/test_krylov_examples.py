@@ -36,3 +36,18 @@ def test_the_example_script(capsys):
     printed = capsys.readouterr().out
     assert "24 of 24" in printed
     assert "one by one" in printed
+
+
+def test_the_example_with_bounds(capsys, monkeypatch, tmp_path):
+    script = Path(__file__).resolve().parents[2] / "examples" / "nonnegative_tomography.py"
+    if not script.exists():
+        pytest.skip("the examples are not part of this copy")
+    monkeypatch.setattr("sys.argv", [str(script), str(tmp_path / "slices.png")])
+    found = runpy.run_path(str(script), run_name="__main__")
+    assert "bounded: 8 of 8" in capsys.readouterr().out
+    quality = [
+        found["tomography"].signal_to_noise(found[name].x.T.reshape(8, 64, 64), found["slices"])
+        for name in ("plain", "bounded")
+    ]
+    assert quality[1] > quality[0] + 2  # what is known about x counts
+    assert (tmp_path / "slices.png").stat().st_size > 10_000

@@ -17,7 +17,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
-from stepwell.files import replacing
+from stepwell.files import replacing, write_arrays
 
 
 @click.command("deconvolve")
@@ -111,8 +111,8 @@ def command(
     }
     with writing_trouble():
         if output is not None:
-            with replacing(output) as opened:  # given a name, savez would add an ending to X.NPZ
-                np.savez_compressed(opened, **held)
+            with replacing(output) as opened:
+                write_arrays(opened, held, compressed=True)
             click.echo(f"wrote {output}")
         if plot is not None:
             from stepwell.report.waveform import plot_shots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from rich.table import Table
 from stepwell.checks import meant, read_real, read_whole, require
 from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import check_folder, file_trouble, refuse_input_as_output, usage_errors, writing_trouble
+from stepwell.cli.ranks import World, write_stack
+from stepwell.distributed import RankError
 from stepwell.files import replacing
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
@@ -36,6 +38,11 @@ class Task:
     first: int
     truth: np.ndarray | None
 
+    def piece(self, begin: int, end: int) -> Task:
+        """Return the task of some of the slices."""
+        truth = None if self.truth is None else self.truth[begin:end]
+        return replace(self, B=np.ascontiguousarray(self.B[:, begin:end]), truth=truth)
+
 
 @click.command("reconstruct")
 @click.argument("source", default="phantom")
@@ -49,6 +56,7 @@ class Task:
     help="λ as a fraction of ‖A‖, without --lam.",
 )
 @click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
+@click.option("--nonnegative", is_flag=True, help="No pixel below zero; with --lam, a number or discrepancy.")
 @click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
@@ -63,6 +71,7 @@ def command(
     lam: str | None,
     relative_lam: float,
     smooth: bool,
+    nonnegative: bool,
     tol: float,
     method: MethodChoice,
     slices: str | None,
@@ -75,13 +84,23 @@ def command(
 
     SOURCE is `phantom` (the three-dimensional Shepp–Logan head) or an .npz file with `angles_deg` and either
     `integrals` (angle, slice, detector) or `projections` with `flat` and `dark`; `center_column` is optional.
+
+    Under mpiexec every rank solves for some of the slices, with one λ for all; the first one prints and writes.
     """
     from scipy.optimize import OptimizeWarning
 
     from stepwell.apps import tomography
     from stepwell.operators import gradient
 
+    world = World()
     console = make_console()
+    if nonnegative and method != "auto":
+        raise click.BadParameter(f"{method!r} knows no bounds; allowed: auto", param_hint="--method")
+    if nonnegative and lam in RULES and lam != "discrepancy":
+        raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
+    if nonnegative and lam in RULES and world.spread:
+        raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
+    console.quiet = not world.first
     _check(output, lam, relative_lam, tol, size, angles, noise)
     if source != "phantom":
         names = ("volume.npy", "montage.png", "convergence.png")
@@ -90,24 +109,41 @@ def command(
         with console.status("projection matrix"):
             task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
             chosen = _lam(lam, relative_lam, task.A)
-        console.print(f"{task.name}: {task.B.shape[1]} slices of {task.shape[0]} x {task.shape[1]}, matrix "
+        count, whole_truth = task.B.shape[1], task.truth
+        console.print(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
+        if world.spread:
+            console.print(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
+            task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
         level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
         with _bar(console) as bar:
             watch = _Watch(bar, tol)
             with warnings.catch_warnings():  # what they say of λ stands in the table
                 warnings.simplefilter("ignore", OptimizeWarning)
-                result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
-                                  callback=watch)  # fmt: skip
+                rule, ends = chosen, None
+                if world.spread and isinstance(rule, str):
+                    chosen, ends = _lam_of_all(world, task, rule, penalty, level)
+                with world.ranks.holding():
+                    result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
+                                      callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
+                world.ranks.check()
             watch.finish(result)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RankError) as error:
         raise click.ClickException(str(error)) from error
     volume = np.ascontiguousarray(np.asarray(result.x).T).reshape(-1, *task.shape)
+    if world.spread:
+        parts = world.gathered(replace(result, x=None, lam_at_end=ends))
+        if not world.first:
+            list(world.pieces(volume))
+            return
+        result = _joined(parts)
     with writing_trouble():
         output.mkdir(parents=True, exist_ok=True)
         with replacing(output / "volume.npy") as file:
-            np.save(file, volume)
+            write_stack(file, count, world.pieces(volume))
+    if world.spread:
+        volume = np.load(output / "volume.npy", mmap_mode="r")
     written = ["volume.npy"]
     if plots:
         from stepwell.report.tomography import convergence, montage
@@ -121,15 +157,53 @@ def command(
             raise click.ClickException(f"{error}; or run with --no-plots. The volume is in {output}") from error
         written += ["montage.png", "convergence.png"]
     console.print(_summary(result))
-    if task.truth is not None:
+    if whole_truth is not None:
         quality = [
-            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, task.truth) if np.any(truth)
+            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, whole_truth) if np.any(truth)
         ]
         if quality:
             console.print(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
     console.print(f"wrote {', '.join(written)} to {output}")
     if not result.success:
         raise click.ClickException(result.message)
+
+
+def _lam_of_all(
+    world: World, task: Task, rule: Rule, penalty: Any, level: np.ndarray
+) -> tuple[float, np.ndarray | None]:
+    """Choose one λ for the slices of all ranks: that of the volume as one vector, of which each rank has a piece."""
+    from stepwell.apps.tomography import project_slices
+
+    slices = task.B.shape[1]
+    noise = sum(world.comm.allgather(float(np.sum(level**2)))) ** 0.5
+    smooth = None if penalty is None else project_slices(penalty, slices)
+    volume = np.ascontiguousarray(task.B.T).reshape(-1)
+    found = tikhonov(
+        project_slices(task.A, slices), volume, rule, smooth, noise=noise, maxiter=0, method="cgls", comm=world.comm
+    )
+    assert found.lam is not None
+    return float(found.lam[0]), found.lam_at_end
+
+
+def _joined(parts: list[LinearResult]) -> LinearResult:
+    """Put the accounts of all ranks together."""
+    first = parts[0]
+    lams = [part.lam for part in parts if part.lam is not None]
+    ends = first.lam_at_end
+    count = sum(len(part.status) for part in parts)
+    return replace(
+        first,
+        status=[status for part in parts for status in part.status],
+        residual=np.concatenate([part.residual for part in parts]),
+        iterations=np.concatenate([part.iterations for part in parts]),
+        products=np.concatenate([part.products for part in parts]),
+        history=[history for part in parts for history in part.history],
+        lam=np.concatenate(lams) if lams else None,
+        calls=max(part.calls for part in parts),
+        seconds=max(part.seconds for part in parts),
+        memory=sum(part.memory for part in parts),
+        lam_at_end=None if ends is None else np.full(count, ends[0]),
+    )
 
 
 class _Watch:
