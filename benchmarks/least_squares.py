@@ -2,8 +2,8 @@
 
     python benchmarks/least_squares.py [--device cuda] [--quick] [--json FILE]
 
-Times are the least of three calls. SciPy solves a sample, one after another on one thread, and its time is scaled up; the
-ratio is of one thread against one thread. With `--device cuda` arrays are torch's on the device, in and out.
+Times are the least of three calls. SciPy solves a sample, one after another on one thread, and its time is scaled up;
+the ratio is of one thread against one thread. With `--device cuda` arrays are torch's on the device, in and out.
 """
 
 from __future__ import annotations

@@ -98,16 +98,16 @@ static __device__ void trim(const SystemWarp& team, const Stacked<T>& matrix, En
     trim(team, matrix.top, envelope);
 }
 
-// Scale and norm of a column from its square in A, and where it is not zero, from where it is not in A; of a stacked
-// matrix its square in L as well.
+// Scale and norm of a column from its square in A, and where it is not zero, from where it is not in A; of a
+// stacked matrix its square in L as well.
 template <class T>
-static __device__ void describe(const Launch& launch, const T& matrix, int j, double square, int& low, int& high,
-                                double& scale, double& norm) {
+static __device__ void describe(const Launch& launch, const T& matrix, int j, double square, int& low,
+                                int& high, double& scale, double& norm) {
     scale_column(matrix, j, square, launch.job.options.damping, scale, norm);
 }
 template <class T>
-static __device__ void describe(const Launch& launch, const Stacked<T>& matrix, int j, double square, int& low,
-                                int& high, double& scale, double& norm) {
+static __device__ void describe(const Launch& launch, const Stacked<T>& matrix, int j, double square,
+                                int& low, int& high, double& scale, double& norm) {
     const Shared& shared = launch.shared;
     scale_stacked(matrix, j, square, scale, norm);
     writable(shared.top_norm)[j] = norm;
@@ -173,8 +173,8 @@ extern "C" __global__ void nnls_share_columns(const __grid_constant__ Launch lau
     }
 }
 
-// Products of all pairs of scaled columns within some rows, damping on the diagonal: tiles of 32 x 32, blocks of
-// 32 x 8 threads.
+// Products of all pairs of scaled columns within some rows, damping on the diagonal: tiles of 32 x 32, blocks
+// of 32 x 8 threads.
 extern "C" __global__ void nnls_share_gram(const __grid_constant__ Launch launch) {
     constexpr int tile = 32, height = 8;
     __shared__ double left[tile][tile + 1], right[tile][tile + 1];
