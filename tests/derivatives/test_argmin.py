@@ -103,8 +103,9 @@ def test_parameters_and_bounds_in_jax(jax):
     jnp = jax.numpy
     A = jnp.asarray(MATRIX)
 
+    fun = jax.jit(lambda x, b: smooth(x, b, A, jnp.log, jnp.cosh))
+
     def minimiser(b, upper):
-        fun = lambda x, b: smooth(x, b, A, jnp.log, jnp.cosh)  # noqa: E731
         return stepwell.argmin(fun, jnp.zeros(6), b, bounds=(-0.3, upper))
 
     b, upper = jnp.asarray(3 * random.normal(size=9)), jnp.full(6, 0.25)
@@ -119,8 +120,10 @@ def test_second_derivatives_in_jax(jax):
     """x = c/(1 + t) has derivatives in closed form."""
     jnp = jax.numpy
 
+    fun = jax.jit(lambda x, t: ((x - 2.0) ** 2 + t * x**2).sum())
+
     def value(t):
-        return stepwell.argmin(lambda x, t: ((x - 2.0) ** 2 + t * x**2).sum(), jnp.zeros(1), t)[0]
+        return stepwell.argmin(fun, jnp.zeros(1), t)[0]
 
     t = jnp.asarray(0.5)
     np.testing.assert_allclose(value(t), 2 / 1.5, rtol=1e-8)

@@ -173,3 +173,12 @@ def test_gradients_on_a_device():
         pytest.skip("torch has no GPU")
     given = [t.detach().cuda().requires_grad_() for t in (tensor(7, 5), tensor(7, 2))]
     assert torch.autograd.gradcheck(lambda A, B: solution(A, B, 0.7), given, check_forward_ad=True, atol=1e-5)
+
+
+def test_bounds_go_with_functions_that_capture_nothing():
+    _, forward, adjoint = operators(tensor(5, asks=False))
+    B = tensor(7, 2, asks=False)
+    found = stepwell.tikhonov((forward, adjoint), B, 0.3, bounds=(0, None))
+    assert found.x.min() >= 0
+    with pytest.raises(ValueError, match=r"bounds is .*; allowed: None where derivatives are asked for"):
+        stepwell.tikhonov(tensor(7, 5), B, 0.3, bounds=(0, None))

@@ -34,14 +34,14 @@ def differentiating_plug(array: Any) -> Any:
     return None if library is None else plug(library)
 
 
-def plug_for(operators: tuple[Any, ...], *values: Any) -> Any:
+def plug_for(operators: tuple[Any, ...], *values: Any, look: bool = True) -> Any:
     """Return the plug of the library in which a solution has to carry derivatives, or None where it has not.
 
     Of operators that are functions, or made of a pulse, it cannot be seen what they have captured: with tensors, while
-    gradients are on, the plug has a look.
+    gradients are on, the plug has a look (unless told not to: it cannot do what else is asked for).
     """
     library = graph_library(*(getattr(one, "pulse", one) for one in operators), *values)
-    if library is None and any(one is not None and not hasattr(one, "dtype") for one in operators):
+    if look and library is None and any(one is not None and not hasattr(one, "dtype") for one in operators):
         library = recording_library(*values)
     return None if library is None else plug(library)
 

@@ -36,7 +36,8 @@ def argmin(
     Parameters
     ----------
     fun : callable
-        ``fun(x, *theta) -> f``, twice differentiable, in the operations of x0's library.
+        ``fun(x, *theta) -> f``, twice differentiable, in the operations of x0's library. In JAX it is evaluated as it
+        is: one that is compiled, ``jax.jit(fun)``, is faster by far.
     x0 : array
         Starting point, a tensor of PyTorch or an array of JAX. It has no derivative.
     *theta : arrays

@@ -28,7 +28,7 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
             raise WrongKind(
                 "the arguments of argmin are traced; allowed: outside of jit and vmap, where values are known"
             )
-        result = minimize(jax.jit(lambda x: fun(x, *theta)), start, bounds=limits, options=options)
+        result = minimize(lambda x: fun(x, *theta), start, bounds=limits, options=options)
         return fail([] if result.success else [str(result.message)], result.x)
 
     @solution.defjvp

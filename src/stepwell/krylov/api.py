@@ -142,7 +142,7 @@ def tikhonov(
     >>> bounded.success, float(bounded.x.min())
     (True, 0.0)
     """
-    plug = plug_for((A, L), B, lam)
+    plug = plug_for((A, L), B, lam, look=bounds is None and comm is None)
     if plug is not None:
         require(bounds is None, "bounds", bounds, "None where derivatives are asked for")
         require(comm is None, "comm", comm, "None where derivatives are asked for")
@@ -224,7 +224,7 @@ def cg(
     >>> stepwell.cg(H, np.array([1.0, 1.0, 1.0]), tol=1e-12).x.round(6)
     array([1.  , 0.5 , 0.25])
     """
-    plug = plug_for((H,), B)
+    plug = plug_for((H,), B, look=comm is None)
     if plug is not None:
         require(comm is None, "comm", comm, "None where derivatives are asked for")
         found: LinearResult = plug.cg(
