@@ -55,7 +55,7 @@ html_theme_options = {
 }
 
 sphinx_gallery_conf = {
-    "examples_dirs": [str(HERE.parent / "examples")],
+    "examples_dirs": [str(HERE.parent / "examples" / "gallery")],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"__init__\.py",

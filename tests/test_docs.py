@@ -84,7 +84,7 @@ def test_links_lead_somewhere(page):
         target = page if not file else page.parent / file
         if file.startswith("gallery/"):  # made from the examples when the site is built
             name = Path(file).stem
-            target = ROOT / "examples" / ("README.txt" if name == "index" else f"{name}.py")
+            target = ROOT / "examples" / "gallery" / ("README.txt" if name == "index" else f"{name}.py")
         assert target.exists(), f"{page.name} links to {file}"
         if anchor:
             heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)

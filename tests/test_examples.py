@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*.py"))
 #: What they print when they have done what they show.
 PRINTED = {
     "tomography": ("24 of 24", "one by one"),

@@ -20,7 +20,7 @@ from stepwell.status import SolverStatus
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 
 
 def extension():

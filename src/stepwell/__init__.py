@@ -40,6 +40,7 @@ _HOMES: dict[str, str] = {
     "NNLSResult": "stepwell.nnls",
     "NNLSStatus": "stepwell.nnls",
     "SolverStatus": "stepwell.status",
+    "distributed": "",
     "problems": "",
     "apps": "",
 }

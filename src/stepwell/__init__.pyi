@@ -1,6 +1,7 @@
 """Public names, for type checkers and editors; ``__init__.py`` imports them on first use."""
 
 from stepwell import apps as apps
+from stepwell import distributed as distributed
 from stepwell import operators as operators
 from stepwell import problems as problems
 from stepwell.krylov import LinearResult as LinearResult

@@ -13,7 +13,13 @@ from typing import IO, Any
 
 import numpy as np
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
 Path = str | os.PathLike[str]
+_WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Unreadable(ValueError):
@@ -21,7 +27,9 @@ class Unreadable(ValueError):
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, encoding: str | None = None, newline: str | None = None) -> Iterator[IO[Any]]:
+def replacing(
+    path: Path, *, encoding: str | None = None, newline: str | None = None, again: bool = False
+) -> Iterator[IO[Any]]:
     """Open a file to write in place of `path`, which is replaced in one step once everything is on the disk.
 
     What is written goes to a temporary file in the same folder. It is synced, renamed to `path`, and the folder is
@@ -37,6 +45,9 @@ def replacing(path: Path, *, encoding: str | None = None, newline: str | None = 
         For text; without it the file is binary.
     newline : str, optional
         As for `open`.
+    again : bool
+        For what is written again and again by programs that may be killed: the temporary file has one name, so that
+        the next writing takes over what a killed one left. A second process that writes to `path` is an OSError.
 
     Examples
     --------
@@ -60,24 +71,58 @@ def replacing(path: Path, *, encoding: str | None = None, newline: str | None = 
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".stepwell-{secrets.token_hex(8)}.tmp")
-
-    def create(name: str, flags: int) -> int:
-        # Nobody may read what is to have a mode of its own before it has it.
-        return os.open(name, flags, 0o666 if old is None else 0o600)
-
+    again = again and fcntl is not None
+    name = f".{os.path.basename(target)}.tmp" if again else f".stepwell-{secrets.token_hex(8)}.tmp"
+    temporary = os.path.join(folder, name)
+    # Nobody may read what is to have a mode of its own before it has it.
+    mode = 0o666 if old is None else 0o600
+    descriptor = _open_alone(temporary, mode) if again else os.open(temporary, _WRITE | os.O_EXCL, mode)
     try:
-        with open(temporary, "x" + kind, encoding=encoding, newline=newline, opener=create) as file:
+        with open(descriptor, "w" + kind, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             if old is not None:
                 _take_over(temporary, old)
             os.fsync(file.fileno())
-        os.replace(temporary, target)
-        _sync_folder(folder)
-    finally:
-        with contextlib.suppress(OSError):  # there is none after the renaming
+            if again:  # while it is locked
+                os.replace(temporary, target)
+        if not again:  # some systems do not rename what is open
+            os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def _open_alone(name: str, mode: int) -> int:
+    """Open an empty file that no other process writes to; of one that was killed, what it left is taken over."""
+    assert fcntl is not None
+    while True:
+        descriptor = os.open(name, _WRITE, mode)
+        try:
+            _lock(descriptor, name)
+            # The one that was opened may have been renamed to its place before it could be locked.
+            if os.path.samestat(os.fstat(descriptor), os.stat(name)):
+                os.ftruncate(descriptor, 0)
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, name: str) -> None:
+    """Lock a file, where its file system has locks, or say that somebody else has."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError(errno.EAGAIN, "another process is writing to it", name) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS):
+            raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -148,9 +193,13 @@ def damage_told(path: Path, *, archive: bool = False) -> Iterator[None]:
     """Turn whatever a damaged file makes NumPy, zipfile or Pillow raise into `Unreadable`."""
     try:
         yield
-    except (Unreadable, OSError):
+    except Unreadable:
         raise
     except Exception as error:  # zlib.error, RuntimeError (encrypted), MemoryError, SyntaxError, struct.error, ...
+        if (
+            isinstance(error, OSError) and error.errno != errno.EINVAL
+        ):  # that one is a place before the file's beginning
+            raise
         # Where an archive is opened, NumPy takes what is none for pickled objects.
         foreign = archive and (isinstance(error, zipfile.BadZipFile) or "pickle" in str(error))
         why = "is not an npz file" if foreign else f"cannot be read: {str(error) or type(error).__name__}"

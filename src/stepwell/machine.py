@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import stepwell
-from stepwell.threads import default_threads
+from stepwell.threads import available_cores
 
 
 def processor_name() -> str:
@@ -59,7 +59,7 @@ def machine_facts() -> dict[str, str | int]:
         "compiler": str(_core.compiler()),
         "instructions": str(_core.isa()),
         "cpu": processor_name(),
-        "cores": default_threads(),  # those that this process may run on
+        "cores": available_cores(),  # those that this process may run on
         "processors": os.cpu_count() or 1,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

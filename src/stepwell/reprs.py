@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stepwell.arrays import Array, device_name, is_cuda, to_host
+from stepwell.arrays import Array, device_name, is_cuda, is_lazy, to_host, without_labels
 
 #: A text has at most so many lines, and a line so many characters.
 MAX_LINES, MAX_WIDTH = 24, 100
@@ -73,6 +73,7 @@ def short(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return f"{value:.6g}"
+    value = without_labels(value)
     kind = _kind(value)
     if kind:
         return _array(value, kind)
@@ -96,6 +97,8 @@ def _array(array: Array, kind: str) -> str:
     count = math.prod(array.shape)
     if not count:
         return kind
+    if is_lazy(array):
+        return f"{kind}, not computed"
     try:
         flat = array.reshape(-1)
         few = flat if count <= SHOWN_WHOLE else flat[:SHOWN_FIRST]

@@ -1,4 +1,4 @@
-"""Nothing outside `stepwell.arrays` imports PyTorch, CuPy or JAX, or asks which of them an array is from."""
+"""Only `stepwell.arrays` imports PyTorch, CuPy, JAX, dask or xarray, or asks which of them an array is from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import pytest
 
 PACKAGE = pathlib.Path(__file__).parents[2] / "src" / "stepwell"
-LIBRARIES = {"torch", "cupy", "cupyx", "jax", "jaxlib"}
+LIBRARIES = {"torch", "cupy", "cupyx", "jax", "jaxlib", "dask", "distributed", "xarray"}
 #: Packages that import a library to make arrays of it; they ask no array where it is from either.
 MAKE_ARRAYS = {"studies", "cli"}
 #: Until it uses `value_and_gradient`, `refusing_writes` and `same_library`.

@@ -313,3 +313,13 @@ def test_a_start_beyond_the_range_of_float32_is_a_start():
     A, b = (value.astype(np.float32) for value in uniform(3, 12))
     far = stepwell.nnls(A, b, warm_start=np.full(12, 1e300))
     np.testing.assert_allclose(far.x, stepwell.nnls(A, b).x, atol=1e-6)
+
+
+def test_a_last_part_of_one_system_has_the_bits_of_the_batch():
+    """Parts of 64, 64 and 1: what the systems share is made for the last one, too."""
+    random = np.random.default_rng(8)
+    A, b = random.random((12, 7)), random.normal(size=(129, 12)) + 0.5
+    told: list[int] = []
+    parts = stepwell.nnls(A, b, progress=lambda done, _: told.append(done))
+    assert told == [64, 128, 129]
+    np.testing.assert_array_equal(parts.x, stepwell.nnls(A, b).x)

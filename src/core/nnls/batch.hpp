@@ -21,6 +21,7 @@ constexpr int64_t nnls_chain_length = 64;
 
 struct NnlsJob {
     int64_t systems;
+    int64_t whole;  // systems of the batch that these are a part of, by which a method is chosen; or 0
     int32_t rows, columns;
     // Dense matrices, `a_stride` apart (0: one for all); or, where `pulse_length` is not 0, pulses of a
     // convolution.

@@ -26,7 +26,7 @@ typedef NnlsJob Job;
 // columns are shifts of one pulse, only where they are few.
 SW_HD bool shares_columns(const Job& job) {
     const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
-    return job.a_stride == 0 && job.systems > 1 && (job.pulse_length == 0 || few);
+    return job.a_stride == 0 && (job.systems > 1 || job.whole > 1) && (job.pulse_length == 0 || few);
 }
 
 // What one system took, beside the factor's insertions and removals. Column accesses and flops, which count

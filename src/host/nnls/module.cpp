@@ -55,6 +55,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, chain);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
+    SW_FIELD(job, NnlsJob, whole);
     SW_FIELD(job, NnlsJob, rows);
     SW_FIELD(job, NnlsJob, columns);
     SW_FIELD(job, NnlsJob, a);

@@ -8,14 +8,18 @@ The surfaces are the non-negative solution of a least-squares problem whose matr
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from stepwell.arrays import is_container
 from stepwell.checks import read_array, read_real, read_whole, require, require_shape
 from stepwell.deprecation import renamed
 from stepwell.files import Unreadable, open_arrays, replacing
+from stepwell.lazy import over_systems
 from stepwell.nnls import Convolution, NNLSResult, nnls
 
 
@@ -202,17 +206,25 @@ def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
 
 @renamed(damping="lam")
 def deconvolve(
-    shots: Shots, *, lam: float = 0.0, progress: Callable[[int, int], object] | None = None
+    shots: Shots,
+    *,
+    lam: float = 0.0,
+    progress: Callable[[int, int], object] | None = None,
+    dim: str | None = None,
 ) -> Deconvolution:
     """Recover the amplitudes of all shots.
 
     Parameters
     ----------
     shots : Shots
+        Where its waveforms or pulses are arrays of dask or xarray, so is everything that is returned, and nothing is
+        computed yet of arrays of dask.
     lam : float, default 0
         λ of λ²‖x‖², in units of the pulse. (Once spelt ``damping``.)
     progress : callable, optional
-        Called as ``progress(done, shots)``.
+        Called as ``progress(done, shots)``. None with arrays of dask and xarray.
+    dim : str, optional
+        The dimension along which the samples of a waveform lie, where the waveforms are a DataArray.
 
     Examples
     --------
@@ -220,10 +232,35 @@ def deconvolve(
     >>> bool(np.all(np.abs(done.amplitudes - done.shots.truth) < 1e-6))
     True
     """
+    if is_container(shots.waveforms, shots.pulses, shots.background) or dim is not None:
+        require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
+        found = over_systems(
+            functools.partial(_deconvolved, origin=shots.origin, lam=lam),
+            {"waveforms": (shots.waveforms, "s"), "pulses": (shots.pulses, "p"), "background": (shots.background, "")},
+            dict.fromkeys(("x", "dual", "active", "amplitudes", "fit"), "s"),
+            dim=dim,
+            names={"p": "pulse"},
+        )
+        return Deconvolution(shots, **found)
     observed = shots.waveforms - shots.background[:, None]
     result = nnls(shots.matrix(), observed, lam=lam, progress=progress)
     amplitudes = np.where(np.isfinite(result.x), result.x, 0.0)
     return Deconvolution(shots, result, amplitudes, convolve(shots, amplitudes) + shots.background[:, None])
+
+
+def _deconvolved(
+    waveforms: np.ndarray, pulses: np.ndarray, background: np.ndarray, *, origin: int, lam: float
+) -> dict[str, Any]:
+    """What one block of shots gives, by the names of the fields of a `Deconvolution`."""
+    count = len(waveforms)
+    shots = Shots(
+        waveforms,
+        np.broadcast_to(pulses, (count, pulses.shape[-1])),
+        origin,
+        np.array(np.broadcast_to(background, count), dtype=float),
+    )
+    done = deconvolve(shots, lam=lam)
+    return {"result": done.result, "amplitudes": done.amplitudes, "fit": done.fit}
 
 
 def convolve(shots: Shots, amplitudes: np.ndarray) -> np.ndarray:

@@ -3,7 +3,8 @@
 Everything else works on array-API namespaces (``namespace_of``), on NumPy views of host arrays (``host_view``), or
 hands a result back as the caller has his (``as_user_array``). Only ``to_host`` and ``copy_to_device_of`` cross between
 host and device, where a solver takes a decision on a small matrix or a caller asks for a copy; nothing moves silently.
-Sparse matrices are in ``stepwell.arrays.sparse``, memory for kernels in ``stepwell.arrays.device_memory``.
+Arrays of dask and xarray hold such arrays (``stepwell.arrays.lazy``). Sparse matrices are in
+``stepwell.arrays.sparse``, memory for kernels in ``stepwell.arrays.device_memory``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from stepwell.arrays.blocks import (
     plus_multiple,
     plus_product,
     take_columns,
+    take_rows,
     with_column,
     with_row,
+    with_rows,
+    zeros_like_rows,
 )
 from stepwell.arrays.conversion import (
     as_float,
@@ -69,8 +73,10 @@ from stepwell.arrays.kinds import (
     rows_contiguous,
     same_library,
     same_order,
+    shapes_are_compiled,
     strides_of,
 )
+from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
 
 __all__ = [
     "Array",
@@ -99,8 +105,11 @@ __all__ = [
     "host_view",
     "is_array",
     "is_bfloat16",
+    "is_container",
     "is_contiguous",
     "is_cuda",
+    "is_labelled",
+    "is_lazy",
     "is_sparse_tensor",
     "is_traced",
     "jax_double",
@@ -117,9 +126,11 @@ __all__ = [
     "same_order",
     "scalar_of",
     "seconds_of",
+    "shapes_are_compiled",
     "shares_streams",
     "strides_of",
     "take_columns",
+    "take_rows",
     "to_host",
     "value_and_gradient",
     "view_foreign",
@@ -128,5 +139,8 @@ __all__ = [
     "wait_for_values",
     "with_column",
     "with_row",
+    "with_rows",
     "without_graph",
+    "without_labels",
+    "zeros_like_rows",
 ]

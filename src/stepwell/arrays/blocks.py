@@ -47,6 +47,25 @@ def take_columns(block: Array, columns: np.ndarray) -> Array:
     return namespace_of(block).take(block, copy_to_device_of(columns, block), axis=1)
 
 
+def take_rows(block: Array, rows: Array) -> Array:
+    """Return the named rows of an array, as a new C-ordered array; `rows` lies where the array does."""
+    return block[rows] if isinstance(block, np.ndarray) else namespace_of(block).take(block, rows, axis=0)
+
+
+def zeros_like_rows(some: Array, rows: int) -> Array:
+    """Return zeros of so many rows like those of `some`, in its place."""
+    xp = namespace_of(some)
+    return xp.zeros_like(xp.broadcast_to(some[:1], (rows, *some.shape[1:])))
+
+
+def with_rows(block: Array, rows: Array, values: Array) -> Array:
+    """Return an array with the named rows replaced; the same array where the library can write to it."""
+    if kind_of(block) == "jax":
+        return block.at[rows].set(values)
+    block[rows] = values
+    return block
+
+
 def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
     """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
     if kind_of(block) == "torch":

@@ -230,3 +230,8 @@ def is_bfloat16(array: Array) -> bool:
 def numpy_dtype(array: Array) -> np.dtype:
     """Return the NumPy dtype that corresponds to an array's."""
     return np.dtype(str(array.dtype).rpartition(".")[2])
+
+
+def shapes_are_compiled(array: Array) -> bool:
+    """Whether functions of such arrays are usually compiled for their shape, so that a new shape costs seconds."""
+    return kind_of(array) == "jax"

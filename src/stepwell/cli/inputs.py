@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from stepwell import problems
+from stepwell import checkpoints, problems
 from stepwell.report.convergence import FORMATS
 from stepwell.studies import places
 from stepwell.studies.places import Place
@@ -77,6 +77,14 @@ def read_interval(ctx: click.Context, option: click.Parameter, value: str | None
     if not low <= high or low == math.inf or high == -math.inf:
         raise click.BadParameter(f"{value!r} leaves no point; allowed: LOW <= HIGH")
     return low, high
+
+
+def read_checkpoint_interval(ctx: click.Context, option: click.Parameter, value: str) -> int | str:
+    """Read a number of iterations, or a time with its unit."""
+    interval: int | str = int(value) if value.strip().isdigit() else value
+    with usage_errors():
+        checkpoints.read_interval(interval, "iterations")
+    return interval
 
 
 def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) -> None:

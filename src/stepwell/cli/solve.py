@@ -19,6 +19,7 @@ from stepwell.cli.inputs import (
     check_file,
     check_plot,
     choose_device,
+    read_checkpoint_interval,
     read_device,
     read_interval,
     read_parameters,
@@ -26,7 +27,7 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
-from stepwell.files import replacing, write_text
+from stepwell.files import Unreadable, replacing, write_text
 from stepwell.problems import Problem
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.settings import CAUCHY_POLICIES, LineSearch, Settings
@@ -136,6 +137,20 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     metavar="FILE.npy",
     help="Save the solution as a NumPy file.",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write the run to this file as it goes on; where it is there already, go on from it.",
+)
+@click.option(
+    "--checkpoint-every",
+    callback=read_checkpoint_interval,
+    default="60 s",
+    show_default=True,
+    metavar="K|TIME",
+    help="How often: every K iterations, or a time such as '30 s', '5 min', '1 h'.",
+)
 def command(problem: str, **given: Any) -> None:  # fmt: skip
     """Minimise the test problem PROBLEM and report.
 
@@ -158,6 +173,7 @@ def _check_files(given: dict[str, Any]) -> None:
     check_plot(given["plot"])
     check_file(given["solution"], "--solution", ("npy",))
     check_file(given["json_file"], "--json")
+    check_file(given["checkpoint"], "--checkpoint")
 
 
 def _read_settings(given: dict[str, Any]) -> Settings:
@@ -202,7 +218,11 @@ class _Run:
                     bounds=self.bounds,
                     callback=history.callback if self.watched else None,
                     options=self._options(),
+                    checkpoint=self.given["checkpoint"],
+                    checkpoint_every=self.given["checkpoint_every"],
                 )
+            except Unreadable as error:  # the checkpoint
+                raise click.ClickException(str(error)) from error
             except (ValueError, TypeError, ImportError, MemoryError) as error:
                 raise click.UsageError(str(error)) from error
             watcher.on_end(history.iterations, result)

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from stepwell import checkpoints
 from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, plus_multiple, to_host
-from stepwell.checks import read_real, read_switch, require_function, require_shape
+from stepwell.checks import read_real, read_switch, require_function, require_shape, warn_caller
 from stepwell.deprecation import renamed
-from stepwell.files import open_arrays, replacing
+from stepwell.krylov import saved_solver
 from stepwell.krylov.inputs import (
     Problem,
     as_preconditioner,
@@ -42,6 +43,7 @@ from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overl
 from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import scaled
+from stepwell.threads import OneAtATime
 from stepwell.typing import ArrayLike, Function, OperatorLike
 
 #: Steps for which a residual that is updated with fresh products is as good as one made of the data's residual.
@@ -66,6 +68,12 @@ class ProjectedCG:
         Project by matrix products (APrCG) rather than direction by direction (PrCG).
     preconditioner : operator, callable or array, optional
         See :func:`stepwell.tikhonov`.
+    checkpoint : path, optional
+        A file for all that is kept, as of :meth:`save`. Where it is there, the solver goes on from it, bit for bit,
+        after `solved` right-hand sides. It is written at the beginning of a solve, when the caller has the last one's
+        solution: after a crash or SIGKILL go on with ``b[solver.solved]``.
+    checkpoint_every : int or str, default "60 s"
+        How often: after so many right-hand sides, or a time in ``s``, ``min`` or ``h``.
 
     Attributes
     ----------
@@ -73,6 +81,12 @@ class ProjectedCG:
         Number of directions kept at present.
     bytes_held : int
         Bytes that they take.
+    solved : int
+        Right-hand sides solved so far, those before a checkpoint included.
+
+    Notes
+    -----
+    One thread at a time: a second one that calls a method meanwhile gets a RuntimeError.
 
     Examples
     --------
@@ -95,6 +109,8 @@ class ProjectedCG:
         *,
         augmented: bool = False,
         preconditioner: OperatorLike | Function | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int | str = "60 s",
     ) -> None:
         lam = read_real("lam", lam, at_least=0)
         for name, operator in (("A", A), ("L", L), ("preconditioner", preconditioner)):
@@ -107,6 +123,20 @@ class ProjectedCG:
         self._space: DirectionSpace | None = None
         self._operators: dict[str, tuple[Operator, Operator | None]] = {}
         self._in_units: tuple[Operator, float] | None = None  # A divided by its size, where that is extreme
+        self.solved = 0
+        self._alone = OneAtATime("this ProjectedCG")
+        self._checkpoint: tuple[str, int | None, float | None] | None = None
+        if checkpoint is not None:
+            path = checkpoints.read_path(checkpoint)
+            self._checkpoint = (path, *checkpoints.read_interval(checkpoint_every, "right-hand sides"))
+            if os.path.exists(path):
+                held = saved_solver.read(path)
+                for name in ("lam", "memory", "augmented"):
+                    given = getattr(self, name)
+                    if held[name] != given:
+                        raise ValueError(f"checkpoint is {path!r}, whose {name} is {held[name]!r}; allowed: {given!r}")
+                self._take_up(held)
+        self._written = self.solved, time.monotonic()
 
     @property
     def directions(self) -> int:
@@ -148,6 +178,20 @@ class ProjectedCG:
         LinearResult
             As for one column of :func:`stepwell.tikhonov`.
         """
+        with self._alone:
+            self._keep_checkpoint()
+            result = self._solve_one(b, tol, maxiter, x0, callback)
+            self.solved += 1
+        return result
+
+    def _solve_one(
+        self,
+        b: ArrayLike,
+        tol: float,
+        maxiter: int | None,
+        x0: ArrayLike | None,
+        callback: Callable[[Progress], object] | None,
+    ) -> LinearResult:
         start = time.perf_counter()
         tol = read_real("tol", tol, above=0)
         require_function("callback", callback)
@@ -201,20 +245,25 @@ class ProjectedCG:
         other = ProjectedCG(
             self.A, self.lam, self.L, self.memory, augmented=self.augmented, preconditioner=self.preconditioner
         )
+        other.solved = self.solved
         other._operators, other._in_units = self._operators, self._in_units
         other._space = None if self._space is None else self._space.copy()
         return other
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the kept directions and settings to an ``.npz`` file.
+        """Write the kept directions and settings to a file, an ``.npz`` with a checksum.
 
         The operators are not written: :meth:`load` is given them again. A file of that name stays whole until the new
         one is, whatever happens in between.
         """
+        with self._alone:
+            self._save(path)
+
+    def _save(self, path: str | os.PathLike[str]) -> None:
         unit = 1.0 if self._in_units is None else self._in_units[1]
         held: dict[str, Any] = {"lam": self.lam, "memory": self.memory, "augmented": self.augmented, "unit": unit}
-        with replacing(path) as file:  # given a name, savez would add an ending that load does not
-            np.savez(file, **held | ({} if self._space is None else self._space.arrays()))
+        held |= {"version": saved_solver.VERSION, "solved": self.solved}
+        checkpoints.write(path, saved_solver.KIND, held | ({} if self._space is None else self._space.arrays()))
 
     @classmethod
     def load(
@@ -225,42 +274,56 @@ class ProjectedCG:
         *,
         preconditioner: OperatorLike | Function | None = None,
     ) -> ProjectedCG:
-        """Read what :meth:`save` wrote, for the same operators (one product checks that they are the same)."""
-        with open_arrays(path) as file:
-            solver = cls(
-                A,
-                float(file["lam"]),
-                L,
-                int(file["memory"]),
-                augmented=bool(file["augmented"]),
-                preconditioner=preconditioner,
-            )
-            if "directions" not in file or not file["directions"].size:
-                return solver
-            directions, products, images, scores = (
-                file[name] for name in ("directions", "products", "images", "scores")
-            )
-            unit = float(file["unit"]) if "unit" in file else 1.0
-        operator, penalty = solver._prepared(working_dtype(A, L, directions))
+        """Read what :meth:`save` wrote, for the same operators (one product checks that they are the same).
+
+        The solver goes on bit for bit. A file that was changed or cut short is a ValueError.
+        """
+        held = saved_solver.read(path)
+        solver = cls(A, held["lam"], L, held["memory"], augmented=held["augmented"], preconditioner=preconditioner)
+        solver._take_up(held)
+        return solver
+
+    def _take_up(self, held: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        self.solved = held["solved"]
+        if "directions" not in held or not held["directions"].size:
+            return
+        directions, products, images, scores = (held[name] for name in ("directions", "products", "images", "scores"))
+        unit = held["unit"]
+        operator, penalty = self._prepared(working_dtype(self.A, self.L, directions))
         if unit != 1:
             operator = scaled(operator, 1 / unit)
-            solver._in_units = operator, unit
+            self._in_units = operator, unit
         saved = (images.shape[1], directions.shape[1])
         fits = all(known in (None, wanted) for known, wanted in zip(operator.shape, saved))
         require_shape(fits, "A", operator, f"{saved}, the equations and unknowns of the saved directions")
         operator.shape = saved
         template = directions if operator.home is None else operator.home
         kept = tuple(copy_to_device_of(part, template) for part in (directions, products, images))
-        space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), solver.memory)
+        space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), self.memory)
         mix = copy_to_device_of(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
-        system = TikhonovSystem(operator, penalty, np.array([solver.lam / unit]), kept[0].T)
+        system = TikhonovSystem(operator, penalty, np.array([self.lam / unit]), kept[0].T)
         expected = kept[1].T @ mix
         gap = to_host(column_norms(system.product(kept[0].T @ mix) - expected) / column_norms(expected))
         if not gap[0] <= 1e-3:
             raise ValueError("A, L: not the operators for which the directions were saved")
-        space.restore(kept[0], kept[1], kept[2], scores)
-        solver._space = space
-        return solver
+        space.restore(kept[0], kept[1], kept[2], scores, held["panels"], float(held["longest"]))
+        self._space = space
+
+    def _keep_checkpoint(self) -> None:
+        """Write the checkpoint, where it is time: before a solve, when the caller has the last one's solution."""
+        if self._checkpoint is None:
+            return
+        path, count, seconds = self._checkpoint
+        due = self.solved - self._written[0] >= count if count is not None else False
+        due = due or (seconds is not None and time.monotonic() - self._written[1] >= seconds)
+        if not due or self.solved == self._written[0]:
+            return
+        try:
+            self._save(path)
+        except OSError as error:
+            warn_caller(f"the checkpoint could not be written, and the solver goes on: {error}")
+        self._written = self.solved, time.monotonic()
 
     def _prepared(self, dtype: str) -> tuple[Operator, Operator | None]:
         """Operators are made once: a sparse matrix is transposed only for the first right-hand side of a dtype."""

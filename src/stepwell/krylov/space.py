@@ -306,14 +306,29 @@ class DirectionSpace:
             "products": joined([panel.products for panel in panels], self.size),
             "images": joined(images, self.data_size),
             "scores": self._scores.copy(),
+            # Sums are taken panel by panel: with the same panels a solver goes on with the same bits.
+            "panels": np.array([(panel.count, panel.directions.shape[0]) for panel in self._panels], np.int64),
+            "longest": np.array(self._longest),
         }
 
-    def restore(self, directions: Array, products: Array, images: Array | None, scores: np.ndarray) -> None:
-        """Take over saved directions."""
+    def restore(
+        self,
+        directions: Array,
+        products: Array,
+        images: Array | None,
+        scores: np.ndarray,
+        panels: np.ndarray,
+        longest: float,
+    ) -> None:
+        """Take over saved directions, in panels as they were: rows in use and rows of each."""
+        self._panels, self._scores, self._longest = [], scores, longest
+        first = 0
+        for count, rows in panels.tolist():
+            last = first + count
+            parts = (directions[first:last], products[first:last], None if images is None else images[first:last])
+            self._panels.append(Panel(*parts, count) if count == rows else _with_room(*parts, rows))
+            first = last
         count = int(directions.shape[0])
-        self._panels, self._scores = [Panel(directions, products, images, count)], scores
-        if isinstance(directions, np.ndarray):
-            self._longest = float(np.max(np.sum(directions * directions, axis=1))) ** 0.5
         if count > self.capacity:
             self._keep(np.concatenate([scores, np.zeros(count - scores.size)]), self.capacity)
 
@@ -335,3 +350,15 @@ class DirectionSpace:
             else:
                 kept.append(rest)
         self._panels, self._scores = kept, scores[best]
+
+
+def _with_room(directions: Array, products: Array, images: Array | None, rows: int) -> Panel:
+    """Return a panel of so many rows, the first of which are these."""
+    xp = namespace_of(directions)
+
+    def longer(block: Array) -> Array:
+        room = empty_block(rows - int(block.shape[0]), int(block.shape[1]), block)
+        return xp.concat([block, room], axis=0)
+
+    count = int(directions.shape[0])
+    return Panel(longer(directions), longer(products), None if images is None else longer(images), count)

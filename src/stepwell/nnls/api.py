@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -22,6 +23,7 @@ from stepwell.checks import (
     require_shape,
 )
 from stepwell.deprecation import renamed
+from stepwell.lazy import over_systems, systems_of_whole
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import NNLSResult
@@ -50,6 +52,7 @@ def nnls(
     axis: Literal[0, 1] = 0,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    dim: str | None = None,
 ) -> NNLSResult:
     """Solve min ‖Ax − b‖² + λ²‖x‖² subject to x ≥ 0, for one system or very many.
 
@@ -60,7 +63,9 @@ def nnls(
         legal.
     b : array, shape (m,) or (systems, m); (m, systems) with ``axis=1``
         The right-hand sides. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or
-        float32 (arithmetic is float64 in either case).
+        float32 (arithmetic is float64 in either case). An array of dask, cut into blocks of whole systems, gives a
+        result whose fields are arrays of dask, not yet computed; a DataArray of xarray, of any dimensions, one of
+        DataArrays. The bits are those of a direct call.
     method : {"auto", "qr", "gram"}, default "auto"
         ``"qr"`` keeps Q and R of the positive columns. ``"gram"`` keeps R alone, from products of columns (all formed
         once where A is shared), refines with A, and goes over to Q and R where columns are nearly dependent.
@@ -90,7 +95,10 @@ def nnls(
         CPU threads. Systems are dealt out from a queue; a single large system uses all threads.
     progress : callable, optional
         Called as ``progress(done, systems)`` after each part of a batch; on a GPU, where a batch is one launch, at
-        its end.
+        its end. None with arrays of dask and xarray.
+    dim : str, optional
+        The dimension of a DataArray `b` that holds the equations of one system; all others are systems. The unknowns
+        are called as the other dimension of a DataArray `A`, or else ``"unknown"``.
 
     Returns
     -------
@@ -116,6 +124,12 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
+    if arrays.is_container(A.pulse if isinstance(A, Convolution) else A, b, warm_start) or dim is not None:
+        require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
+        settings = dict(
+            method=method, insertion=insertion, update=update, lam=lam, maxiter=maxiter, tol=tol, threads=threads
+        )  # fmt: skip
+        return _over_blocks(A, b, warm_start, settings, read_axis(axis), dim)
     batch = check(A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis)
     if arrays.is_cuda(batch.b):
         from stepwell.nnls import cuda
@@ -128,6 +142,25 @@ def nnls(
     if axis == 0 or batch.lone:
         return result
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
+
+
+def _over_blocks(A: Any, b: Any, warm_start: Any, settings: dict[str, Any], axis: int, dim: str | None) -> NNLSResult:
+    """Solve systems given as arrays of dask or xarray."""
+    solve: Callable[..., NNLSResult]
+    matrix: tuple[Any, str]
+    if isinstance(A, Convolution):
+        solve, matrix = functools.partial(_convolved, n=A.n, m=A.m, origin=A.origin, **settings), (A.pulse, "p")
+    else:
+        solve, matrix = functools.partial(nnls, **settings), (A, "mn")
+    if isinstance(warm_start, str):
+        solve, warm_start = functools.partial(solve, warm_start=warm_start), None
+    arguments = {"b": (b, "m"), "pulse" if isinstance(A, Convolution) else "A": matrix, "warm_start": (warm_start, "n")}
+    result: NNLSResult = over_systems(solve, arguments, dict.fromkeys(("x", "dual", "active"), "n"), dim=dim, axis=axis)
+    return result
+
+
+def _convolved(b: Any, pulse: Any, *, n: int, m: int, origin: int, **settings: Any) -> NNLSResult:
+    return nnls(Convolution(pulse, n, m=m, origin=origin), b, **settings)
 
 
 def check(
@@ -170,8 +203,9 @@ def check(
     limit = 10 * columns + 100 if maxiter is None else read_whole("maxiter", maxiter, 1, as_float=True)
     threads = read_threads(threads)
     warm_x, warm_set, chain = _warm(warm_start, b, single, systems, columns, across)
-    method, choice = _choose(method, update, len(shape) == 2, systems, rows, columns, lam > 0)
-    many = len(shape) == 2 and systems > 1
+    whole = systems_of_whole(systems)
+    method, choice = _choose(method, update, len(shape) == 2, whole, rows, columns, lam > 0)
+    many = len(shape) == 2 and whole > 1
     return Batch(
         matrix=matrix,
         b=b,
@@ -184,7 +218,7 @@ def check(
         choice=choice,
         update="gram" if method == "gram" else update,
         guarded=insertion == "guarded",
-        form_gram=method == "gram" and many and systems * GRAM_WORTH >= columns,
+        form_gram=method == "gram" and many and whole * GRAM_WORTH >= columns,
         damping=lam,
         tolerance=tolerance,
         rounding=6 * float(np.finfo(float).eps) * size**0.25,
@@ -194,6 +228,7 @@ def check(
         chain=chain,
         threads=threads,
         lone=lone,
+        whole=whole,
         progress=progress,
     )
 

@@ -43,6 +43,7 @@ class Batch:
     chain: bool
     threads: int | None
     lone: bool
+    whole: int  # systems of the batch that this is a block of
     progress: Callable[[int, int], object] | None
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import arrays
-from stepwell.checks import read_array, read_whole, require_one_home, require_shape
+from stepwell.checks import read_array, read_whole, require_kind, require_one_home, require_shape
 from stepwell.typing import ArrayLike
 
 #: Pulses up to this length are multiplied sample by sample, longer ones by Fourier transforms.
@@ -59,10 +59,10 @@ class Convolution:
     __array_ufunc__ = None  # NumPy leaves ``@`` to this class
 
     def __init__(self, pulse: ArrayLike, n: int, *, m: int | None = None, origin: int = 0) -> None:
-        samples = read_array("pulse", pulse)
+        samples: arrays.Array = pulse if arrays.is_container(pulse) else read_array("pulse", pulse)
         good = samples.ndim in (1, 2) and samples.shape[-1] > 0
         require_shape(good, "pulse", samples, "(length,) or (systems, length) with length >= 1")
-        self.pulse: arrays.Array = samples
+        self.pulse = samples
         self.n = read_whole("n", n, 0)
         self.m = self.n if m is None else read_whole("m", m, 0)
         self.origin = read_whole("origin", origin, 0, int(samples.shape[-1]) - 1)
@@ -96,6 +96,8 @@ class Convolution:
 
     def __matmul__(self, x: ArrayLike) -> arrays.Array:
         """Multiply by a vector ``(n,)`` or a block of columns ``(n, k)``, as the matrix would be."""
+        stored = not arrays.is_container(self.pulse)
+        require_kind(stored, "pulse", self.pulse, "an array in memory; stepwell.nnls alone takes one of dask or xarray")
         given = read_array("x", x)
         require_one_home("x", given, "pulse", self.pulse)
         require_shape(given.ndim > 0, "x", given, f"({self.n},) or ({self.n}, columns)")

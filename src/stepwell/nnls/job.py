@@ -29,6 +29,7 @@ def job_sizes(batch: Batch) -> Any:
     entries = pulse_length or batch.rows * batch.columns
     return structure("NnlsJob")(
         systems=batch.systems,
+        whole=batch.whole,
         rows=batch.rows,
         columns=batch.columns,
         a_stride=0 if batch.shared else max(1, entries),

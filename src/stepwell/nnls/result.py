@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from stepwell.arrays import Array, host_copy
+from stepwell.arrays import Array, host_copy, is_lazy
 from stepwell.reprs import summarise
 from stepwell.status import SolverStatus
 
 #: Of one system a number; of a batch an array of the caller's library with one number a system. Which of the two it is
 #: depends on the shape of b, which types do not tell: checkers read Any.
 PerSystem: TypeAlias = Any
+
+#: The message of a result whose fields are arrays of dask.
+NOT_COMPUTED = "not computed yet: dask.compute(result) does, or a field's compute()"
 
 
 class NNLSStatus(int, SolverStatus):
@@ -115,15 +119,17 @@ class NNLSResult:
         """The status as a member; of a batch a list of them."""
         if isinstance(self.status, NNLSStatus):
             return self.status
-        return [NNLSStatus.of(code) for code in host_copy(self.status).tolist()]
+        return [NNLSStatus.of(code) for code in host_copy(self.status).reshape(-1).tolist()]
 
     @property
     def message(self) -> str:
         """The status in words; of a batch, how many systems ended how."""
         if isinstance(self.status, NNLSStatus):
             return self.status.message
-        counts = self._counts()
-        return "; ".join(f"{count} of {len(self.status)}: {status.message}" for status, count in counts.items())
+        if is_lazy(self.status):
+            return NOT_COMPUTED
+        counts, systems = self._counts(), math.prod(self.status.shape)
+        return "; ".join(f"{count} of {systems}: {status.message}" for status, count in counts.items())
 
     def _counts(self) -> dict[NNLSStatus, int]:
         counts = {status: int((self.status == int(status)).sum()) for status in NNLSStatus}
@@ -132,6 +138,8 @@ class NNLSResult:
     def _status_in_short(self) -> NNLSStatus | str:
         if isinstance(self.status, NNLSStatus):
             return self.status
+        if is_lazy(self.status):
+            return "not computed"
         return ", ".join(f"{count} x NNLSStatus.{status.name}" for status, count in self._counts().items())
 
 

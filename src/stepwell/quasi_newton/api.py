@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,7 +19,9 @@ from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.scipy_conventions import read_callback, warn_unused
 
 if TYPE_CHECKING:
+    from stepwell.quasi_newton.checkpoint import Checkpoint
     from stepwell.quasi_newton.result_types import BatchResult, Result
+    from stepwell.quasi_newton.running_rows import RunningRows
 
 T = TypeVar("T")
 Gradient = Callable[..., Any] | bool | Literal["2-point", "3-point", "cs"] | None
@@ -37,6 +40,9 @@ def minimize(
     tol: float | None = None,
     callback: Callable[..., Any] | None = None,
     options: Options | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | str = "60 s",
 ) -> Result:
     """Minimise a smooth function of many variables, with or without bounds (L-BFGS, L-BFGS-B).
 
@@ -97,6 +103,14 @@ def minimize(
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
         ``time_objective``        False          GPU: let the device time both, for ``result.seconds``
         ========================  =============  =====================================================================
+
+    checkpoint : path, optional
+        A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
+        the same program again after a crash, SIGKILL or Ctrl-C. It is replaced in one step and has a checksum. Other
+        x0, bounds, ``h0``, ``maxcor``, ``cauchy`` or ``line_search`` than the file's are an error, and so is another
+        `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
+    checkpoint_every : int or str, default "60 s"
+        How often: so many iterations, or a time in ``s``, ``min`` or ``h``.
 
     Returns
     -------
@@ -159,7 +173,13 @@ def minimize(
         return made
 
     watched = tell is not None or plan.verbose > 1
-    return _driven(run, objective, plan, began, after if watched else None, result)
+    kept = None
+    if checkpoint is not None:
+        from stepwell.quasi_newton.checkpoint import Checkpoint
+
+        kept = Checkpoint(checkpoint, checkpoint_every, run, objective)
+        kept.resume()
+    return _driven(run, objective, plan, began, after if watched else None, result, kept)
 
 
 def minimize_batch(
@@ -175,12 +195,16 @@ def minimize_batch(
     """Minimise many independent functions at once, each with its own history, line search and status.
 
     The result for each problem is, bit for bit, that of the same problem alone. A problem that has ended stays where
-    it is; `fun` still sees its row, but its counts no longer change.
+    it is; a `fun` of the points alone still sees its row, but its counts no longer change.
 
     Parameters
     ----------
     fun : callable
         Maps points (B, n) to values (B,); with ``jac=True`` to values and gradients (B, n). Row k is problem k.
+        A function with a second argument without default, ``fun(x, rows)`` or ``fun(x, rows, *args)``, gets only the
+        points of problems that still run, (k, n), and their indices `rows`, (k,). With NumPy and PyTorch on the CPU
+        these are exactly the running ones; on a GPU and with JAX, where another shape costs a graph or a
+        compilation, rows leave in steps, and some that have ended are still among them.
     x0 : (B, n) array
         Starting points.
     jac : callable, bool or str, optional
@@ -217,7 +241,7 @@ def minimize_batch(
     require_function("callback", callback)
     began = time.perf_counter()
     run = Run(x0, bounds, plan.h0, plan.settings, batch=True)
-    objective = _objective(run, fun, jac, args, plan)
+    objective = _batch_objective(run, fun, jac, args, plan)
     report = _printer(plan.verbose)
     target = run.target
 
@@ -235,6 +259,7 @@ def minimize_batch(
             calls_a_point=objective.calls_a_point,
             fun=values if run.variables.on_device else as_user_array(values, run.variables.template),
             evaluations=objective.nfev,
+            rows_evaluated=objective.rows_evaluated,
             hess_inv=InverseHessians(run.inverse_hessian, run.variables.problems),
             **_points(run),
             **how,
@@ -253,11 +278,12 @@ def _points(run: Run) -> dict[str, Array]:
 
 def _driven(
     run: Run,
-    objective: Objective,
+    objective: Objective | RunningRows,
     plan: Plan,
     began: float,
     after: Callable[[], None] | None,
     result: Callable[..., T],
+    checkpoint: Checkpoint | None = None,
 ) -> T:
     """Drive a run to its end and return its result; of one that is interrupted, with the interrupt."""
     clock = _clock(run, plan)
@@ -267,8 +293,10 @@ def _driven(
         return result(seconds=seconds_of(began, ready, objective, clock), **({} if mode is None else {"mode": mode}))
 
     try:
-        mode = drive(run, objective, began=began, after=after, graph=plan.graph, clock=clock)
+        mode = drive(run, objective, began=began, after=after, graph=plan.graph, clock=clock, checkpoint=checkpoint)
     except KeyboardInterrupt as interrupt:
+        if checkpoint is not None:
+            checkpoint.write()
         run.finish()
         carrier = Interrupted(*interrupt.args)
         carrier.result = ended(None)
@@ -305,6 +333,15 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
             "stopping rule that had this name is 'relative_gtol'"
         )
     return objective
+
+
+def _batch_objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Plan) -> Objective | RunningRows:
+    from stepwell.quasi_newton.running_rows import RunningRows, takes_rows
+
+    more = args if isinstance(args, tuple) else (args,)
+    if not takes_rows(fun, more):
+        return _objective(run, fun, jac, args, plan)
+    return RunningRows(run, fun, jac, more, lambda value, gradient: _objective(run, value, gradient, (), plan))
 
 
 def _printer(verbose: int) -> Any:

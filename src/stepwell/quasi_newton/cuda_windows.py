@@ -44,6 +44,7 @@ class Windows:
         self._target, self._evaluate, self._turn = target, evaluate, turn
         self._graph, self._clock = graph, clock
         self._turns = 0
+        self.replays = 0  #: evaluations of the last call that a graph made
         self._latest: Any = None
         self._play: Callable[[], Any] | None = None
         self._mode = "one launch a turn"
@@ -59,6 +60,7 @@ class Windows:
         if self._play is not None:
             self._play()
             self._turns += WINDOW
+            self.replays = WINDOW
             if self._clock is not None:
                 self._clock.replayed()
             self._target.played()

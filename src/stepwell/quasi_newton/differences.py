@@ -40,6 +40,10 @@ class Differences:
         self._relative, self._absolute = relative, absolute
         self._movable: Any = None
 
+    def within(self, box: Box | None) -> Differences:
+        """Return the same differences inside other bounds."""
+        return Differences(self._scheme, box, relative=self._relative, absolute=self._absolute)
+
     def gradient(self, rows: Array, rises: Callable[[Iterator[Array]], list[Any]], epsilon: float) -> Array:
         """Return gradients (B, n) at points (B, n).
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.quasi_newton.objective import Objective
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.status import Status
+
+if TYPE_CHECKING:
+    from stepwell.quasi_newton.checkpoint import Checkpoint
+    from stepwell.quasi_newton.running_rows import RunningRows
 
 
 class Interrupted(KeyboardInterrupt):
@@ -22,12 +26,13 @@ class Interrupted(KeyboardInterrupt):
 
 def drive(
     run: Run,
-    objective: Objective,
+    objective: Objective | RunningRows,
     *,
     began: float,
     after: Callable[[], None] | None = None,
     graph: str | bool = "auto",
     clock: Any = None,
+    checkpoint: Checkpoint | None = None,
 ) -> str | None:
     """Run to the end.
 
@@ -41,6 +46,8 @@ def drive(
         Whether a CUDA target may put evaluations and turns into a graph.
     clock : optional
         The device's clock, for a CUDA target.
+    checkpoint : Checkpoint, optional
+        Writes the run to a file: when it is time, and before a run is stopped that could go on.
 
     Returns
     -------
@@ -53,23 +60,40 @@ def drive(
 
     # Where every turn is looked at there is nothing to run ahead for.
     watched = after is not None or diagonal is not None or objective.differenced
-    advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+
+    def repeated() -> Any:
+        return target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+
+    advance = repeated()
     limit = began + settings.time_limit
+
+    def stop(status: Status) -> None:
+        if checkpoint is not None:
+            checkpoint.write()
+        target.stop(status.value)
+
     try:
         while target.running:
             advance()
             if watched:
                 target.wait()
+            if checkpoint is not None:
+                checkpoint.look()
             if after is not None:
                 try:
                     after()
                 except StopIteration:
-                    target.stop(Status.CALLBACK.value)
+                    stop(Status.CALLBACK)
             # Problems that still run were part of every evaluation: what was counted is what each alone would take.
             if objective.spent(settings.maxfun) and target.running:
-                target.stop(Status.MAX_EVALUATIONS.value)
+                stop(Status.MAX_EVALUATIONS)
             if time.perf_counter() > limit and target.running:
-                target.stop(Status.TIME_LIMIT.value)
+                stop(Status.TIME_LIMIT)
+            objective.replayed(getattr(advance, "replays", 0))
+            if objective.narrow(target):
+                if clock is not None:
+                    clock.gather()
+                advance = repeated()
     finally:
         objective.close()
     target.wait()

@@ -15,16 +15,18 @@ import numpy as np
 from stepwell.arrays import (
     Array,
     copy_to_device_of,
+    host_copy,
     is_cuda,
     namespace_of,
     refusing_writes,
     same_library,
+    scalar_of,
     value_and_gradient,
     wait_for_values,
 )
 from stepwell.checks import require, require_function
 from stepwell.quasi_newton.differences import SCHEMES, Differences, Workers, rounding_of
-from stepwell.quasi_newton.target import Box
+from stepwell.quasi_newton.target import Box, Target
 from stepwell.quasi_newton.variables import Points, Variables
 
 _PAIR = "fun returned a pair; did you mean jac=True?"
@@ -78,7 +80,7 @@ class Objective:
         good = named or jac is None or isinstance(jac, bool | np.bool_) or callable(jac)
         require(good, "jac", jac, "None, True, a callable, '2-point', '3-point' or 'cs'")
         self._variables = variables
-        self._points = Points(variables, zero_copy)
+        self._points, self._zero_copy = Points(variables, zero_copy), zero_copy
         self._fun: Callable[[Any], Any] = WithArgs(fun, args) if args else fun
         self._jac: Any = WithArgs(jac, args) if args and callable(jac) else jac
         self._workers = None if workers is None else Workers(workers)
@@ -88,6 +90,7 @@ class Objective:
             if callable(self._jac):
                 self._jac = refusing_writes(self._jac, "jac", variables.template)
         self.nfev = self.njev = 0
+        self._differences: Differences | None = None
         self.seconds = 0.0
         if named and relative_step is not None:
             absolute_step = None
@@ -108,14 +111,39 @@ class Objective:
         self.seconds += time.perf_counter() - start
         return f, g
 
+    def serve(self, variables: Variables, box: Box | None) -> None:
+        """Go on with other variables: fewer problems of the same kind."""
+        self._variables, self._points = variables, Points(variables, self._zero_copy)
+        if self._differences is not None:
+            self._differences = self._differences.within(box)
+
+    def value_again(self, points: Array) -> float:
+        """Return f at a point where it was evaluated before; not counted."""
+        found = self._fun(self._points(points))
+        return scalar_of(host_copy(found[0] if self._pair is Objective._together else found))
+
     def spent(self, maxfun: float) -> bool:
         """Whether differences have used up the calls allowed; the engine counts points, of which each takes several."""
         return self.differenced and self.nfev >= maxfun
+
+    def replayed(self, times: int) -> None:
+        """Count evaluations that were made by a captured graph."""
+        self.nfev += times
+        self.njev += times
+
+    def narrow(self, target: Target) -> bool:
+        """Leave out problems that have ended: a function of the points alone sees all of them, whose data go by row."""
+        return False
 
     def close(self) -> None:
         """End the processes that were started for differences."""
         if self._workers is not None:
             self._workers.close()
+
+    @property
+    def rows_evaluated(self) -> int:
+        """Points at which `fun` was evaluated: of each problem in every call."""
+        return self.nfev * self._variables.problems
 
     @property
     def calls_a_point(self) -> int:
@@ -176,6 +204,7 @@ class Objective:
         value = self._variables.read_values(found)
         rows = namespace_of(x).reshape(x, (self._variables.problems, self._variables.size))
         base = self._comparable(value)
+        assert self._differences is not None
         gradient = self._differences.gradient(
             rows, lambda points: self._rises(points, base), rounding_of(found, self._variables.dtype)
         )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, numpy_dtype
+from stepwell.arrays import Array, as_user_array, copy_to_device_of, is_cuda, numpy_dtype
 from stepwell.checks import require
 from stepwell.deprecation import renamed
-from stepwell.quasi_newton import saved_state
+from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
 from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
@@ -22,6 +21,7 @@ from stepwell.quasi_newton.state import LOOK_EVERY
 from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
+from stepwell.threads import OneAtATime
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
@@ -61,6 +61,8 @@ class LBFGSB:
     -----
     On a GPU, `tell` launches a turn and returns at once. `done` looks at the state as of the last turn that has
     finished, and waits for all of them every few turns; turns after the end do nothing.
+
+    One thread at a time: a second one that calls `tell`, `stop`, `state_dict` or `save` meanwhile gets a RuntimeError.
     """
 
     @renamed(eps="relative_gtol")
@@ -90,7 +92,7 @@ class LBFGSB:
         self._run, self.settings = run, run.settings
         self._told = 0
         self._began = time.perf_counter()
-        self._in_use = threading.Lock()
+        self._alone = OneAtATime("this LBFGSB")
 
     def __repr__(self) -> str:
         n, pairs = math.prod(self._run.variables.shape), int(self.state["pairs"])
@@ -154,7 +156,7 @@ class LBFGSB:
         """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
         run = self._run
         value, gradient = run.variables.read_values(f), run.variables.read_gradient(g, "g")
-        with self._alone():
+        with self._alone:
             if not run.variables.on_device and run.target.running == 0:
                 raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
             run.turn(value, gradient)
@@ -166,18 +168,8 @@ class LBFGSB:
         """End the run now; `x` becomes the last accepted point."""
         good = isinstance(status, Status) and status is not Status.RUNNING
         require(good, "status", status, "a stepwell.Status other than RUNNING")
-        with self._alone():
+        with self._alone:
             self._run.target.stop(status.value)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Refuse a second thread: turns of one run follow each other."""
-        if not self._in_use.acquire(blocking=False):
-            raise RuntimeError("this LBFGSB is in use by another thread; allowed: one thread at a time")
-        try:
-            yield
-        finally:
-            self._in_use.release()
 
     def accepted_point(self) -> Array:
         """Return a copy of the last accepted point, in the caller's kind and shape."""
@@ -211,12 +203,41 @@ class LBFGSB:
         It can be saved with `numpy.savez` (and read with `numpy.load`) or pickle. A callable ``h0`` is not in it: pass
         it again to `from_state_dict`. Its checksum tells a state that was changed.
         """
-        run = self._run
-        bounds = {} if run.box is None else {"lower": host_copy(run.box.lower), "upper": host_copy(run.box.upper)}
-        weights = {} if run.weights is None else {"weights": host_copy(run.weights)}
-        with self._alone():
-            arrays = {name: np.array(array) for name, array in run.target.arrays().items()}
-        return saved_state.pack(run.variables.shape, run.settings, run.diagonal is not None, bounds | weights, arrays)
+        with self._alone:
+            return saved_state.pack(self._run)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything needed to resume to a file, which is replaced in one step; see `load`.
+
+        A callable ``h0`` is not in it. The format is that of `stepwell.minimize` with ``checkpoint=``.
+
+        Examples
+        --------
+        >>> import numpy as np, pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.ckpt"
+        >>> opt = LBFGSB(np.ones(3))
+        >>> opt.tell(1.5, np.array([1.0, 2.0, 3.0]))
+        >>> opt.save(file)
+        >>> bool((LBFGSB.load(file).x == opt.x).all())
+        True
+        """
+        with self._alone:
+            checkpoint.write(path, self._run)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, like: Array = None, h0: Callable[[Array], Array] | None = None
+    ) -> LBFGSB:
+        """Make an optimizer that continues, bit for bit, where `save` was called.
+
+        Parameters
+        ----------
+        path : path
+            Of `save`, or of ``minimize(..., checkpoint=path)``. A file that was changed or cut short is a ValueError.
+        like, h0
+            As in `from_state_dict`.
+        """
+        return cls._continued(checkpoint.read(path)[0], like, h0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by the state: what comes out goes on bit for bit, and alone."""
@@ -245,7 +266,10 @@ class LBFGSB:
         h0 : callable, optional
             The callable diagonal, if the run had one.
         """
-        saved = saved_state.unpack(state)
+        return cls._continued(saved_state.unpack(state), like, h0)
+
+    @classmethod
+    def _continued(cls, saved: saved_state.Saved, like: Array, h0: Callable[[Array], Array] | None) -> LBFGSB:
         good = callable(h0) if saved.weights_vary else h0 is None
         require(good, "h0", h0, f"{'a callable' if saved.weights_vary else 'None'}, as in the saved run")
         template = np.empty(0, saved.dtype) if like is None else like

@@ -96,7 +96,9 @@ class BatchResult(_Summarised):
     hess_inv : callable
         ``hess_inv(k)`` gives the inverse Hessian approximation of problem k.
     evaluations : int
-        How often `fun` was called.
+        How often `fun` was evaluated, by a call or by a captured graph.
+    rows_evaluated : int
+        At how many points in all: of every problem in each call, or, where `fun` takes rows, of those it got.
     seconds : dict
     mode : str
         As in `Result`.
@@ -115,5 +117,6 @@ class BatchResult(_Summarised):
     projected_gradient: np.ndarray
     hess_inv: Any
     evaluations: int
+    rows_evaluated: int
     seconds: dict[str, float]
     mode: str

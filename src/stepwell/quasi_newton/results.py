@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from stepwell.quasi_newton.objective import Objective
     from stepwell.quasi_newton.result_types import BatchResult, Result
+    from stepwell.quasi_newton.running_rows import RunningRows
 
 
 _SCIPY_BY_CODE = np.array([status.scipy for status in Status])
@@ -103,7 +104,7 @@ def intermediate_batch(states: Any, x: Any) -> OptimizeResult:
     )
 
 
-def seconds_of(began: float, ready: float, objective: Objective, clock: Any = None) -> dict[str, float]:
+def seconds_of(began: float, ready: float, objective: Objective | RunningRows, clock: Any = None) -> dict[str, float]:
     """Return total seconds, those before the first evaluation, in the objective and in the solver.
 
     With a device's clock, the objective's time is the device's, and ``turns`` that of the turns; without, it is the

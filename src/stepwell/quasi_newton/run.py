@@ -83,6 +83,11 @@ class Run:
             self.target.set_diagonal(namespace_of(fresh).reshape(fresh, problems), waiting)
         self.finish()
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a turn was cut for a diagonal and not ended."""
+        return self._unfinished is not None
+
     def finish(self) -> None:
         """End a turn that was cut for a diagonal; where that failed, with the last one."""
         if self._unfinished is not None:

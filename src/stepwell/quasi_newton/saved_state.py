@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stepwell import _core
+from stepwell.arrays import host_copy
 from stepwell.quasi_newton.settings import LineSearch, Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE
+
+if TYPE_CHECKING:
+    from stepwell.quasi_newton.run import Run
 
 VERSION = 4
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
 
-def pack(
-    shape: tuple[int, ...],
-    settings: Settings,
-    weights_vary: bool,
-    optional: Mapping[str, np.ndarray | None],
-    arrays: Mapping[str, np.ndarray],
-) -> dict[str, Any]:
-    """Put a state together from arrays that are its own from now on; what the run does not have is left out."""
-    state: dict[str, Any] = {
+def collect(run: Run) -> dict[str, Any]:
+    """Put together what a run goes on from, arrays as they are: the next turn overwrites them."""
+    given = {} if run.box is None else {"lower": run.box.lower, "upper": run.box.upper}
+    given |= {} if run.weights is None else {"weights": run.weights}
+    return {
         "version": VERSION,
-        "shape": shape,
-        "settings": json.dumps(dataclasses.asdict(settings), default=lambda number: number.item()),
-        "weights_vary": weights_vary,
-        **{name: array for name, array in optional.items() if array is not None},
-        **arrays,
+        "shape": run.variables.shape,
+        "settings": json.dumps(dataclasses.asdict(run.settings), default=lambda number: number.item()),
+        "weights_vary": run.diagonal is not None,
+        **{name: part if isinstance(part, np.ndarray) else host_copy(part) for name, part in given.items()},
+        **run.target.arrays(),
     }
+
+
+def pack(run: Run) -> dict[str, Any]:
+    """Return the same as copies, with a checksum."""
+    state = {name: np.array(part) if isinstance(part, np.ndarray) else part for name, part in collect(run).items()}
     return state | {"checksum": _checksum(state)}
 
 
@@ -74,21 +80,22 @@ class Saved:
         return self.arrays["x"].dtype
 
 
-def unpack(state: Mapping[str, Any]) -> Saved:
-    """Check a state and return copies of what it holds."""
+def unpack(state: Mapping[str, Any], *, from_file: bool = False) -> Saved:
+    """Check a state and return copies of what it holds; `from_file`: its own arrays, their checksum checked already."""
     version = int(state["version"]) if "version" in state else None
     if version != VERSION:
         raise ValueError(f"state_dict has version {version!r}; allowed: {VERSION}")
-    missing = sorted(_NEEDED - set(state))
+    missing = sorted(_NEEDED - ({"checksum"} if from_file else set()) - set(state))
     if missing:
         raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
     state = {name: state[name] for name in state}  # a file of arrays reads one each time it is asked
-    if _checksum(state) != str(state["checksum"]):
+    if not from_file and _checksum(state) != str(state["checksum"]):
         raise ValueError("state has another checksum than its contents; allowed: what state_dict() returned, unchanged")
     kept = json.loads(str(state["settings"]))
     settings = Settings(**kept | {"line_search": LineSearch(**kept["line_search"])})
-    arrays = {name: np.array(state[name], order="C") for name in ARRAYS}
-    optional = {name: np.array(state[name], order="C") if name in state else None for name in _OPTIONAL}
+    own = np.ascontiguousarray if from_file else functools.partial(np.array, order="C")
+    arrays = {name: own(state[name]) for name in ARRAYS}
+    optional = {name: own(state[name]) if name in state else None for name in _OPTIONAL}
     saved = Saved(tuple(map(int, state["shape"])), settings, bool(state["weights_vary"]), **optional, arrays=arrays)
     _require_shapes(saved)
     _require_sound(saved)

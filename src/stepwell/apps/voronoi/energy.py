@@ -12,6 +12,7 @@ from stepwell.apps.voronoi.assignment import METHODS, thread_count
 from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_count
 from stepwell.arrays import Array, as_user_array, host_copy, host_view, is_cuda
 from stepwell.checks import read_choice, read_real, read_whole, require_one_home
+from stepwell.threads import OneAtATime
 
 #: F n / area² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
 #: (Fejes Tóth 1972).
@@ -66,6 +67,10 @@ class VoronoiEnergy:
     >>> r = stepwell.minimize(energy.fun, start.ravel(), jac=True, bounds=(0.0, 1.0), options={"ftol": 1e-12})
     >>> np.abs(r.x.reshape(2, 2) - [[0.25, 0.25], [0.75, 0.25]]).max() < 1e-3
     np.True_
+
+    Notes
+    -----
+    One thread at a time: a second one that evaluates meanwhile gets a RuntimeError.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class VoronoiEnergy:
         require_count(self.count, self.shape)
         history = read_whole("history", history, 0)
         self.evaluations, self.seconds = 0, 0.0
+        self._alone = OneAtATime("this VoronoiEnergy")
         self._device: Any = None
         template = self.density.weights if like is None or is_cuda(self.density.weights) else like
         if is_cuda(template):
@@ -118,17 +124,19 @@ class VoronoiEnergy:
         `sites` is a contiguous (n, 2) float64 array, NumPy or on the device. On a device the energy is an array with
         one element.
         """
-        began = time.perf_counter()
-        self.evaluations += 1
-        if self._device is not None:
-            f, g = self._device.evaluate(sites, self._flood, *self.factors(scale))
-        else:
-            g = np.empty((self.count, 2))
-            f = self._host.evaluate(sites, self._flood, self.density.weights, *self.factors(scale), g, self._moments)
-            if self.evaluations <= len(self._history):
-                self._history[self.evaluations - 1] = f
-        self.seconds += time.perf_counter() - began
-        return f, g
+        with self._alone:
+            began = time.perf_counter()
+            self.evaluations += 1
+            if self._device is not None:
+                f, g = self._device.evaluate(sites, self._flood, *self.factors(scale))
+            else:
+                g = np.empty((self.count, 2))
+                weights = self.density.weights
+                f = self._host.evaluate(sites, self._flood, weights, *self.factors(scale), g, self._moments)
+                if self.evaluations <= len(self._history):
+                    self._history[self.evaluations - 1] = f
+            self.seconds += time.perf_counter() - began
+            return f, g
 
     def fun(self, x: Array) -> tuple[Any, Array]:
         """Return `scale` times F and its gradient at flat sites (x, y, x, y, ...), in the kind of `x`."""
@@ -154,11 +162,12 @@ class VoronoiEnergy:
 
     def owners(self, sites: Array) -> Array:
         """Return the (height, width) owners of all pixels; no argument is checked, as in `evaluate`."""
-        if self._device is not None:
-            return self._device.owners(sites, self._flood)
-        owners = np.empty(self.shape, np.int32)
-        self._host.assign(sites, self._flood, owners)
-        return owners
+        with self._alone:
+            if self._device is not None:
+                return self._device.owners(sites, self._flood)
+            owners = np.empty(self.shape, np.int32)
+            self._host.assign(sites, self._flood, owners)
+            return owners
 
     def masses(self) -> Array:
         """Return the mass of each cell at the last evaluation."""

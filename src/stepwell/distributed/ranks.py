@@ -1,0 +1,238 @@
+"""The ranks that work on one problem: what every message carries, and how trouble on one becomes trouble on all.
+
+A message is a header and numbers. The header has a flag (an error, a limit, a wish to stop) and a digest of what all
+ranks must have in common. Since every rank sees every header, all take the same way out after the same message.
+
+A rank that fails between two messages *holds* its error and goes on to the next message with numbers that nobody will
+use: the others are waiting there. That message raises on every rank, its own error on the rank that failed and
+`RankError` on the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from stepwell.distributed.communicators import Communicator, read_comm
+
+#: Numbers before those of a row: the flag and the digest.
+HEADER = 2
+#: Flags. The highest of all ranks holds.
+NOTHING, STOP, TIME, ERROR, INTERRUPT = 0.0, 1.0, 2.0, 3.0, 4.0
+#: Seconds that a rank with an error waits for the others, at least; and how many times the longest wait so far.
+PATIENCE, PATIENCE_FACTOR = 30.0, 10.0
+
+
+class RankError(RuntimeError):
+    """An error on another rank, or ranks that do not agree.
+
+    Attributes
+    ----------
+    rank : int or None
+        The rank that failed; None where none of them alone did.
+    """
+
+    def __init__(self, text: str, rank: int | None = None) -> None:
+        super().__init__(text)
+        self.rank = rank
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.rank)
+
+
+class Ranks:
+    """A communicator with flags, digests and errors.
+
+    Parameters
+    ----------
+    comm
+        As `read_comm` takes it.
+
+    Attributes
+    ----------
+    rank, size : int
+    exchanges, bytes_sent : int
+        What this rank has done so far. One rank alone exchanges nothing.
+    told : float
+        The highest flag of the last message: NOTHING, STOP or TIME. (Others raise.)
+    """
+
+    def __init__(self, comm: Any) -> None:
+        communicator = read_comm(comm)
+        assert communicator is not None
+        self.communicator: Communicator = communicator
+        self.rank, self.size = int(communicator.rank), int(communicator.size)
+        self.exchanges = self.bytes_sent = 0
+        self.told = NOTHING
+        self._wish = NOTHING
+        self._held: BaseException | None = None
+        self._longest_wait, self._last = 0.0, time.monotonic()
+
+    # ---- what the next message will say ----
+
+    def hold(self, error: BaseException) -> None:
+        """Keep an error of this rank until the next message, which raises on all ranks; the first one counts."""
+        if self._held is None:
+            self._held = error
+
+    def ask(self, flag: float) -> None:
+        """Tell all ranks, with the next message, that this one wants to end: STOP or TIME."""
+        self._wish = max(self._wish, flag)
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold whatever is raised inside; what follows must reach the next message with numbers of any kind.
+
+        Examples
+        --------
+        >>> ranks = Ranks("self")
+        >>> product = np.zeros(3)
+        >>> with ranks.holding():
+        ...     product = np.ones(3) @ np.ones(4)
+        >>> ranks.exchange(product)
+        Traceback (most recent call last):
+        ...
+        ValueError: matmul: Input operand 1 has a mismatch in its core dimension ...
+        """
+        try:
+            yield
+        except BaseException as error:
+            self.hold(error)
+
+    # ---- messages ----
+
+    def exchange(
+        self, row: np.ndarray, counts: Sequence[int] | None = None, *, digest: float = 0.0
+    ) -> list[np.ndarray]:
+        """Return the rows of all ranks, by rank; raise what any of them holds.
+
+        Parameters
+        ----------
+        row : (k,) array, float64
+        counts : sequence of int, optional
+            The length of each rank's row; by default all are as long as this one.
+        digest : float
+            A number that must be the same on all ranks.
+        """
+        row = np.asarray(row, dtype=np.float64).reshape(-1)
+        lengths = [row.size] * self.size if counts is None else [int(count) for count in counts]
+        message = np.empty(HEADER + row.size)
+        message[HEADER:] = row
+        message[1] = digest
+        whole = [HEADER + length for length in lengths]
+        received = self.exchange_message(message, whole)
+        ends = np.cumsum(whole)
+        return [received[end - length : end] for end, length in zip(ends.tolist(), lengths)]
+
+    def check(self) -> None:
+        """Raise on all ranks what any of them holds: a message without numbers."""
+        self.exchange(np.empty(0))
+
+    def exchange_message(self, message: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        """Exchange messages that have room for the header in front and their digest in it; return them all.
+
+        Parameters
+        ----------
+        message : (HEADER + k,) array
+            Its first number is overwritten.
+        counts : sequence of int
+            The lengths of all ranks' messages, headers included.
+        """
+        flag = self._wish
+        if self._held is not None:
+            flag = INTERRUPT if isinstance(self._held, KeyboardInterrupt) else ERROR
+        self._wish = NOTHING
+        message[0] = flag
+        received = self._allgather(message, counts, failing=flag >= ERROR)
+        if self.size == 1:
+            flags, digests = message[:1], message[1:2]
+        else:
+            starts = _starts(counts)
+            flags, digests = received[starts], received[starts + 1]
+        self.told = float(flags.max())
+        if self.told >= ERROR:
+            self._raise(flags)
+        if not (digests == digests[0]).all():
+            other = int(np.flatnonzero(digests != digests[0])[0])
+            raise RankError(
+                f"ranks disagree: ranks 0 and {other} hold different states, although they were given the same sums "
+                "(processors of different kinds, or a program that differs between ranks)"
+            )
+        return received
+
+    def _allgather(self, row: np.ndarray, counts: Sequence[int], *, failing: bool = False) -> np.ndarray:
+        if self.size == 1:
+            return row
+        now = time.monotonic()
+        self._longest_wait = max(self._longest_wait, now - self._last)
+        self.exchanges += 1
+        self.bytes_sent += row.nbytes
+        if failing and not getattr(self.communicator, "waits_for_ever", True):
+            received = self._allgather_patiently(row, counts)
+        else:
+            received = self.communicator.allgather(row, counts)
+        self._last = time.monotonic()
+        return received
+
+    def _allgather_patiently(self, row: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        """Exchange, or raise the error that is held where the others do not come."""
+        patience = max(PATIENCE, PATIENCE_FACTOR * self._longest_wait)
+        communicator: Any = self.communicator
+        try:
+            received: np.ndarray = communicator.allgather(row, counts, patience)
+        except TimeoutError:
+            held = self._held
+            assert held is not None
+            held.add_note(
+                f"raised on rank {self.rank} alone: the other ranks did not come to the next exchange within "
+                f"{patience:g} s and may wait in a communication of the objective's own (communicate first, then "
+                "raise; under `python -m mpi4py` this error ends all ranks)"
+            )
+            raise held from None
+        return received
+
+    def _raise(self, flags: np.ndarray) -> NoReturn:
+        """Raise on every rank what the flags tell: the own error, or that of the first rank that has one."""
+        held, self._held = self._held, None
+        texts = self.gather_texts("" if held is None else f"{type(held).__name__}: {held}")
+        if held is not None:
+            raise held
+        rank = int(np.flatnonzero(flags == flags.max())[0])
+        if flags[rank] == INTERRUPT:
+            raise KeyboardInterrupt(f"rank {rank} was interrupted")
+        raise RankError(f"rank {rank}: {texts[rank]}", rank)
+
+    def gather_texts(self, text: str) -> list[str]:
+        """Return one text a rank."""
+        if self.size == 1:
+            return [text]
+        encoded = text.encode()
+        lengths = self._allgather(np.array([float(len(encoded))]), [1] * self.size).astype(int)
+        words = [-(-length // 8) for length in lengths.tolist()]
+        row = np.frombuffer(encoded.ljust(8 * words[self.rank], b"\0"), np.float64).copy()
+        received = self._allgather(row, words)
+        ends = np.cumsum(words).tolist()
+        return [
+            received[end - word : end].tobytes()[:length].decode(errors="replace")
+            for end, word, length in zip(ends, words, lengths.tolist())
+        ]
+
+    def agree(self, argument: str, value: Any) -> None:
+        """Raise ValueError on all ranks unless all have the same text of a value; raise what any of them holds."""
+        self.check()
+        texts = self.gather_texts(repr(value))
+        if any(text != texts[0] for text in texts):
+            other = next(rank for rank, text in enumerate(texts) if text != texts[0])
+            raise ValueError(
+                f"{argument} is {texts[0]} on rank 0 and {texts[other]} on rank {other}; allowed: the same on all"
+            )
+
+
+def _starts(counts: Sequence[int]) -> np.ndarray:
+    ends = np.cumsum(counts)
+    starts: np.ndarray = np.concatenate([[0], ends[:-1]])
+    return starts

@@ -1,0 +1,71 @@
+"""Ranks that are threads of one process: for tests, and for trying out a program without MPI."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+class ThreadCommunicator:
+    """One rank of several in this process, each in a thread of its own. See `thread_communicators`."""
+
+    waits_for_ever = False
+
+    def __init__(self, rank: int, rows: list[Any], meeting: threading.Barrier, timeout: float) -> None:
+        self.rank, self.size = rank, len(rows)
+        self._rows, self._meeting, self._timeout = rows, meeting, timeout
+
+    def allgather(self, row: np.ndarray, counts: Sequence[int], patience: float | None = None) -> np.ndarray:
+        """Return the rows of all ranks, one after the other; TimeoutError on all where one does not come."""
+        self._rows[self.rank] = row
+        try:
+            self._meeting.wait(self._timeout if patience is None else min(patience, self._timeout))
+            received: np.ndarray = np.concatenate(self._rows)
+            self._meeting.wait(self._timeout)  # nobody puts down the next row before all have read this one
+        except threading.BrokenBarrierError:
+            raise TimeoutError(f"a rank among {self.size} threads has not come to an exchange") from None
+        if received.size != sum(counts):
+            raise RuntimeError(f"rows of {received.size} numbers; expected {list(counts)}")
+        return received
+
+
+def thread_communicators(size: int, *, timeout: float = 60.0) -> list[ThreadCommunicator]:
+    """Return one communicator for each of `size` threads; who waits longer than `timeout` seconds gets an error."""
+    rows: list[Any] = [None] * size
+    meeting = threading.Barrier(size)
+    return [ThreadCommunicator(rank, rows, meeting, timeout) for rank in range(size)]
+
+
+def run_threads(size: int, program: Callable[[ThreadCommunicator], T], *, timeout: float = 60.0) -> list[T]:
+    """Run a program on ranks that are threads; return what it returned on each, or raise what it raised on the first.
+
+    Examples
+    --------
+    >>> run_threads(3, lambda comm: float(comm.allgather(np.array([comm.rank]), [1] * 3).sum()))
+    [3.0, 3.0, 3.0]
+    """
+    found: list[Any] = [None] * size
+    raised: list[BaseException | None] = [None] * size
+
+    def work(comm: ThreadCommunicator) -> None:
+        try:
+            found[comm.rank] = program(comm)
+        except BaseException as error:
+            raised[comm.rank] = error
+            if isinstance(error, TimeoutError):
+                comm._meeting.abort()
+
+    threads = [threading.Thread(target=work, args=(comm,)) for comm in thread_communicators(size, timeout=timeout)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in raised:
+        if error is not None:
+            raise error
+    return found
