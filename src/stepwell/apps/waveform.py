@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import is_container
+from stepwell.arrays import Array, host_copy, is_container
 from stepwell.checks import read_array, read_real, read_whole, require, require_shape
 from stepwell.deprecation import renamed
 from stepwell.files import Unreadable, open_arrays, replacing
@@ -211,6 +211,8 @@ def deconvolve(
     lam: float = 0.0,
     progress: Callable[[int, int], object] | None = None,
     dim: str | None = None,
+    threads: int | None = None,
+    put: Callable[[np.ndarray], Array] | None = None,
 ) -> Deconvolution:
     """Recover the amplitudes of all shots.
 
@@ -225,6 +227,11 @@ def deconvolve(
         Called as ``progress(done, shots)``. None with arrays of dask and xarray.
     dim : str, optional
         The dimension along which the samples of a waveform lie, where the waveforms are a DataArray.
+    threads : int, optional
+        CPU threads; by default all.
+    put : callable, optional
+        Copies an array to another library or a device, on which the systems are then solved; `result` is of that
+        library, amplitudes and fit are NumPy arrays.
 
     Examples
     --------
@@ -243,8 +250,13 @@ def deconvolve(
         )
         return Deconvolution(shots, **found)
     observed = shots.waveforms - shots.background[:, None]
-    result = nnls(shots.matrix(), observed, lam=lam, progress=progress)
-    amplitudes = np.where(np.isfinite(result.x), result.x, 0.0)
+    if put is None:
+        result = nnls(shots.matrix(), observed, lam=lam, progress=progress, threads=threads)
+    else:
+        matrix = Convolution(put(shots.pulses), observed.shape[1], origin=shots.origin)
+        result = nnls(matrix, put(observed), lam=lam, progress=progress, threads=threads)
+    found = host_copy(result.x)
+    amplitudes = np.where(np.isfinite(found), found, 0.0)
     return Deconvolution(shots, result, amplitudes, convolve(shots, amplitudes) + shots.background[:, None])
 
 
