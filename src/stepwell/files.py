@@ -196,9 +196,8 @@ def damage_told(path: Path, *, archive: bool = False) -> Iterator[None]:
     except Unreadable:
         raise
     except Exception as error:  # zlib.error, RuntimeError (encrypted), MemoryError, SyntaxError, struct.error, ...
-        if (
-            isinstance(error, OSError) and error.errno != errno.EINVAL
-        ):  # that one is a place before the file's beginning
+        # Of a damaged file come those of bz2, without a number, and of a place before the file's beginning.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         # Where an archive is opened, NumPy takes what is none for pickled objects.
         foreign = archive and (isinstance(error, zipfile.BadZipFile) or "pickle" in str(error))

@@ -99,3 +99,24 @@ def test_operators_of_blocks():
     nothing = from_functions(lambda x: None, lambda y: y, (20, 20), blocks=True, name="radon")
     with pytest.raises(TypeError, match=r"^what radon's forward returned is None; allowed: an array of real numbers"):
         stepwell.tikhonov(A, B, 0.5, nothing)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_functions_that_write_into_their_arguments(method, blocks):
+    def spoiling(matrix):
+        def apply(x):
+            image = matrix @ x
+            x[...] = -7.0
+            return image
+
+        return apply
+
+    given = B.copy()
+    operator = from_functions(spoiling(A), spoiling(A.T), A.shape, blocks=blocks)
+    precondition = None if method == "direct" else spoiling(0.5 * np.eye(20))
+    result = stepwell.tikhonov(operator, given, 0.5, method=method, tol=1e-10, preconditioner=precondition)
+    assert result.success
+    exact = np.linalg.solve(A.T @ A + 0.25 * np.eye(20), A.T @ B)
+    np.testing.assert_allclose(result.x, exact, atol=1e-7)
+    assert np.array_equal(given, B)

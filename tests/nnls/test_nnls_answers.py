@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from nnls_cases import certified, decays, gaussians, gedi, lidar, uniform
@@ -230,3 +232,39 @@ def test_a_solution_beyond_the_largest_number_is_not_called_converged(dtype, tin
     assert result.x[0, 0] == np.inf
     assert np.isnan(result.residual[0])
     assert result.x[1] == pytest.approx([1e-3 / tiny, 1], rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["qr", "gram"])
+@pytest.mark.parametrize(
+    ("size", "scale"),
+    [  # but for those whose solution is smaller than any number
+        (size, scale)
+        for size in (1e-307, 1e-300, 1e-150, 1e150, 1e300)
+        for scale in (1e-307, 1e-300, 1e-150, 1.0, 1e150, 1e300)
+        if size / scale > 1e-305
+    ],
+)
+def test_numbers_of_any_size_have_an_answer_or_a_status(method, size, scale):
+    """The exact solutions; where one does not fit, the status says so."""
+    exact = [Fraction(size) / Fraction(scale), Fraction(2 * size) / Fraction(scale)]
+    fits = exact[1] <= Fraction(float(np.finfo(float).max))
+    result = stepwell.nnls(scale * np.eye(2), np.array([size, 2 * size]), method=method)
+    if fits:
+        np.testing.assert_allclose(result.x, [float(value) for value in exact], rtol=1e-14, atol=2.3e-308)
+        assert result.success
+    else:
+        assert result.status == stepwell.NNLSStatus.NON_FINITE
+
+
+def test_a_small_matrix_beside_a_larger_damping():
+    a, lam = Fraction(1e-250), Fraction(1e-247)
+    x = stepwell.nnls(1e-250 * np.eye(2), [1.0, 2.0], lam=1e-247).x
+    np.testing.assert_allclose(x, [float(k * a / (a * a + lam * lam)) for k in (1, 2)], rtol=1e-13)
+
+
+def test_more_rows_and_columns_than_the_core_counts():
+    for n, m in ((2**31 - 1, 4), (4, 2**31 - 1), (2**40, 2**40)):
+        A = stepwell.Convolution(np.ones(3), n, m=m)
+        b = np.broadcast_to(np.zeros(1), (m,))
+        with pytest.raises(ValueError, match="allowed: at most 2147482624 rows and columns together"):
+            stepwell.nnls(A, b)

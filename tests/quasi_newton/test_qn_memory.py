@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import stepwell
 from stepwell import LBFGSB
-from stepwell.quasi_newton.state import memory_words
+from stepwell.quasi_newton.state import memory_words, thread_bytes
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -22,10 +23,53 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
     opt = LBFGSB(np.ones(n, dtype), (0.0, 2.0) if bounded else None, m=m, h0=np.ones(n) if weighted else None)
     assert opt.nbytes == opt._run.target.nbytes
     words = memory_words(n, m, bounded=bounded, weighted=weighted)
-    assert opt.nbytes == pytest.approx(words * np.dtype(dtype).itemsize, rel=0.02)
+    threads = min(stepwell.threads.default_threads(), -(-n // 4096))
+    assert opt.nbytes == pytest.approx(words * np.dtype(dtype).itemsize + threads * thread_bytes(m), rel=0.02)
     # The formula itself: 2m + 4 vectors, two of bounds, one of the diagonal, and terms without n.
     vectors = (2 * m + 4 + 2 * bounded + weighted) * n
     assert vectors <= words <= vectors + 3 * m * m + 100
+
+
+def test_memory_of_threads():
+    """A long history takes a hundred megabytes a thread: only threads that have something to do, and all of it told."""
+    one = LBFGSB(np.ones(100), m=512, threads=4)
+    assert one.nbytes == pytest.approx(8 * memory_words(100, 512) + thread_bytes(512), rel=0.02)
+    four = LBFGSB(np.ones(20_000), m=512, threads=4)
+    assert four.nbytes == pytest.approx(8 * memory_words(20_000, 512) + 4 * thread_bytes(512), rel=0.02)
+    small, large = thread_bytes(10), thread_bytes(512)
+    assert small < 300_000 < 20_000_000 < large < 130_000_000
+
+
+LEFT = """
+import numpy as np, resource
+from stepwell import minimize_batch
+
+def mapped():
+    with open("/proc/self/status") as file:
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("VmSize:"))
+
+def solve(m, threads):
+    options = dict(maxcor=m, threads=threads)
+    minimize_batch(lambda x: ((x * x).sum(1), 2 * x), np.ones((2, 10)), jac=True, options=options)
+
+solve(3, 2)
+before = mapped()
+resource.setrlimit(resource.RLIMIT_AS, (before + 600_000_000, -1))
+for _ in range(3):
+    try:
+        solve(512, 64)
+        raise SystemExit("64 threads had room")
+    except MemoryError:
+        pass
+print(mapped() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc/self/status")
+def test_nothing_stays_after_a_memory_error():
+    out = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr + out.stdout
+    assert int(out.stdout) < 100_000_000
 
 
 GROWTH = """

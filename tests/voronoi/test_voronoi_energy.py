@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
@@ -264,3 +266,28 @@ def test_numbers_that_numpy_has_not():
         TypeError, match=r"sites has dtype torch.bfloat16; allowed: integers, float16, float32 or float64"
     ):
         cvt_energy(odd[:, :2], np.ones((4, 4)))
+
+
+def test_one_thread_at_a_time():
+    """Others are refused, and nothing is spoilt: the next evaluation has its bits."""
+    energy = VoronoiEnergy(np.ones((200, 200)), 300)
+    x = np.random.default_rng(0).random(600)
+    want = energy.fun(x)
+    refused, others = [], []
+
+    def work():
+        for _ in range(30):
+            try:
+                found = energy.fun(x)
+                others.append(found[0] == want[0] and np.array_equal(found[1], want[1]))
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(others)
+    assert len(others) + len(refused) == 120
+    assert all("this VoronoiEnergy is in use" in text for text in refused)

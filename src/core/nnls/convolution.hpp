@@ -46,7 +46,9 @@ struct Convolution {
     template <class Team>
     SW_CALL void prepare(const Team& team) const {
         const double magnitude = largest_magnitude(team, pulse, length);
-        const double scale = !is_finite(magnitude) ? 1.0 : magnitude >= 1e-290 ? power_below(magnitude) : 0.0;
+        const double scale = !is_finite(magnitude)        ? 1.0
+                             : magnitude >= smallest_size ? power_below(magnitude)
+                                                          : 0.0;
         double* samples = copy;
         const Scalar* given = pulse;
         team.each(length, [=](int t) { samples[t] = scale * double(given[t]); });

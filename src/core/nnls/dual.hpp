@@ -76,7 +76,7 @@ struct DualState {
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
         const double magnitude = largest_magnitude(team, b, matrix.rows);
         if (!is_finite(magnitude)) return false;
-        b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 0.0;
+        b_scale = magnitude >= smallest_size ? power_below(magnitude) : 0.0;
         double *r = ws.r, *own_b = ws.b;
         const double scale = b_scale;
         const int rows = matrix.rows;

@@ -24,6 +24,10 @@ SW_HD double power_below(double value) {
 #endif
 }
 
+// The smallest normal number. What is smaller counts as zero, as it does in the arithmetic of the solver;
+// what an answer cannot hold for its size is told by its status.
+constexpr double smallest_size = 2.2250738585072014e-308;
+
 // Column norms from sums of squares: the scale of each column and the norm after scaling. Over- and underflow
 // of the squares is mended by a second pass over the column. False where the column holds NaN or infinity.
 template <class Matrix>
@@ -33,9 +37,8 @@ SW_CALL bool scale_column(const Matrix& matrix, int j, double square, double dam
     if (!(square > 1e-200 && square < 1e200)) {
         const double magnitude = matrix.largest_in(j);
         if (!is_finite(magnitude)) return false;
-        // Smaller than this, x would overflow: the column counts as zero.
-        if (magnitude < 1e-290) return true;
-        const double factor = power_below(magnitude);
+        if (magnitude < smallest_size) return true;
+        const double factor = power_below(magnitude > damping ? magnitude : damping);
         double s = 0;
         for (int i = 0; i < matrix.rows; ++i) {
             const double a = matrix.entry(i, j) * factor;

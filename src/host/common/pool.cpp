@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
+#include <system_error>
+#include <utility>
 
 namespace stepwell {
 
@@ -46,13 +49,30 @@ void Pool::run_job(int count, int threads, Function work, const void* with) {
     for (int spins = 0; finished.load(std::memory_order_acquire) < count; ++spins) {
         if (spins > 1000) std::this_thread::yield();
     }
+    if (failed.exchange(false, std::memory_order_acquire)) {
+        std::rethrow_exception(std::exchange(failure, nullptr));
+    }
 }
 
 void Pool::grow(int wanted) {
-    while (int(workers.size()) < wanted) {
-        const int thread = int(workers.size()) + 1;
-        workers.emplace_back([this, thread] { serve(thread); });
-        workers.back().detach();
+    while (grown < wanted) {
+        const int thread = grown + 1;
+        try {
+            std::thread([this, thread] { serve(thread); }).detach();
+        } catch (const std::system_error&) {
+            return;  // no more threads than these
+        } catch (const std::bad_alloc&) {
+            return;
+        }
+        ++grown;
+    }
+}
+
+void Pool::do_piece(int piece, int thread) noexcept {
+    try {
+        function(context, piece, thread);
+    } catch (...) {
+        if (!failed.exchange(true, std::memory_order_relaxed)) failure = std::current_exception();
     }
 }
 
@@ -68,7 +88,7 @@ void Pool::take_pieces(uint32_t generation, int thread) {
             const auto left = uint32_t(current);
             if (uint32_t(current >> 32) != generation || left == 0) break;
             if (!word.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel)) continue;
-            function(context, begin_of(share + 1, shares) - int(left), thread);
+            do_piece(begin_of(share + 1, shares) - int(left), thread);
             finished.fetch_add(1, std::memory_order_release);
             current = word.load(std::memory_order_acquire);
         }

@@ -7,14 +7,17 @@
 // Each thread has a stretch of the pieces of its own, the same in every job of as many pieces, and helps with
 // the others' when that is done: what it read in the last sweep is still in its cache in the next.
 //
+// A piece that throws ends the job with that exception, but not before every piece is done: nothing that the
+// pieces work on is gone while one of them runs. Threads that the system does not grant are done without.
+//
 // One pool for all instruction sets: its code is in pool.cpp, compiled for the baseline alone.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 namespace stepwell {
 
@@ -38,7 +41,7 @@ private:
     }
 
     std::mutex busy;
-    std::vector<std::thread> workers;
+    int grown = 0;  // threads that serve, the caller's not among them
     // The job. Written before `claims` are published; read only by a thread that has claimed a piece of it.
     Function function = nullptr;
     const void* context = nullptr;
@@ -53,11 +56,14 @@ private:
     Claim claims[max_stretches];
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr failure;  // of the first piece that threw
 
     void run_job(int count, int threads, Function function, const void* context);
     int begin_of(int stretch, int count) const { return int(int64_t(pieces) * stretch / count); }
     void grow(int wanted);
     void take_pieces(uint32_t generation, int thread);
+    void do_piece(int piece, int thread) noexcept;
     void serve(int thread);
 };
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -132,19 +135,35 @@ private:
     mutable int side_ = 0;
 };
 
-// Calls work(team) in `size` threads, the caller's among them.
+// Calls work(team) in `size` threads, the caller's among them; in fewer, where the system grants no more.
 template <class Work>
 void run_thread_team(int size, const Work& work) {
-    TeamBarrier shared(size);
     std::vector<std::thread> others;
-    for (int rank = 1; rank < size; ++rank)
-        others.emplace_back([&shared, &work, rank] {
-            const ThreadTeam team(shared, rank);
-            work(team);
-        });
-    const ThreadTeam team(shared, 0);
-    work(team);
+    others.reserve(size - 1);
+    std::unique_ptr<TeamBarrier> shared;
+    std::atomic<int> members{0};  // not known before all threads are there; -1: there is no team
+    try {
+        while (int(others.size()) + 1 < size) {
+            const int rank = int(others.size()) + 1;
+            others.emplace_back([&shared, &members, &work, rank] {
+                members.wait(0, std::memory_order_acquire);
+                if (members.load(std::memory_order_acquire) > 0) work(ThreadTeam(*shared, rank));
+            });
+        }
+    } catch (const std::system_error&) {
+    } catch (const std::bad_alloc&) {
+    }
+    int found = int(others.size()) + 1;
+    try {
+        shared = std::make_unique<TeamBarrier>(found);
+    } catch (const std::bad_alloc&) {
+        found = -1;
+    }
+    members.store(found, std::memory_order_release);
+    members.notify_all();
+    if (found > 0) work(ThreadTeam(*shared, 0));
     for (std::thread& other : others) other.join();
+    if (found < 0) throw std::bad_alloc();
 }
 
 SW_END

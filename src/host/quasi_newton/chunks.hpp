@@ -26,6 +26,9 @@ struct Chunks {
         if (count < 1) count = 1;
     }
 
+    // How many threads, of so many, ever have something to do.
+    int useful_threads() const { return n < worth_threads ? 1 : threads < count ? threads : count; }
+
     int64_t begin(int chunk) const { return chunk * length; }
     int64_t end(int chunk) const { return begin(chunk) + length < n ? begin(chunk) + length : n; }
 

@@ -44,6 +44,8 @@ struct EngineView : BatchMemory<T> {
 // The functions of one instruction set.
 struct EngineKernels {
     void* (*make_workspaces)(int threads, int capacity);
+    int64_t (*bytes_of_workspaces)(const void*);
+    int64_t (*bytes_of_one)(int capacity);
     void (*free_workspaces)(void*);
     void (*turn_double)(const EngineView<double>&, const double* f, const double* gradient, TurnPart part);
     void (*turn_float)(const EngineView<float>&, const double* f, const float* gradient, TurnPart part);

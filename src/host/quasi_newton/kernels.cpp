@@ -33,11 +33,18 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
 const EngineKernels& engine_table() {
     static const EngineKernels table{
         [](int threads, int capacity) -> void* {
-            auto* all = new std::vector<Workspace>;
+            auto all = std::make_unique<std::vector<Workspace>>();
             all->reserve(threads);
             for (int i = 0; i < threads; ++i) all->emplace_back(capacity);
-            return all;
+            return all.release();
         },
+        [](const void* all) {
+            int64_t bytes = 0;
+            for (const Workspace& one : *static_cast<const std::vector<Workspace>*>(all))
+                bytes += one.bytes();
+            return bytes;
+        },
+        Workspace::bytes_for,
         [](void* all) { delete static_cast<std::vector<Workspace>*>(all); },
         [](const EngineView<double>& e, const double* f, const double* g, TurnPart part) {
             turn(e, f, g, part);

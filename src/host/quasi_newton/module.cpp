@@ -49,7 +49,8 @@ public:
           memory(size_t(batch * n * (2 * wanted.slots + 4)) * sizeof(T)) {
         this->batch = batch, this->n = this->stride = n;
         this->options = &chosen;
-        this->threads = threads;
+        // Each takes memory that grows with the square of the history.
+        this->threads = batch == 1 ? Chunks(n, threads).useful_threads() : threads;
         states = all_states.data(), small = all_small.data();
         for (State& one : all_states) start_state(one);
         const int64_t m = chosen.slots;
@@ -65,16 +66,19 @@ public:
         std::memset(x, 0, size_t(batch * n) * sizeof(T));
         std::fill(g, g + batch * n,
                   std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
-        this->workspaces = engine_kernels().make_workspaces(threads, chosen.capacity);
+        this->workspaces = engine_kernels().make_workspaces(this->threads, chosen.capacity);
     }
     Engine(const Engine&) = delete;
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
+        require_size(low.size() == size_t(n) || low.size() == size_t(batch * n));
+        require_size(high.size() == low.size());
         this->lower = low.data(), this->upper = high.data();
         this->bound_stride = low.size() == size_t(n) ? 0 : n;
     }
     void set_weights(Vector<T> h) {
+        require_size(h.size() == size_t(n) || h.size() == size_t(batch * n));
         this->weights = h.data();
         this->weight_stride = h.size() == size_t(n) ? 0 : n;
     }
@@ -93,6 +97,7 @@ public:
                (state.action == Action::absorb ? 4 : 0);
     }
     int turn_one(double f, Vector<T> gradient, int part) {
+        require_size(batch == 1 && gradient.size() == size_t(n));
         {
             nb::gil_scoped_release release;
             turn(&f, gradient.data(), TurnPart(part));
@@ -101,6 +106,7 @@ public:
     }
     // A batch: returns how many problems still run.
     int64_t turn_all(Vector<double> f, Vector<T> gradient, int part) {
+        require_size(f.size() == size_t(batch) && gradient.size() == size_t(batch * n));
         nb::gil_scoped_release release;
         turn(f.data(), gradient.data(), TurnPart(part));
         int64_t running = 0;
@@ -108,6 +114,7 @@ public:
         return running;
     }
     void stop(int64_t problem, int status) {
+        require_size(problem >= 0 && problem < batch);
         State& state = states[problem];
         if (state.action == Action::done) return;
         state.status = Status(status);
@@ -117,7 +124,8 @@ public:
 
     int64_t bytes() const {
         return int64_t(sizeof(T)) * batch * n * (2 * chosen.slots + 4) +
-               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size());
+               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size()) +
+               engine_kernels().bytes_of_workspaces(this->workspaces);
     }
 
     Options chosen;
@@ -126,6 +134,11 @@ public:
 
 private:
     LargeMemory memory;
+
+    // The Python side has checked all arguments; this one costs nothing and keeps memory whole.
+    static void require_size(bool fits) {
+        if (!fits) throw nb::value_error("an array of another size than the engine's");
+    }
 };
 
 template <class T>
@@ -232,6 +245,7 @@ void bind_quasi_newton(nb::module_& m) {
         nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
 
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
+    m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });
     m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
     m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
     m.def("start_state_bytes", [] {

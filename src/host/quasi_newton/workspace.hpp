@@ -13,13 +13,23 @@ SW_BEGIN
 class Workspace {
 public:
     static constexpr int columns = 3;  // of fresh_sums: s, y and √h g over the movable variables
+    static constexpr size_t tile_doubles = size_t(tile) * 14;
+    static size_t history_doubles(size_t capacity) { return size_t(tile) * 2 * capacity; }
+    static size_t pack_doubles(size_t capacity) {
+        return (5 * capacity * capacity + 2 * columns * capacity) * lanes;
+    }
+    // Bytes of a new workspace.
+    static int64_t bytes_for(int capacity) {
+        const size_t m = size_t(capacity);
+        const size_t doubles =
+            tile_doubles + history_doubles(m) + pack_doubles(m) + 2 * m + size_t(scratch_length(capacity));
+        return int64_t(sizeof(double) * doubles + sizeof(void*) * 2 * m);
+    }
 
     explicit Workspace(int capacity)
-        : buffers(size_t(tile) * 14),
-          history(size_t(tile) * 2 * capacity),
-          packs((4 * size_t(capacity) * capacity + size_t(capacity) * capacity +
-                 2 * columns * size_t(capacity)) *
-                lanes),
+        : buffers(tile_doubles),
+          history(history_doubles(capacity)),
+          packs(pack_doubles(capacity)),
           carried_memory(2 * size_t(capacity)),
           decision_memory(size_t(scratch_length(capacity))),
           row_places(2 * size_t(capacity)) {
@@ -53,6 +63,15 @@ public:
         break_rows.resize(std::max(break_rows.size(), longest_list * row + 4 * size_t(pairs) + 1));
         return {breaks_listed.data(), break_rows.data(), break_rows.data() + longest_list * row,
                 longest_list};
+    }
+
+    // Bytes held; lists of breakpoints and the rows of chunks grow with what they have to hold.
+    int64_t bytes() const {
+        const size_t doubles = buffers.capacity() + history.capacity() + packs.capacity() +
+                               carried_memory.capacity() + decision_memory.capacity() +
+                               break_rows.capacity() + chunk_rows.capacity();
+        return int64_t(sizeof(double) * doubles + sizeof(void*) * row_places.capacity() +
+                       sizeof(Break) * breaks_listed.capacity());
     }
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }

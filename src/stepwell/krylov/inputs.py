@@ -210,8 +210,9 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
 
         def precondition(block: Array) -> Array:
+            own = namespace_of(block).asarray(block, copy=True)  # which the function may write into
             with callers_arithmetic():
-                image = preconditioner(block)
+                image = preconditioner(own)
             return _preconditioned(image, block)
 
         return precondition
@@ -242,12 +243,13 @@ def iteration_limit(maxiter: int | None, size: int) -> int:
 def column_numbers(problem: Problem, least_squares: bool) -> int:
     """Numbers that one column at work takes, where it is longest: when λ²LᵀL joins AᵀA, or when the state advances."""
     size, rows = problem.size, int(problem.B.shape[0])
+    copies = max(size, rows) if problem.A.copies_blocks else 0
     if not least_squares:
-        return 7 * size
+        return 7 * size + copies
     if problem.L is None:
-        return max(8 * size + 2 * rows, 7 * size + 3 * rows)
+        return max(8 * size + 2 * rows, 7 * size + 3 * rows) + copies
     penalties = problem.L.shape[0] or 0
-    return max(8 * size + 2 * rows + 2 * penalties, 5 * size + 3 * rows + 3 * penalties)
+    return copies + max(8 * size + 2 * rows + 2 * penalties, 5 * size + 3 * rows + 3 * penalties)
 
 
 def bytes_per_number(block: Array) -> int:

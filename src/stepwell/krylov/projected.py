@@ -400,7 +400,7 @@ class Projected(Method):
                 direction, product, image = space.conjugate_again(direction, product, image)
                 energy = float(to_host(column_dots(direction, product))[0])
             ledger.step(1.0)
-            if not energy > 0:
+            if not 0 < energy < np.inf:
                 ledger.end_all(LinearStatus.NONFINITE if np.isnan(energy) else LinearStatus.BREAKDOWN)
                 break
             unmoved, unit = False, energy**-0.5

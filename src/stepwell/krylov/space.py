@@ -36,8 +36,9 @@ DROPPED = 32
 LITTLE, MAX_REMOVALS = 0.5, 3
 #: What may be left of another direction in a new one, relative to its own energy norm and in machine epsilons (1e-13 in
 #: float64): in the first solve, where errors feed on each other, and after a projection, whose own rounding errors
-#: are larger, and do not. Conjugacy is held to 1e-10 either way.
-NEGLIGIBLE, NEGLIGIBLE_PROJECTED = 500.0, 2e4
+#: are larger, and do not. Conjugacy is held to 1e-10 either way. Single precision has no such room: there 500 machine
+#: epsilons grew to directions that were the same, and 2e4 are nearly everything.
+NEGLIGIBLE, NEGLIGIBLE_PROJECTED, NEGLIGIBLE_SINGLE = 500.0, 2e4, 16.0
 
 
 def rows_times(rows: Array, column: Array) -> Array:
@@ -232,7 +233,8 @@ class DirectionSpace:
                     column = plus_rows(column, panel.directions, rows_times(panel.products, column), -1)
             after = float(to_host(column_norms(column))[0])
             return (None if after < epsilon**0.5 * before else column), 0.0
-        bound = (NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE) * epsilon
+        in_double = NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE
+        bound = (NEGLIGIBLE_SINGLE if column.dtype == np.float32 else in_double) * epsilon
         for _ in range(MAX_REMOVALS):
             if overlaps is None:
                 overlaps = np.concatenate([rows_times(panel.products, column) for panel in panels])

@@ -190,6 +190,8 @@ def check(
     require_shape(len(shape) in (2, 3), "A", matrix, "(m, n) or (systems, m, n)")
     require_shape(b.ndim in (1, 2), "b", b, "(m,), or (systems, m), with axis=1 (m, systems)")
     rows, columns = shape[-2:]
+    if rows + columns > MAX_ROWS_AND_COLUMNS:
+        raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
     lone = b.ndim == 1
     across = read_axis(axis) == 1 and not lone
     _require_systems(b.T if across else b, b, shape, across)
@@ -233,6 +235,8 @@ def check(
     )
 
 
+#: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
+MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
 #: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.
 GRAM_WORTH = 60
 #: Systems with fewer positive unknowns than this cost nothing: they get the most careful method.

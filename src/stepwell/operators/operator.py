@@ -71,11 +71,17 @@ class Operator:
         return self._checked(block, self._call(self._adjoint, block), "adjoint", self.shape[1])
 
     def _call(self, function: Callable[[Array], Array], block: Array) -> Array:
-        """Apply a function; without a matrix behind it, it is the caller's own."""
+        """Apply a function; without a matrix behind it, it is the caller's own, and may write into what it gets."""
         if self.matrix is not None:
             return function(block)
+        own = namespace_of(block).asarray(block, copy=True) if self.copies_blocks else block
         with callers_arithmetic():
-            return function(block)
+            return function(own)
+
+    @property
+    def copies_blocks(self) -> bool:
+        """Whether functions get copies of blocks; those of one vector get copies of vectors."""
+        return self.matrix is None and not hasattr(self._forward, "by_column")
 
     def _checked(self, block: Array, image: Array, function: str, rows: int | None) -> Array:
         """Return what a function made of a block in the block's dtype, where its shape is right."""
@@ -115,7 +121,7 @@ def by_column(function: Callable[[Array], Array], called: str) -> Callable[[Arra
     """Return what applies a function of one vector to a block, column by column; errors call its answer as told."""
 
     def image(vector: Array) -> Array:
-        found = function(vector)
+        found = function(namespace_of(vector).asarray(vector, copy=True))  # it may write into what it gets
         found = found if hasattr(found, "shape") else read_array(called, found)
         require_shape(len(found.shape) == 1, called, found, "one dimension, a vector")
         return found
@@ -125,6 +131,7 @@ def by_column(function: Callable[[Array], Array], called: str) -> Callable[[Arra
             return image(copy_to_device_of(np.zeros(int(block.shape[0])), block))[:, None][:, :0]
         return namespace_of(block).stack([image(block[:, j]) for j in range(block.shape[1])], axis=1)
 
+    apply.by_column = True  # type: ignore[attr-defined]
     return apply
 
 

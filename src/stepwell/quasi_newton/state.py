@@ -61,7 +61,7 @@ def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = Fals
     """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with bounds.
 
     A diagonal H0 adds n; the products of pairs and the scalars add 3m² and a constant. Bounds and a diagonal that the
-    problems of a batch share are counted once for the batch.
+    problems of a batch share are counted once for the batch; what threads take is `thread_bytes`.
 
     Examples
     --------
@@ -70,3 +70,16 @@ def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = Fals
     """
     vectors = 2 * m + 4 + 2 * bounded + weighted
     return vectors * n + 3 * m * m + int(_core.STATE_SIZE) // 8
+
+
+def thread_bytes(m: int) -> int:
+    """Return the bytes that each thread at work takes besides: sums of products of all pairs, a vector register each.
+
+    50 to 100 kB with ten pairs, some 50 to 110 MB with 512.
+
+    Examples
+    --------
+    >>> 10 * thread_bytes(10) < thread_bytes(100)
+    True
+    """
+    return int(_core.workspace_bytes(m))
