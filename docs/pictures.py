@@ -21,8 +21,10 @@ from stepwell.report.study import draw, read_study
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 WIDTH, STRIP_HEIGHT, GAP = 900, 400, 24
-#: The README's picture is shown 830 pixels wide; it has twice as many for fine displays.
-OVERVIEW_WIDTH = 1660
+#: The README's picture is drawn so wide, and then made as wide as it is shown (830 pixels) and a little more.
+OVERVIEW_WIDTH, SHOWN_WIDTH = 1660, 940
+#: A page should load at once.
+LARGEST = 390_000
 
 #: Picture -> the command that makes it, and the file that it leaves.
 COMMANDS = {
@@ -52,7 +54,13 @@ def save(picture: Image.Image, name: str) -> None:
     path = IMAGES / f"{name}.png"
     values = np.asarray(picture.convert("RGB"))
     grey = np.ptp(values, axis=2).max() == 0
-    (picture.convert("L") if grey else picture.convert("RGB")).save(path, optimize=True)
+    picture = picture.convert("L" if grey else "RGB")
+    whole, width = picture, picture.width
+    picture.save(path, optimize=True)
+    while path.stat().st_size > LARGEST:  # fewer pixels rather than fewer colours
+        width = width * 9 // 10
+        picture = whole.resize((width, whole.height * width // whole.width), Image.Resampling.LANCZOS)
+        picture.save(path, optimize=True)
     print(f"{path.relative_to(ROOT)}: {picture.width} x {picture.height}, {path.stat().st_size // 1024} KiB")
 
 
@@ -99,7 +107,7 @@ def iteration_chart(path: Path) -> None:
         for row, value in zip(rows, seconds):
             axes.text(1.06e3 * value, row, f"{1e3 * value:.3g} ms  {label}", va="center", fontsize=22)
     axes.set(xscale="log", xlim=(0.02, 6000), yticks=[1, 5], yticklabels=[f"{n}\nvariables" for n in sizes])
-    axes.set_title("Solver time of one iteration: bounded torsion, m = 8", fontsize=26, loc="left")
+    axes.set_title("Solver time of one iteration, logarithmic scale: bounded torsion, m = 8", fontsize=26, loc="left")
     axes.tick_params(labelsize=22, length=0)
     axes.set_xticks([])
     axes.minorticks_off()
@@ -136,7 +144,7 @@ def main() -> None:
     for name, picture in made.items():
         if name != "slice":
             save(scaled(picture, width=min(WIDTH, picture.width)), name)
-    save(stacked(side_by_side([made[name] for name in STRIP]), chart), "overview")
+    save(scaled(stacked(side_by_side([made[name] for name in STRIP]), chart), width=SHOWN_WIDTH), "overview")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ PRINTED = {
     "stippling": ("the pen travels",),
     "spectra": ("median error",),
     "logistic_regression": ("wrong predictions",),
+    "checkpoint_and_resume": ("same bits as without a break: True",),
     "full_waveform_inversion": ("mean error within the lens",),
 }
 

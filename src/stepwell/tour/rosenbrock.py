@@ -136,8 +136,8 @@ def _blocks(
     return [
         Text(
             f"Curved valleys, {problem.n:,} variables, no bounds, {PAIRS} pairs of history, and the line search and "
-            f"stopping rule of VA15, the L-BFGS program of the Harwell Subroutine Library. From f = {first.fun:.6e} and "
-            f"|g| = {first.gradient_norm:.6e} to a relative gradient of {EPS:g} in {duration(seconds)}. {published}"
+            f"stopping rule of VA15, the L-BFGS program of the Harwell Subroutine Library. From f = {first.fun:.6e} "
+            f"and |g| = {first.gradient_norm:.6e} to a relative gradient of {EPS:g} in {duration(seconds)}. {published}"
         ),
         Figure(
             chart(

@@ -72,8 +72,8 @@ def run(stage: Stage) -> Account:
             f"convolution with the pulse that was sent, so every shot has a matrix of its own. {converged:,} of "
             f"{count:,} shots were solved to rounding in {duration(clock.seconds)}, and each answer carries its own "
             f"certificate. SciPy was given {few} of them as dense matrices, one after the other: it knows neither "
-            "batches nor that the matrix is a convolution, which is most of the difference. The summary has the time of "
-            "one shot."
+            "batches nor that the matrix is a convolution, which is most of the difference. The summary has the time "
+            "of one shot."
         ),
         Gallery([_figure(shots, x, shot) for shot in (0, 1)]),
         Text(
