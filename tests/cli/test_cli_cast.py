@@ -69,6 +69,7 @@ def test_json_on_standard_output_is_alone_there(command, folder):
     assert run.exit_code == 0, run.output
     held = json.loads(run.stdout)
     assert held["stepwell"] == stepwell.__version__
+    assert held["command"].split()[0] == command
     assert {"settings", "result"} <= set(held)
     assert all((folder / name).exists() for name in files)
 

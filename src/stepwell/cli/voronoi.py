@@ -90,14 +90,14 @@ def finish(products: Products, outputs: tuple[Path, ...], voice: Voice) -> None:
     try:
         written = products.write_all(outputs)
         if json_file not in (None, "-"):
-            files.write_json(str(json_file), products.record())
+            files.write_json(str(json_file), products.record() | {"command": voice.command})
             written.append(Path(str(json_file)))
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot write: {error}") from None
     if json_file == "-":
-        click.echo(files.json_text(products.record()))
+        click.echo(files.json_text(products.record() | {"command": voice.command}))
     elif not voice.quiet:
         show(products.summary())
         if written:
