@@ -74,9 +74,9 @@ def run(stage: Stage) -> Account:
     blocks: list[Block] = [
         Text(
             f"A run writes its whole state to a file as it goes on, here {size / 1e6:.1f} MB after every {EVERY}th "
-            f"iteration. Killed after {limit} evaluations and called again with the same file, it goes on from its last "
-            f"checkpoint: {len(values)} more evaluations in {duration(clock.seconds)}, and every bit of the answer is "
-            "that of a run without a break."
+            f"iteration. Killed after {limit} evaluations and called again with the same file, it goes on from its "
+            f"last checkpoint: {len(values)} more evaluations in {duration(clock.seconds)}, and every bit of the answer "
+            "is that of a run without a break."
         ),
         Figure(
             chart(
