@@ -75,8 +75,8 @@ def run(stage: Stage) -> Account:
         Text(
             f"A run writes its whole state to a file as it goes on, here {size / 1e6:.1f} MB after every {EVERY}th "
             f"iteration. Killed after {limit} evaluations and called again with the same file, it goes on from its "
-            f"last checkpoint: {len(values)} more evaluations in {duration(clock.seconds)}, and every bit of the answer "
-            "is that of a run without a break."
+            f"last checkpoint: {len(values)} more evaluations in {duration(clock.seconds)}, and every bit of the "
+            "answer is that of a run without a break."
         ),
         Figure(
             chart(
