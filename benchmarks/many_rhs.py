@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 import stepwell
 from stepwell.apps import tomography
-from stepwell.krylov.space import rows_times
+from stepwell.krylov.reductions import rows_times
 from stepwell.operators import as_operator
 
 NAME = "many_rhs"

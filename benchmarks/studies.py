@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "studies"
 PAGE = ROOT / "docs" / "studies.md"
 COUNTS_ONLY = ["nnls-updates"]
+#: Has a page of its own, and takes too long to be run with the others.
+OWN_PAGE = ["cutest"]
 MARK = "<!-- below: written by benchmarks/studies.py -->"
 
 
@@ -58,12 +60,14 @@ def _differences(kept: list[studies.Study]) -> list[str]:
 def page() -> None:
     """Put the tables of all kept results under the mark."""
     on_gpu = [name for name in studies.STUDIES if (RESULTS / f"{name}-cuda.json").exists()]
-    missing = [name for name in studies.STUDIES if name not in on_gpu and name not in COUNTS_ONLY]
+    missing = [name for name in studies.STUDIES if name not in [*on_gpu, *COUNTS_ONLY, *OWN_PAGE]]
     parts = [
         f"Kept from a GPU: {', '.join(on_gpu) or 'none'}" + (f"; not yet: {', '.join(missing)}." if missing else ".")
     ]
     parts.append(f"{' and '.join(f'`{name}`' for name in COUNTS_ONLY)} counts operations, the same on every device.")
     for name, (title, paper) in studies.STUDIES.items():
+        if name in OWN_PAGE:
+            continue
         found = [path for path in (RESULTS / f"{name}-cuda.json", RESULTS / f"{name}-cpu.json") if path.exists()]
         if not found:
             continue
@@ -94,7 +98,8 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     if not options.page:
-        run(options.study or list(studies.STUDIES), options.device, options.size, options.run_seconds, options.files)
+        usual = [name for name in studies.STUDIES if name not in OWN_PAGE]
+        run(options.study or usual, options.device, options.size, options.run_seconds, options.files)
     page()
 
 

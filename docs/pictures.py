@@ -9,6 +9,8 @@ picture of the README, quasi_newton_gpu.json.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -32,8 +34,12 @@ COMMANDS = {
     "cells": ("voronoi -n 1200 --resolution 1024 -o voronoi", "voronoi/cells.png"),
     "phantom": ("reconstruct phantom --slices 40:70 -o phantom", "phantom/montage.png"),
     "waveform": ("deconvolve --synthetic 200 --shots 1,2 --plot waveform.png", "waveform.png"),
+    "t2map": ("t2map --synthetic 96x96x1 --myelin 0.010 0.040 -o t2map", "t2map/maps.png"),
+    "unmixing": ("unmix --synthetic 120x90 -o unmixing", "unmixing.png"),
     "convergence": ("solve minimal-surface -n 40000 -m 5 --plot convergence.png", "convergence.png"),
 }
+#: Picture -> the example that makes it.
+EXAMPLES = {"nonnegative": "nonnegative_tomography.py"}
 #: What stands side by side in the README.
 STRIP = ("nautilus", "cells", "slice")
 
@@ -135,6 +141,9 @@ def main() -> None:
         for name, (command, file) in COMMANDS.items():
             run(command, folder)
             made[name] = Image.open(folder / file).convert("RGB")
+        for name, script in EXAMPLES.items():
+            subprocess.run([sys.executable, ROOT / "examples" / script, folder / f"{name}.png"], check=True)
+            made[name] = Image.open(folder / f"{name}.png").convert("RGB")
         made["slice"] = grey(np.load(folder / "phantom" / "volume.npy")[24])
         study = read_study(ROOT / "benchmarks" / "results" / "studies" / "torsion-cuda.json")
         draw(study.plots[0], folder / "torsion.png")

@@ -4,6 +4,7 @@ from stepwell import apps as apps
 from stepwell import distributed as distributed
 from stepwell import operators as operators
 from stepwell import problems as problems
+from stepwell.derivatives.argmin import argmin as argmin
 from stepwell.krylov import LinearResult as LinearResult
 from stepwell.krylov import LinearStatus as LinearStatus
 from stepwell.krylov import Progress as Progress
@@ -11,8 +12,11 @@ from stepwell.krylov import ProjectedCG as ProjectedCG
 from stepwell.krylov import cg as cg
 from stepwell.krylov import tikhonov as tikhonov
 from stepwell.nnls import Convolution as Convolution
+from stepwell.nnls import LSQResult as LSQResult
 from stepwell.nnls import NNLSResult as NNLSResult
 from stepwell.nnls import NNLSStatus as NNLSStatus
+from stepwell.nnls import lsq_gram as lsq_gram
+from stepwell.nnls import lsq_linear as lsq_linear
 from stepwell.nnls import nnls as nnls
 from stepwell.operators import adjoint_error as adjoint_error
 from stepwell.quasi_newton.api import minimize as minimize

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.checks import require, require_kind
-from stepwell.files import Path, Unreadable, open_arrays, replacing
+from stepwell.files import Path, Unreadable, open_arrays, replacing, write_arrays
 
 #: The version of this format; what a kind of checkpoint holds has a version of its own among its fields.
 VERSION = 1
@@ -41,9 +41,9 @@ def write(path: Path, kind: str, fields: Mapping[str, Any]) -> None:
     head = {"kind": kind, "version": VERSION, "arrays": sorted(arrays), "plain": plain}
     head = json.loads(json.dumps(head))  # as it will be read: tuples are lists
     head["sha256"] = _checksum(head, arrays)
-    held: dict[str, Any] = {_HEAD: np.array(json.dumps(head)), **arrays}
+    held = {_HEAD: np.array(json.dumps(head)), **arrays}
     with replacing(path, again=True) as file:
-        np.savez(file, **held)
+        write_arrays(file, held)
 
 
 def read(path: Path, kind: str) -> dict[str, Any]:

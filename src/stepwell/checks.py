@@ -66,8 +66,11 @@ def read_real(
     above: float | None = None,
     below: float | None = None,
     infinite: bool = False,
+    other: str = "",
 ) -> float:
     """Return one real number within limits as a float; `infinite`: it may be that, too.
+
+    `other` says what else the argument may be, which the caller has taken care of.
 
     Examples
     --------
@@ -85,7 +88,7 @@ def read_real(
             return number
     ends = {"of at least": at_least, "above": above, "below": below}
     limits = " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
-    allowed = f"a {'' if infinite else 'finite '}number {limits}".rstrip()
+    allowed = f"a {'' if infinite else 'finite '}number {limits}".rstrip() + (f", or {other}" if other else "")
     _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
 
 

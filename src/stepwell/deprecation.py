@@ -34,7 +34,7 @@ def renamed(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not new_names.keys().isdisjoint(kwargs):
+            if any(old in kwargs for old in new_names):
                 for old, new in new_names.items():
                     if old not in kwargs:
                         continue

@@ -28,17 +28,17 @@ def default_threads() -> int:
     ``OMP_NUM_THREADS`` is a limit, as job schedulers, MPI launchers and dask's workers set it for every library of a
     process; :func:`threads_at_most` sets another for a while.
     """
-    limits = (available_cores(), _omp_limit(), _at_most.get())
-    return min(limit for limit in limits if limit is not None)
+    threads = available_cores()
+    if "OMP_NUM_THREADS" in os.environ:
+        threads = min(threads, _omp_limit() or threads)
+    at_most = _at_most.get()
+    return threads if at_most is None else min(threads, at_most)
 
 
-def _omp_limit() -> int | None:
-    """Return the number in ``OMP_NUM_THREADS``, of a list its first; None where there is none."""
-    text = os.environ.get("OMP_NUM_THREADS")
-    if not text:
-        return None
-    first = text.partition(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) > 0 else None
+def _omp_limit() -> int:
+    """Return the number in ``OMP_NUM_THREADS``, of a list its first; 0 where there is none."""
+    first = os.environ["OMP_NUM_THREADS"].partition(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
 
 
 @contextlib.contextmanager

@@ -289,3 +289,15 @@ def test_reconstruct_from_a_scan_with_holes(tmp_path):
     aside = run.invoke(main, ["reconstruct", str(tmp_path / "aside.npz"), "-o", str(tmp_path / "out")])
     assert aside.exit_code == 1
     assert "no ray meets the image, with a center_column of 1e+06" in " ".join(aside.output.split())
+
+
+def test_the_command_keeps_pixels_from_going_below_zero(tmp_path):
+    words = ["reconstruct", "phantom", "--size", "24", "--angles", "12", "--slices", "10:12", "--no-plots"]
+    outcome = CliRunner().invoke(main, [*words, "--nonnegative", "--lam", "discrepancy", "-o", str(tmp_path)])
+    assert outcome.exit_code == 0, outcome.output
+    assert "bounded" in outcome.output
+    assert np.load(tmp_path / "volume.npy").min() == 0
+    for more, said in ((["--method", "block"], "'block' knows no bounds"), (["--lam", "gcv"], "'gcv' knows no bounds")):
+        outcome = CliRunner().invoke(main, [*words, "--nonnegative", *more, "-o", str(tmp_path)])
+        assert outcome.exit_code == 2
+        assert said in outcome.output

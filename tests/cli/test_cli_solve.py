@@ -257,3 +257,24 @@ def test_times_of_a_run_on_a_gpu():
     report = SummaryReport(problem, problem.bounds, Settings(), **kind)
     assert "thread" not in report.heading()
     assert dict(report.outcome(result, seconds))["before the start"] == "1 s"
+
+
+def test_a_checkpoint_is_taken_up(tmp_path):
+    """Cut off by a limit, then taken up: the bits of the run that nobody cut."""
+    file, whole, parts = tmp_path / "run.ckpt", tmp_path / "whole.npy", tmp_path / "parts.npy"
+    plain = solved("torsion", "-n", 400, "--solution", whole)
+    often = ("torsion", "-n", 400, "--checkpoint", file, "--checkpoint-every", 1)
+    assert solve(*often, "--maxiter", 5).exit_code == 1
+    assert file.exists()
+    taken_up = solved(*often, "--solution", parts)
+    assert whole.read_bytes() == parts.read_bytes()
+    assert taken_up["result"]["nfev"] == plain["result"]["nfev"]
+    other = solve("torsion", "-n", 900, "--checkpoint", file)
+    assert other.exit_code == 2
+    assert "of a run with another shape of x0" in other.stderr
+    assert solve(*often[:-1], "never").exit_code == 2
+    assert solve(*often[:4], tmp_path / "none" / "run.ckpt").exit_code == 2
+    file.write_bytes(file.read_bytes()[:500])
+    cut = solve(*often)
+    assert cut.exit_code == 1
+    assert cut.stderr.startswith(f"Error: {file}: ")

@@ -89,8 +89,8 @@ def test_gradient_and_lam_rules_in_torch():
 
 @pytest.mark.parametrize("what", ["A", "B", "functions", "preconditioner"])
 @pytest.mark.parametrize("method", ["direct", "cgls", "pseudo-block", "block", "prcg", "aprcg"])
-def test_answers_are_no_part_of_autograds_graph(method, what):
-    """As those of `minimize` and `nnls`: a gradient through the steps of an iteration would not be the solution's."""
+def test_the_graph_of_an_answer_is_the_solutions(method, what):
+    """Not that of the steps of an iteration, of which a preconditioner is a part."""
     torch = pytest.importorskip("torch")
     A, B = problem()
     matrix, block, extra = torch.from_numpy(A), torch.from_numpy(B), {}
@@ -103,8 +103,14 @@ def test_answers_are_no_part_of_autograds_graph(method, what):
     if what == "preconditioner":
         extra["preconditioner"] = torch.full((A.shape[1],), 2.0, dtype=torch.float64, requires_grad=True)
     result = stepwell.tikhonov(operator, block, 0.5, method=method, tol=1e-10, **extra)
-    assert not result.x.requires_grad
     assert_solves(to_host(result.x), normal_matrix(A, 0.5), A.T @ B, 1e-10)
+    assert result.x.requires_grad == (what != "preconditioner")
+    if what != "preconditioner":
+        asked = block if what == "B" else watched
+        given = watched if what != "B" else matrix
+        exact = torch.linalg.solve(given.T @ given + 0.25 * torch.eye(A.shape[1], dtype=torch.float64), given.T @ block)
+        (own,), (wanted,) = (torch.autograd.grad(x.square().sum(), asked) for x in (result.x, exact))
+        torch.testing.assert_close(own, wanted, rtol=1e-6, atol=1e-7)
 
 
 def test_projected_cg_in_torch(tmp_path):

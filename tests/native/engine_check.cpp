@@ -2,7 +2,9 @@
 // the Python test compares the numbers with NumPy. Usage: engine_check PART...
 #include <barrier>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "host/common/pool.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/rank_exchange.hpp"
 
 namespace stepwell {
 namespace baseline {
@@ -188,7 +191,7 @@ void check_search() {
                 auto f = [](double a) { return -a / (a * a + 0.01); };
                 auto slope = [](double a) { return (a * a - 0.01) / ((a * a + 0.01) * (a * a + 0.01)); };
                 LineSearch s;
-                start_search(s, o, f(0), slope(0), first, o.step_max);
+                start_search(s, o, f(0), slope(0), first, o.step_max, 0.0);
                 SearchInfo info = SearchInfo::searching;
                 double trial = 0;
                 while (info == SearchInfo::searching) {
@@ -312,51 +315,29 @@ void check_threads() {
     }
 }
 
-// One problem over two ranks, which are threads here, each with half of the variables and an engine of its
-// own; the seam between sums and decisions is all that they share.
-struct Ranks {
-    std::barrier<> all{2};
-    std::vector<double> rows[2];
-    std::vector<Break> breaks[2];
-    std::vector<double> crossings[2];
-};
+// One problem over ranks, which are threads here, each with chunks of the variables and an engine of its own;
+// the messages that they exchange are all that they share.
+constexpr int most_ranks = 4;
 
-struct Rank {
-    Ranks* ranks;
-    int number;
-    int64_t first;  // of its variables
-};
+struct Board {
+    std::barrier<> all;
+    std::vector<double> messages[most_ranks];
 
-void exchange(void* context, const Found& found) {
-    const Rank& rank = *static_cast<Rank*>(context);
-    Ranks& ranks = *rank.ranks;
-    const int width = found.shape.width(), row = 2 * found.state->pairs + 1;
-    fold_rows(found.rows, found.chunks, found.shape);
-    ranks.rows[rank.number].assign(found.rows, found.rows + width);
-    if (found.list) {
-        const int mine = int(std::min(found.rows[0], double(found.list->length)));
-        ranks.breaks[rank.number].assign(found.list->breaks, found.list->breaks + mine);
-        for (Break& one : ranks.breaks[rank.number])
-            one.place += rank.first * longest_list;  // indices among all variables
-        ranks.crossings[rank.number].assign(found.list->rows, found.list->rows + int64_t(mine) * row);
-    }
-    ranks.all.arrive_and_wait();
-    std::vector<double> both = ranks.rows[0];
-    both.insert(both.end(), ranks.rows[1].begin(), ranks.rows[1].end());
-    fold_rows(both.data(), 2, found.shape);
-    std::copy(both.begin(), both.begin() + width, found.rows);
-    if (found.list && both[0] <= found.list->length) {
-        int record = 0;
-        for (int from = 0; from < 2; ++from) {
-            for (const Break& one : ranks.breaks[from]) {
-                const double* crossing = &ranks.crossings[from][size_t(one.record()) * size_t(row)];
-                found.list->breaks[record] = make_break(one.time, one.place / longest_list, record);
-                std::copy(crossing, crossing + row, found.list->rows + int64_t(record++) * row);
-            }
+    explicit Board(int ranks) : all(ranks) {}
+    // What RankExchange sends: returns the messages of all ranks, in the memory of the caller.
+    const double* send(int rank, std::vector<double>& message, const std::vector<int64_t>& counts,
+                       std::vector<double>& received) {
+        messages[rank] = message;
+        all.arrive_and_wait();
+        received.clear();
+        for (size_t r = 0; r < counts.size(); ++r) {
+            if (int64_t(messages[r].size()) != counts[r] || messages[r][1] != messages[0][1]) std::abort();
+            received.insert(received.end(), messages[r].begin(), messages[r].end());
         }
+        all.arrive_and_wait();
+        return received.data();
     }
-    ranks.all.arrive_and_wait();
-}
+};
 
 // A piece of the chain's variables, or all of it.
 struct Piece {
@@ -367,14 +348,16 @@ struct Piece {
     void* workspaces;
     EngineView<double> view;
 
-    Piece(int64_t first, int64_t n, int m) : n(n), small(small_matrices_length(m)), x(n), g(n), d(n) {
-        options.capacity = options.slots = m;
+    // `slots`: one more than m where a pair is written before its point is accepted.
+    Piece(int64_t first, int64_t n, int m, int slots)
+        : n(n), small(small_matrices_length(slots)), x(n), g(n), d(n) {
+        options.capacity = m, options.slots = slots;
         options.search = preset(false);
         options.gtol = 1e-6, options.ftol = 0, options.target = -double_infinity;
         options.max_iterations = 400, options.max_evaluations = 15000;
         options.bounded = options.boxed = 1;
         start_state(state);
-        trial.resize(n), lower.resize(n), upper.resize(n), s.resize(n * m), y.resize(n * m);
+        trial.resize(n), lower.resize(n), upper.resize(n), s.resize(n * slots), y.resize(n * slots);
         for (int64_t k = 0; k < n; ++k) {
             const int64_t i = first + k;
             lower[k] = i % 7 == 0 ? 0.25 : 0;
@@ -406,47 +389,80 @@ struct Piece {
     }
 };
 
-void check_exchange() {
-    const int64_t half = Chunks::min_length, n = 2 * half;
-    const int m = 4;
+// By ranks that have so many chunks each; some of them none.
+void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int iterations) {
+    const int64_t length = Chunks::min_length;
+    const int m = 4, count = int(chunks_of.size());
+    std::vector<int64_t> cuts{0};
+    for (const int64_t chunks : chunks_of) cuts.push_back(cuts.back() + chunks);
+    const int64_t n = cuts.back() * length - 700;  // the last chunk is shorter
     std::vector<double> point(n), gradient(n), alone, apart;
     auto report = [](const State& state, std::vector<double>& out) {
         out = {double(state.iterations), double(state.evaluations),  state.f,
                state.projected_gradient, double(state.cauchy_walks), double(state.status),
                state.cauchy_time,        state.carry_time,           state.gamma};
     };
-    Piece whole(0, n, m);
+    Piece whole(0, n, m, m);
+    whole.options.max_iterations = iterations;
     while (whole.state.action != Action::done) {
         const double f = chain(whole.trial.data(), gradient.data(), n, 0.02);
         whole.turn(f, gradient.data());
     }
     report(whole.state, alone);
-    Ranks ranks;
-    Rank here[2] = {{&ranks, 0, 0}, {&ranks, 1, half}};
-    Piece pieces[2] = {Piece(0, half, m), Piece(half, half, m)};
+    Board board(count);
+    std::vector<std::unique_ptr<Piece>> pieces;
+    for (int r = 0; r < count; ++r) {
+        const int64_t first = std::min(cuts[r] * length, n), last = std::min(cuts[r + 1] * length, n);
+        pieces.push_back(std::make_unique<Piece>(first, last - first, m, ahead ? m + 1 : m));
+    }
+    for (auto& piece : pieces) piece->options.max_iterations = iterations;
     double f = 0;
+    long long messages = 0;
     auto run = [&](int rank) {
-        Piece& mine = pieces[rank];
-        mine.view.exchange = {exchange, &here[rank]};
+        Piece& mine = *pieces[rank];
+        const int64_t first = std::min(cuts[rank] * length, n);
+        std::vector<double> received;
+        RankExchange between(
+            rank, cuts, first,
+            [&](Action, bool, std::vector<double>& message, const std::vector<int64_t>& counts) {
+                if (rank == 0) ++messages;
+                return board.send(rank, message, counts, received);
+            });
+        mine.view.exchange = between.hook();
+        mine.view.chunk_length = length;
         while (mine.state.action != Action::done) {
-            std::copy(mine.trial.begin(), mine.trial.end(), point.begin() + rank * half);
-            ranks.all.arrive_and_wait();
+            std::copy(mine.trial.begin(), mine.trial.end(), point.begin() + first);
+            board.all.arrive_and_wait();
             if (rank == 0) f = chain(point.data(), gradient.data(), n, 0.02);
-            ranks.all.arrive_and_wait();
-            mine.turn(f, gradient.data() + rank * half);
+            board.all.arrive_and_wait();
+            between.value = f;
+            mine.turn(f, gradient.data() + first);
         }
     };
-    std::thread other(run, 1);
+    std::vector<std::thread> others;
+    for (int r = 1; r < count; ++r) others.emplace_back(run, r);
     run(0);
-    other.join();
-    report(pieces[0].state, apart);
-    std::copy(pieces[0].x.begin(), pieces[0].x.end(), point.begin());
-    std::copy(pieces[1].x.begin(), pieces[1].x.end(), point.begin() + half);
-    std::printf("{\"part\": \"exchange\", \"same\": %d, ",
-                std::memcmp(point.data(), whole.x.data(), sizeof(double) * size_t(n)) == 0 &&
-                    std::memcmp(&pieces[0].state, &pieces[1].state, sizeof(State)) == 0);
+    for (std::thread& other : others) other.join();
+    report(pieces[0]->state, apart);
+    bool same = true;
+    for (int r = 0; r < count; ++r) {
+        std::copy(pieces[r]->x.begin(), pieces[r]->x.end(), point.begin() + std::min(cuts[r] * length, n));
+        const bool states = ahead || std::memcmp(&pieces[r]->state, &pieces[0]->state, sizeof(State)) == 0;
+        same = same && states;
+    }
+    same = same && std::memcmp(point.data(), whole.x.data(), sizeof(double) * size_t(n)) == 0;
+    std::printf("{\"part\": \"exchange\", \"same\": %d, \"messages\": %lld, ", same, messages);
     print("alone", alone);
     print("apart", apart, "}\n");
+}
+
+void check_exchange() {
+    check_exchange({1, 1}, false, 400);
+}
+
+void check_ranks() {
+    check_exchange({1, 0, 2}, true, 25);
+    check_exchange({1, 1, 1, 1}, true, 12);
 }
 
 // Jobs of changing length, one after the other and from two callers at once: each piece once, on an allowed
@@ -490,6 +506,7 @@ int main(int count, char** arguments) {
         if (part == "engine") check_engine();
         if (part == "threads") check_threads();
         if (part == "exchange") check_exchange();
+        if (part == "ranks") check_ranks();
         if (part == "pool") check_pool();
     }
     return 0;

@@ -31,17 +31,18 @@ def compile_or_skip(defines, architecture):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "single", "convolution", "by_warp"),
+    ("architecture", "single", "convolution", "by_warp", "general"),
     [
-        ("sm_80", False, False, False),
-        ("sm_90", False, False, False),
-        ("sm_90", False, True, False),
-        ("sm_90", True, False, True),
-        ("sm_100", False, False, True),
+        ("sm_80", False, False, False, False),
+        ("sm_90", False, False, False, False),
+        ("sm_90", False, True, False, False),
+        ("sm_90", True, False, True, False),
+        ("sm_100", False, False, True, False),
+        ("sm_90", False, False, False, True),
     ],
 )
-def test_kernels_compile_without_a_device(architecture, single, convolution, by_warp):
-    code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256), architecture)
+def test_kernels_compile_without_a_device(architecture, single, convolution, by_warp, general):
+    code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256, general), architecture)
     for entry in (b"nnls_solve", b"nnls_share_columns", b"nnls_share_gram"):
         assert entry in code
 

@@ -323,3 +323,28 @@ def test_info_shows_the_gpu(torch):
     assert "GiB free" in flat
     assert "driver" in flat
     assert "CUDA 1" in flat
+
+
+# ---- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [1, "0.001 s"])
+def test_a_run_on_a_device_is_taken_up_from_its_checkpoint(torch, every, tmp_path):
+    """Cut off by limits again and again: the bits of the run that nobody cut."""
+    problem = stepwell.problems.get("torsion", nx=60, ny=60, xp=torch, dtype=torch.float64, device="cuda")
+    options = {"gtol": 0.0, "ftol": 0.0, "maxiter": 60}
+    given = {"jac": True, "bounds": problem.bounds}
+    whole = stepwell.minimize(problem.fun, problem.x0, options=options, **given)
+    for limit in (5, 17, 31, 60):
+        result = stepwell.minimize(
+            problem.fun,
+            problem.x0,
+            options=options | {"maxiter": limit},
+            checkpoint=tmp_path / "run.ckpt",
+            checkpoint_every=every,
+            **given,
+        )
+    assert torch.equal(result.x, whole.x)
+    assert result.nit == whole.nit
+    host = stepwell.LBFGSB.load(tmp_path / "run.ckpt")
+    assert 0 < host.nit < 60

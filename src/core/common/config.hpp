@@ -43,6 +43,7 @@ typedef unsigned long long uint64_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef unsigned char uint8_t;
+typedef signed char int8_t;
 #else
 #include <cmath>
 #include <cstdint>

@@ -5,21 +5,23 @@
 // replicated: all members of a team read the same numbers after a sync and take the same branch.
 #pragma once
 
-#include "core/nnls/insertion.hpp"
+#include "core/nnls/bounded.hpp"
 
 SW_BEGIN
 namespace nnls {
 
-// A warm start: values (x itself) or marks (which unknowns are positive), or neither.
+// A warm start: values (x itself), marks (which unknowns are positive) or states (-1 at the lower bound, 1 at
+// the upper, 0 between), or none of them.
 template <class Scalar>
 struct WarmStart {
     const Scalar* values = nullptr;
     const uint8_t* marks = nullptr;
+    const int8_t* states = nullptr;
 };
 
 template <class Team, class Matrix, class Scalar>
-struct ActiveSet : Insertion<Team, Matrix> {
-    using Base = Insertion<Team, Matrix>;
+struct ActiveSet : Bounded<Team, Matrix> {
+    using Base = Bounded<Team, Matrix>;
     using Base::any_barred;
     using Base::any_dependent;
     using Base::b_norm;
@@ -43,6 +45,7 @@ struct ActiveSet : Insertion<Team, Matrix> {
     // Lowest squared residual so far; its point is in ws.best_x, ws.best_order.
     double best = double_infinity;
     int best_count = 0;
+    bool trusting = false;   // the dual is not verified from A at the end
     bool restarted = false;  // with Q and R in place of the Gram factor
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
@@ -59,9 +62,17 @@ struct ActiveSet : Insertion<Team, Matrix> {
             return;
         }
         tally.status = iterate(warm.values || warm.marks ? start_from(warm) : Pending::nothing);
+        finish();
+    }
+
+    SW_HD void finish() {
         if (projected) fresh = projected = false;
         if (restarted) tally.escalated = 1;
-        if (!fresh || from_gram) this->dual_from_matrix();
+        if (task.extent.gram_only) {
+            if (!fresh) this->dual_from_gram();
+        } else if (!fresh || from_gram) {
+            this->dual_from_matrix();
+        }
         if (any_barred) this->unbar();
         if (sizeof(Scalar) < sizeof(double)) round_answer();
         if (tally.status >= stalled && top <= slack && slope <= slack) tally.status = converged;
@@ -101,9 +112,86 @@ struct ActiveSet : Insertion<Team, Matrix> {
     // Largest w_j / (|a_j| |b|) over the zeros, |w_j| over the positives. Of a finished run.
     SW_HD double violation() const { return b_norm > 0 ? max_of(0.0, max_of(top, slope)) / b_norm : 0.0; }
 
-private:
+    // The same over |a_j| (|b| + sum |a_j| |x_j|), free columns that stayed out included.
+    SW_HD double general_violation() {
+        double outside = 0, size = 0;
+        team.each(this->columns(), [&](int j) {
+            if ((ws.state[j] & is_free) && !(ws.state[j] & is_positive))
+                outside = max_of(outside, absolute(ws.w[j]) * task.inverse_norm_of(j));
+        });
+        outside = team.max(outside);
+        team.lane_each(factor.count, [&](int p) { size += absolute(ws.x[p]) * task.norm_of(ws.order[p]); });
+        const double room = b_norm + this->reference_size + team.lane_sum(size);
+        return room > 0 ? max_of(max_of(0.0, outside), max_of(top, slope)) / room : 0.0;
+    }
+
+    // What general problems have beside: x at a bound is the bound itself.
+    SW_HD void general_answer(const Job& job, int64_t system, Scalar* x, Scalar* dual, uint8_t* active,
+                              double& residual) {
+        const Family& family = job.family;
+        const int n = task.matrix.top.columns;
+        const bool lost = tally.status == non_finite || tally.status == infeasible;
+        int8_t* state = family.state + system * n;
+        const double unscale = 1 / b_scale;
+        double* full = ws.score;  // x in the caller's units
+        team.each(n, [&](int j) {
+            const int own = lost ? 0 : ws.state[j];
+            const bool masked = !lost && family.mask && !family.mask[system * family.mask_stride + j];
+            const double at = own & is_free || masked ? 0.0
+                              : own & reflected       ? this->given_upper[j]
+                                                      : this->given_lower[j];
+            full[j] = lost ? double_nan() : at;
+            const double scale = lost ? 0.0 : task.scale_of(j);
+            dual[j] = Scalar(lost ? double_nan() : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
+            active[j] = !lost && (own & is_positive) ? 1 : 0;
+            state[j] = lost || own & is_positive || own & is_free ? 0
+                       : own & excluded                           ? 2
+                       : own & reflected                          ? 1
+                                                                  : -1;
+        });
+        team.sync();
+        if (!lost)
+            team.each_short(factor.count, [&](int p) {
+                const int j = ws.order[p];
+                if (j >= n) return;
+                const double at = ws.state[j] & from_zero ? 0.0 : full[j];
+                const double value = at + ws.x[p] * (task.scale_of(j) * unscale);
+                full[j] = clamp_to(value, this->given_lower[j], this->given_upper[j]);
+            });
+        team.sync();
+        bool fits = true;
+        double sum = 0;
+        team.each(n, [&](int j) {
+            x[j] = Scalar(full[j]);
+            fits = fits && is_finite(x[j]);
+            sum += task.matrix.coefficient(j) * double(x[j]);
+        });
+        sum = team.sum(sum);
+        residual = double_nan();
+        double fit = double_nan(), seminorm = double_nan(), missed = double_nan();
+        if (!lost) {
+            const double worst = team.max(fits ? 0.0 : 1.0);
+            fit = (ws.metric ? this->squared_fit() : squared_residual) * unscale * unscale;
+            residual = worst > 0 ? double_nan() : square_root(fit);
+            if (residual != residual) tally.status = non_finite;
+            missed = family.summed ? max_of(0.0, max_of(this->sum_low - sum, sum - this->sum_high)) : 0.0;
+            seminorm = norm_of_penalty(full);
+        }
+        if (team.rank() == 0) {
+            family.multiplier[system] = lost ? double_nan() : this->multiplier * unscale;
+            family.equality_error[system] = missed;
+            family.used_lam[system] = square_root(factor.penalty);
+            family.fit[system] = fit;
+            family.seminorm[system] = seminorm;
+        }
+        team.sync();
+    }
+
+protected:
     // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.
     enum class Pending { nothing, solution, way };
+
+    SW_CALL int iterate_called(Pending pending) { return iterate(pending); }
 
     SW_HD int iterate(Pending pending) {
         int refinements = 0;
@@ -114,7 +202,7 @@ private:
                 pending = Pending::nothing;
             }
             if (!fresh) {
-                if (from_gram && tally.solves < 5 * this->columns() + 50)
+                if (from_gram && (task.extent.gram_only || tally.solves < 5 * this->columns() + 50))
                     this->dual_from_gram();
                 else
                     this->dual_from_matrix();
@@ -129,8 +217,18 @@ private:
                 // An exact residual shows rounding of x itself: no refinement takes that away.
                 const bool at_rest = !steep || (exact && refinements >= 3);
                 if (nothing_left && at_rest && !from_gram) {
+                    if constexpr (Matrix::general) {
+                        if (this->leave_large_bounds()) {
+                            refinements = 0;
+                            best = double_infinity;
+                            continue;
+                        }
+                    }
                     if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
+                        // (Free columns are in the factor from the start.)
+                        if (Matrix::general && restarted && !exact && factor.count > 0)
+                            pending = Pending::solution;
                         continue;
                     }
                     // Barred columns do not count in `top`: only with them is the point certified.
@@ -140,11 +238,24 @@ private:
                     if (factor.update != gram) return depended ? dependent : stalled;
                 }
                 if (tally.solves >= task.options.max_solves) return limit;
+                if constexpr (Matrix::general) {
+                    if (!nothing_left) this->reseat();
+                    if (!fresh) continue;
+                }
                 if (!nothing_left && this->insert_several()) {
                     refinements = 0;
                     pending = this->solved ? Pending::way : Pending::solution;
                     continue;
                 }
+                // Normal equations that are given are all there is.
+                if (Matrix::general && task.extent.gram_only) {
+                    const bool depended = any_dependent;
+                    if (any_barred) this->unbar();
+                    if (top <= slack && (!steep || refinements >= 3)) return converged;
+                    return depended ? dependent : stalled;
+                }
+                // With a lambda that is only tried, the tables will do.
+                if (trusting && from_gram && nothing_left) return converged;
                 // The end of this road: look at A itself, then rely on Q and R, then refine, then give up.
                 if (from_gram && inserted_count >= 0) {
                     from_gram = false;
@@ -193,6 +304,161 @@ private:
         return Pending::nothing;
     }
 
+    // The start of a problem with bounds. Of a warm start the set counts, and which columns are at which
+    // bound; where it does not lead to a point within the bounds, the start is cold.
+    SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
+                                  double penalty) {
+        if (warm.values || warm.marks || warm.states) {
+            if (start_from_set(warm)) {
+                finish_step();
+                return Pending::nothing;
+            }
+            for (int p = 0; p < factor.count; ++p) {
+                const int j = ws.order[p];
+                team.sync();
+                if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
+            }
+            team.sync();
+            factor.restart(factor.update);
+            this->begin_general(job, system, b, penalty);
+        }
+        if (ws.sum_of)
+            this->fill_up();
+        else
+            this->insert_free();
+        return factor.count > 0 ? Pending::solution : Pending::nothing;
+    }
+
+    // What a warm start says of column j: -1 at its lower bound, 1 at its upper, 0 between.
+    SW_HD int said_of(WarmStart<Scalar> warm, int j) const {
+        if (j >= task.matrix.top.columns) return 0;
+        if (warm.states) return warm.states[j] == 2 ? -1 : warm.states[j];
+        if (warm.marks) return warm.marks[j] ? 0 : -1;
+        const double value = warm.values[j];
+        return value <= this->given_lower[j] ? -1 : value >= this->given_upper[j] ? 1 : 0;
+    }
+
+    // Takes the set of a warm start: what the solution then has outside its bounds leaves there. Whether a
+    // point within all bounds came of it, which is in ws.z.
+    SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
+        for (int j = 0; j < this->columns(); ++j) {
+            const int state = ws.state[j];
+            if (state & (excluded | is_free)) continue;
+            const int said = said_of(warm, j);
+            const bool crosses = said > 0 ? state == zero && is_finite(ws.upper[j])
+                                          : said < 0 && state == reflected && is_finite(ws.lower[j]);
+            team.sync();
+            if (crosses) this->cross(j);
+        }
+        this->insert_free();
+        for (int j = 0; j < this->columns(); ++j) {
+            const bool wanted = !(ws.state[j] & (excluded | is_free)) && said_of(warm, j) == 0;
+            if (wanted && task.norm_of(j) > 0) this->insert_called(j);
+        }
+        fresh = false;
+        for (;;) {
+            if (factor.count == 0) return !ws.sum_of;
+            factor.solve();
+            bool inside = true;
+            for (int p = factor.count - 1; p >= 0; --p) {
+                const int j = ws.order[p];
+                const double z = ws.z[p], least = task.least_of(j), most = task.most_of(j);
+                if (z > least && z < most) continue;
+                inside = false;
+                team.sync();
+                if (team.rank() == 0) ws.x[p] = z > least ? most : least;
+                team.sync();
+                this->leave_at_bound(p);
+                // ws.z keeps the old order below p: only higher places moved.
+            }
+            if (inside) return true;
+        }
+    }
+
+    // |L x|, of x in the caller's units.
+    SW_HD double norm_of_penalty(const double* x) const {
+        const Matrix& matrix = task.matrix;
+        double square = 0;
+        team.each(matrix.penalty_rows, [&](int i) {
+            double sum = 0;
+            if (matrix.penalty) {
+                const double* row = matrix.penalty + static_cast<int64_t>(i) * matrix.top.columns;
+                for (int j = 0; j < matrix.top.columns; ++j) sum += row[j] * x[j];
+            } else {
+                sum = x[i];
+            }
+            square += sum * sum;
+        });
+        return square_root(team.sum(square));
+    }
+
+    // From x towards z as advance() goes, within all bounds.
+    SW_CALL bool advance_within(bool solved) {
+        for (;;) {
+            if (tally.solves >= task.options.max_solves) return false;
+            ++tally.solves;
+            if (!solved) solve();
+            solved = false;
+            // What a bound sum leaves to one column alone is where it is.
+            const bool sole = ws.sum_of && factor.count == 1;
+            double step = -double_infinity;
+            team.lane_each(factor.count, [&](int p) { step = max_of(step, -room_towards(p)); });
+            step = team.lane_max(step);
+            if (!(step > -double_infinity) || sole) {
+                if (sole) {
+                    const int j = ws.order[0];
+                    const double z = clamp_to(ws.z[0], task.least_of(j), task.most_of(j));
+                    team.sync();
+                    if (team.rank() == 0) ws.z[0] = z;
+                    team.sync();
+                }
+                return true;
+            }
+            const double alpha = min_of(1.0, -step);
+            team.sync();
+            int stay = 0;
+            team.each_short(factor.count, [&](int p) {
+                const int j = ws.order[p];
+                const double least = task.least_of(j), most = task.most_of(j);
+                const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
+                const bool blocks =
+                    !(room_towards(p) > alpha) || (ws.z[p] > ws.x[p] ? !(moved < most) : !(moved > least));
+                if (blocks) {
+                    const bool up = ws.z[p] > least && (ws.z[p] > ws.x[p] || !(ws.z[p] < most));
+                    ws.x[p] = up ? most : least;
+                    ws.state[j] |= leaving;
+                } else {
+                    ws.x[p] = clamp_to(moved, least, most);
+                    stay = 1;
+                }
+            });
+            const bool any_stays = team.max(double(stay)) > 0;
+            team.sync();
+            // A bound sum needs one.
+            if (ws.sum_of && !any_stays) {
+                if (team.rank() == 0) ws.state[ws.order[0]] &= ~leaving;
+                team.sync();
+            }
+            factor.settled = 0;
+            fresh = false;
+            for (int p = factor.count - 1; p >= 0; --p) {
+                const bool leaves = ws.state[ws.order[p]] & leaving;
+                team.sync();
+                if (leaves) this->leave_at_bound(p);
+            }
+            if (factor.count == 0) return true;
+        }
+    }
+
+    // How far from x to z position p can go; infinite where it can go all the way.
+    SW_HD double room_towards(int p) const {
+        const int j = ws.order[p];
+        const double x = ws.x[p], z = ws.z[p], least = task.least_of(j), most = task.most_of(j);
+        if (!(z > least)) return x > least ? (x - least) / (x - z) : 0.0;
+        if (!(z < most)) return x < most ? (most - x) / (z - x) : 0.0;
+        return double_infinity;
+    }
+
     // x becomes z, which is positive: settled.
     SW_HD void finish_step() {
         team.each_short(factor.count, [&](int p) { ws.x[p] = ws.z[p]; });
@@ -204,6 +470,13 @@ private:
     // From x towards the least-squares solution z, dropping what reaches zero, until z is positive (Lawson &
     // Hanson's inner loop). Starts with z solved when `solved`. False at the limit, with x feasible.
     SW_HD bool advance(bool solved) {
+        if constexpr (Matrix::general)
+            return advance_within(solved);
+        else
+            return advance_positive(solved);
+    }
+
+    SW_HD bool advance_positive(bool solved) {
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -275,6 +548,7 @@ private:
                 ws.best_x[p] = ws.x[p];
                 ws.best_order[p] = ws.order[p];
             });
+            keep_states();
             team.sync();
             if (any_barred) this->unbar();
             return true;
@@ -284,7 +558,7 @@ private:
         inserted_count = 0;
         team.sync();
         if (squared_residual > best * (1 + 1e-12)) {
-            rebuild(ws.best_order, ws.best_x, best_count, factor.update);
+            rebuild(ws.best_order, ws.best_x, best_count, factor.update, true);
             return false;
         }
         this->mask_scores();
@@ -295,21 +569,43 @@ private:
     // be, which is all that a fit to rounding wants. Then Q and R decide, on columns they chose themselves:
     // those that the normal equations chose can be beyond repair. False where there is nothing closer.
     SW_HD bool look_closer() {
+        // (With a bound sum the set has to have it all the time.)
+        const bool summed = Matrix::general && ws.sum_of;
         fresh = false;
         best = double_infinity;
         if (!exact) {
             exact = true;
-        } else if (factor.update == csne) {
+        } else if (factor.update == csne || summed) {
             return false;
         } else if (tally.escalated || factor.update == gram) {
             tally.escalated = 0;
             exact = false;
-            rebuild(ws.best_order, ws.best_x, 0, cgs2);
+            rebuild(ws.best_order, ws.best_x, 0, cgs2, false);
+            if constexpr (Matrix::general) this->insert_free();
             restarted = true;
         } else {
             projected = true;
         }
         return true;
+    }
+
+    // Factors the columns it has anew, for another lambda^2.
+    SW_HD void refactor(double penalty) {
+        if (any_barred) this->unbar();
+        exact = projected = restarted = false;
+        team.each_short(factor.count, [&](int p) {
+            ws.best_x[p] = ws.x[p];
+            ws.best_order[p] = ws.order[p];
+        });
+        best_count = factor.count;
+        best = double_infinity;
+        inserted_count = 0;
+        keep_states();
+        team.sync();
+        this->set_penalty(penalty);
+        rebuild(ws.best_order, ws.best_x, best_count, task.options.update, false);
+        factor.settled = 0;
+        from_gram = task.shared.gram != nullptr;
     }
 
     // Gives the Gram factor up for Q and R, on the columns and from the point it has.
@@ -323,20 +619,54 @@ private:
         best_count = factor.count;
         best = double_infinity;
         from_gram = false;
+        keep_states();
         team.sync();
-        rebuild(ws.best_order, ws.best_x, best_count, cgs2);
+        rebuild(ws.best_order, ws.best_x, best_count, cgs2, false);
+    }
+
+    // Which columns are at their upper bounds, at the point that is remembered. No sync.
+    SW_HD void keep_states() const {
+        if constexpr (Matrix::general)
+            team.each(this->columns(), [&](int j) { ws.best_state[j] = ws.state[j]; });
     }
 
     // Factors a remembered point anew.
-    SW_HD void rebuild(const int32_t* order, const double* x, int count, int update) {
+    SW_HD void rebuild(const int32_t* order, const double* x, int count, int update, bool moved) {
+        if constexpr (Matrix::general)
+            rebuild_called(order, x, count, update, moved);
+        else
+            rebuild_here(order, x, count, update, moved);
+    }
+
+    SW_CALL void rebuild_called(const int32_t* order, const double* x, int count, int update, bool moved) {
+        rebuild_here(order, x, count, update, moved);
+    }
+
+    SW_HD void rebuild_here(const int32_t* order, const double* x, int count, int update, bool moved) {
+        if constexpr (Matrix::general)
+            for (int p = 0; p < factor.count; ++p) {
+                const bool counts = ws.state[ws.order[p]] & from_zero;
+                team.sync();
+                if (counts) this->count_from_zero(p, false);
+            }
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) this->mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
         const int insertions = factor.insertions;
         factor.restart(update);
+        if constexpr (Matrix::general) {
+            for (int j = 0; moved && j < this->columns(); ++j) {
+                const bool crosses = (ws.state[j] ^ ws.best_state[j]) & reflected;
+                team.sync();
+                if (crosses) this->cross(j);
+            }
+        }
         for (int p = 0; p < count; ++p) {
             if (this->insert_alone(order[p]) != Entry::entered) continue;
-            if (team.rank() == 0) ws.x[factor.count - 1] = x[p];
+            double value = x[p];
+            if constexpr (Matrix::general)
+                if (ws.best_state[order[p]] & from_zero) value -= task.reference_of(order[p]);
+            if (team.rank() == 0) ws.x[factor.count - 1] = value;
             team.sync();
         }
         factor.insertions = insertions;
@@ -345,14 +675,27 @@ private:
         team.sync();
     }
 
+    SW_HD double rounded(int p) const {
+        if constexpr (Matrix::general) {
+            const int j = ws.order[p];
+            const double unit = task.scale_of(j) / b_scale, reference = task.reference_of(j);
+            return double(Scalar((reference + ws.x[p]) * unit)) / unit - reference;
+        } else {
+            return double(Scalar(ws.x[p]));
+        }
+    }
+
     // The residual and the dual that are reported belong to the x that is returned, rounding to float
     // included.
     SW_HD void round_answer() {
         const bool was_fine = top <= slack && slope <= slack;
         const int32_t status = tally.status;
-        team.each_short(factor.count, [&](int p) { ws.x[p] = double(Scalar(ws.x[p])); });
+        team.each_short(factor.count, [&](int p) { ws.x[p] = rounded(p); });
         team.sync();
-        this->dual_from_matrix();
+        if (task.extent.gram_only)
+            this->dual_from_gram();
+        else
+            this->dual_from_matrix();
         tally.status = status >= stalled && was_fine ? int32_t(converged) : status;
     }
 };

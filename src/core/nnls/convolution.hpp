@@ -14,6 +14,7 @@ namespace nnls {
 template <class Scalar>
 struct Convolution {
     static constexpr bool shifts = true;
+    static constexpr bool general = false;
 
     const Scalar* pulse;
     int length, origin;

@@ -21,6 +21,7 @@ inline bool all_zero(const Scalar* values) {
 template <class Scalar>
 struct Dense {
     static constexpr bool shifts = false;
+    static constexpr bool general = false;
 
     const Scalar* values;
     int64_t stride;

@@ -3,17 +3,18 @@
 #pragma once
 
 #include "core/nnls/exact_residual.hpp"
+#include "core/nnls/limits.hpp"
 #include "core/nnls/scaling.hpp"
 
 SW_BEGIN
 namespace nnls {
 
-enum ColumnState : int32_t { zero = 0, is_positive = 1, barred = 2 };
-
-// A column's score counts only while it is zero and not barred: the gate.
+// A column's score counts only while it is zero and not barred: the gate. One at its upper bound may only go
+// down.
 SW_CALL void set_state(const Setting& task, int j, int state) {
     task.ws.state[j] = state;
-    task.ws.gate[j] = state == zero ? task.inverse_norm_of(j) : 0.0;
+    const double inverse = task.inverse_norm_of(j);
+    task.ws.gate[j] = state == zero ? inverse : state == reflected ? -inverse : 0.0;
 }
 
 // The largest score and where, the largest dual of a positive column, and sum |a_j| x_j.
@@ -36,8 +37,9 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
     double steepest = 0, size = 0;
     team.lane_each(count, [&](int p) {
         const int j = order[p];
-        steepest = max_of(steepest, absolute(w[j] * inverse_norm[j]));
-        size += x[p] * norm[j];
+        const double slope = task.extent.general ? breach(task, j, x[p], w[j]) : absolute(w[j]);
+        steepest = max_of(steepest, slope * inverse_norm[j]);
+        size += absolute(x[p]) * norm[j];
     });
     return {peak.value, team.lane_max(steepest), team.lane_sum(size), peak.index};
 }
@@ -62,6 +64,11 @@ struct DualState {
     // The dual, and squared_residual, are of the part of the residual outside the span of the positives, and
     // Q'(b - A x) stands in place of Q'b.
     bool projected = false;
+    // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
+    // is in ws.w.
+    double reference_size = 0, multiplier = 0;
+    double given_up = 0;        // what large bounds that x does not count from any more had in reference_size
+    double weighed_square = 0;  // this member's part of the residual's, under the metric
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
         : team(team), task(task), ws(task.ws), factor(team, task) {}
@@ -108,18 +115,19 @@ struct DualState {
         return true;
     }
 
-    // r = b - A x from A itself.
+    // r = b - A x from A itself; under the metric, where there is one.
     SW_HD void residual_from_matrix() {
         const int length = task.extent.row_length();
         double* r = ws.r;
         const double* b = ws.b;
         if (exact) {
             subtract_columns_exactly(team, factor.positive(), factor.count, ws.x, b, r, length);
-            return;
+        } else {
+            team.each(length, [=](int i) { r[i] = b[i]; });
+            team.sync();
+            subtract_columns(team, factor.positive(), factor.count, ws.x, r, length);
         }
-        team.each(length, [=](int i) { r[i] = b[i]; });
-        team.sync();
-        subtract_columns(team, factor.positive(), factor.count, ws.x, r, length);
+        if (ws.metric) weighed_square = weigh_residual(team, task);
     }
 
     // r = b - A x and w = A'r from A itself.
@@ -128,7 +136,8 @@ struct DualState {
         if (projected) {
             dual_outside_positives();
         } else {
-            double part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            double part =
+                ws.metric ? weighed_square : part_of_dot(team, ws.r, ws.r, task.extent.row_length());
             const bool damped = task.options.damping > 0;
             if (damped)
                 team.each_short(factor.count, [&](int p) {
@@ -148,6 +157,7 @@ struct DualState {
             }
         }
         ++tally.passes;
+        multiplier = 0;
         mask_scores();
         fresh = true;
     }
@@ -161,18 +171,23 @@ struct DualState {
         team.each(length, [=](int j) { w[j] = c[j]; });
         team.sync();
         subtract_columns(team, products, factor.count, ws.x, w, length);
+        if (factor.penalty > 0) subtract_penalty(team, task, factor.count, factor.penalty);
+        multiplier = 0;
         mask_scores();
         fresh = true;
     }
 
     // Scores of the zeros that may be inserted, and the largest duals.
     SW_HD void mask_scores() {
+        if constexpr (Matrix::general)
+            if (ws.sum_of) multiplier += settle_multiplier(team, task, factor.count);
         const Duals duals = mask(team, task, factor.count);
         top = duals.top;
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        const double size = b_norm + duals.size, wanted = task.options.tolerance * b_norm;
+        const double size = b_norm + duals.size + reference_size + kept_of_bounds * given_up;
+        const double wanted = task.options.tolerance * (task.extent.relative_to_b ? b_norm : size);
         slack = slope_slack = max_of(wanted, task.options.rounding * size);
         if (exact) slope_slack = max_of(wanted, 0.25 * double_epsilon * size);
         if (!projected) return;
@@ -192,13 +207,16 @@ struct DualState {
         double hidden = 0;
         if (finest < 0.01 * within && squared_residual > square_of_rounding())
             team.each(columns(), [&](int j) {
-                if (gate[j] > 0 && w[j] * gate[j] > -within) hidden = 1;
+                if (gate[j] != 0 && w[j] * gate[j] > -within) hidden = 1;
             });
         return team.max(hidden) > 0;
     }
 
     // What b is rounded to.
-    SW_HD double square_of_rounding() const { return double_epsilon * double_epsilon * b_norm * b_norm; }
+    SW_HD double square_of_rounding() const {
+        const double size = b_norm + reference_size;
+        return double_epsilon * double_epsilon * size * size;
+    }
 
     SW_HD void mark(int j, int state) const { set_state(task, j, state); }
 
@@ -214,6 +232,20 @@ struct DualState {
         mask_scores();
     }
 
+    SW_HD void square_identity() {
+        const int length = task.extent.q_length();
+        for (int c = 0; c < length; ++c)
+            team.each(length,
+                      [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
+    }
+
+    SW_HD void scale_dual() {
+        double* w = ws.w;
+        const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
+        team.each(columns(), [=](int j) { w[j] *= scale[j]; });
+        team.sync();
+    }
+
 private:
     // w from the part of r outside the span of the positives.
     SW_HD void dual_outside_positives() {
@@ -221,15 +253,16 @@ private:
         squared_residual = project_residual<Team>(factor);
         double *r = ws.r, *outside = ws.v;
         // The product with A reads r, beyond whose ends there are zeros.
+        const double* root = ws.root;
         const auto exchange = [=](int i) {
             const double kept = r[i];
-            r[i] = outside[i];
+            r[i] = root ? root[i] * outside[i] : outside[i];
             outside[i] = kept;
         };
         team.each(length, exchange);
         team.sync();
         task.matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
-        team.each(length, exchange);
+        team.each(length, [=](int i) { r[i] = outside[i]; });
         scale_dual();
         if (!task.extent.damped) return;
         team.each(columns(), [&](int j) { ws.w[j] += task.below(j) * outside[length + j]; });
@@ -261,20 +294,6 @@ private:
         if constexpr (Matrix::shifts)
             matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
         return bad == 0;
-    }
-
-    SW_HD void square_identity() {
-        const int length = task.extent.q_length();
-        for (int c = 0; c < length; ++c)
-            team.each(length,
-                      [&](int i) { ws.q[static_cast<int64_t>(c) * length + i] = i == c ? 1.0 : 0.0; });
-    }
-
-    SW_HD void scale_dual() {
-        double* w = ws.w;
-        const double* scale = task.shared.scale ? task.shared.scale : ws.scale;
-        team.each(columns(), [=](int j) { w[j] *= scale[j]; });
-        team.sync();
     }
 };
 

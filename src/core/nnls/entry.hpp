@@ -12,10 +12,11 @@ namespace nnls {
 
 enum class Entry { entered, dependent, escalate };
 
-// What came of a column: R's new diagonal, its inverse, and Q'b's new entry.
+// What came of a column: R's new diagonal, its inverse, and Q'b's new entry; and the sum's, R^-T c.
 struct Entrance {
     Entry outcome;
     double pivot, inverse, target;
+    double share = 0;
 };
 
 // The factor as each member of a team knows it; what it points at is the team's.
@@ -28,6 +29,9 @@ struct FactorState {
     int update;
     int count = 0;
     int settled = 0;  // on so many positions x is the least-squares solution
+    // Of the general solver: lambda^2, what the sum's row weighs, and what the sum of the positive columns
+    // has to be.
+    double penalty = 0, row_weight = 0, remainder = 0;
 
     SW_HD FactorState(const Team& team, const Setting& setting)
         : team(team),
@@ -72,6 +76,14 @@ struct FactorState {
             Columns columns = positive();
             const double* column = columns.at(place);
             const int from = columns.first(place), to = columns.last(place);
+            if (ws.metric) {
+                double* v = ws.v;
+                const double* metric = ws.metric;
+                team.each(setting.extent.row_length(),
+                          [=](int i) { v[i] = i >= from && i < to ? metric[i] * column[i] : 0.0; });
+                team.sync();
+                column = v;
+            }
             columns.slot += first;
             dot_columns(team, columns, number, column, from, to, out);
             return;
@@ -79,10 +91,60 @@ struct FactorState {
         if (shared.gram) {
             const double* row = shared.gram + j * shared.gram_stride;
             team.each_short(number, [=](int q) { out[q] = row[order[q]]; });
+            if (setting.extent.metric) add_rows_beneath(j, order, number, out);
         } else {
             team.each_short(number, [&](int q) { out[q] = setting.product_of_shifts(order[q], j); });
         }
         team.sync();
+    }
+
+    // out[q] += what the rows beneath A add to a_j . a_c, from tables. Each member where it wrote; no sync.
+    SW_HD void add_rows_beneath(int j, const int32_t* order, int number, double* out) const {
+        const Shared& shared = setting.shared;
+        if (ws.sum_of) {
+            const double f = row_weight * ws.sum_of[j], *sum_of = ws.sum_of;
+            team.each_short(number, [=](int q) { out[q] += f * sum_of[order[q]]; });
+        }
+        if (!(penalty > 0)) return;
+        const double f = penalty;
+        if (shared.penalty_gram) {
+            const double* row = shared.penalty_gram + j * shared.gram_stride;
+            team.each_short(number, [=](int q) { out[q] += f * row[order[q]]; });
+        } else {
+            const double own = f * shared.penalty_diagonal[j];
+            team.each_short(number, [=](int q) { out[q] += order[q] == j ? own : 0.0; });
+        }
+    }
+
+    // (c_j - h . v) / pivot, v = R^-T c: the entry of a new column, R's part of which is in ws.h. Each group
+    // for itself.
+    SW_HD double share_of(int j, double inverse) const {
+        const double *h = ws.h, *sum = ws.triangle.sum;
+        double part = 0;
+        team.lane_each(count, [&](int p) { part += h[p] * sum[p]; });
+        return (ws.sum_of[j] - team.lane_sum(part)) * inverse;
+    }
+
+    // mu = (e - v'Q'b) / v'v, with one more entry of each. Each group for itself.
+    SW_HD double multiplier_with(double share, double entry) const {
+        const double *target = ws.triangle.target, *sum = ws.triangle.sum;
+        double product = 0, square = 0;
+        team.lane_each(count, [&](int p) {
+            product += sum[p] * target[p];
+            square += sum[p] * sum[p];
+        });
+        square = team.lane_sum(square) + share * share;
+        return square > 0 ? (remainder - team.lane_sum(product) - share * entry) / square : 0.0;
+    }
+
+    // v under the metric, in ws.image; v itself without one.
+    SW_HD const double* under_metric(const double* v) const {
+        if (!ws.metric) return v;
+        double* image = ws.image;
+        const double* metric = ws.metric;
+        team.each(setting.extent.row_length(), [=](int i) { image[i] = metric[i] * v[i]; });
+        team.sync();
+        return image;
     }
 
     // out = R^-1 v, in place too. Ends in a sync.
@@ -137,7 +199,7 @@ struct CarefulEntry : FactorState<Team> {
         copy_column(team, columns, count, ws.v, length);
         this->solve_with_r(ws.h, ws.z);
         subtract_columns(team, columns, count, ws.z, ws.v, length);
-        dot_columns(team, columns, count, ws.v, 0, length, ws.g);
+        dot_columns(team, columns, count, this->under_metric(ws.v), 0, length, ws.g);
         if (setting.extent.damped) {
             // Rows of the damping: column p has only its own, below(p), where v holds -below(p) z_p.
             team.each_short(count, [&](int p) {
@@ -157,7 +219,8 @@ struct CarefulEntry : FactorState<Team> {
             part += d * d;
         });
         const double own = setting.below(j);
-        const double square = team.sum(part + part_of_dot(team, ws.v, ws.v, length)) + own * own;
+        const double square =
+            team.sum(part + part_of_dot(team, ws.v, this->under_metric(ws.v), length)) + own * own;
         double product = part_of_dot(team, ws.v, against, length);
         // b - A x below A: the rows of the damping hold -below(p) x_p, unless `against` is b itself.
         if (setting.options.damping > 0 && against != ws.b)
@@ -167,9 +230,10 @@ struct CarefulEntry : FactorState<Team> {
             });
         const double pivot = square_root(square), inverse = 1.0 / pivot, entry = team.sum(product) * inverse;
         charge(3 * k + 1, 6 * m * k + 4 * m + 3 * k * k + 3 * k);
-        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0};
-        if (update == gram && pivot < escalate_below * setting.norm_of(j)) return {Entry::escalate, 0, 0, 0};
-        return {Entry::entered, pivot, inverse, entry};
+        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0, 0};
+        if (update == gram && pivot < escalate_below * setting.norm_of(j))
+            return {Entry::escalate, 0, 0, 0, 0};
+        return {Entry::entered, pivot, inverse, entry, 0};
     }
 
     // R's new column and Q's from the column itself.
@@ -178,6 +242,7 @@ struct CarefulEntry : FactorState<Team> {
         copy_column(team, positive(), count, ws.v, length);
         if (setting.extent.damped)
             team.each(q_length - length, [&](int i) { ws.v[length + i] = i == j ? setting.below(j) : 0.0; });
+        if (ws.metric) team.each(length, [&](int i) { ws.v[i] *= ws.root[i]; });
         team.sync();
         if (update == rotations) return rotate_in(j, against);
         if (update == mgs)
@@ -185,18 +250,22 @@ struct CarefulEntry : FactorState<Team> {
         else
             classical_gram_schmidt_twice(q_length);
         const double pivot = square_root(team.sum(part_of_dot(team, ws.v, ws.v, q_length)));
-        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0};
+        if (pivot <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0, 0};
         double* fresh = ws.q + static_cast<int64_t>(count) * q_length;
         const double inverse = 1.0 / pivot;
         team.each(q_length, [&](int i) { fresh[i] = ws.v[i] * inverse; });
         team.sync();
-        return {Entry::entered, pivot, inverse, product_below(fresh, against)};
+        return {Entry::entered, pivot, inverse, product_below(fresh, against), 0};
     }
 
     // q . (b - A x), the rows of the damping included.
     SW_HD double product_below(const double* column, const double* against) const {
         const int length = setting.extent.row_length();
-        double part = part_of_dot(team, column, against, length);
+        double part = 0;
+        if (ws.metric)
+            team.each(length, [&](int i) { part += column[i] * against[i] * ws.inverse_root[i]; });
+        else
+            part = part_of_dot(team, column, against, length);
         if (setting.extent.damped && against != ws.b)
             team.each_short(count, [&](int p) {
                 const int j = ws.order[p];
@@ -259,7 +328,7 @@ struct CarefulEntry : FactorState<Team> {
         double pivot = image[count];
         team.sync();
         charge(2 * turns, 6 * m * turns + 2 * m * m + 8 * turns);
-        if (absolute(pivot) <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0};
+        if (absolute(pivot) <= dependence * setting.norm_of(j)) return {Entry::dependent, 0, 0, 0, 0};
         double entry = product_below(ws.q + static_cast<int64_t>(count) * length, against);
         if (pivot < 0) {  // only when there was nothing to rotate: the last row
             double* fresh = ws.q + static_cast<int64_t>(count) * length;
@@ -268,7 +337,7 @@ struct CarefulEntry : FactorState<Team> {
             pivot = -pivot;
             entry = -entry;
         }
-        return {Entry::entered, pivot, 1.0 / pivot, entry};
+        return {Entry::entered, pivot, 1.0 / pivot, entry, 0};
     }
 };
 
@@ -283,7 +352,7 @@ SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const do
 // it in ws.h are the products with the `others` candidates that follow.
 template <class Team>
 SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const double* against, double product,
-                               int settled_there, int others) {
+                               int settled_there, int others, double multiplier) {
     const Team& team = factor.team;
     const Setting& setting = factor.setting;
     const Workspace& ws = factor.ws;
@@ -308,13 +377,28 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
     const double inside = dot(h, h, count);
     const double along = dot(h + settled_there, target + settled_there, count - settled_there);
 #endif
+    // Where a sum is bound, they hold mu times R^-T c as well.
+    const double* sum = multiplier != 0 ? ws.triangle.sum : nullptr;
+    double along_sum = 0;
+    if (sum) {
+        team.lane_each(count - settled_there,
+                       [&](int p) { along_sum += h[settled_there + p] * sum[settled_there + p]; });
+        along_sum = multiplier * team.lane_sum(along_sum);
+    }
     const bool formed = !setting.shared.gram;  // the products were not at hand
     factor.charge(1 + formed * (k + 1), k * k + 4 * k + formed * 2 * m * k);
     const double outside = square - inside;
-    const double small = correct_below * correct_below * square;
+    double small = correct_below * correct_below * square;
+    // Normal equations that are given leave nothing to correct with.
+    if (setting.extent.gram_only) {
+        small = 4 * double_epsilon * setting.extent.columns * square;
+        if (!(outside > small)) return {Entry::dependent, 0, 0, 0, 0};
+    }
     if (factor.update == gram && outside > small) {
         const double inverse = inverse_root(outside);
-        return {Entry::entered, outside * inverse, inverse, (product - along) * inverse};
+        double target = (product - along) * inverse;
+        if (sum) target = (product - along - along_sum) * inverse - multiplier * factor.share_of(j, inverse);
+        return {Entry::entered, outside * inverse, inverse, target, 0};
     }
     return enter_with_care<Team>(factor, j, against);
 }

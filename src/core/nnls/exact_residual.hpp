@@ -51,7 +51,7 @@ SW_CALL void stack_residual(const FactorState<Team> factor) {
     const Setting& setting = factor.setting;
     const Workspace& ws = factor.ws;
     const int length = setting.extent.row_length(), rest = setting.extent.q_length() - length;
-    factor.team.each(length, [&](int i) { ws.v[i] = ws.r[i]; });
+    factor.team.each(length, [&](int i) { ws.v[i] = ws.metric ? ws.inverse_root[i] * ws.r[i] : ws.r[i]; });
     factor.team.each(rest, [&](int i) { ws.v[length + i] = 0; });
     factor.team.sync();
     if (rest == 0) return;

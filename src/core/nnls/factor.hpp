@@ -25,11 +25,24 @@ struct Factor : FactorState<Team> {
     // `against` is b or the residual at x: the new column of Q has the same product with both. `product` is
     // a_j . (b - A x), where x is settled, or a_j . b. Of the `others` candidates at the positions after it,
     // products_with_others() then tells.
-    SW_HD Entrance weigh(int j, const double* against, double product, int settled_there, int others) {
-        if (count >= setting.extent.max_columns) return {Entry::dependent, 0, 0, 0};
+    // Where a sum is bound, `product` has its multiplier times the column's coefficient in it.
+    SW_HD Entrance weigh(int j, const double* against, double product, int settled_there, int others,
+                         double multiplier = 0) {
+        if (count >= setting.extent.max_columns) return {Entry::dependent, 0, 0, 0, 0};
         if (triangle.is_full(count)) triangle = Triangle(Packing::widened(team, triangle, count));
-        return keeps_q() ? enter_with_care<Team>(*this, j, against)
-                         : enter_plainly<Team>(*this, j, against, product, settled_there, others);
+        Entrance column =
+            keeps_q() ? enter_with_care<Team>(*this, j, against)
+                      : enter_plainly<Team>(*this, j, against, product, settled_there, others, multiplier);
+        if (ws.triangle.sum && column.outcome == Entry::entered)
+            column.share = this->share_of(j, column.inverse);
+        return column;
+    }
+
+    // The new unknown's value in the solution with the column weighed last, times its pivot.
+    SW_HD double promise(const Entrance& column) const {
+        const double* sum = ws.triangle.sum;
+        if (!sum) return column.target;
+        return column.target + this->multiplier_with(column.share, column.target) * column.share;
     }
 
     // a_c . a_j of the candidates c at the positions after `count`, a_j the column weighed last.
@@ -42,9 +55,9 @@ struct Factor : FactorState<Team> {
     // Inserts the column weighed last. No sync.
     SW_HD void accept(const Entrance& column) {
         if (this->inverted())
-            Inverse::append(team, triangle, count, ws.h, column.inverse, column.target);
+            Inverse::append(team, triangle, count, ws.h, column.inverse, column.target, column.share);
         else if (team.row() == 0)
-            triangle.append(team, count, ws.h, column.pivot, column.inverse, column.target);
+            triangle.append(team, count, ws.h, column.pivot, column.inverse, column.target, column.share);
         if (team.rank() == 0) ws.x[count] = 0;
         ++count;
         ++insertions;
@@ -73,8 +86,32 @@ struct Factor : FactorState<Team> {
     // Takes the last column back: nothing to rotate.
     SW_HD void take_back() { --count; }
 
-    // z = R^-1 Q'b, the least-squares solution on the positive columns.
-    SW_HD void solve() { this->solve_with_r(ws.triangle.target, ws.z); }
+    // z = R^-1 Q'b, the least-squares solution on the positive columns. With v = R^-T c and c'z = e it is
+    // R^-1 (Q'b + mu v), mu = (e - v'Q'b) / v'v.
+    SW_HD void solve() {
+        const double *target = ws.triangle.target, *sum = ws.triangle.sum;
+        if (!sum || count == 0) return this->solve_with_r(target, ws.z);
+        const double mu = this->multiplier_with(0, 0);
+        double* z = ws.z;
+        team.each_short(count, [=](int p) { z[p] = target[p] + mu * sum[p]; });
+        team.sync();
+        this->solve_with_r(z, z);
+    }
+
+    // The unknown at a position stays at d when it leaves: Q'b without it is Q'b - d R e_p. Ends in a sync.
+    SW_HD void shift_target(int position, double d) {
+        double* target = ws.triangle.target;
+        if (this->inverted()) {
+            // R e_p = R^-T (A_P' a_p)
+            double* g = ws.g;
+            this->products(position, 0, count, g);
+            this->solve_with_r_transposed(g, g);
+            team.each_short(count, [=](int p) { target[p] -= d * g[p]; });
+        } else {
+            team.each_short(position + 1, [&](int t) { target[t] -= d * triangle.row(t)[position]; });
+        }
+        team.sync();
+    }
 
     // One step of refinement from the gradient s = A_P'(b - A x) in ws.g: corrects Q'b and solves again.
     SW_HD void refine() {

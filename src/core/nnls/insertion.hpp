@@ -67,9 +67,11 @@ struct Insertion : DualState<Team, Matrix> {
         team.sync();
         const Columns columns = factor.positive();
         const int first = columns.first(place), length = columns.last(place) - first;
-        const double part = part_of_dot(team, columns.at(place) + first, ws.b + first, length);
-        const double product = columns.factor_of(place) * team.sum(part);
-        const Entrance column = factor.weigh(j, ws.b, product, 0, 0);
+        const double part = part_of_dot(team, columns.at(place) + first, ws.weighed_b + first, length);
+        double product = columns.factor_of(place) * team.sum(part);
+        if constexpr (Matrix::general)
+            if (task.extent.gram_only) product += ws.c[j];
+        const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
         if (column.outcome == Entry::entered) accept(j, column);
         return column.outcome;
     }
@@ -80,6 +82,23 @@ struct Insertion : DualState<Team, Matrix> {
         factor.leave(position);
         if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
         team.sync();
+    }
+
+    // The way from a column's bound into what is allowed.
+    SW_HD double inward(int j) const {
+        if constexpr (Matrix::general)
+            return task.sign_of(j);
+        else
+            return 1.0;
+    }
+
+    // Brings the column at a position to where the factor expects it. By one group; no sync.
+    SW_HD void fetch(int position) const {
+        if (task.shared.columns || task.extent.shifted()) return;
+        const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
+        double* column = ws.panel + static_cast<int64_t>(slot) * length;
+        task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);
+        if (team.lane() == 0) task.matrix.bounds(task.envelope, j, column, ws.low[slot], ws.high[slot]);
     }
 
 private:
@@ -106,29 +125,21 @@ private:
         return 1;
     }
 
-    // Brings the column at a position to where the factor expects it. By one group; no sync.
-    SW_HD void fetch(int position) const {
-        if (task.shared.columns || task.extent.shifted()) return;
-        const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
-        double* column = ws.panel + static_cast<int64_t>(slot) * length;
-        task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);
-        if (team.lane() == 0) task.matrix.bounds(task.envelope, j, column, ws.low[slot], ws.high[slot]);
-    }
-
     // Inserts candidates in turn, those that make an angle with all inserted before them. False where the
     // Gram factor must give way.
     SW_HD bool try_candidates(int first, int last, int max_inserted) {
-        const double* against = this->from_gram ? ws.b : ws.r;
+        const double* against = this->from_gram ? ws.weighed_b : ws.r;
         for (int candidate = first; inserted_count < max_inserted; ++candidate) {
             if (inserted_count > 0) candidate = next_apart(candidate, first, last);
             if (candidate >= last) break;
             const int place = factor.count;
             if (candidate != place) exchange(candidate, place);
             const int j = ws.order[place], others = max_inserted > 1 ? last - place - 1 : 0;
-            const Entrance column = factor.weigh(j, against, ws.w[j], factor.settled, others);
+            const Entrance column =
+                factor.weigh(j, against, ws.w[j], factor.settled, others, this->multiplier);
             if (column.outcome == Entry::escalate) return false;
             // Lawson & Hanson's test: the new unknown has to become positive.
-            if (column.outcome != Entry::entered || !(column.target > 0)) {
+            if (column.outcome != Entry::entered || !(inward(j) * factor.promise(column) > 0)) {
                 if (column.outcome == Entry::dependent) this->any_dependent = true;
                 if (inserted_count == 0) this->bar(j);
                 team.sync();
@@ -193,7 +204,9 @@ private:
         for (;;) {
             factor.solve();
             double lowest = -double_infinity;
-            team.lane_each(factor.count - before, [&](int p) { lowest = max_of(lowest, -ws.z[before + p]); });
+            team.lane_each(factor.count - before, [&](int p) {
+                lowest = max_of(lowest, -inward(ws.order[before + p]) * ws.z[before + p]);
+            });
             lowest = team.lane_max(lowest);
             if (lowest < 0 || inserted_count == 1) return dropped;
             take_back();

@@ -44,16 +44,17 @@ struct Inverse {
         }
     }
 
-    // Appends the column that R's new column (h, pivot) brings, (-S h, 1) / pivot, and its entry of Q'b. h is
-    // lost. No sync at the end.
+    // Appends the column that R's new column (h, pivot) brings, (-S h, 1) / pivot, and its entries of Q'b and
+    // of the sum. h is lost. No sync at the end.
     template <class Team>
     static SW_CALL void append(const Team& team, const Packing s, int count, double* h, double inverse,
-                               double entry) {
+                               double entry, double share) {
         multiply<false>(team, s, count, h, h);
         team.each_short(count, [&](int t) { s.row(t)[count] = -inverse * h[t]; });
         if (team.rank() != 0) return;
         s.row(count)[count] = inverse;
         s.storage->target[count] = entry;
+        if (s.storage->sum) s.storage->sum[count] = share;
     }
 
     // Removes position p: row p of S goes, and with it one dimension. Rotations of the columns from p on, in
@@ -71,12 +72,16 @@ struct Inverse {
             sine[t] = next * inverse;
         });
         team.sync();
-        // A member takes a row, and writes it one place higher where it was below p. Q'b counts as a row.
-        for (int base = 0; base <= count; base += team.size()) {
+        // A member takes a row, and writes it one place higher where it was below p. Q'b counts as a row,
+        // and so does what stands beside it for the sum.
+        const int last = s.storage->sum ? count + 1 : count;
+        for (int base = 0; base <= last; base += team.size()) {
             const int own = base + team.rank();
-            const bool below = own > position && own < count, above = own < position || own == count;
-            const double* from = own < count ? s.row(own) : s.storage->target;
-            double* to = below ? s.row(own - 1) : own < count ? s.row(own) : s.storage->target;
+            const bool below = own > position && own < count;
+            const bool above = own < position || (own >= count && own <= last);
+            double* beside = own == count ? s.storage->target : s.storage->sum;
+            const double* from = own < count ? s.row(own) : beside;
+            double* to = below ? s.row(own - 1) : own < count ? s.row(own) : beside;
             rotate_row(team, s, count, position, below ? own : position, above || below, from, to,
                        above ? from[position] : 0.0);
         }

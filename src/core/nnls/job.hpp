@@ -1,21 +1,20 @@
 // The solution of one system of a batch by one team.
 #pragma once
 
-#include "core/nnls/active_set.hpp"
-#include "core/nnls/convolution.hpp"
-#include "core/nnls/dense.hpp"
+#include "core/nnls/search.hpp"
+#include "core/nnls/stacked.hpp"
 
 SW_BEGIN
 namespace nnls {
 
 template <class Scalar>
-SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t system, const Dense<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride, job.rows, job.columns};
+SW_HD Dense<Scalar> matrix_of(const Job& job, int64_t index, const Dense<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + index * job.a_stride, job.row_stride, job.rows, job.columns};
 }
 
 template <class Scalar>
-SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t system, const Convolution<Scalar>*) {
-    return {static_cast<const Scalar*>(job.a) + system * job.a_stride,
+SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolution<Scalar>*) {
+    return {static_cast<const Scalar*>(job.a) + index * job.a_stride,
             job.pulse_length,
             job.pulse_origin,
             job.rows,
@@ -23,20 +22,34 @@ SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t system, const Convol
             nullptr};
 }
 
+template <class Top>
+SW_HD Stacked<Top> matrix_of(const Job& job, int64_t index, const Stacked<Top>*) {
+    const Top* kind = nullptr;
+    return Stacked<Top>(matrix_of(job, index, kind), job.family);
+}
+
 template <class Matrix>
 SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool gathers) {
     Extent e;
-    e.rows = job.rows;
-    e.columns = job.columns;
+    e.rows = matrix.rows;
+    e.columns = matrix.columns;
     e.damped = job.options.damping > 0;
-    e.max_columns = e.damped ? job.columns : min_of(job.rows, job.columns);
+    e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
+    const Family& family = job.family;
+    e.general = family.general;
+    e.relative_to_b = !family.general || family.nonnegative;
+    e.summed = family.summed;
+    e.penalized = family.penalized;
+    e.metric = family.summed || family.penalized || family.weights;
     e.zeros_before = matrix.zeros_before();
     e.zeros_after = matrix.zeros_after();
     e.members = members;
     e.pulse_length = matrix.pulse_length();
     e.pulse_origin = matrix.pulse_origin();
     e.square_q = job.options.update == rotations;
-    e.has_q = job.options.update != csne;
+    e.gram_only = family.gram != nullptr;
+    if (e.gram_only) e.max_columns = e.columns;
+    e.has_q = job.options.update != csne && !e.gram_only;
     e.gathers = gathers;
 #if defined(__CUDACC__)
     e.by_column = true;
@@ -46,23 +59,65 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     return e;
 }
 
+// The search for lambda is compiled for general problems alone.
+template <class Team, class Matrix, class Scalar, bool general>
+struct SolverOf {
+    typedef ActiveSet<Team, Matrix, Scalar> type;
+};
+template <class Team, class Matrix, class Scalar>
+struct SolverOf<Team, Matrix, Scalar, true> {
+    typedef Search<Team, Matrix, Scalar> type;
+};
+
 // The task's matrix is that of the system.
 template <class Scalar, class Team, class Matrix>
 SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Task<Matrix>& task) {
-    ActiveSet<Team, Matrix, Scalar> solver(team, task);
+    typename SolverOf<Team, Matrix, Scalar, Matrix::general>::type solver(team, task);
     const int64_t n = job.columns;
     WarmStart<Scalar> warm;
     if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
     if (job.warm_marks) warm.marks = job.warm_marks + system * job.warm_stride;
     if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
-    solver.run(static_cast<const Scalar*>(job.b) + system * job.b_stride, warm);
-    double residual;
-    solver.answer(static_cast<Scalar*>(job.x) + system * n, static_cast<Scalar*>(job.dual) + system * n,
-                  job.active + system * n, residual);
+    const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+    Scalar *x = static_cast<Scalar*>(job.x) + system * n, *dual = static_cast<Scalar*>(job.dual) + system * n;
+    uint8_t* active = job.active + system * n;
+    double residual, violation;
+    if constexpr (Matrix::general) {
+        const Family& family = job.family;
+        if (family.has_states && warm.marks) {
+            warm.states = reinterpret_cast<const int8_t*>(warm.marks);
+            warm.marks = nullptr;
+        }
+        if (job.options.chain && warm.marks) {
+            warm.states = family.state + (system - 1) * n;
+            warm.marks = nullptr;
+        }
+        // A chain hands on lambda as well.
+        const bool follows = job.options.chain && system % nnls_chain_length != 0;
+        const double near = follows ? family.used_lam[system - 1] : 0.0;
+        solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
+        const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
+        violation = !known               ? double_nan()
+                    : family.nonnegative ? solver.violation()
+                                         : solver.general_violation();
+        solver.general_answer(job, system, x, dual, active, residual);
+        if (team.rank() == 0) {
+            const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
+            family.unpenalized[system] = known ? phi0 : double_nan();
+            family.at_end[system] = solver.at_end;
+            family.evaluations[system] = solver.evaluations;
+            family.passive[system] = known ? solver.factor.count - family.summed : 0;
+        }
+        if (family.variance) solver.variances(family.variance + system * n, known);
+    } else {
+        solver.run(b, warm);
+        solver.answer(x, dual, active, residual);
+        violation = solver.tally.status == non_finite ? double_nan() : solver.violation();
+    }
     if (team.rank() != 0) return;
     const Tally& tally = solver.tally;
     job.residual[system] = residual;
-    job.violation[system] = tally.status == non_finite ? double_nan() : solver.violation();
+    job.violation[system] = violation;
     job.status[system] = tally.status;
     job.insertions[system] = solver.factor.insertions;
     job.removals[system] = solver.factor.removals;

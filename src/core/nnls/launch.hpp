@@ -9,6 +9,11 @@ namespace nnls {
 struct Launch {
     Job job;
     Shared shared;
+    const Shared* dictionary;  // where systems name their matrix: what those of each share; or null
+    // Of the kernels that prepare matrices: which one, and the rows of its columns whose products go where.
+    int64_t matrix;
+    int64_t first_row, last_row;
+    double* products;
     uint64_t* queue;  // the next system, where there are more than teams; or null
     char* slow;
     int64_t slow_bytes, fast_bytes;  // of one team

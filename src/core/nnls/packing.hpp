@@ -21,6 +21,7 @@ struct TriangleStorage {
     int near_capacity, far_capacity;
     double* inverse_diagonal;
     double* target;  // Q'b
+    double* sum;     // R^-T c of a bound sum c'x; or null
     double* cosine;  // the rotations of the last removal
     double* sine;
     double* scratch;  // a number a member

@@ -97,15 +97,16 @@ struct Triangle : Packing {
 #endif
     }
 
-    // Appends column (h, pivot) and its entry of Q'b. By one group; ends in a lane_sync.
+    // Appends column (h, pivot) and its entries of Q'b and of the sum. By one group; ends in a lane_sync.
     template <class Team>
     SW_HD void append(const Team& team, int count, const double* h, double pivot, double inverse,
-                      double entry) const {
+                      double entry, double share) const {
         team.lane_each(count, [&](int t) { row(t)[count] = h[t]; });
         if (team.lane() == 0) {
             row(count)[count] = pivot;
             storage->inverse_diagonal[count] = inverse;
             storage->target[count] = entry;
+            if (storage->sum) storage->sum[count] = share;
         }
         team.lane_sync();
     }
@@ -139,6 +140,11 @@ struct Triangle : Packing {
             const double above = target[t], below = target[t + 1];
             target[t] = c * above + s * below;
             target[t + 1] = c * below - s * above;
+            if (double* sum = r.storage->sum) {
+                const double first = sum[t], second = sum[t + 1];
+                sum[t] = c * first + s * second;
+                sum[t + 1] = c * second - s * first;
+            }
         }
 #endif
     }
@@ -152,8 +158,9 @@ private:
     template <class Team>
     SW_HD void rotate(const Team& team, int count, int position) const {
         double *cosine = storage->cosine, *sine = storage->sine, *target = storage->target;
+        double* sum = storage->sum;
         const int lane = team.lane(), lanes = team.lanes();
-        double goal = target[position];
+        double goal = target[position], share = sum ? sum[position] : 0.0;
         team.lane_sync();
         for (int base = position + 1; base < count; base += lanes) {
             const int column = base + lane, end = min_of(count, base + lanes);
@@ -163,7 +170,7 @@ private:
             double next = mine ? row(base)[column] : 0.0;
             for (int t = base - 1; t < end - 1; ++t) {
                 const double after = mine && column > t + 1 ? row(t + 2)[column] : 0.0;
-                const double goal_below = target[t + 1];
+                const double goal_below = target[t + 1], share_below = sum ? sum[t + 1] : 0.0;
                 const double a = team.lane_pick(carry, t + 1 - base), b = team.lane_pick(next, t + 1 - base);
                 const double inverse = inverse_root(a * a + b * b);
                 const double c = a * inverse, s = b * inverse;
@@ -175,8 +182,10 @@ private:
                     sine[t] = s;
                     storage->inverse_diagonal[t] = inverse;
                     target[t] = c * goal + s * goal_below;
+                    if (sum) sum[t] = c * share + s * share_below;
                 }
                 goal = c * goal_below - s * goal;
+                share = c * share_below - s * share;
             }
             team.lane_sync();
         }

@@ -13,19 +13,31 @@ enum Status : int32_t {
     stalled = 2,     // rounding lets no step lower the residual any more
     dependent = 3,   // what is left to insert depends numerically on the positive columns
     non_finite = 4,  // NaN or infinity in A, b or x
+    infeasible = 5,  // no x is within the bounds, or none of those has the sum
 };
 
 // How a new column enters the factor (Luo & Duraiswami, section 3). `gram` is R alone from the normal
 // equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
+// How lambda is chosen, where it is not given; stepwell/nnls/family.py has the names.
+enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
+
 typedef NnlsOptions Options;
+typedef NnlsFamily Family;
 typedef NnlsJob Job;
+
+// The number of a system's matrix.
+SW_HD int64_t matrix_number(const Job& job, int64_t system) {
+    return job.family.which ? job.family.which[system] : system;
+}
 
 // Whether the one matrix of all systems is prepared once, with its columns stored: of a convolution, whose
 // columns are shifts of one pulse, only where they are few.
 SW_HD bool shares_columns(const Job& job) {
     const bool few = static_cast<int64_t>(job.rows) * job.columns <= int64_t(1) << 22;
+    if (job.family.gram) return false;
+    if (job.family.which) return true;
     return job.a_stride == 0 && (job.systems > 1 || job.whole > 1) && (job.pulse_length == 0 || few);
 }
 
@@ -52,6 +64,11 @@ constexpr double dependence = 100 * double_epsilon;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
+
+// From so many times their size on, unknowns do not count from the bounds they left; and so much of that size
+// stays in what rounding is measured by.
+constexpr double large_bounds = 16;
+constexpr double kept_of_bounds = 1e-6;
 
 }  // namespace nnls
 SW_END

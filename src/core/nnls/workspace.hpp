@@ -9,15 +9,34 @@
 SW_BEGIN
 namespace nnls {
 
+// The first is a column at zero or, in the general solver, at its lower bound.
+enum ColumnState : int32_t {
+    zero = 0,
+    is_positive = 1,  // in the factor
+    barred = 2,
+    reflected = 4,   // at its upper bound when out of the factor
+    is_free = 8,     // without bounds
+    excluded = 16,   // masked, or with equal bounds
+    leaving = 32,    // has reached a bound
+    from_zero = 64,  // in the factor, and x counts from zero
+};
+
 // What systems with one and the same matrix share; all null where each system has its own.
 struct Shared {
     const double* scale = nullptr;  // n: power of two that brings |a_j| into [1, 2); 0 for a zero column
     const double* norm = nullptr;   // n: norm of the scaled column, damping included
     const double* inverse_norm = nullptr;  // n
-    const double* columns = nullptr;       // n x column_stride: the scaled columns
-    const int32_t* low = nullptr;          // n: bounds of each column's non-zeros
+    // Where systems have a metric, each has norms of its own: `norm` and `inverse_norm` are null, and this is
+    // that of the scaled column of A alone.
+    const double* top_norm = nullptr;
+    const double* columns = nullptr;  // n x column_stride: the scaled columns
+    const int32_t* low = nullptr;     // n: bounds of each column's non-zeros
     const int32_t* high = nullptr;
     const double* gram = nullptr;  // n x gram_stride: scaled columns' products, damping on the diagonal
+    // Of a penalty by rows beneath A: scaled products of L's columns, n x gram_stride, and their diagonal.
+    // The first is null where L is the unit matrix. `gram` is then of A's rows alone.
+    const double* penalty_gram = nullptr;
+    const double* penalty_diagonal = nullptr;
     Envelope envelope = {nullptr, nullptr};
     int64_t column_stride = 0;
     int64_t gram_stride = 0;
@@ -32,13 +51,17 @@ struct Extent {
     bool damped, has_q, square_q;
     bool gathers;    // each system has columns of its own
     bool by_column;  // the envelope is a device's
+    // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
+    bool general, metric, summed, penalized;
+    bool gram_only;      // there are normal equations in place of A
+    bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
     SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
     SW_HD int positions() const { return max_columns + max_candidates; }
     // Columns are shifts of one pulse: they are not stored.
-    SW_HD bool shifted() const { return gathers && pulse_length > 0; }
+    SW_HD bool shifted() const { return gathers && pulse_length > 0 && !general; }
     SW_HD int q_columns() const { return square_q ? q_length() : max_columns; }
 };
 
@@ -81,6 +104,15 @@ struct Workspace {
     int32_t *crowd, *near;  // columns that may become candidates; which of these are too close
     int64_t* costs;         // accesses and flops of updates, then of downdates
     Envelope envelope;
+    // Of the general solver, null where it is not: what each row counts (squared weights, lambda^2 of the
+    // penalty's), its root and the inverse of that; b under the metric, which is b itself without one.
+    double *metric, *root, *inverse_root, *weighed_b;
+    double* own_gram;                 // columns x columns: scaled products, where normal equations are given
+    double *lower, *upper;            // columns: the bounds, scaled
+    double* c_penalty;                // columns: the part of A'b that is lambda^2 times
+    double* sum_of;                   // columns: scaled coefficients of the sum
+    double *square, *penalty_square;  // columns: squared norms in A and the sum's row, and in L
+    int32_t* best_state;              // columns: of the best point
 
     // What a team needs without fast memory: the most it can ever need of the slow.
     SW_HD static int64_t bytes(const Extent& e) {
@@ -124,14 +156,26 @@ struct Workspace {
         best_x = arena.take<double>(cap);
         best_order = arena.take<int32_t>(cap);
         // What one matrix for all keeps elsewhere.
-        const int64_t own = e.gathers ? n : 0;
+        const int64_t own = e.gathers || e.metric ? n : 0;
         scale = arena.take<double>(own);
         norm = arena.take<double>(own);
         inverse_norm = arena.take<double>(own);
+        lower = e.general ? arena.take<double>(n) : nullptr;
+        upper = e.general ? arena.take<double>(n) : nullptr;
+        best_state = e.general ? arena.take<int32_t>(n) : nullptr;
+        c_penalty = e.penalized ? arena.take<double>(n) : nullptr;
+        own_gram = e.gram_only ? arena.take<double>(n * e.columns) : nullptr;
+        square = e.metric ? arena.take<double>(n) : nullptr;
+        penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
+        sum_of = e.summed ? arena.take<double>(n) : nullptr;
+        triangle.sum = e.summed ? arena.take<double>(cap) : nullptr;
+        double** rows[] = {&metric, &root, &inverse_root, &weighed_b};
+        for (double** vector : rows) *vector = e.metric ? arena.take<double>(e.row_length()) : nullptr;
+        if (!e.metric) weighed_b = b;
         const int64_t bounds = e.gathers ? e.by_column ? n : envelope_length(e.rows, e.members) : 0;
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);
-        image = arena.take<double>(e.square_q ? e.q_length() : 0);
+        image = arena.take<double>(e.square_q || e.metric ? e.q_length() : 0);
         panel = arena.take<double>(
             e.gathers && !e.shifted() ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
         q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
@@ -153,6 +197,10 @@ struct Setting {
         shared = common;
         ws.carve(sizes, arena);
         envelope = common.envelope.low ? common.envelope : ws.envelope;
+        if (extent.gram_only) {
+            shared.gram = ws.own_gram;
+            shared.gram_stride = padded(extent.columns);
+        }
     }
 
     SW_HD double scale_of(int j) const { return shared.scale ? shared.scale[j] : ws.scale[j]; }
@@ -176,6 +224,24 @@ struct Setting {
         }
         return product * ws.factor[i] * ws.factor[j];
     }
+    // Of the general solver. A column out of the factor is at its lower bound or, where `reflected`, at its
+    // upper; x of one in it is the distance from there, so much at the least and at the most.
+    SW_HD double reference_of(int j) const {
+        const int state = ws.state[j];
+        return state & (is_free | from_zero) ? 0.0 : state & reflected ? ws.upper[j] : ws.lower[j];
+    }
+    SW_HD double least_of(int j) const {
+        const int state = ws.state[j];
+        if (state & (is_free | from_zero)) return ws.lower[j];
+        return state & reflected ? ws.lower[j] - ws.upper[j] : 0.0;
+    }
+    SW_HD double most_of(int j) const {
+        const int state = ws.state[j];
+        if (state & (is_free | from_zero)) return ws.upper[j];
+        return state & reflected ? 0.0 : ws.upper[j] - ws.lower[j];
+    }
+    // Which way x can go from there.
+    SW_HD double sign_of(int j) const { return ws.state[j] & reflected ? -1.0 : 1.0; }
     // lambda times the scaled unit vector of column j: its row below A when the system is damped.
     SW_HD double below(int j) const { return options.damping * scale_of(j); }
 };
@@ -184,6 +250,10 @@ template <class Matrix>
 struct Task : Setting {
     Matrix matrix;
 
+    SW_HD void share(const Shared& common) {
+        shared = common;
+        envelope = common.envelope.low ? common.envelope : ws.envelope;
+    }
     SW_HD void take(const Matrix& next) {
         matrix = next;
         matrix.keep_copy_in(ws.pulse);

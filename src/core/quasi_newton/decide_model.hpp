@@ -14,10 +14,8 @@ SW_HD Status stopping_status(const State& s, const Options& o) {
         return Status::gradient_norm;
     if (s.f <= o.target) return Status::target;
     if (s.pending != Status::running) return s.pending;
-    if (s.iterations > 0) {
-        const double scale = max_of(max_of(absolute(s.f_before), absolute(s.f)), 1.0);
-        if (s.f_before - s.f <= o.ftol * scale) return o.ftol > 0 ? Status::decrease : Status::rounding;
-    }
+    if (o.ftol > 0 && s.stalls >= o.patience) return Status::decrease;
+    if (o.ftol == 0 && s.stalls > 0) return Status::rounding;
     if (s.iterations >= o.max_iterations) return Status::max_iterations;
     if (s.evaluations >= o.max_evaluations) return Status::max_evaluations;
     return Status::running;
@@ -72,6 +70,7 @@ SW_HD void judge_point(State& s, const Options& o, const AbsorbTotals& found) {
     s.confine = Confine::project;
     s.carry_time = -1;
     s.cauchy_time = s.gamma;
+    if (s.iterations > 0) count_stall(s, o);
     const Status status = stopping_status(s, o);
     if (status != Status::running) {
         finish(s, status);

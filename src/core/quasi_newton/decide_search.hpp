@@ -12,13 +12,18 @@ SW_HD void finish(State& s, Status status) {
     s.action = Action::done;
 }
 
+// What differences of f are made of, where they are no larger.
+SW_HD double rounding_of_f(const State& s, const Options& o) {
+    return o.f_rounding * absolute(s.f);
+}
+
 SW_HD void drop_history(State& s) {
     s.pairs = s.head = 0;
-    s.gamma = 1;
     ++s.resets;
 }
 
-// Aim along the (scaled) steepest descent direction: what is left when the history cannot be trusted.
+// Aim along the steepest descent direction: what is left when the history cannot be trusted. Its last scale
+// is kept: without one, the first trial is too long by the ratio of the units of x and g.
 SW_HD void aim_without_history(State& s) {
     drop_history(s);
     s.carry_time = -1;
@@ -46,11 +51,19 @@ SW_HD bool return_to_best(State& s, Status why) {
     return true;
 }
 
+// Sums that f consists of have more than one rounding error: of a search that promised no more than so many
+// of them, nothing can be told.
+constexpr double hidden_in_rounding = 64;
+
 SW_HD void search_failed(State& s, SearchInfo info, double f) {
     s.info = info;
-    const Status why = s.search.nonfinite                                             ? Status::nonfinite
-                       : info == SearchInfo::rounding || info == SearchInfo::interval ? Status::rounding
-                                                                                      : Status::line_search;
+    // What a whole step would lower f by, as far as the slope knows.
+    const double promised = -s.search.slope0 * min_of(1.0, s.search.step_max);
+    const bool hidden = promised <= hidden_in_rounding * s.search.resolution;
+    const Status why = s.search.nonfinite ? Status::nonfinite
+                       : hidden || info == SearchInfo::rounding || info == SearchInfo::interval
+                           ? Status::rounding
+                           : Status::line_search;
     if (s.pairs > 0) {
         aim_without_history(s);
     } else if (f < s.f && f <= s.search.f_best) {
@@ -124,6 +137,38 @@ SW_HD bool expects_acceptance(const State& s) {
     return s.steady && s.pending == Status::running && s.search.evaluations == 0;
 }
 
+// The decrease of f in one iteration that is no more than ftol.
+SW_HD double smallest_decrease(const State& s, const Options& o) {
+    return o.ftol * max_of(max_of(absolute(s.f_before), absolute(s.f)), 1.0);
+}
+
+// Counts iterations running in which f fell by no more than ftol. One that lowers f by half as much again as
+// the one before does not count: a run that leaves a plateau or a saddle begins with such steps, one that
+// converges has ever smaller ones.
+constexpr double growth = 1.5;
+SW_HD void count_stall(State& s, const Options& o) {
+    const double decrease = s.f_before - s.f;
+    const bool grows = s.iterations > 1 && decrease > growth * s.decrease_before + rounding_of_f(s, o);
+    if (decrease > smallest_decrease(s, o)) {
+        s.stalls = 0;
+    } else if (!grows || o.patience == 1) {
+        ++s.stalls;
+    }
+    s.decrease_before = decrease;
+}
+
+// Whether f has come to its minimum by all that is known: the last iteration lowered it by no more than ftol,
+// the model promises no more for the next one (half its slope is the way to the model's minimum), and the
+// projected gradient is small beside f, or what is promised is less than the rounding of f. Where one of
+// these speaks against it, ftol has to hold for longer (stopping_status): a single short step, across a kink
+// or along a poor direction, says little.
+constexpr double settled_gradient = 1e-3;
+SW_HD bool has_settled(const State& s, const Options& o) {
+    return s.stalls > 0 && o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o) &&
+           (s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f)) ||
+            -s.slope <= 0.1 * rounding_of_f(s, o));
+}
+
 // The share of the Cauchy step's descent below which a projected direction is refused, and the share of such
 // a direction below which a search has not got anywhere along it.
 constexpr double min_descent = 0.1;
@@ -160,6 +205,10 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         }
         return;
     }
+    if (has_settled(s, o)) {
+        finish(s, Status::decrease);
+        return;
+    }
     const bool first = s.iterations == 0;
     double step = 1, step_max = o.search.step_max;
     if (first && o.search.first_step_gradient) {
@@ -169,7 +218,7 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
     }
     if (o.bounded) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
     if (!(step <= step_max)) step = step_max;
-    start_search(s.search, o.search, s.f, s.slope, step, step_max);
+    start_search(s.search, o.search, s.f, s.slope, step, step_max, rounding_of_f(s, o));
     s.action = s.search.step == 1.0 ? Action::evaluate : Action::step;
 }
 

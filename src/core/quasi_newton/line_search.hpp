@@ -109,11 +109,12 @@ SW_HD void limit_next_trial(LineSearch& s, const LineSearchOptions& o) {
 }
 
 SW_HD void start_search(LineSearch& s, const LineSearchOptions& o, double f0, double slope0, double step,
-                        double step_max) {
+                        double step_max, double resolution) {
     s.f0 = s.f_best = s.f_other = f0;
     s.slope0 = s.slope_best = s.slope_other = slope0;
     s.best = s.other = 0;
     s.step_max = step_max;
+    s.resolution = resolution;
     s.step = clamp_to(step, o.step_min, step_max);
     s.width = step_max - o.step_min;
     s.width_before = 2 * s.width;
@@ -129,7 +130,10 @@ SW_HD void start_search(LineSearch& s, const LineSearchOptions& o, double f0, do
 SW_HD SearchInfo advance_search(LineSearch& s, const LineSearchOptions& o, double f, double slope) {
     ++s.evaluations;
     const double decrease_slope = o.decrease * s.slope0;
-    const double f_test = s.f0 + s.step * decrease_slope;
+    // A decrease that f has no digits for is not asked of it: where f is of single precision, f_test is of
+    // double.
+    const double asked = -s.step * decrease_slope;
+    const double f_test = s.f0 - (asked < 0.25 * s.resolution ? 0.0 : asked);
     const double rise = o.stage_two_needs_rise ? 0.0 : min_of(o.decrease, o.curvature) * s.slope0;
     if (s.stage == 1 && f <= f_test && slope >= rise) s.stage = 2;
 

@@ -64,6 +64,7 @@ struct LineSearch {
     double low, high;                    // limits of the next trial
     double step;                         // current trial
     double step_max;                     // largest step allowed in this search
+    double resolution;                   // rounding error of f0: smaller differences of f are not seen
     double width, width_before;          // of the interval of uncertainty
     int32_t bracketed, stage, evaluations;
     int32_t nonfinite;  // some trial of this search was not finite
@@ -85,6 +86,7 @@ struct State {
     CauchyWalk walk;
     double f;                   // at the accepted point
     double f_before;            // one iteration earlier
+    double decrease_before;     // of f, in the iteration before the last
     double slope;               // g·d along the current direction
     double gamma;               // H0 = gamma I, 1/theta of Byrd et al.; 1 with a user diagonal
     double projected_gradient;  // maximum norm
@@ -104,6 +106,7 @@ struct State {
     int32_t head, pairs;                                 // ring: next slot to write, pairs held
     int32_t started, accepted;
     int32_t steady;  // the last search took its first trial point
+    int32_t stalls;  // iterations running in which f fell by no more than ftol, and not ever faster
     Confine confine;
     SearchInfo info;
     Status status, pending;  // pending: end with this once the current point is absorbed

@@ -52,7 +52,7 @@ struct AimTotals {
     }
 };
 
-constexpr RowShape slope_row{1, 0, 0};
+constexpr RowShape slope_row{2, 0, 0};  // g·d; f, where every chunk has a part of it
 constexpr RowShape aim_row{2, 0, 2};
 constexpr RowShape list_row{1, 0, 0};  // how many breakpoints are listed
 

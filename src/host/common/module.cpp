@@ -22,5 +22,6 @@ NB_MODULE(_core, m) {
     stepwell::bind_quasi_newton(m);
     stepwell::bind_krylov(m);
     stepwell::bind_nnls(m);
+    stepwell::bind_normal_solve(m);
     stepwell::bind_voronoi(m);
 }

@@ -30,36 +30,44 @@ struct OwnTask {
     Task<Matrix> task;
 };
 
-// The scaled columns of a matrix that all systems share, their norms and, on request, their products.
+// The scaled columns of a matrix that systems share, their norms and, on request, their products.
 template <class Matrix>
 class SharedMatrix {
 public:
     SharedMatrix(const HostJob& host, Matrix matrix)
         : job(host.job),
-          stride_(padded(job.rows)),
-          numbers_(3 * padded(job.columns) + stride_ * job.columns + padded(job.rows)),
-          bounds_(2 * padded(job.columns) + 2 * padded(job.rows)),
-          gram_(host.form_gram ? padded(job.columns) * job.columns : 0) {
-        const int n = job.columns;
+          matrix_(matrix),
+          stride_(padded(matrix.rows)),
+          numbers_(4 * padded(matrix.columns) + stride_ * matrix.columns + stride_),
+          bounds_(2 * padded(matrix.columns) + 2 * stride_),
+          gram_(host.form_gram ? padded(matrix.columns) * matrix.columns : 0),
+          penalty_gram_(host.form_gram && job.family.penalty ? padded(matrix.columns) * matrix.columns : 0) {
+        const int n = matrix.columns;
         double* scale = numbers_.get();
         double* norm = scale + padded(n);
         double* inverse = norm + padded(n);
-        double* columns = inverse + padded(n);
+        double* diagonal = inverse + padded(n);
+        double* columns = diagonal + padded(n);
         int32_t* low = bounds_.get();
         int32_t* high = low + padded(n);
-        const Envelope envelope{high + padded(n), high + padded(n) + padded(job.rows)};
-        const LazyBuffer<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + padded(job.rows) +
+        const Envelope envelope{high + padded(n), high + padded(n) + stride_};
+        const LazyBuffer<double> scratch(2 * padded(n) + padded(matrix.zeros_before()) + stride_ +
                                          padded(matrix.zeros_after()));
         const LazyBuffer<double> copy(matrix.pulse_length() + 2);
         matrix.keep_copy_in(copy.get());
         double* squares = scratch.get();
         double* sums = squares + padded(n);
         double* r = sums + padded(n) + padded(matrix.zeros_before());
-        std::fill(sums, r + padded(job.rows) + padded(matrix.zeros_after()), 0.0);
+        std::fill(sums, r + stride_ + padded(matrix.zeros_after()), 0.0);
         matrix.measure(Lone(), r, envelope, squares, sums);
         Pool::instance().run(n, host.threads, [&](int j, int) {
             // The door has refused a shared matrix that is not finite.
-            scale_column(matrix, j, squares[j], job.options.damping, scale[j], norm[j]);
+            if constexpr (Matrix::general) {
+                scale_stacked(matrix, j, squares[j], scale[j], norm[j]);
+                diagonal[j] = scale[j] * scale[j] * square_in_penalty(matrix, j);
+            } else {
+                scale_column(matrix, j, squares[j], job.options.damping, scale[j], norm[j]);
+            }
             inverse[j] = norm[j] > 0 ? 1.0 / norm[j] : 0.0;
             double* column = columns + j * stride_;
             matrix.gather(Lone(), envelope, j, scale[j], column, static_cast<int>(stride_));
@@ -73,17 +81,53 @@ public:
         shared.low = low;
         shared.high = high;
         shared.envelope = envelope;
+        if constexpr (Matrix::general) {
+            shared.penalty_diagonal = diagonal;
+            shared.top_norm = norm;
+            if (extent_of(job, matrix, 1, false).metric) shared.norm = shared.inverse_norm = nullptr;
+        }
         if (host.form_gram) form_gram(host.threads, columns, low, high);
     }
 
     Shared shared;
 
 private:
-    // Products of all pairs of columns, four by four: the upper triangle by blocks, mirrored.
     void form_gram(int threads, const double* columns, const int32_t* low, const int32_t* high) {
+        double* gram = gram_.get();
+        if constexpr (Matrix::general) {
+            multiply_columns(threads, columns, 0, matrix_.top.rows, gram);
+            if (matrix_.penalty) {
+                multiply_columns(threads, columns, matrix_.below + matrix_.summed, matrix_.rows,
+                                 penalty_gram_.get());
+                shared.penalty_gram = penalty_gram_.get();
+            }
+        } else {
+            multiply_blocks(threads, columns, low, high, gram);
+        }
+        shared.gram = gram;
+        shared.gram_stride = padded(matrix_.columns);
+    }
+
+    // Products of all pairs of columns within rows `from` to `to`.
+    void multiply_columns(int threads, const double* columns, int from, int to, double* gram) const {
+        const int n = matrix_.columns;
+        const int64_t gram_stride = padded(n);
+        Pool::instance().run(n, threads, [&](int i, int) {
+            for (int j = i; j < n; ++j)
+                gram[i * gram_stride + j] =
+                    dot(columns + i * stride_ + from, columns + j * stride_ + from, to - from);
+        });
+        for (int i = 0; i < n; ++i) {
+            for (int j = 0; j < i; ++j) gram[i * gram_stride + j] = gram[j * gram_stride + i];
+            std::fill(gram + i * gram_stride + n, gram + (i + 1) * gram_stride, 0.0);
+        }
+    }
+
+    // Products of all pairs of columns, four by four: the upper triangle by blocks, mirrored.
+    void multiply_blocks(int threads, const double* columns, const int32_t* low, const int32_t* high,
+                         double* gram) const {
         const int n = job.columns;
         const int64_t gram_stride = padded(n);
-        double* gram = gram_.get();
         const int blocks = (n + 3) / 4;
         Pool::instance().run(blocks, threads, [&](int block, int) {
             const int j = 4 * block, width = std::min(4, n - j);
@@ -113,15 +157,14 @@ private:
             const double below = job.options.damping * shared.scale[j];
             gram[j * gram_stride + j] += below * below;
         }
-        shared.gram = gram;
-        shared.gram_stride = gram_stride;
     }
 
     const NnlsJob& job;
+    Matrix matrix_;
     int64_t stride_;
     LazyBuffer<double> numbers_;
     LazyBuffer<int32_t> bounds_;
-    LazyBuffer<double> gram_;
+    LazyBuffer<double> gram_, penalty_gram_;
 };
 
 // From this many entries on, a product with A costs so much more than a barrier that threads share one
@@ -138,7 +181,7 @@ void solve_batch(const HostJob& host) {
     if (job.systems < host.threads && work >= large_system) {
         OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
         for (int64_t system = 0; system < job.systems; ++system) {
-            own.task.take(matrix_of(job, system, kind));
+            own.task.take(matrix_of(job, matrix_number(job, system), kind));
             run_thread_team(host.threads, [&](const ThreadTeam& team) {
                 const FlushSubnormals flush;
                 solve_system<Scalar>(team, job, system, own.task);
@@ -147,9 +190,12 @@ void solve_batch(const HostJob& host) {
         return;
     }
     const bool share = shares_columns(job);
-    std::unique_ptr<SharedMatrix<Matrix>> common;
-    if (share) common = std::make_unique<SharedMatrix<Matrix>>(host, first);
-    const Shared shared = common ? common->shared : Shared();
+    // One matrix, or those of a dictionary.
+    std::vector<std::unique_ptr<SharedMatrix<Matrix>>> common(share ? std::max(1, job.family.matrices) : 0);
+    for (size_t k = 0; k < common.size(); ++k)
+        common[k] =
+            std::make_unique<SharedMatrix<Matrix>>(host, matrix_of(job, static_cast<int64_t>(k), kind));
+    const Shared shared = share ? common[0]->shared : Shared();
     const Extent extent = extent_of(job, first, 1, !share);
     const int64_t piece = job.options.chain
                               ? nnls_chain_length
@@ -168,30 +214,49 @@ void solve_batch(const HostJob& host) {
             return;
         }
         for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
-            own->task.take(matrix_of(job, system, kind));
+            const int64_t index = matrix_number(job, system);
+            own->task.take(matrix_of(job, index, kind));
+            if (job.family.which) own->task.share(common[static_cast<size_t>(index)]->shared);
             solve_system<Scalar>(Lone(), job, system, own->task);
         }
     });
     if (out_of_memory) throw std::bad_alloc();
 }
 
+template <class Scalar, class Matrix>
+void solve_either(const HostJob& host) {
+    host.job.family.general ? solve_batch<Scalar, Stacked<Matrix>>(host) : solve_batch<Scalar, Matrix>(host);
+}
+
 void solve(const HostJob& host) {
     const bool pulses = host.job.pulse_length != 0;
     if (host.single) {
-        pulses ? solve_batch<float, Convolution<float>>(host) : solve_batch<float, Dense<float>>(host);
+        pulses ? solve_either<float, Convolution<float>>(host) : solve_either<float, Dense<float>>(host);
     } else {
-        pulses ? solve_batch<double, Convolution<double>>(host) : solve_batch<double, Dense<double>>(host);
+        pulses ? solve_either<double, Convolution<double>>(host) : solve_either<double, Dense<double>>(host);
     }
 }
 
-int64_t device_workspace_bytes(const NnlsJob& job, int32_t members) {
-    const Convolution<double>* convolution = nullptr;
-    const Dense<double>* dense = nullptr;
-    const bool gathers = !shares_columns(job);
-    Extent extent = job.pulse_length ? extent_of(job, matrix_of(job, 0, convolution), members, gathers)
-                                     : extent_of(job, matrix_of(job, 0, dense), members, gathers);
+template <class Matrix>
+int64_t workspace_of(const NnlsJob& job, int32_t members) {
+    const Matrix* kind = nullptr;
+    Extent extent = extent_of(job, matrix_of(job, 0, kind), members, !shares_columns(job));
     extent.by_column = true;
     return Workspace::bytes(extent);
+}
+
+int32_t stacked_rows(const NnlsJob& job) {
+    const Stacked<Convolution<double>>* convolution = nullptr;
+    const Stacked<Dense<double>>* dense = nullptr;
+    return job.pulse_length ? matrix_of(job, 0, convolution).rows : matrix_of(job, 0, dense).rows;
+}
+
+int64_t device_workspace_bytes(const NnlsJob& job, int32_t members) {
+    if (job.family.general)
+        return job.pulse_length ? workspace_of<Stacked<Convolution<double>>>(job, members)
+                                : workspace_of<Stacked<Dense<double>>>(job, members);
+    return job.pulse_length ? workspace_of<Convolution<double>>(job, members)
+                            : workspace_of<Dense<double>>(job, members);
 }
 
 }  // namespace
@@ -201,7 +266,7 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NnlsKernels& nnls_kernels() {
-    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes};
+    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::stacked_rows};
     return kernels;
 }
 }  // namespace SW_ISA

@@ -19,6 +19,8 @@ struct NnlsKernels {
     void (*solve)(const HostJob&);
     // Bytes that a team of a CUDA device needs, of so many members.
     int64_t (*device_workspace_bytes)(const NnlsJob&, int32_t members);
+    // Rows of a general problem's columns: A's, and those beneath.
+    int32_t (*stacked_rows)(const NnlsJob&);
 };
 
 SW_FOR_EACH_ISA(const NnlsKernels& nnls_kernels();)

@@ -15,6 +15,7 @@ namespace nb = nanobind;
 namespace stepwell {
 
 SW_KIND(NnlsOptions, "NnlsOptions")
+SW_KIND(NnlsFamily, "NnlsFamily")
 SW_KIND(NnlsJob, "NnlsJob")
 SW_KIND(nnls::Envelope, "NnlsEnvelope")
 SW_KIND(nnls::Shared, "NnlsShared")
@@ -53,6 +54,56 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, update);
     SW_FIELD(options, NnlsOptions, guarded);
     SW_FIELD(options, NnlsOptions, chain);
+    Layout family(m, "NnlsFamily", sizeof(NnlsFamily));
+    SW_FIELD(family, NnlsFamily, general);
+    SW_FIELD(family, NnlsFamily, nonnegative);
+    SW_FIELD(family, NnlsFamily, lower);
+    SW_FIELD(family, NnlsFamily, upper);
+    SW_FIELD(family, NnlsFamily, lower_stride);
+    SW_FIELD(family, NnlsFamily, upper_stride);
+    SW_FIELD(family, NnlsFamily, mask);
+    SW_FIELD(family, NnlsFamily, mask_stride);
+    SW_FIELD(family, NnlsFamily, weights);
+    SW_FIELD(family, NnlsFamily, weights_stride);
+    SW_FIELD(family, NnlsFamily, which);
+    SW_FIELD(family, NnlsFamily, matrices);
+    SW_FIELD(family, NnlsFamily, summed);
+    SW_FIELD(family, NnlsFamily, slack);
+    SW_FIELD(family, NnlsFamily, penalized);
+    SW_FIELD(family, NnlsFamily, sum_low);
+    SW_FIELD(family, NnlsFamily, sum_high);
+    SW_FIELD(family, NnlsFamily, sum_stride);
+    SW_FIELD(family, NnlsFamily, coefficients);
+    SW_FIELD(family, NnlsFamily, penalty);
+    SW_FIELD(family, NnlsFamily, penalty_rows);
+    SW_FIELD(family, NnlsFamily, has_states);
+    SW_FIELD(family, NnlsFamily, lam);
+    SW_FIELD(family, NnlsFamily, lam_stride);
+    SW_FIELD(family, NnlsFamily, rule);
+    SW_FIELD(family, NnlsFamily, reserved);
+    SW_FIELD(family, NnlsFamily, chi2);
+    SW_FIELD(family, NnlsFamily, noise);
+    SW_FIELD(family, NnlsFamily, noise_stride);
+    SW_FIELD(family, NnlsFamily, spectrum);
+    SW_FIELD(family, NnlsFamily, spectrum_stride);
+    SW_FIELD(family, NnlsFamily, pencil);
+    SW_FIELD(family, NnlsFamily, state);
+    SW_FIELD(family, NnlsFamily, multiplier);
+    SW_FIELD(family, NnlsFamily, equality_error);
+    SW_FIELD(family, NnlsFamily, used_lam);
+    SW_FIELD(family, NnlsFamily, fit);
+    SW_FIELD(family, NnlsFamily, seminorm);
+    SW_FIELD(family, NnlsFamily, unpenalized);
+    SW_FIELD(family, NnlsFamily, at_end);
+    SW_FIELD(family, NnlsFamily, evaluations);
+    SW_FIELD(family, NnlsFamily, passive);
+    SW_FIELD(family, NnlsFamily, variance);
+    SW_FIELD(family, NnlsFamily, gram);
+    SW_FIELD(family, NnlsFamily, gram_stride);
+    SW_FIELD(family, NnlsFamily, linear);
+    SW_FIELD(family, NnlsFamily, linear_stride);
+    SW_FIELD(family, NnlsFamily, squared_b);
+    SW_FIELD(family, NnlsFamily, squared_b_stride);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
     SW_FIELD(job, NnlsJob, whole);
@@ -66,6 +117,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(job, NnlsJob, b);
     SW_FIELD(job, NnlsJob, b_stride);
     SW_FIELD(job, NnlsJob, options);
+    SW_FIELD(job, NnlsJob, family);
     SW_FIELD(job, NnlsJob, warm_values);
     SW_FIELD(job, NnlsJob, warm_marks);
     SW_FIELD(job, NnlsJob, warm_stride);
@@ -88,16 +140,24 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(shared, nnls::Shared, scale);
     SW_FIELD(shared, nnls::Shared, norm);
     SW_FIELD(shared, nnls::Shared, inverse_norm);
+    SW_FIELD(shared, nnls::Shared, top_norm);
     SW_FIELD(shared, nnls::Shared, columns);
     SW_FIELD(shared, nnls::Shared, low);
     SW_FIELD(shared, nnls::Shared, high);
     SW_FIELD(shared, nnls::Shared, gram);
+    SW_FIELD(shared, nnls::Shared, penalty_gram);
+    SW_FIELD(shared, nnls::Shared, penalty_diagonal);
     SW_FIELD(shared, nnls::Shared, envelope);
     SW_FIELD(shared, nnls::Shared, column_stride);
     SW_FIELD(shared, nnls::Shared, gram_stride);
     Layout launch(m, "NnlsLaunch", sizeof(nnls::Launch));
     SW_FIELD(launch, nnls::Launch, job);
     SW_FIELD(launch, nnls::Launch, shared);
+    SW_FIELD(launch, nnls::Launch, dictionary);
+    SW_FIELD(launch, nnls::Launch, matrix);
+    SW_FIELD(launch, nnls::Launch, first_row);
+    SW_FIELD(launch, nnls::Launch, last_row);
+    SW_FIELD(launch, nnls::Launch, products);
     SW_FIELD(launch, nnls::Launch, queue);
     SW_FIELD(launch, nnls::Launch, slow);
     SW_FIELD(launch, nnls::Launch, slow_bytes);
@@ -115,12 +175,19 @@ void bind_nnls(nb::module_& m) {
     statuses["STALLED"] = int(nnls::stalled);
     statuses["DEPENDENT"] = int(nnls::dependent);
     statuses["NON_FINITE"] = int(nnls::non_finite);
+    statuses["INFEASIBLE"] = int(nnls::infeasible);
     m.attr("NNLS_STATUS") = statuses;
     updates["cgs2"] = int(nnls::cgs2);
     updates["mgs"] = int(nnls::mgs);
     updates["rotations"] = int(nnls::rotations);
     updates["csne"] = int(nnls::csne);
     updates["gram"] = int(nnls::gram);
+    nb::dict rules;
+    rules["chi2"] = int(nnls::rule_chi2);
+    rules["discrepancy"] = int(nnls::rule_discrepancy);
+    rules["gcv"] = int(nnls::rule_gcv);
+    rules["lcurve"] = int(nnls::rule_lcurve);
+    m.attr("NNLS_RULES") = rules;
     m.attr("NNLS_UPDATES") = updates;
     m.def(
         "nnls_solve", &solve, nb::arg("job"), nb::arg("single"), nb::arg("form_gram"), nb::arg("threads"),
@@ -128,6 +195,9 @@ void bind_nnls(nb::module_& m) {
     m.def(
         "nnls_shares_columns", [](const nb::bytes& job) { return nnls::shares_columns(job_from(job)); },
         nb::arg("job"), "Whether the one matrix of all systems is prepared once, with its columns stored.");
+    m.def(
+        "nnls_stacked_rows", [](const nb::bytes& job) { return kernels().stacked_rows(job_from(job)); },
+        nb::arg("job"), "Rows of a general problem's columns: A's, and those beneath.");
     m.def(
         "nnls_device_workspace_bytes",
         [](const nb::bytes& job, int32_t members) {

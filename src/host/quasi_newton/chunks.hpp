@@ -1,6 +1,6 @@
 // A problem's variables cut into chunks. The cut depends on n alone, never on the number of threads, and
 // partial sums are added in order of chunks: results are the same bits on one thread, on many, alone or in a
-// batch.
+// batch. A problem over several ranks is cut by the number of all its variables, and ranks have whole chunks.
 #pragma once
 
 #include "core/quasi_newton/totals.hpp"
@@ -10,27 +10,42 @@ SW_BEGIN
 
 constexpr int max_capacity = 512;  // pairs of history, a limit of stack buffers only
 
+// Where a piece of the variables is cut: chunks of `length` (0: by the piece's own size), the first of which
+// begins `before` variables before the piece does.
+struct Cut {
+    int64_t length = 0, before = 0;
+};
+
 struct Chunks {
-    static constexpr int max_count = 128;
+    static constexpr int64_t usual_count = 128;  // chunks, unless they would be shorter or longer than this:
     static constexpr int64_t min_length = 4096;
+    static constexpr int64_t max_length = 1 << 19;  // many ranks can share 128 chunks unevenly only
+    static constexpr int64_t max_count = 32768;     // rows of one phase that somebody has to add up
     static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
 
-    int64_t n, length;
+    int64_t n, length, before;
     int count, threads;
 
-    Chunks(int64_t n, int threads) : n(n), threads(threads) {
-        length = (n + max_count - 1) / max_count;
-        if (length < min_length) length = min_length;
-        length = (length + 255) / 256 * 256;
-        count = int((n + length - 1) / length);
-        if (count < 1) count = 1;
+    Chunks(int64_t n, int threads, const Cut& cut = {})
+        : n(n), length(cut.length > 0 ? cut.length : length_of(n)), before(cut.before), threads(threads) {
+        count = int((n + before + length - 1) / length);
+        if (n == 0) count = 0;
+    }
+
+    // The length of the chunks of n variables: whole tiles or, if chunks are to consist of `align` variables
+    // each (such as a row of a grid), a multiple of that.
+    static int64_t length_of(int64_t n, int64_t align = 1) {
+        const int64_t unit = align > 1 ? align : 256;
+        int64_t length = min_of((n + usual_count - 1) / usual_count, max_length);
+        length = max_of(max_of(length, min_length), (n + max_count - 1) / max_count);
+        return (length + unit - 1) / unit * unit;
     }
 
     // How many threads, of so many, ever have something to do.
     int useful_threads() const { return n < worth_threads ? 1 : threads < count ? threads : count; }
 
-    int64_t begin(int chunk) const { return chunk * length; }
-    int64_t end(int chunk) const { return begin(chunk) + length < n ? begin(chunk) + length : n; }
+    int64_t begin(int chunk) const { return chunk == 0 ? 0 : chunk * length - before; }
+    int64_t end(int chunk) const { return min_of((chunk + 1) * length - before, n); }
 
     // work(chunk, begin, end, thread)
     template <class Work>
@@ -43,18 +58,23 @@ struct Chunks {
     }
 };
 
+// Folds one row into another.
+inline void fold_row(double* row, const double* second, const RowShape& shape) {
+    int i = 0;
+    for (; i < shape.sums; ++i) row[i] += second[i];
+    for (; i < shape.sums + shape.maxima; ++i) row[i] = max_of(row[i], second[i]);
+    for (; i < shape.width(); ++i) row[i] = min_of(row[i], second[i]);
+}
+
 // Folds rows of one shape, one row a chunk: the total is left in the first. Pairwise: the order is fixed, and
-// the rounding error of sums grows with the logarithm of their number only.
+// the rounding error of sums grows with the logarithm of their number only. (RankTree cuts the same tree.)
 inline void fold_rows(double* rows, int count, const RowShape& shape) {
-    if (count == 1) return;
-    const int middle = count / 2, width = shape.width();
-    double* second = rows + int64_t(middle) * width;
+    if (count <= 1) return;
+    const int middle = count / 2;
+    double* second = rows + int64_t(middle) * shape.width();
     fold_rows(rows, middle, shape);
     fold_rows(second, count - middle, shape);
-    int i = 0;
-    for (; i < shape.sums; ++i) rows[i] += second[i];
-    for (; i < shape.sums + shape.maxima; ++i) rows[i] = max_of(rows[i], second[i]);
-    for (; i < width; ++i) rows[i] = min_of(rows[i], second[i]);
+    fold_row(rows, second, shape);
 }
 
 // Rows of sums alone.

@@ -16,11 +16,12 @@ namespace stepwell {
 struct Found {
     Action phase;  // evaluate: the slope
     const State* state;
-    double* rows;  // [chunk, shape.width()]
+    double* rows;  // [chunk, shape.width()]; room for one row at least
     int chunks;
     RowShape shape;
-    double* f;        // Action::evaluate alone: the caller's value
-    BreakList* list;  // Action::list_breaks alone; the first of `listed` records, as many as fit
+    double* f;  // Action::evaluate alone: the caller's value; where it comes in parts, rows[., 1] are theirs
+    BreakList* list;        // Action::list_breaks alone; the first of `listed` records, as many as fit
+    const double* decided;  // Action::aim alone: the coefficients of the direction, 2 pairs of them
 };
 
 // Stands between the sums and the decision of every phase, in place of fold_rows(): must leave the totals
@@ -39,6 +40,7 @@ struct EngineView : BatchMemory<T> {
     int threads;
     void* workspaces;  // one per thread
     Exchange exchange = {};
+    int64_t chunk_length = 0, chunk_before = 0;  // of the Cut, where n is a piece of the variables
 };
 
 // The functions of one instruction set.

@@ -12,7 +12,8 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     auto run = [&](int64_t p, int threads, int workspace) {
         Problem<T> problem(vectors_of<T>(e, p, slots), e.states[p], *e.options,
                            small_matrices(e.small + p * small_matrices_length(slots), slots),
-                           Chunks(e.n, threads), workspaces, workspace, e.exchange);
+                           Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
+                           e.exchange);
         problem.turn(f[p], gradient + p * e.n, part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);

@@ -14,6 +14,7 @@
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/layout.hpp"
+#include "host/quasi_newton/rank_bindings.hpp"
 
 namespace nb = nanobind;
 
@@ -82,6 +83,12 @@ public:
         this->weights = h.data();
         this->weight_stride = h.size() == size_t(n) ? 0 : n;
     }
+
+    // A piece of the variables of a problem over several ranks.
+    void set_chunks(int64_t length, int64_t before) {
+        this->chunk_length = length, this->chunk_before = before;
+    }
+    void set_exchange(PythonExchange& between) { this->exchange = between.hook(); }
 
     void turn(const double* f, const T* gradient, TurnPart part) {
         if constexpr (sizeof(T) == 8) {
@@ -157,6 +164,8 @@ void bind_engine(nb::module_& m, const char* name) {
              nb::arg("options"), nb::arg("threads"))
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
+        .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0)
+        .def("set_exchange", &E::set_exchange, nb::keep_alive<1, 2>())
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("stop", &E::stop)
@@ -213,6 +222,8 @@ void bind_quasi_newton(nb::module_& m) {
         .def_rw("search", &Options::search)
         .def_rw("gtol", &Options::gtol)
         .def_rw("ftol", &Options::ftol)
+        .def_rw("patience", &Options::patience)
+        .def_rw("f_rounding", &Options::f_rounding)
         .def_rw("eps", &Options::eps)
         .def_rw("target", &Options::target)
         .def_rw("max_iterations", &Options::max_iterations)
@@ -255,6 +266,7 @@ void bind_quasi_newton(nb::module_& m) {
     });
 
     bind_state_layout(m);
+    bind_ranks(m);
     bind_device_layout(m);
 }
 

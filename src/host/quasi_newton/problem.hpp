@@ -36,16 +36,22 @@ public:
         const bool starts = !state.started;
         // A first part that was done already is not done twice: the caller's diagonal failed, and is asked
         // again.
-        if (part != TurnPart::finish && state.action == Action::evaluate) slope(f);
+        if (part != TurnPart::finish && state.action == Action::evaluate) {
+            if (part == TurnPart::whole && absorbs_ahead() && expects_acceptance(state)) {
+                slope_and_absorb(f);
+            } else {
+                slope(f);
+            }
+        }
         if (part == TurnPart::begin && state.action == Action::absorb) return;
         if (starts && state.action == Action::done) {
             // Not finite at the start: that point is all there is.
-            std::memcpy(v.x, v.trial, sizeof(T) * v.n);
-            std::memcpy(v.g, gradient, sizeof(T) * v.n);
+            std::copy_n(v.trial, v.n, v.x);
+            std::copy_n(gradient, v.n, v.g);
         }
         run_actions(*this);
         // The caller sees the solution where it would have seen the next trial.
-        if (state.action == Action::done) std::memcpy(v.trial, v.x, sizeof(T) * v.n);
+        if (state.action == Action::done) std::copy_n(v.x, v.n, v.trial);
     }
 
     Action action() const { return state.action; }
@@ -54,16 +60,38 @@ public:
         const double* total =
             totals({.shape = slope_row, .f = &f}, [&](int64_t begin, int64_t end, Workspace&, double* row) {
                 row[0] = slope_chunk(v, gradient, begin, end);
+                row[1] = 0;
             });
         decide_slope(state, options, f, total[0]);
+    }
+
+    // Both at once, for a trial point that will probably be accepted: one exchange instead of two. The pair
+    // is written to the spare place of the ring; x and g are replaced once the point is accepted.
+    void slope_and_absorb(double f) {
+        const SumLayout layout = sum_layout(options, rows_to_gather(Gather::pair, state, options));
+        const RowShape row_of_absorb = absorb_row(layout);
+        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false);
+        const double* total = totals(
+            {.shape = {slope_row.sums + row_of_absorb.sums, row_of_absorb.maxima, row_of_absorb.minima},
+             .f = &f},
+            [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+                row[0] = slope_chunk(v, gradient, begin, end);
+                row[1] = 0;
+                sweep.chunk(begin, end, w, row + slope_row.sums);
+            });
+        decide_slope(state, options, f, total[0]);
+        if (state.action != Action::absorb) return;
+        chunks.each([&](int, int64_t begin, int64_t end, int) {
+            std::copy(v.trial + begin, v.trial + end, v.x + begin);
+            std::copy(gradient + begin, gradient + end, v.g + begin);
+        });
+        take_in(layout, total + slope_row.sums);
     }
 
     void absorb() {
         const Gather gather = state.iterations == 0 ? Gather::start : Gather::pair;
         const SumLayout layout = sum_layout(options, rows_to_gather(gather, state, options));
-        const double* total = products(layout, gather, absorb_row(layout));
-        decide_absorb(team, state, options, matrices, workspace(0).scratch,
-                      AbsorbTotals::of(total + layout.length()), layout, total);
+        take_in(layout, products(layout, gather, absorb_row(layout)));
     }
 
     void list_breaks() {
@@ -106,7 +134,7 @@ public:
     void aim() {
         const Aim<T> sweep(v, state, options, workspace(0).scratch.coefficients);
         const double* total = totals(
-            {.shape = aim_row},
+            {.shape = aim_row, .decided = workspace(0).scratch.coefficients},
             [&](int64_t begin, int64_t end, Workspace& w, double* row) { sweep.chunk(begin, end, w, row); });
         decide_aim(state, options, AimTotals::of(total));
     }
@@ -129,6 +157,14 @@ private:
     const T* gradient = nullptr;
     DecidingThread team;
 
+    // Whether the ring has a place for a pair whose point may yet be refused.
+    bool absorbs_ahead() const { return exchange.call && options.slots > options.capacity; }
+
+    void take_in(const SumLayout& layout, const double* total) {
+        decide_absorb(team, state, options, matrices, workspace(0).scratch,
+                      AbsorbTotals::of(total + layout.length()), layout, total);
+    }
+
     Workspace& workspace(int thread) { return workspaces[first_workspace + thread]; }
 
     const double* products(const SumLayout& layout, Gather gather, const RowShape& shape) {
@@ -142,6 +178,7 @@ private:
         RowShape shape;
         double* f = nullptr;
         BreakList* list = nullptr;
+        const double* decided = nullptr;
     };
 
     // Sweeps over all chunks, each of which leaves a row, and folds them: the seam between sums and
@@ -150,15 +187,15 @@ private:
     double* totals(const Phase& phase, const Sweep& sweep) {
         const RowShape shape = phase.shape;
         std::vector<double>& memory = workspace(0).chunk_rows;
-        const size_t needed = size_t(shape.width()) * size_t(chunks.count);
+        const size_t needed = size_t(shape.width()) * size_t(max_of(chunks.count, 1));
         if (memory.size() < needed) memory.resize(needed);
         double* rows = memory.data();
         chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
             sweep(begin, end, workspace(thread), rows + int64_t(c) * shape.width());
         });
         if (exchange.call) {
-            exchange.call(exchange.context,
-                          Found{state.action, &state, rows, chunks.count, shape, phase.f, phase.list});
+            exchange.call(exchange.context, Found{state.action, &state, rows, chunks.count, shape, phase.f,
+                                                  phase.list, phase.decided});
         } else {
             fold_rows(rows, chunks.count, shape);
         }

@@ -15,8 +15,14 @@ template <class T>
 class Absorb {
 public:
     Absorb(const ProblemVectors<T>& v, const State& state, const Options& options, SumLayout layout,
-           Gather gather, const T* gradient)
-        : v(v), state(state), options(options), layout(layout), gather(gather), gradient(gradient) {}
+           Gather gather, const T* gradient, bool accepted = true)
+        : v(v),
+          state(state),
+          options(options),
+          layout(layout),
+          gather(gather),
+          gradient(gradient),
+          accepted(accepted) {}
 
     // Leaves the row of one chunk: absorb_row or regather_row.
     void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
@@ -40,6 +46,7 @@ private:
     const SumLayout layout;
     const Gather gather;
     const T* gradient;
+    const bool accepted;  // else the point may yet be refused, and x and g stay
 
     // The accepted point in the tile buffers; with a new pair, s and y in buffers and ring.
     void load_point(int64_t at, int count, int packs, Workspace& w) const {
@@ -50,7 +57,7 @@ private:
             // step * d, not the difference of the points: no digits cancel.
             const double *d = view(w.s, v.d + at, count, padded),
                          *g_before = view(w.y, v.g + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.s[i] = state.step * d[i];
+            for (int i = 0; i < padded; ++i) w.s[i] = state.search.step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
             T* s = v.s + int64_t(state.head) * v.stride + at;
             T* y = v.y + int64_t(state.head) * v.stride + at;
@@ -61,7 +68,7 @@ private:
                 widen(w.y, y, count, padded);
             }
         }
-        if (gather != Gather::again) {
+        if (gather != Gather::again && accepted) {
             narrow(v.x + at, w.x, count);
             narrow(v.g + at, w.g, count);
         }

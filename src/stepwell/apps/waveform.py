@@ -18,7 +18,7 @@ import numpy as np
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.checks import read_array, read_real, read_whole, require, require_shape
 from stepwell.deprecation import renamed
-from stepwell.files import Unreadable, open_arrays, replacing
+from stepwell.files import Unreadable, open_arrays, replacing, write_arrays
 from stepwell.lazy import over_systems
 from stepwell.nnls import Convolution, NNLSResult, nnls
 
@@ -200,8 +200,8 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
 def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
     """Write shots to an npz file that :func:`load_shots` reads."""
     values = {name: value for name, value in dataclasses.asdict(shots).items() if value is not None}
-    with replacing(path) as file:  # given a name, savez would add an ending that load_shots does not
-        np.savez_compressed(file, **values)
+    with replacing(path) as file:
+        write_arrays(file, values, compressed=True)
 
 
 @renamed(damping="lam")

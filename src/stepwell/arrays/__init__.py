@@ -9,7 +9,13 @@ Arrays of dask and xarray hold such arrays (``stepwell.arrays.lazy``). Sparse ma
 
 from __future__ import annotations
 
-from stepwell.arrays.autograd import refusing_writes, value_and_gradient
+from stepwell.arrays.autograd import (
+    differentiating_library,
+    graph_library,
+    recording_library,
+    refusing_writes,
+    value_and_gradient,
+)
 from stepwell.arrays.blocks import (
     add_at,
     column_dots,
@@ -18,6 +24,7 @@ from stepwell.arrays.blocks import (
     plus_diagonal,
     plus_multiple,
     plus_product,
+    solve_with_triangle,
     take_columns,
     take_rows,
     with_column,
@@ -27,12 +34,14 @@ from stepwell.arrays.blocks import (
 )
 from stepwell.arrays.conversion import (
     as_float,
+    as_jax_mixes,
     as_user_array,
     copy_to_device_of,
     double_precision,
     host_copy,
     host_view,
     jax_double,
+    own_copy,
     readonly_view,
     scalar_of,
     to_host,
@@ -83,6 +92,7 @@ __all__ = [
     "add_at",
     "as_contiguous",
     "as_float",
+    "as_jax_mixes",
     "as_user_array",
     "available_bytes",
     "bytes_as_bool",
@@ -96,10 +106,12 @@ __all__ = [
     "device_address",
     "device_index",
     "device_name",
+    "differentiating_library",
     "double_precision",
     "empty_block",
     "factor_positive",
     "from_dlpack",
+    "graph_library",
     "holds_double",
     "host_copy",
     "host_view",
@@ -116,10 +128,12 @@ __all__ = [
     "kind_of",
     "namespace_of",
     "numpy_dtype",
+    "own_copy",
     "plus_diagonal",
     "plus_multiple",
     "plus_product",
     "readonly_view",
+    "recording_library",
     "refusing_writes",
     "rows_contiguous",
     "same_library",
@@ -128,6 +142,7 @@ __all__ = [
     "seconds_of",
     "shapes_are_compiled",
     "shares_streams",
+    "solve_with_triangle",
     "strides_of",
     "take_columns",
     "take_rows",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.arrays.kinds import Array, kind_of
+from stepwell.arrays.kinds import Array, is_traced, kind_of
 
 Function = Callable[[Any], Any]
 ValueAndGradient = Callable[[Array], tuple[Any, Array]]
@@ -33,6 +33,58 @@ def value_and_gradient(fun: Function, template: Array, *, batch: bool = False) -
     if kind == "torch":
         return _by_torch(fun, batch)
     return _by_jax(fun, batch) if kind == "jax" else None
+
+
+def graph_library(*values: Any) -> str | None:
+    """Name the library in which a solution has to carry derivatives, or None where it has not.
+
+    That is PyTorch where a tensor among the values asks for a gradient (and gradients are on), has a tangent, or stands
+    for others in a transformation or a compilation; JAX where an array is traced.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> graph_library(np.zeros(2), 0.5) is None
+    True
+    """
+    for value in values:
+        kind = kind_of(value)
+        if (kind == "torch" and _in_torch_graph(value)) or (kind == "jax" and is_traced(value)):
+            return kind
+    return None
+
+
+def differentiating_library(array: Any) -> str | None:
+    """Name the library of an array where that differentiates functions: PyTorch, JAX; else None."""
+    kind = kind_of(array)
+    return kind if kind in ("torch", "jax") else None
+
+
+def recording_library(*values: Any) -> str | None:
+    """Name the library that records what is done with tensors among the values, whether or not these ask for it."""
+    for value in values:
+        if kind_of(value) == "torch":
+            import torch
+
+            return "torch" if torch.is_grad_enabled() else None
+    return None
+
+
+def _in_torch_graph(tensor: Array) -> bool:
+    import torch
+
+    if torch.compiler.is_compiling() or (tensor.requires_grad and torch.is_grad_enabled()):
+        return True
+    if is_transformed(tensor):
+        return True
+    return torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def is_transformed(tensor: Array) -> bool:
+    """Whether a tensor stands for others in a transformation of ``torch.func``: it has no values to look at."""
+    import torch
+
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def refusing_writes(function: Function, name: str, template: Array) -> Function:

@@ -159,3 +159,19 @@ def factor_positive(matrix: Array) -> Callable[[Array], Array]:
     except LinAlgError:
         return lambda rhs: np.full_like(rhs, np.nan)
     return lambda rhs: cho_solve(factors, rhs, check_finite=False)
+
+
+def solve_with_triangle(columns: Array, rhs: Array) -> Array:
+    """Solve MᵀM z = rhs by the triangle R of a QR factorisation of M; stacks of matrices and of blocks of columns.
+
+    Where columns of M are dependent the solutions are not finite.
+    """
+    if kind_of(columns) == "torch":
+        import torch
+
+        R = torch.linalg.qr(columns, mode="r").R
+        half = torch.linalg.solve_triangular(R.mT, rhs, upper=False)
+        return torch.linalg.solve_triangular(R, half, upper=True)
+    xp = namespace_of(columns)
+    R = xp.linalg.qr(columns)[1]
+    return xp.linalg.solve(R, xp.linalg.solve(xp.matrix_transpose(R), rhs))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.kinds import Array, is_bfloat16, kind_of, namespace_of
+from stepwell.arrays.kinds import Array, is_bfloat16, is_cuda, kind_of, namespace_of
 
 
 def host_view(array: Array) -> np.ndarray:
@@ -59,6 +59,15 @@ def as_user_array(values: np.ndarray, template: Array) -> Array:
         # A read-only or unaligned buffer cannot be shared with JAX: it copies those by itself.
         return _in_jax(jax.device_put, values, template)
     return values
+
+
+def as_jax_mixes(array: Array, other: Array) -> tuple[Array, Array]:
+    """Return two arrays with NumPy's as one of JAX where the other is JAX's, on the host: JAX itself takes both."""
+    if kind_of(array) == "jax" and isinstance(other, np.ndarray) and not is_cuda(array):
+        return array, as_user_array(other, array)
+    if kind_of(other) == "jax" and isinstance(array, np.ndarray) and not is_cuda(other):
+        return as_user_array(array, other), other
+    return array, other
 
 
 def readonly_view(values: np.ndarray, template: Array) -> Array:
@@ -142,6 +151,11 @@ def host_copy(array: Array) -> np.ndarray:
 def to_host(array: Array) -> np.ndarray:
     """Copy an array of any library and device to the host, as float64."""
     return np.asarray(host_copy(array), dtype=np.float64)
+
+
+def own_copy(array: Array) -> Array:
+    """Return a copy that may be written to, with the graph that PyTorch has recorded of the array."""
+    return array.clone() if kind_of(array) == "torch" else namespace_of(array).asarray(array, copy=True)
 
 
 def without_graph(array: Array) -> Array:

@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "voronoi": ("stepwell.cli.voronoi", "Tessellate: points, cells, mesh and its quality."),
     "stipple": ("stepwell.cli.stipple", "Draw a picture with dots."),
     "deconvolve": ("stepwell.cli.deconvolve", "Recover surfaces from lidar waveforms."),
+    "t2map": ("stepwell.cli.t2map", "Map T2 and myelin water from multi-echo MRI."),
+    "unmix": ("stepwell.cli.unmix", "Unmix hyperspectral images into abundances."),
 }
 
 

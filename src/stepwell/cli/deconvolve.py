@@ -27,7 +27,7 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.voice import Voice, first_interrupt, output_options
-from stepwell.files import replacing
+from stepwell.files import replacing, write_arrays
 from stepwell.nnls import NNLSResult, NNLSStatus
 from stepwell.studies.places import LIBRARIES
 
@@ -211,8 +211,8 @@ def _finish(
     held |= {"window_start": np.zeros(count, dtype=np.int64) if start is None else start}
     with writing_trouble():
         if given["output"] is not None:
-            with replacing(given["output"]) as opened:  # given a name, savez would add an ending to X.NPZ
-                np.savez_compressed(opened, **held)
+            with replacing(given["output"]) as opened:
+                write_arrays(opened, held, compressed=True)
             voice.say(f"wrote {given['output']}")
         if given["plot"] is not None:
             from stepwell.report.waveform import plot_shots

@@ -20,6 +20,8 @@ _OPTIONAL = {
     "cuda-core": ("cuda-core",),
     "NVRTC": ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
     "matplotlib": ("matplotlib",),
+    "nibabel": ("nibabel",),
+    "h5py": ("h5py",),
 }
 
 

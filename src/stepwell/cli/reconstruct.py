@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
+from stepwell.cli.ranks import World, write_stack
 from stepwell.cli.voice import Voice, first_interrupt, output_options
+from stepwell.distributed import RankError
 from stepwell.files import replacing
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
@@ -50,6 +52,11 @@ class Task:
     first: int
     truth: np.ndarray | None
 
+    def piece(self, begin: int, end: int) -> Task:
+        """Return the task of some of the slices."""
+        truth = None if self.truth is None else self.truth[begin:end]
+        return replace(self, B=np.ascontiguousarray(self.B[:, begin:end]), truth=truth)
+
 
 @click.command("reconstruct")
 @click.argument("source", default="phantom")
@@ -63,6 +70,7 @@ class Task:
     help="λ as a fraction of ‖A‖, without --lam.",
 )
 @click.option("--smooth", is_flag=True, help="Penalise differences of neighbouring pixels instead of pixel values.")
+@click.option("--nonnegative", is_flag=True, help="No pixel below zero; with --lam, a number or discrepancy.")
 @click.option("--tol", default=1e-4, show_default=True, help="Bound on every slice's relative residual.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--slices", default=None, help="FIRST:LAST, counted from 0, LAST not included; default all.")
@@ -91,6 +99,7 @@ def command(
     lam: str | None,
     relative_lam: float,
     smooth: bool,
+    nonnegative: bool,
     tol: float,
     method: MethodChoice,
     slices: str | None,
@@ -112,15 +121,26 @@ def command(
     `integrals` or `projections` with `flat` and `dark` (`center_column` is optional); HDF5 with the same names, or as
     synchrotrons exchange it (exchange/data, data_white, data_dark, theta); or a TIFF stack of line integrals, or a
     folder of such pages. Ctrl-C ends the work early: files are made from the images so far, and the exit status is 130.
+
+    Under mpiexec every rank solves for some of the slices, with one λ for all; the first one prints and writes.
     """
     from scipy.optimize import OptimizeWarning
 
     from stepwell.apps import tomography
     from stepwell.operators import gradient, in_library_of
 
+    world = World()
+    if not world.first:
+        voice = replace(voice, quiet=True, json_file=None)
     place = open_place(array, "float64", device)
     if plots:
         require_matplotlib("--plots", "; or run with --no-plots")
+    if nonnegative and method != "auto":
+        raise click.BadParameter(f"{method!r} knows no bounds; allowed: auto", param_hint="--method")
+    if nonnegative and lam in RULES and lam != "discrepancy":
+        raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
+    if nonnegative and lam in RULES and world.spread:
+        raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
     _check(output, lam, relative_lam, tol, size, angles, noise)
     if source != "phantom":
         names = ("volume.npy", "montage.png", "convergence.png")
@@ -134,29 +154,46 @@ def command(
             else:
                 task = _scan(source, slices, order, center, pixel_size, angle_range)
             chosen = _lam(lam, relative_lam, task.A)
-        voice.say(f"{task.name}: {task.B.shape[1]} slices of {task.shape[0]} x {task.shape[1]}, matrix "
+        count, whole_truth = task.B.shape[1], task.truth
+        voice.say(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
+        if world.spread:
+            voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
+            task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
         level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
         A, B = task.A, task.B
         if place.library != "numpy":
             B = place.put(B)
             A = in_library_of(A, B)
-        with _bar(voice) as bar, first_interrupt() as pressed:
+        with _bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed:
             watch = _Watch(bar, tol, pressed)
             with warnings.catch_warnings():  # what they say of λ stands in the table
                 warnings.simplefilter("ignore", OptimizeWarning)
-                result = tikhonov(A, B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
-                                  callback=watch)  # fmt: skip
+                rule, ends = chosen, None
+                if world.spread and isinstance(rule, str):
+                    chosen, ends = _lam_of_all(world, task, rule, penalty, level)
+                with world.ranks.holding():
+                    result = tikhonov(A, B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
+                                      callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
+                world.ranks.check()
             watch.finish(result)
             interrupted = pressed()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RankError) as error:
         raise click.ClickException(str(error)) from error
     volume = np.ascontiguousarray(host_copy(result.x).T).reshape(-1, *task.shape)
+    if world.spread:
+        parts = world.gathered(replace(result, x=None, lam_at_end=ends))
+        if not world.first:
+            list(world.pieces(volume))
+            return
+        result = _joined(parts)
     with writing_trouble():
         output.mkdir(parents=True, exist_ok=True)
         with replacing(output / "volume.npy") as file:
-            np.save(file, volume)
+            write_stack(file, count, world.pieces(volume))
+    if world.spread:
+        volume = np.load(output / "volume.npy", mmap_mode="r")
     written = ["volume.npy"]
     if plots:
         from stepwell.report.tomography import convergence, montage
@@ -168,14 +205,15 @@ def command(
         written += ["montage.png", "convergence.png"]
     voice.say(_summary(result))
     quality: list[float] = []
-    if task.truth is not None:
+    if whole_truth is not None:
         quality = [
-            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, task.truth) if np.any(truth)
+            tomography.signal_to_noise(image, truth) for image, truth in zip(volume, whole_truth) if np.any(truth)
         ]
         if quality:
             voice.say(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
     voice.say(f"wrote {', '.join(written)} to {output}")
     settings = {"source": source, "lam": lam, "relative_lam": relative_lam, "smooth": smooth, "tol": tol}
+    settings |= {"nonnegative": nonnegative}
     settings |= {"method": method, "slices": slices, "noise": noise, "order": order, "center": center}
     settings |= {"pixel_size": pixel_size, "array": array, "device": device}
     with writing_trouble():
@@ -184,6 +222,44 @@ def command(
         voice.interrupted()
     if not result.success:
         raise click.ClickException(result.message)
+
+
+def _lam_of_all(
+    world: World, task: Task, rule: Rule, penalty: Any, level: np.ndarray
+) -> tuple[float, np.ndarray | None]:
+    """Choose one λ for the slices of all ranks: that of the volume as one vector, of which each rank has a piece."""
+    from stepwell.apps.tomography import project_slices
+
+    slices = task.B.shape[1]
+    noise = sum(world.comm.allgather(float(np.sum(level**2)))) ** 0.5
+    smooth = None if penalty is None else project_slices(penalty, slices)
+    volume = np.ascontiguousarray(task.B.T).reshape(-1)
+    found = tikhonov(
+        project_slices(task.A, slices), volume, rule, smooth, noise=noise, maxiter=0, method="cgls", comm=world.comm
+    )
+    assert found.lam is not None
+    return float(found.lam[0]), found.lam_at_end
+
+
+def _joined(parts: list[LinearResult]) -> LinearResult:
+    """Put the accounts of all ranks together."""
+    first = parts[0]
+    lams = [part.lam for part in parts if part.lam is not None]
+    ends = first.lam_at_end
+    count = sum(len(part.status) for part in parts)
+    return replace(
+        first,
+        status=[status for part in parts for status in part.status],
+        residual=np.concatenate([part.residual for part in parts]),
+        iterations=np.concatenate([part.iterations for part in parts]),
+        products=np.concatenate([part.products for part in parts]),
+        history=[history for part in parts for history in part.history],
+        lam=np.concatenate(lams) if lams else None,
+        calls=max(part.calls for part in parts),
+        seconds=max(part.seconds for part in parts),
+        memory=sum(part.memory for part in parts),
+        lam_at_end=None if ends is None else np.full(count, ends[0]),
+    )
 
 
 class _Watch:

@@ -44,7 +44,7 @@ from stepwell.studies.places import LIBRARIES
 
 #: How VA15 stops (D'Amore et al. 2013): |g| <= eps max(1, |x|), or 2000 iterations of at most 20 evaluations.
 _VA15_STOPPING: dict[str, Any] = {"relative_gtol": 1e-5, "gtol": 0.0, "ftol": 0.0, "maxiter": 2000, "maxfun": 40000}
-_STOPPING = ("gtol", "ftol", "relative_gtol", "maxiter", "maxfun", "target", "time_limit")
+_STOPPING = ("gtol", "ftol", "patience", "relative_gtol", "maxiter", "maxfun", "target", "time_limit")
 _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "stpmin", "stpmax": "stpmax"}
 
 
@@ -85,6 +85,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
 @click.option("--maxls", type=int, help="Line search: most evaluations.")
 @click.option("--gtol", type=float, help="Stop when the projected gradient's largest element is this small.")
 @click.option("--ftol", type=float, help="Stop when f decreases by less, relative to max(|f|, 1).")
+@click.option("--patience", type=int, help="Iterations running for which ftol must hold, where it is in doubt.")
 @click.option("--relative-gtol", "--eps", "relative_gtol", type=float, help="Stop when |g| <= this times max(1, |x|).")
 @click.option("--maxiter", type=int, help="Most iterations.")
 @click.option("--maxfun", type=int, help="Most evaluations.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from stepwell.arrays import Array
 from stepwell.arrays.process_groups import GroupCommunicator, is_process_group
 from stepwell.checks import require_kind
+from stepwell.distributed.rescue import Rescue, answer_rescue
 
 _ALLOWED = (
     "None, 'self', an mpi4py communicator, a torch process group, what stepwell.distributed.split returned, or an "
@@ -27,8 +28,9 @@ _ALLOWED = (
 class Communicator(Protocol):
     """What a solver asks of a communicator. All ranks call in the same order, each from one thread.
 
-    One that has an attribute ``waits_for_ever`` set to False takes ``allgather(row, counts, patience)`` and raises
-    TimeoutError if others have not come after so many seconds.
+    One that has an attribute ``waits_for_ever`` set to False takes ``allgather(row, counts, patience, meanwhile)``,
+    raises TimeoutError if others have not come after so many seconds, and may be able to free ranks that wait elsewhere
+    (`stepwell.distributed.rescue`).
     """
 
     @property
@@ -59,19 +61,43 @@ class MPICommunicator:
     waits_for_ever = False
 
     def __init__(self, comm: Any) -> None:
-        self._comm = _duplicate(comm)
+        self._comm, self._given = _duplicate(comm), comm
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
 
-    def allgather(self, row: np.ndarray, counts: Sequence[int], patience: float | None = None) -> np.ndarray:
-        """Return the rows of all ranks; with `patience`, TimeoutError if not all have come after so many seconds."""
+    def rescue(self, text: str) -> Rescue | None:
+        """Try to free the other ranks, which may wait for this one in the caller's own communicator."""
+        from mpi4py import MPI
+
+        return Rescue(self._given, text) if MPI.Query_thread() == MPI.THREAD_MULTIPLE else None
+
+    def answer_rescue(self) -> None:
+        """Take part in the attempt of another rank, which nobody needed."""
+        answer_rescue(self._given)
+
+    def allgather(
+        self,
+        row: np.ndarray,
+        counts: Sequence[int],
+        patience: float | None = None,
+        meanwhile: tuple[float, Callable[[], None]] | None = None,
+    ) -> np.ndarray:
+        """Return the rows of all ranks.
+
+        With `patience`, TimeoutError if not all have come after so many seconds; `meanwhile`: after how many to call
+        what.
+        """
         received = np.empty(sum(counts))
         request = self._comm.Iallgatherv(row, (received, counts))
         if patience is None:
             request.Wait()
             return received
-        end = time.monotonic() + patience
+        began = time.monotonic()
         while not request.Test():
-            if time.monotonic() > end:
+            waited = time.monotonic() - began
+            if meanwhile is not None and waited > meanwhile[0]:
+                meanwhile[1]()
+                meanwhile = None
+            if waited > patience:
                 raise TimeoutError(f"other ranks have not come within {patience:g} s")
             time.sleep(0.002)
         return received

@@ -11,37 +11,25 @@ use: the others are waiting there. That message raises on every rank, its own er
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from stepwell.distributed.communicators import Communicator, read_comm
+from stepwell.distributed.rescue import RankError, Rescue, was_rescued
 
 #: Numbers before those of a row: the flag and the digest.
 HEADER = 2
 #: Flags. The highest of all ranks holds.
 NOTHING, STOP, TIME, ERROR, INTERRUPT = 0.0, 1.0, 2.0, 3.0, 4.0
-#: Seconds that a rank with an error waits for the others, at least; and how many times the longest wait so far.
-PATIENCE, PATIENCE_FACTOR = 30.0, 10.0
-
-
-class RankError(RuntimeError):
-    """An error on another rank, or ranks that do not agree.
-
-    Attributes
-    ----------
-    rank : int or None
-        The rank that failed; None where none of them alone did.
-    """
-
-    def __init__(self, text: str, rank: int | None = None) -> None:
-        super().__init__(text)
-        self.rank = rank
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.rank)
+#: Seconds that a rank with an error waits for the others, at least, before it tries to free them and before it gives
+#: up; and how many times the longest time between two messages so far.
+RESCUE_AFTER, PATIENCE = 2.0, 300.0
+RESCUE_FACTOR, PATIENCE_FACTOR = 5.0, 20.0
 
 
 class Ranks:
@@ -70,6 +58,7 @@ class Ranks:
         self.told = NOTHING
         self._wish = NOTHING
         self._held: BaseException | None = None
+        self._rescue: Rescue | None = None
         self._longest_wait, self._last = 0.0, time.monotonic()
 
     # ---- what the next message will say ----
@@ -151,7 +140,7 @@ class Ranks:
         if self.size == 1:
             flags, digests = message[:1], message[1:2]
         else:
-            starts = _starts(counts)
+            starts = starts_of(tuple(counts))
             flags, digests = received[starts], received[starts + 1]
         self.told = float(flags.max())
         if self.told >= ERROR:
@@ -180,17 +169,25 @@ class Ranks:
 
     def _allgather_patiently(self, row: np.ndarray, counts: Sequence[int]) -> np.ndarray:
         """Exchange, or raise the error that is held where the others do not come."""
-        patience = max(PATIENCE, PATIENCE_FACTOR * self._longest_wait)
+        first, whole = (
+            max(least, factor * self._longest_wait)
+            for least, factor in ((RESCUE_AFTER, RESCUE_FACTOR), (PATIENCE, PATIENCE_FACTOR))
+        )
         communicator: Any = self.communicator
+        held = self._held
+        assert held is not None
+
+        def rescue() -> None:
+            offer = getattr(communicator, "rescue", None)
+            self._rescue = None if offer is None else offer(_text_of(held))
+
         try:
-            received: np.ndarray = communicator.allgather(row, counts, patience)
+            received: np.ndarray = communicator.allgather(row, counts, whole, (first, rescue))
         except TimeoutError:
-            held = self._held
-            assert held is not None
             held.add_note(
                 f"raised on rank {self.rank} alone: the other ranks did not come to the next exchange within "
-                f"{patience:g} s and may wait in a communication of the objective's own (communicate first, then "
-                "raise; under `python -m mpi4py` this error ends all ranks)"
+                f"{whole:g} s and may wait in a communication of the objective's own (communicate first, then raise; "
+                "under `python -m mpi4py` this error ends all ranks)"
             )
             raise held from None
         return received
@@ -198,13 +195,26 @@ class Ranks:
     def _raise(self, flags: np.ndarray) -> NoReturn:
         """Raise on every rank what the flags tell: the own error, or that of the first rank that has one."""
         held, self._held = self._held, None
-        texts = self.gather_texts("" if held is None else f"{type(held).__name__}: {held}")
+        rescue, self._rescue = self._rescue, None
+        texts = self.gather_texts("" if held is None else _text_of(held))
+        self._end_rescues(rescue)
         if held is not None:
             raise held
         rank = int(np.flatnonzero(flags == flags.max())[0])
         if flags[rank] == INTERRUPT:
             raise KeyboardInterrupt(f"rank {rank} was interrupted")
         raise RankError(f"rank {rank}: {texts[rank]}", rank)
+
+    def _end_rescues(self, own: Rescue | None) -> None:
+        """Take part in attempts to free other ranks that did not reach any: all of them are here."""
+        if not hasattr(self.communicator, "rescue"):
+            return
+        names = [name for name in self.gather_texts("" if own is None else own.name) if name]
+        needed = names and any(self.gather_texts("yes" if any(map(was_rescued, names)) else ""))
+        if names and not needed and own is None:
+            self.communicator.answer_rescue()  # type: ignore[attr-defined]
+        if own is not None:
+            own.join()
 
     def gather_texts(self, text: str) -> list[str]:
         """Return one text a rank."""
@@ -223,16 +233,28 @@ class Ranks:
 
     def agree(self, argument: str, value: Any) -> None:
         """Raise ValueError on all ranks unless all have the same text of a value; raise what any of them holds."""
+        self.agree_all({argument: value})
+
+    def agree_all(self, values: Mapping[str, Any]) -> None:
+        """Do the same for several values, by their names, which must be the same on all ranks."""
         self.check()
-        texts = self.gather_texts(repr(value))
-        if any(text != texts[0] for text in texts):
-            other = next(rank for rank, text in enumerate(texts) if text != texts[0])
-            raise ValueError(
-                f"{argument} is {texts[0]} on rank 0 and {texts[other]} on rank {other}; allowed: the same on all"
-            )
+        texts = [json.loads(text) for text in self.gather_texts(json.dumps([repr(value) for value in values.values()]))]
+        for index, argument in enumerate(values):
+            for rank, text in enumerate(texts):
+                if text[index] != texts[0][index]:
+                    raise ValueError(
+                        f"{argument} is {texts[0][index]} on rank 0 and {text[index]} on rank {rank}; allowed: the "
+                        "same on all"
+                    )
 
 
-def _starts(counts: Sequence[int]) -> np.ndarray:
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+@functools.lru_cache(maxsize=256)
+def starts_of(counts: tuple[int, ...]) -> np.ndarray:
+    """Return where each rank's message begins among all of them."""
     ends = np.cumsum(counts)
     starts: np.ndarray = np.concatenate([[0], ends[:-1]])
     return starts

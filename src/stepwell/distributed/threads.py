@@ -20,7 +20,9 @@ class ThreadCommunicator:
         self.rank, self.size = rank, len(rows)
         self._rows, self._meeting, self._timeout = rows, meeting, timeout
 
-    def allgather(self, row: np.ndarray, counts: Sequence[int], patience: float | None = None) -> np.ndarray:
+    def allgather(
+        self, row: np.ndarray, counts: Sequence[int], patience: float | None = None, meanwhile: Any = None
+    ) -> np.ndarray:
         """Return the rows of all ranks, one after the other; TimeoutError on all where one does not come."""
         self._rows[self.rank] = row
         try:

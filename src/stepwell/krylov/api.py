@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,15 +20,20 @@ from stepwell.checks import (
     require_shape,
 )
 from stepwell.deprecation import renamed
+from stepwell.derivatives import plug_for
+from stepwell.distributed import local_piece
+from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
+from stepwell.krylov.bounded_lam import choose_within
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
     prepare,
 )
+from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
 from stepwell.krylov.selection import RULES, Choice, Rule, choose
-from stepwell.krylov.solving import DEFAULT_WIDTH, MethodChoice, Options, solve
+from stepwell.krylov.solving import DEFAULT_WIDTH, SETTINGS, MethodChoice, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
 from stepwell.typing import ArrayLike, Function, NumberOrArray, OperatorLike
@@ -52,8 +57,10 @@ def tikhonov(
     joint: bool = False,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
+    bounds: tuple[Any, Any] | None = None,
+    comm: Any = None,
 ) -> LinearResult:
-    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B.
+    """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B, within bounds where they are given.
 
     Parameters
     ----------
@@ -77,7 +84,7 @@ def tikhonov(
         Starting points; (k, n) with ``axis=0``.
     tol : float, default 1e-6
         Bound on the true relative residual ‖Aᵀ(b − Ax) − λ²LᵀLx‖ / ‖Aᵀb‖ of every column.
-    maxiter : int, default twice the number of unknowns, at least 100
+    maxiter : int, default twice the number of unknowns, at least 100 (with bounds 1000)
         Bound on the iterations of each column. (Once spelt ``max_iter``.)
     axis : {0, 1}, default 1
         The axis of a two-dimensional `B` along which the right-hand sides lie, and of `x0` and the result's `x` as
@@ -88,7 +95,7 @@ def tikhonov(
         diagonal as a vector.
     callback : callable, optional
         Called with a :class:`~stepwell.krylov.Progress` before the first product (which tells the memory) and after
-        every step; a true answer stops the run.
+        every step; a true answer, or StopIteration, stops the run.
     noise : float or array of k floats, optional
         Norm of the noise in each column, for the rule ``"discrepancy"``.
     joint : bool, default False
@@ -97,6 +104,15 @@ def tikhonov(
         Bytes for earlier directions. More of it saves products.
     width : int, default 256
         Maximum number of columns that ``"block"`` takes into one block.
+    bounds : pair (lower, upper), optional
+        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. Zero must
+        lie within them. L-BFGS-B takes all columns at once, whatever their λ; ``method`` stays
+        ``"auto"``, and the only rule for λ is ``"discrepancy"``.
+    comm : optional
+        A communicator, as `stepwell.distributed.read_comm` takes it, where unknowns and equations lie over ranks: every
+        rank hands in its piece of B and x0 and gets its piece of x, and A, L and the preconditioner map its pieces to
+        its pieces, talking to other ranks as they like. All else is global and the same on all ranks: sizes, norms,
+        statuses, ``memory``. A callback is called on every rank that has one, and stops all. ``"direct"`` is refused.
 
     Returns
     -------
@@ -122,14 +138,44 @@ def tikhonov(
     >>> exact = np.linalg.solve(A.T @ A + 0.25 * np.eye(20), A.T @ B)
     >>> bool(np.allclose(result.x, exact))
     True
+    >>> bounded = stepwell.tikhonov(A, B, 0.5, bounds=(0, None))
+    >>> bounded.success, float(bounded.x.min())
+    (True, 0.0)
     """
+    plug = plug_for((A, L), B, lam)
+    if plug is not None:
+        require(bounds is None, "bounds", bounds, "None where derivatives are asked for")
+        require(comm is None, "comm", comm, "None where derivatives are asked for")
+        found: LinearResult = plug.tikhonov(
+            A, B, lam, L, axis=axis, method=method, x0=x0, tol=tol, maxiter=maxiter, preconditioner=preconditioner,
+            callback=callback, noise=noise, joint=joint, memory=memory, width=width,
+        )  # fmt: skip
+        return found
     start = time.perf_counter()
-    problem = prepare(A, B, L, x0, axis=axis)
-    options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
+    B, comm = local_piece(B, comm)
+    sums = Sums(comm)
+    problem = prepare(A, B, L, x0, axis=axis, sums=sums)
+    options: Any = None
+    given: Any = None
+    with sums.holding():
+        limit = iteration_limit(maxiter, problem.unknowns.whole, bounds is not None)
+        options = Options(method, tol, limit, preconditioner, callback, memory, width)
+        given = _read_lam(lam, problem, noise, joint, bounds is not None)
+        alone = bounds is None or not sums.spread
+        require(alone, "bounds", bounds, "None with comm: within bounds one process has all unknowns")
+    sums.check()
+    sums.agree(f"{SETTINGS}, lam, noise, joint", (*options.settings, given.in_words))
     for _ in range(2):
         try:
-            choice = _resolve_lam(lam, problem, noise, joint)
-            system = TikhonovSystem(problem.A, problem.L, choice.lams / problem.unit, problem.B)
+            box = None
+            if bounds is not None:
+                problem = exactly_scaled(problem)
+                box = read_box(bounds, problem)
+                if problem.x0 is not None:
+                    problem = replace(problem, x0=box.nearest(problem.x0))
+            choice = given.resolve(problem, box)
+            parts = problem.A, problem.L, choice.lams / problem.unit, problem.B
+            system = TikhonovSystem(*parts, sums=sums) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
                 result.lam_at_end = choice.ends
@@ -154,6 +200,7 @@ def cg(
     callback: Callable[[Progress], object] | None = None,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
+    comm: Any = None,
 ) -> LinearResult:
     """Solve HX = B with a symmetric positive definite H for all columns of B.
 
@@ -161,7 +208,7 @@ def cg(
     ----------
     H : operator, (n, n)
         As A in :func:`tikhonov`, or one function of a vector.
-    B, method, x0, tol, maxiter, axis, preconditioner, callback, memory, width
+    B, method, x0, tol, maxiter, axis, preconditioner, callback, memory, width, comm
         As in :func:`tikhonov`; ``tol`` bounds ‖b − Hx‖ / ‖b‖, and the preconditioner approximates H⁻¹.
 
     Returns
@@ -177,11 +224,26 @@ def cg(
     >>> stepwell.cg(H, np.array([1.0, 1.0, 1.0]), tol=1e-12).x.round(6)
     array([1.  , 0.5 , 0.25])
     """
+    plug = plug_for((H,), B)
+    if plug is not None:
+        require(comm is None, "comm", comm, "None where derivatives are asked for")
+        found: LinearResult = plug.cg(
+            H, B, axis=axis, method=method, x0=x0, tol=tol, maxiter=maxiter, preconditioner=preconditioner,
+            callback=callback, memory=memory, width=width,
+        )  # fmt: skip
+        return found
     start = time.perf_counter()
     operator: Any = from_functions(H, H, name="H") if callable(H) and not hasattr(H, "shape") else H
-    problem = prepare(operator, B, None, x0, name="H", square=True, axis=axis)
-    options = Options(method, tol, iteration_limit(maxiter, problem.size), preconditioner, callback, memory, width)
-    return solve(problem, PositiveSystem(problem.A, problem.B), None, options, start)
+    B, comm = local_piece(B, comm)
+    sums = Sums(comm)
+    problem = prepare(operator, B, None, x0, name="H", square=True, axis=axis, sums=sums)
+    options: Any = None
+    with sums.holding():
+        limit = iteration_limit(maxiter, problem.unknowns.whole)
+        options = Options(method, tol, limit, preconditioner, callback, memory, width)
+    sums.check()
+    sums.agree(SETTINGS, options.settings)
+    return solve(problem, PositiveSystem(problem.A, problem.B, sums=sums), None, options, start)
 
 
 def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
@@ -197,18 +259,46 @@ def _warn_of_ends(rule: str, ends: np.ndarray) -> None:
         )  # beyond `renamed`
 
 
-def _resolve_lam(lam: Any, problem: Problem, noise: Any, joint: bool) -> Choice:
-    """One λ per column, and what choosing took."""
+@dataclass(frozen=True)
+class _Lam:
+    """What was given for λ: one for each column, or a rule with the noise that it may need."""
+
+    lams: np.ndarray | None
+    rule: str
+    noise: np.ndarray | None
+    joint: bool
+
+    @property
+    def in_words(self) -> tuple[Any, ...]:
+        """A short text that two ranks share only where they were given the same."""
+        arrays = (np.zeros(0) if array is None else array for array in (self.lams, self.noise))
+        return (self.rule, self.joint, *(f"{array.size} numbers of sum {array.sum()!r}" for array in arrays))
+
+    def resolve(self, problem: Problem, box: Box | None) -> Choice:
+        """One λ per column, and what choosing took."""
+        if self.lams is not None:
+            count = problem.columns
+            return Choice(self.lams, np.zeros(count), np.zeros(count, dtype=np.int64))
+        levels = None if self.noise is None else self.noise / to_host(problem.scale).ravel()
+        choice = choose(problem, self.rule, levels, self.joint)
+        if box is not None and levels is not None:
+            choice = choose_within(problem, box, levels, self.joint, choice)
+        return replace(choice, lams=choice.lams * problem.unit)
+
+
+def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool, bounded: bool) -> _Lam:
     count = problem.columns
     joint = read_switch("joint", joint)
-    levels = None if noise is None else _per_column(noise, count, "noise") / to_host(problem.scale).ravel()
-    if isinstance(lam, str):
-        require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
-        if lam == "discrepancy" and noise is None:
-            raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
-        choice = choose(problem, lam, levels, joint)
-        return replace(choice, lams=choice.lams * problem.unit)
-    return Choice(_per_column(lam, count, "lam"), np.zeros(count), np.zeros(count, dtype=np.int64))
+    levels = None if noise is None else _per_column(noise, count, "noise")
+    if not isinstance(lam, str):
+        return _Lam(_per_column(lam, count, "lam"), "", levels, joint)
+    require(lam in RULES, "lam", lam, f"numbers, and the rules {', '.join(map(repr, RULES))}")
+    if lam == "discrepancy" and noise is None:
+        raise ValueError("noise is None; allowed: the norm of the noise in each column, with lam='discrepancy'")
+    if bounded:
+        allowed = "numbers and 'discrepancy' with bounds; the other rules choose for solutions without them"
+        require(lam == "discrepancy", "lam", lam, allowed)
+    return _Lam(None, lam, levels, joint)
 
 
 def _per_column(value: Any, count: int, name: str) -> np.ndarray:

@@ -19,9 +19,9 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, plus_product, take_columns, to_host
 from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.krylov.systems import column_norms
 
 
 class BlockCG(Method):
@@ -35,12 +35,17 @@ class BlockCG(Method):
         Bytes for earlier blocks of directions and their products. The last block is kept in any case.
     width : int
         Largest number of columns that form one block; more columns are taken in turns.
+    unknowns : int, optional
+        Entries of a column, on all ranks together, as the memory is. By default those of the blocks.
     """
 
-    def __init__(self, precondition: Callable[[Array], Array], memory: int, width: int) -> None:
+    def __init__(
+        self, precondition: Callable[[Array], Array], memory: int, width: int, unknowns: int | None = None
+    ) -> None:
         self.precondition = precondition
         self.memory = memory
         self.width = width
+        self.unknowns = unknowns
 
     def __call__(self, task: Round) -> Correction:
         """Run one block after another until every column is below its threshold."""
@@ -64,12 +69,12 @@ class BlockCG(Method):
 
     def _run(self, task: Round) -> Correction:
         residual = task.residual
-        xp = namespace_of(residual)
+        xp, sums = namespace_of(residual), task.system.sums
         on_device = is_cuda(residual)
         cut = rank_cut(residual)
         ledger = Ledger(task)
         x = xp.zeros_like(residual)
-        kept = _KeptBlocks(self.memory, joined=on_device)
+        kept = _KeptBlocks(self.memory, on_device or sums.spread, sums, self.unknowns)
         candidates: Array | None = None
         steps = 0
         while True:
@@ -82,22 +87,26 @@ class BlockCG(Method):
 
             if candidates is None:
                 candidates = kept.conjugate(self.precondition(residual))
-            mix = independent_combinations(to_host(candidates.T @ candidates), cut)
+            mix = independent_combinations(to_host(sums.gram(candidates, candidates)), cut)
+            if sums.stopped:  # told by another rank, with the sums
+                ledger.end_all(LinearStatus.STOPPED)
+                continue
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
                 continue
             directions = candidates @ copy_to_device_of(mix, residual)
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
-            mix = independent_combinations(to_host(directions.T @ products), cut)
+            energies, slopes = sums.several_grams((directions, products), (directions, residual))
+            mix = independent_combinations(to_host(energies), cut)
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
             half = copy_to_device_of(mix, residual)
             inverse = half @ half.T  # (PᵀHP)⁻¹ on the independent part
-            step = inverse @ (directions.T @ residual)
+            step = inverse @ slopes
             residual = plus_product(residual, products, step, -1)
-            norms = column_norms(residual)
+            norms = sums.norms(residual)
             x = plus_product(x, directions, step)
             steps += 1
             kept.add(directions, products, inverse)
@@ -111,13 +120,16 @@ class _KeptBlocks:
     """Earlier directions P, their products Q = HP and (PᵀHP)⁻¹, newest last, within a budget of bytes.
 
     Joined, they lie side by side in one block, Q multiplied by the inverse once and for all, so that two large matrix
-    products do the work of many small ones. That pays on a GPU, where a small product takes as long as a large one; on
-    a host the copies cost more than they save.
+    products do the work of many small ones. That pays on a GPU, where a small product takes as long as a large one, and
+    over ranks, where each takes a message; on a host the copies cost more than they save.
+
+    ``rows`` are the entries of a column on all ranks together, to which the budget belongs; by default those it has.
     """
 
-    def __init__(self, budget: int, joined: bool) -> None:
+    def __init__(self, budget: int, joined: bool, sums: Sums = WHOLE, rows: int | None = None) -> None:
         self.budget = budget
         self.joined = joined
+        self.sums, self.rows = sums, rows
         self._blocks: list[tuple[Array, Array, Array | None]] = []
 
     def add(self, directions: Array, products: Array, inverse: Array) -> None:
@@ -131,12 +143,12 @@ class _KeptBlocks:
     @property
     def bytes_held(self) -> int:
         """Bytes of the directions and their products."""
-        return sum(2 * _bytes(directions) for directions, _, _ in self._blocks)
+        return sum(2 * self._bytes(directions) for directions, _, _ in self._blocks)
 
     def conjugate(self, block: Array) -> Array:
         """Remove from a block what is not conjugate to the kept directions."""
         for directions, products, inverse in self._blocks:
-            share = products.T @ block
+            share = self.sums.gram(products, block)
             block = plus_product(block, directions, share if inverse is None else inverse @ share, -1)
         return block
 
@@ -145,11 +157,15 @@ class _KeptBlocks:
         if not self._blocks:
             return new[0], new[1], None
         old = self._blocks.pop()
-        kept = self.budget // (2 * _bytes(new[0][:, :1])) - int(new[0].shape[1])
+        kept = self.budget // max(1, 2 * self._bytes(new[0][:, :1])) - int(new[0].shape[1])
         oldest = max(0, int(old[0].shape[1]) - max(0, kept))
         concat = namespace_of(new[0]).concat
         directions, duals = (concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
         return directions, duals, None
+
+    def _bytes(self, block: Array) -> int:
+        rows = int(block.shape[0]) if self.rows is None else self.rows
+        return rows * int(block.shape[1]) * int(getattr(block.dtype, "itemsize", 8))
 
 
 def rank_cut(block: Array) -> float:
@@ -173,7 +189,3 @@ def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
     mix = np.empty(gram.shape)
     rank = _core.independent_combinations(np.ascontiguousarray(gram), cut, mix)
     return None if rank < 0 else mix[:, :rank]
-
-
-def _bytes(block: Array) -> int:
-    return int(block.shape[0]) * int(block.shape[1]) * int(getattr(block.dtype, "itemsize", 8))

@@ -28,11 +28,14 @@ from stepwell.checks import (
     read_array,
     read_axis,
     read_whole,
+    require_each,
     require_finite,
+    require_kind,
     require_one_home,
     require_real,
     require_shape,
 )
+from stepwell.krylov.reductions import WHOLE, Extent, Sums
 from stepwell.krylov.results import LinearResult, LinearStatus
 from stepwell.krylov.rounds import Account, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
@@ -49,7 +52,8 @@ class Problem:
 
     ``B`` and ``x0`` are blocks whose columns were divided by ``scale`` (all ones unless ``scaled``); ``given`` is what
     the caller gave as B, as columns (``rows``: they were rows, and so are solutions to be). ``A`` was divided by
-    ``unit``: λ is to be, too, and the unknowns were multiplied by it.
+    ``unit``: λ is to be, too, and the unknowns were multiplied by it. Where ``sums`` go over ranks, all arrays are this
+    rank's pieces, and ``unknowns`` and ``equations`` say of what.
     """
 
     A: Operator
@@ -60,6 +64,9 @@ class Problem:
     scaled: bool
     given: Array
     size: int
+    sums: Sums
+    unknowns: Extent
+    equations: Extent
     unit: float = 1.0
     rows: bool = False
 
@@ -73,6 +80,13 @@ class Problem:
     def columns(self) -> int:
         """Number of right-hand sides."""
         return int(self.B.shape[1])
+
+    def share_of(self, memory: int) -> int:
+        """Return this rank's share of what all ranks together may take."""
+        whole = self.unknowns.whole + self.equations.whole
+        return (
+            memory if not self.sums.spread else memory * (self.unknowns.local + self.equations.local) // max(1, whole)
+        )
 
     def rescaled(self, size: float) -> Problem:
         """Return the same problem with A, which is about so large, divided by a power of two near its size."""
@@ -92,9 +106,7 @@ class Problem:
                 x = x * (self.scale / self.unit)
                 large = float(np.max(to_host(self.scale), initial=0.0)) / self.unit
             if large > LARGE[_dtype_name(x)]:
-                xp = namespace_of(x)
-                lost = to_host(xp.all(xp.isfinite(x), axis=0)) == 0
-                ends = zip(account.status, lost)
+                ends = zip(account.status, ~self.sums.finite(x))
                 account.status = [LinearStatus.OUT_OF_RANGE if gone else status for status, gone in ends]
         if len(self.given.shape) == 1:
             x = x[:, 0]
@@ -102,6 +114,7 @@ class Problem:
             x = x.T
         if not same_library(x, self.given):
             x = as_user_array(host_view(x), self.given)
+        exchanges, bytes_sent = self.sums.sent
         return LinearResult(
             x=x,
             status=account.status,
@@ -109,18 +122,62 @@ class Problem:
             iterations=account.iterations,
             products=account.products,
             history=account.history,
+            exchanges=exchanges,
+            bytes_sent=bytes_sent,
             **facts,
         )
 
 
 def prepare(
-    A: Any, B: Any, L: Any = None, x0: Any = None, *, name: str = "A", square: bool = False, axis: int = 1
+    A: Any,
+    B: Any,
+    L: Any = None,
+    x0: Any = None,
+    *,
+    name: str = "A",
+    square: bool = False,
+    axis: int = 1,
+    sums: Sums = WHOLE,
 ) -> Problem:
     """Check operators and blocks against each other and bring them to a common kind.
 
     The work is done in the library of A (a pair of functions takes that of B), in the dtype of all of them together
-    (see :func:`working_dtype`).
+    (see :func:`working_dtype`). Over ranks all of it is about this rank's pieces, and what one rank finds wrong is
+    raised on all.
     """
+    read: Any = None
+    with sums.holding():
+        read = _read_operands(A, B, L, x0, name, square, axis)
+    sums.check()
+    operator, penalty, block, start, given, in_rows = read
+    sums.agree("dtype, columns, L, x0", (_dtype_name(block), int(block.shape[1]), penalty is None, start is None))
+    unknowns, equations = sums.extents(int(operator.shape[1]), int(block.shape[0]))
+    scaled, scale = scale_columns(block, sums)
+    if start is not None:
+        start = start / scale
+        with sums.holding():
+            require_finite("x0", start)
+        sums.check()
+    return Problem(
+        sums.held_operator(operator),
+        None if penalty is None else sums.held_operator(penalty),
+        scaled,
+        start,
+        scale,
+        scaled is not block,
+        given,
+        unknowns.local,
+        sums,
+        unknowns,
+        equations,
+        rows=in_rows,
+    )
+
+
+def _read_operands(
+    A: Any, B: Any, L: Any, x0: Any, name: str, square: bool, axis: int
+) -> tuple[Operator, Operator | None, Array, Array | None, Array, bool]:
+    """Return operators, blocks, and B as it was given, as columns, and whether it was rows."""
     given = read_array("B", B)
     in_rows = read_axis(axis) == 0
     block_shape = "(columns, m)" if in_rows else "(m, columns)"
@@ -149,16 +206,14 @@ def prepare(
         image = penalty.forward(copy_to_device_of(np.zeros((size, 1)), block))
         penalty.shape = (int(image.shape[0]), size)
 
-    scaled, scale = scale_columns(block)
     start = None
     if x0 is not None:
         expected = (size,) if len(given.shape) == 1 else (size, block.shape[1])
         start = read_array("x0", x0)
         expected = expected[::-1] if in_rows else expected
         require_shape(tuple(start.shape) == tuple(expected), "x0", start, tuple(expected))
-        start = _in_common(start.T if in_rows else start, template, dtype, "x0", name) / scale
-        require_finite("x0", start)
-    return Problem(operator, penalty, scaled, start, scale, scaled is not block, given, size, rows=in_rows)
+        start = _in_common(start.T if in_rows else start, template, dtype, "x0", name)
+    return operator, penalty, block, start, given, in_rows
 
 
 def _require_rows(rows: int | None, given: Array, in_rows: bool, reason: str) -> None:
@@ -207,6 +262,14 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     """Return the function that applies a preconditioner to a block: operator, function of a block, or a diagonal."""
     if preconditioner is None:
         return lambda block: block
+    apply: Any = None
+    with problem.sums.holding():
+        apply = _read_preconditioner(preconditioner, problem)
+    problem.sums.check()
+    return problem.sums.held(apply, problem.size)
+
+
+def _read_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array], Array]:
     if callable(preconditioner) and not hasattr(preconditioner, "shape"):
 
         def precondition(block: Array) -> Array:
@@ -227,6 +290,18 @@ def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array]
     return operator.forward
 
 
+def as_diagonal(preconditioner: Any, problem: Problem) -> np.ndarray | None:
+    """Return a preconditioner that is a diagonal in the problem's units, on the host; refuse any other kind."""
+    if preconditioner is None:
+        return None
+    array = preconditioner if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1 else None
+    allowed = "with bounds, the diagonal of an approximate inverse as a vector"
+    require_kind(array is not None, "preconditioner", preconditioner, allowed)
+    values = to_host(array) * problem.unit**2
+    require_each(np.isfinite(values) & (values > 0), "preconditioner", values, "finite numbers above 0, with bounds")
+    return values
+
+
 def _preconditioned(image: Any, block: Array) -> Array:
     """Check what a preconditioner that is a function has made of a block."""
     argument, shape = "what preconditioner returned", tuple(block.shape)
@@ -235,9 +310,11 @@ def _preconditioned(image: Any, block: Array) -> Array:
     return image
 
 
-def iteration_limit(maxiter: int | None, size: int) -> int:
-    """Return the limit, twice the unknowns and at least 100 by default."""
-    return max(100, 2 * size) if maxiter is None else read_whole("maxiter", maxiter, 0, as_float=True)
+def iteration_limit(maxiter: int | None, size: int, bounded: bool = False) -> int:
+    """Return the limit, twice the unknowns and at least 100 by default; within bounds at least 1000."""
+    if maxiter is None:
+        return max(1000 if bounded else 100, 2 * size)
+    return read_whole("maxiter", maxiter, 0, as_float=True)
 
 
 def column_numbers(problem: Problem, least_squares: bool) -> int:

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from stepwell import checkpoints
-from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, plus_multiple, to_host
-from stepwell.checks import read_real, read_switch, require_function, require_shape, warn_caller
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host
+from stepwell.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
 from stepwell.deprecation import renamed
 from stepwell.krylov import saved_solver
 from stepwell.krylov.inputs import (
@@ -37,10 +37,11 @@ from stepwell.krylov.inputs import (
     working_dtype,
 )
 from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, LinearStatus, Progress
 from stepwell.krylov.rounds import Correction, Method, OutOfRange, Round, Start, solve_in_rounds
-from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, rows_times, space_bytes
-from stepwell.krylov.systems import Carried, System, TikhonovSystem, column_norms
+from stepwell.krylov.space import DirectionSpace, plus_rows, plus_rows_and_overlaps, space_bytes
+from stepwell.krylov.systems import Carried, System, TikhonovSystem
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import scaled
 from stepwell.threads import OneAtATime
@@ -68,6 +69,8 @@ class ProjectedCG:
         Project by matrix products (APrCG) rather than direction by direction (PrCG).
     preconditioner : operator, callable or array, optional
         See :func:`stepwell.tikhonov`.
+    comm : optional
+        See :func:`stepwell.tikhonov`. The memory is that of all ranks together.
     checkpoint : path, optional
         A file for all that is kept, as of :meth:`save`. Where it is there, the solver goes on from it, bit for bit,
         after `solved` right-hand sides. It is written at the beginning of a solve, when the caller has the last one's
@@ -109,6 +112,7 @@ class ProjectedCG:
         *,
         augmented: bool = False,
         preconditioner: OperatorLike | Function | None = None,
+        comm: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int | str = "60 s",
     ) -> None:
@@ -120,6 +124,7 @@ class ProjectedCG:
         self.memory = int(read_real("memory", memory, at_least=0))
         self.augmented = read_switch("augmented", augmented)
         self.preconditioner = preconditioner
+        self._sums = Sums(comm)
         self._space: DirectionSpace | None = None
         self._operators: dict[str, tuple[Operator, Operator | None]] = {}
         self._in_units: tuple[Operator, float] | None = None  # A divided by its size, where that is extreme
@@ -127,6 +132,8 @@ class ProjectedCG:
         self._alone = OneAtATime("this ProjectedCG")
         self._checkpoint: tuple[str, int | None, float | None] | None = None
         if checkpoint is not None:
+            allowed = "None with comm: directions that lie over ranks are not saved"
+            require(not self._sums.spread, "checkpoint", checkpoint, allowed)
             path = checkpoints.read_path(checkpoint)
             self._checkpoint = (path, *checkpoints.read_interval(checkpoint_every, "right-hand sides"))
             if os.path.exists(path):
@@ -193,13 +200,21 @@ class ProjectedCG:
         callback: Callable[[Progress], object] | None,
     ) -> LinearResult:
         start = time.perf_counter()
-        tol = read_real("tol", tol, above=0)
-        require_function("callback", callback)
-        A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
-        problem = prepare(A, b, L, x0)
+        sums = self._sums
+        sums.begin()
+        A: Any = None
+        L: Any = None
+        with sums.holding():
+            tol = read_real("tol", tol, above=0)
+            require_function("callback", callback)
+            iteration_limit(maxiter, 0)
+            A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
+        sums.check()
+        problem = prepare(A, b, L, x0, sums=sums)
         if problem.columns != 1:
             raise ValueError(f"b has {problem.columns} columns; allowed: one at a time")
-        limit = iteration_limit(maxiter, problem.size)
+        limit = iteration_limit(maxiter, problem.unknowns.whole)
+        sums.agree("lam, memory, augmented, tol, maxiter", (self.lam, self.memory, self.augmented, tol, limit))
         if self._in_units is not None:
             problem = problem.in_units(*self._in_units)
         try:
@@ -217,18 +232,18 @@ class ProjectedCG:
         callback: Callable[[Progress], object] | None,
         start: float,
     ) -> LinearResult:
-        system = TikhonovSystem(problem.A, problem.L, np.array([self.lam / problem.unit]), problem.B)
+        system = TikhonovSystem(problem.A, problem.L, np.array([self.lam / problem.unit]), problem.B, sums=problem.sums)
         space = self._space
         number = bytes_per_number(problem.B)
         if space is None or (space.size, space.number) != (problem.size, number):
-            space = self._space = DirectionSpace(problem.size, system.data_size, number, self.memory)
+            space = self._space = problem_space(problem, system, self.memory)
         precondition = as_preconditioner(self.preconditioner, problem)
         method = Projected(space, precondition, self.augmented)
         rescalable = problem.unit == 1
         needed = (
             problem.A.memory + (0 if problem.L is None else problem.L.memory) + number * column_numbers(problem, True)
         )
-        needed += space_bytes(problem.size, system.data_size, number, self.memory)
+        needed += space_bytes(problem.size, system.data_size, number, problem.share_of(self.memory))
         account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable)
         return problem.result(
             account,
@@ -247,6 +262,7 @@ class ProjectedCG:
         )
         other.solved = self.solved
         other._operators, other._in_units = self._operators, self._in_units
+        other._sums = self._sums
         other._space = None if self._space is None else self._space.copy()
         return other
 
@@ -254,8 +270,9 @@ class ProjectedCG:
         """Write the kept directions and settings to a file, an ``.npz`` with a checksum.
 
         The operators are not written: :meth:`load` is given them again. A file of that name stays whole until the new
-        one is, whatever happens in between.
+        one is, whatever happens in between. Directions that lie over ranks are not saved.
         """
+        require(not self._sums.spread, "comm", "a communicator", "None, to save: the directions lie over ranks")
         with self._alone:
             self._save(path)
 
@@ -304,7 +321,7 @@ class ProjectedCG:
         mix = copy_to_device_of(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
         system = TikhonovSystem(operator, penalty, np.array([self.lam / unit]), kept[0].T)
         expected = kept[1].T @ mix
-        gap = to_host(column_norms(system.product(kept[0].T @ mix) - expected) / column_norms(expected))
+        gap = to_host(system.sums.norms(system.product(kept[0].T @ mix) - expected) / system.sums.norms(expected))
         if not gap[0] <= 1e-3:
             raise ValueError("A, L: not the operators for which the directions were saved")
         space.restore(kept[0], kept[1], kept[2], scores, held["panels"], float(held["longest"]))
@@ -335,6 +352,12 @@ class ProjectedCG:
         return self._operators[dtype]
 
 
+def problem_space(problem: Problem, system: System, memory: int) -> DirectionSpace:
+    """Return an empty space for the directions of a problem."""
+    whole = problem.unknowns.whole, problem.equations.whole if isinstance(system, TikhonovSystem) else 0
+    return DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory, problem.sums, whole)
+
+
 class Projected(Method):
     """The methods ``"prcg"`` and ``"aprcg"`` on one column, over a space of kept directions."""
 
@@ -347,10 +370,10 @@ class Projected(Method):
     def start(self, system: System) -> Start | None:
         """Start from the projection of the data, without Aᵀb; None where there is nothing to project on."""
         panels = self.space.panels()
-        if not (self.augmented and panels and self.space.data_size and isinstance(system, TikhonovSystem)):
+        if not (self.augmented and panels and self.space.keeps_images and isinstance(system, TikhonovSystem)):
             return None
         data = system.data()
-        shares = [rows_times(panel.images, data) for panel in panels]
+        shares = system.sums.panels_times([panel.images for panel in panels], data)
         x = namespace_of(data).zeros_like(panels[0].directions[:1, :].T)
         for panel, share in zip(panels, shares):
             x, data = plus_rows(x, panel.directions, share), plus_rows(data, panel.images, share, -1)
@@ -360,14 +383,15 @@ class Projected(Method):
             rhs, overlap = plus_rows_and_overlaps(rhs, panel.products, share, gradient)
             overlaps += [] if overlap is None else [overlap]
         coefficients = np.concatenate([to_host(share)[:, 0] for share in shares])
-        self._projected = gradient, coefficients.tolist(), np.concatenate(overlaps) if overlaps else None
+        known = np.concatenate(system.sums.total(*overlaps)) if overlaps else None
+        self._projected = gradient, coefficients.tolist(), known
         return Start(x, state, gradient, rhs)
 
     def __call__(self, task: Round) -> Correction:
         """Project on the kept directions, then refine with new ones."""
         space, system = self.space, task.system
         ledger = Ledger(task)
-        residual, data = task.residual, task.state[0] if space.data_size else None
+        residual, data = task.residual, task.state[0] if space.keeps_images else None
         overlaps = None
         unmoved = False
         if self._projected is not None and self._projected[0] is residual:  # see `start`
@@ -375,7 +399,7 @@ class Projected(Method):
             coefficients, overlaps = self._projected[1:]
         else:
             x, residual, data, coefficients = self._project(residual, data)
-            if _length(residual) <= task.tol * float(task.norms[0]):
+            if space.length(residual) <= task.tol * float(task.norms[0]):
                 ledger.end_all(LinearStatus.CONVERGED)
         self._projected = None
         steps = 0
@@ -384,35 +408,39 @@ class Projected(Method):
             known = overlaps if not steps and column is residual else None
             direction, cancelled = space.conjugate(column, known, projected=len(coefficients) > steps)
             if direction is None:  # what an earlier projection left within the space
-                unmoved, overlaps, before = False, None, _length(residual)
+                unmoved, overlaps, before = False, None, space.length(residual)
                 more, residual, data, shares = self._project(residual, data)
                 x = x + more
                 if len(shares) == len(coefficients):  # else some were dropped on the way, and none is scored
                     coefficients = np.add(coefficients, shares).tolist()
-                if _length(residual) <= task.tol * float(task.norms[0]):
+                after = space.length(residual)
+                if after <= task.tol * float(task.norms[0]):
                     ledger.end_all(LinearStatus.CONVERGED)
-                elif not _length(residual) <= 0.5 * before:
+                elif not after <= 0.5 * before:
                     ledger.end_all(LinearStatus.STAGNATED)
                 continue
             product, image = system.product_and_image(direction)
-            energy = float(to_host(column_dots(direction, product))[0])
+            energy, slope, square = space.energies(direction, product, residual)
             if 0 < energy < cancelled**2:
                 direction, product, image = space.conjugate_again(direction, product, image)
-                energy = float(to_host(column_dots(direction, product))[0])
+                energy, slope, square = space.energies(direction, product, residual)
+            if system.sums.stopped:  # told by another rank, with the sums
+                ledger.end_all(LinearStatus.STOPPED)
+                break
             ledger.step(1.0)
             if not 0 < energy < np.inf:
                 ledger.end_all(LinearStatus.NONFINITE if np.isnan(energy) else LinearStatus.BREAKDOWN)
                 break
             unmoved, unit = False, energy**-0.5
-            step = float(to_host(column_dots(direction, residual))[0]) / energy
+            step = slope / energy
             x = plus_multiple(x, step, direction)
             residual = plus_multiple(residual, -step, product)
             if data is not None and image is not None:
                 data = plus_multiple(data, -step, image)
-            space.add(unit, direction, product, image)
+            space.add(unit, direction, product, image, square)
             coefficients.append(step / unit)
             steps += 1
-            ledger.look(steps, to_host(column_norms(residual))[None, :])
+            ledger.look(steps, to_host(system.sums.norms(residual))[None, :])
         whole = len(coefficients) == space.count  # none was dropped on the way
         space.score(np.array(coefficients) if whole else None)
         ledger.release(x)
@@ -431,16 +459,12 @@ class Projected(Method):
             width = panel.count if self.augmented else 1
             for i in range(0, panel.count, width):
                 directions, products = panel.directions[i : i + width], panel.products[i : i + width]
-                share = rows_times(directions, residual)  # PᵀHP = I
+                share = self.space.sums.rows_times(directions, residual)  # PᵀHP = I
                 x, residual = plus_rows(x, directions, share), plus_rows(residual, products, share, -1)
                 if data is not None and panel.images is not None:
                     data = plus_rows(data, panel.images[i : i + width], share, -1)
                 coefficients += to_host(share)[:, 0].tolist()
         return x, residual, data, coefficients
-
-
-def _length(column: Array) -> float:
-    return float(to_host(column_norms(column))[0])
 
 
 def conjugacy_error(solver: ProjectedCG) -> float:
@@ -449,4 +473,5 @@ def conjugacy_error(solver: ProjectedCG) -> float:
     if space is None or not space.count:
         return 0.0
     held = {name: part.astype(np.float64) for name, part in space.arrays().items()}
-    return float(np.abs(held["directions"] @ held["products"].T - np.eye(space.count)).max())
+    (products,) = space.sums.total(held["directions"] @ held["products"].T)
+    return float(np.abs(products - np.eye(space.count)).max())

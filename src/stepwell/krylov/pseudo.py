@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from stepwell.arrays import (
     Array,
-    column_dots,
     copy_to_device_of,
     is_cuda,
     namespace_of,
@@ -22,7 +21,7 @@ from stepwell.arrays import (
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.krylov.systems import Carried, column_norms
+from stepwell.krylov.systems import Carried
 
 #: Steps between looks at the residuals on a GPU, where each look waits for the device.
 STEPS_PER_LOOK_ON_GPU = 4
@@ -37,12 +36,12 @@ class PseudoBlock(Method):
     def __call__(self, task: Round) -> Correction:
         """Run until every column is below its threshold."""
         system, state, residual = task.system, task.state, task.residual
-        xp = namespace_of(residual)
+        xp, sums = namespace_of(residual), system.sums
         per_look = STEPS_PER_LOOK_ON_GPU if is_cuda(residual) else 1
         ledger = Ledger(task)
         x = safe = xp.zeros_like(residual)
         direction = self.precondition(residual)
-        rho = column_dots(residual, direction)
+        rho = sums.dots(residual, direction)
         norms: list[Array] = []
         flats: list[Array] = []
         steps = 0
@@ -65,17 +64,25 @@ class PseudoBlock(Method):
 
             image = system.image(direction)
             curvature = system.curvature(direction, image)
+            if sums.stopped:  # told by another rank, with the sums
+                ledger.end_all(LinearStatus.STOPPED)
+                continue
             flat = curvature <= 0  # a NaN is not flat: it shows in the residual
             step = xp.where(flat, xp.zeros_like(rho), rho / xp.where(flat, xp.ones_like(rho), curvature))
             x = plus_multiple(x, step, direction)
             state = system.advance(state, step, image)
             residual = system.gradient(state)
             z = self.precondition(residual)
-            rho_before, rho = rho, column_dots(residual, z)
+            rho_before = rho
+            if z is residual:
+                rho = sums.dots(residual, z)
+                norm = xp.sqrt(rho)
+            else:
+                rho, norm = sums.dots_and_norms(residual, z)
             direction = plus_multiple(z, rho / xp.where(rho_before > 0, rho_before, xp.ones_like(rho)), direction)
             steps += 1
             ledger.step(float(x.shape[1]))
-            norms.append(xp.sqrt(rho) if z is residual else column_norms(residual))
+            norms.append(norm)
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.maxiter:

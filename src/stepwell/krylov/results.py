@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from stepwell.arrays import Array
 from stepwell.reprs import summarise
 from stepwell.status import SolverStatus
 
-#: The methods that run (``"auto"`` chooses one of them).
-MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
+#: The methods that run (``"auto"`` chooses one of them; ``"bounded"`` runs where there are bounds).
+MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct", "bounded"]
 
 #: In `LinearResult.lam_at_end`: λ lies within the range, but the L-curve has no corner.
 NO_CORNER = 2
@@ -82,7 +82,8 @@ class LinearResult:
         Why each right-hand side ended.
     residual : ndarray of float64
         True relative residual of each column, recomputed from the operator at the end:
-        ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``).
+        ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``). With bounds that of the projected
+        gradient: entries at a bound that point out of the box count as zero.
     iterations : ndarray of int64
         Iterations in which each column took part.
     products : ndarray of float64
@@ -106,6 +107,9 @@ class LinearResult:
         Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched, 1 at the upper
         end, 0 between; 2 where it lies between them, but the L-curve has no corner and only bends most there. None
         without a rule.
+    exchanges, bytes_sent : int
+        Messages between ranks that the solver took part in, and what this rank sent with them; those of operators are
+        the caller's own. 0 without ``comm``.
     success : bool
         Whether every right-hand side converged.
     reason : list of LinearStatus
@@ -127,6 +131,14 @@ class LinearResult:
     seconds: float
     memory: int
     lam_at_end: NDArray[np.int64] | None = None
+    exchanges: int = 0
+    bytes_sent: int = 0
+
+    @classmethod
+    def of_traced(cls, x: Array, lam: Any) -> LinearResult:
+        """Return a result that knows x and λ alone: the rest is not known while a program is traced or compiled."""
+        none, whole = np.empty(0), np.empty(0, dtype=np.int64)
+        return cls(x, [], none, whole, none, [], "direct", "not known while a program is traced", lam, 0, 0.0, 0)
 
     def __repr__(self) -> str:
         first = {"status": self.status, "message": self.message}

@@ -14,8 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, take_columns, to_host
+from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus, Progress
-from stepwell.krylov.systems import Carried, State, System, TikhonovSystem, column_norms
+from stepwell.krylov.systems import Carried, State, System, TikhonovSystem
 from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
 
 #: Entries up to this size, and down to its inverse, have squares and sums of squares that every dtype holds.
@@ -34,7 +35,7 @@ class OutOfRange(ArithmeticError):
 
 @dataclass
 class Correction:
-    """What one run of a method adds to the current point (None: nothing).
+    """What one run of a method adds to the current point (None: nothing), or with ``replaces`` the new point itself.
 
     ``claims`` holds the status that each column ended with, as the method sees it; ``carried`` what it believes of the
     residuals at the corrected point, where it has them for all columns.
@@ -46,6 +47,7 @@ class Correction:
     history: list[list[float]]
     claims: list[LinearStatus]
     carried: Carried | None = None
+    replaces: bool = False
 
 
 @dataclass
@@ -64,7 +66,8 @@ class Round:
 
     ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
     relative to them. ``watch`` is told the iteration, the
-    number of active columns and the largest relative residual, and answers whether to stop.
+    number of active columns and the largest relative residual, and answers whether to stop. ``x`` is the current point
+    (None: zero).
     """
 
     system: System
@@ -75,6 +78,7 @@ class Round:
     tol: float
     maxiter: int
     watch: Callable[[int, int, float], bool]
+    x: Array | None = None
 
 
 class Method(Protocol):
@@ -115,6 +119,7 @@ def solve_in_rounds(
 
     With ``rescalable`` an operator whose square may over- or underflow raises :class:`OutOfRange` before any product.
     """
+    sums = system.sums
     start = method.start(system) if x0 is None else None
     rhs = system.rhs() if start is None else start.rhs
     xp = namespace_of(rhs)
@@ -133,7 +138,9 @@ def solve_in_rounds(
     places: list[np.ndarray] = []
 
     columns = np.flatnonzero(finite & (norms > 0))  # a zero right-hand side has the solution zero
-    stopped = callback is not None and _stops(callback, Progress(0, columns.size, count, 1.0, 0.0, memory))
+    stopped = _stops(callback, Progress(0, columns.size, count, 1.0, 0.0, memory), sums)
+    sums.check()
+    stopped |= sums.stopped
     if columns.size < count:
         rest = np.setdiff1d(np.arange(count), columns)
         solved.append(xp.zeros_like(take_columns(rhs, rest)))
@@ -151,17 +158,17 @@ def solve_in_rounds(
         x, state, gradient = start.x, start.state, start.gradient
     if x is not None:
         products[columns] += start is None
-        before = to_host(column_norms(gradient)) / norms[columns] if columns.size else before
+        before = to_host(sums.norms(gradient)) / norms[columns] if columns.size else before
 
     def watch(iteration: int, active: int, worst: float) -> bool:
         told = Progress(iteration, active, count, worst, float(system.products), memory)
-        return callback is not None and _stops(callback, told)
+        return _stops(callback, told, sums)
 
     while columns.size:
         limit = 0 if stopped else maxiter - int(iterations[columns].max())
-        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch))
+        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x))
         previous = x
-        if x is None:
+        if x is None or correction.replaces:
             x = xp.zeros_like(gradient) if correction.x is None else correction.x
         elif correction.x is not None:
             x = x + correction.x
@@ -170,14 +177,15 @@ def solve_in_rounds(
         for place, column in enumerate(columns):
             history[column] += correction.history[place]
         state, gradient = work.state(x, rhs, correction.carried, tol)
-        true = to_host(column_norms(gradient)) / norms[columns]
+        true = to_host(sums.norms(gradient)) / norms[columns]
+        stopped |= sums.stopped
         if int(correction.iterations.max()) and not any(correction.history):  # in one step, of which nobody was told
             for place, column in enumerate(columns):
                 history[column].append(float(true[place]))
             stopped |= watch(int(iterations[columns].max()), int(np.sum(true > tol)), float(true.max()))
         worse = true > before
         if np.isnan(true).any():
-            worse |= _diverged(x, true, before, correction)
+            worse |= _diverged(sums, x, true, before, correction)
         if worse.any():  # a round that made things worse is not taken
             x = xp.where(copy_to_device_of(worse, x), xp.zeros_like(x) if previous is None else previous, x)
             true = np.where(worse, before, true)
@@ -214,14 +222,25 @@ def solve_in_rounds(
     )
 
 
-def _stops(callback: Callable[[Progress], object], told: Progress) -> bool:
-    with callers_arithmetic():
-        return bool(callback(told))
+def _stops(callback: Callable[[Progress], object] | None, told: Progress, sums: Sums) -> bool:
+    """Tell the caller, and return whether to stop: where ranks work together, once all have been asked to."""
+    if callback is None:
+        return sums.stopped
+    wish = False
+    with sums.holding(), callers_arithmetic():
+        try:
+            wish = bool(callback(told))
+        except StopIteration:
+            wish = True
+    if wish and sums.spread:
+        sums.ask_to_stop()
+    return sums.stopped if sums.spread else wish
 
 
 def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray]:
     """Norms of right-hand sides, and which of them only seem to be zero or infinite, as their squares are."""
-    norms = to_host(column_norms(rhs))
+    sums = system.sums
+    norms = to_host(sums.norms(rhs))
     lost = np.zeros(norms.size, dtype=bool)
     if not isinstance(system, TikhonovSystem):
         return norms, lost
@@ -230,8 +249,7 @@ def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.
     lam = float(system.lam.max(initial=0.0))
     if lam <= most and ((least * data <= norms) & (norms <= most * data)).all():
         return norms, lost
-    xp = namespace_of(rhs)
-    largest = to_host(xp.max(xp.abs(rhs), axis=0)) if rhs.shape[0] else norms
+    largest = sums.largest(rhs) if rhs.shape[0] or sums.spread else norms
     usable = np.isfinite(largest) & (largest > 0) & np.isfinite(data) & (data > 0)
     size = max(lam, float(np.max(largest[usable] / data[usable], initial=0.0)))
     if rescalable and usable.any() and not least <= size <= most:
@@ -239,15 +257,14 @@ def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.
     return norms, usable & ~((norms > 0) & np.isfinite(norms))
 
 
-def _diverged(x: Array, true: np.ndarray, before: np.ndarray, correction: Correction) -> np.ndarray:
+def _diverged(sums: Sums, x: Array, true: np.ndarray, before: np.ndarray, correction: Correction) -> np.ndarray:
     """Which columns have no true residual as x has left all bounds, and not because the operator has become NaN.
 
     That x is not finite shows it, or the last residual that the iteration itself has seen.
     """
-    xp = namespace_of(x)
-    finite = to_host(xp.all(xp.isfinite(x), axis=0))
+    finite = sums.finite(x)
     seen = [next((norm for norm in reversed(norms) if np.isfinite(norm)), 0.0) for norms in correction.history]
-    gone: np.ndarray = np.isnan(true) & ((finite == 0) | (np.array(seen) > before))
+    gone: np.ndarray = np.isnan(true) & (~finite | (np.array(seen) > before))
     return gone
 
 
@@ -262,16 +279,19 @@ def _assemble(blocks: list[Array], places: list[np.ndarray], rhs: Array) -> Arra
     return take_columns(joined, order)
 
 
-def scale_columns(block: Array) -> tuple[Array, Array]:
+def scale_columns(block: Array, sums: Sums = WHOLE) -> tuple[Array, Array]:
     """Divide every column by its largest entry, so that no square over- or underflows; return those entries too.
 
     One column whose largest entry is far from both is left as it is.
     """
     xp = namespace_of(block)
-    if not block.shape[0] or not block.shape[1]:
-        return block, xp.ones_like(block[:1, :])
-    largest = np.maximum(to_host(xp.max(block, axis=0)), -to_host(xp.min(block, axis=0)))
+    unscaled = (
+        copy_to_device_of(np.ones((1, int(block.shape[1]))), block) if sums.spread else xp.ones_like(block[:1, :])
+    )
+    if (not block.shape[0] and not sums.spread) or not block.shape[1]:
+        return block, unscaled
+    largest = sums.largest(block)
     if largest.size == 1 and 1 / MODERATE < largest[0] < MODERATE:
-        return block, xp.ones_like(block[:1, :])
+        return block, unscaled
     scale = copy_to_device_of(np.where((largest > 0) & np.isfinite(largest), largest, 1.0), block)
     return block / scale, scale

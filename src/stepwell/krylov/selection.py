@@ -24,7 +24,6 @@ from stepwell.krylov.inputs import Problem, bytes_per_number
 from stepwell.krylov.results import NO_CORNER
 from stepwell.krylov.rounds import SOUND_SIZES, OutOfRange
 from stepwell.krylov.spectrum import KrylovSpace, Spectrum
-from stepwell.krylov.systems import column_norms
 from stepwell.operators.error_state import own_arithmetic
 
 #: The rules that choose λ.
@@ -120,13 +119,13 @@ def choose(problem: Problem, rule: str, noise: np.ndarray | None, joint: bool) -
     A column that is zero or not finite takes no part; it gets the mean λ of the others (1 if there are none, or if the
     operators are not finite: the solver tells that).
     """
-    norms = to_host(column_norms(problem.B))
+    norms = to_host(problem.sums.norms(problem.B))
     usable = np.flatnonzero(np.isfinite(norms) & (norms > 0))
     lams, products = np.ones(problem.columns), np.zeros(problem.columns)
     ends = np.zeros(problem.columns, dtype=np.int64)
     if not usable.size:
         return Choice(lams, products, ends)
-    everyone, whole = usable, problem.size <= EXACT_SIZE
+    everyone, whole = usable, problem.size <= EXACT_SIZE and not problem.sums.spread
     if joint and not whole and usable.size > JOINT_COLUMNS:
         usable = usable[np.linspace(0, usable.size - 1, JOINT_COLUMNS).round().astype(int)]
     weights = np.ones(problem.columns)
@@ -169,14 +168,14 @@ class _Grown:
 
     def __init__(self, problem: Problem, rule: str, columns: int) -> None:
         self.problem, self.rule = problem, rule
-        self.rows = int(problem.B.shape[0])
+        self.rows = problem.equations.whole
         self.lam = KRYLOV_LAM * _norm_ratio(problem)
         self.probes: list[KrylovSpace] = []
         count = PROBES if rule == "gcv" and np.isfinite(self.lam) else 0
-        fitting = SPACE_MEMORY // (2 * problem.size * bytes_per_number(problem.B) * (columns + count))
+        fitting = SPACE_MEMORY // (2 * problem.unknowns.whole * bytes_per_number(problem.B) * (columns + count))
         self.most = max(FIRST_STEPS, min(MAX_STEPS, fitting))
         if count:
-            signs = copy_to_device_of(np.random.default_rng(0).choice([-1.0, 1.0], size=(self.rows, count)), problem.B)
+            signs = copy_to_device_of(problem.sums.random_rows("signs", problem.equations, count), problem.B)
             self.probes = [self._space(signs, j) for j in range(count)]
 
     @property
@@ -274,7 +273,7 @@ def _exact(problem: Problem, usable: np.ndarray) -> list[Spectrum] | None:
     L = np.eye(problem.size) if problem.L is None else to_host(problem.L.gram(template))
     if not (np.isfinite(A).all() and np.isfinite(L).all()):
         return None
-    data = to_host(column_norms(block)) ** 2
+    data = to_host(problem.sums.norms(block)) ** 2
     signal, penalty, basis = diagonal_pencil(A, L)
     coefficients = basis.T @ rhs
     return [Spectrum(signal, penalty, coefficients[:, j], float(data[j])) for j in range(usable.size)]
@@ -305,7 +304,8 @@ def _require_sound(problem: Problem, size: float) -> None:
 
 def _norm_ratio(problem: Problem) -> float:
     """‖A‖/‖L‖, by a few steps of the power method on a random vector."""
-    start = np.random.default_rng(0).standard_normal((problem.size, 1))
+    sums = problem.sums
+    start = sums.random_rows("normal", problem.unknowns, 1)
     ratio = []
     for operator in (problem.A, problem.L):
         if operator is None:
@@ -315,8 +315,8 @@ def _norm_ratio(problem: Problem) -> float:
         for step in range(POWER_STEPS):
             image = operator.forward(vector)
             if not step and operator is problem.A:
-                _require_sound(problem, float(np.abs(to_host(image)).max(initial=0.0)))
+                _require_sound(problem, float(sums.largest(image)[0]))
             vector = operator.adjoint(image)
-            vector = vector / column_norms(vector)
-        ratio.append(float(to_host(column_norms(operator.forward(vector)))[0]))
+            vector = vector / sums.norms(vector)
+        ratio.append(float(to_host(sums.norms(operator.forward(vector)))[0]))
     return ratio[0] / ratio[1] if ratio[1] != 0 else 1.0

@@ -14,32 +14,39 @@ from stepwell.checks import (
     read_choice,
     read_real,
     read_whole,
+    require,
     require_function,
 )
 from stepwell.krylov.block import BlockCG
+from stepwell.krylov.bounded import BoundedLBFGS, BoundedSystem
 from stepwell.krylov.direct import Direct, direct_bytes
 from stepwell.krylov.inputs import (
     Problem,
+    as_diagonal,
     as_preconditioner,
     bytes_per_number,
     column_numbers,
 )
-from stepwell.krylov.projected import Projected
+from stepwell.krylov.projected import Projected, problem_space
 from stepwell.krylov.pseudo import PseudoBlock
 from stepwell.krylov.results import LinearResult, MethodName, Progress
 from stepwell.krylov.rounds import Account, Method, solve_in_rounds
-from stepwell.krylov.space import DirectionSpace, space_bytes
+from stepwell.krylov.space import space_bytes
 from stepwell.krylov.systems import System
 
 #: What callers ask for.
-MethodChoice: TypeAlias = Literal["auto"] | MethodName
-METHODS: tuple[MethodChoice, ...] = ("auto", *get_args(MethodName))
+MethodChoice: TypeAlias = Literal["auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
+METHODS: tuple[MethodChoice, ...] = get_args(MethodChoice)
 
 #: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
 DIRECT_SIZE = 1000
 #: Default bytes for earlier directions. A block more saves products and costs matrix products of blocks: on a GPU it
 #: pays always, on a CPU with a sparse operator hardly. The projecting methods live by what they keep.
 BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
+#: Vectors of unknowns, and of data, that ``bounded`` holds of a column where all of them meet a bound in one step.
+BOUNDED_VECTORS, BOUNDED_IMAGES = 16, 6
+#: The arguments that must be the same on all ranks.
+SETTINGS = "method, tol, maxiter, memory, width, preconditioner"
 #: Default largest number of columns in one block.
 DEFAULT_WIDTH = 256
 
@@ -63,6 +70,11 @@ class Options:
             self.memory = read_real("memory", self.memory, at_least=0)
         self.width = read_whole("width", self.width, 1, as_float=True, infinite=True)
         require_function("callback", self.callback)
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What must be the same on all ranks."""
+        return self.method, self.tol, self.maxiter, self.memory, self.width, self.preconditioner is not None
 
 
 class Watch:
@@ -94,7 +106,7 @@ def solve(
 ) -> LinearResult:
     """Choose the method, run it on each group of columns that can go together, and join the accounts."""
     precondition = as_preconditioner(options.preconditioner, problem)
-    method, choice = _choose_method(options.method, problem, lams)
+    method, choice = _choose_method(options.method, problem, system, lams)
     width = int(options.width)
     if options.memory is None:
         on_gpu = is_cuda(problem.B)
@@ -109,14 +121,16 @@ def solve(
         if watch is not None:
             watch.begin(columns.size)
         whole = columns.size == problem.columns
-        if method in ("cgls", "pseudo-block"):
-            run: Method = PseudoBlock(precondition)
+        if method == "bounded":
+            run: Method = BoundedLBFGS(as_diagonal(options.preconditioner, problem))
+        elif method in ("cgls", "pseudo-block"):
+            run = PseudoBlock(precondition)
         elif method == "block":
-            run = BlockCG(precondition, memory, width)
+            run = BlockCG(precondition, memory, width, problem.unknowns.whole)
         elif method == "direct":
             run = Direct()
         elif not same_matrix:  # otherwise the projection goes on with the directions kept so far
-            space = DirectionSpace(problem.size, system.data_size, bytes_per_number(problem.B), memory)
+            space = problem_space(problem, system, memory)
             run = Projected(space, precondition, method == "aprcg")
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
@@ -137,15 +151,28 @@ def solve(
     )
 
 
-def _choose_method(method: MethodChoice, problem: Problem, lams: np.ndarray | None) -> tuple[MethodName, str]:
+def _choose_method(
+    method: MethodChoice, problem: Problem, system: System, lams: np.ndarray | None
+) -> tuple[MethodName, str]:
+    if isinstance(system, BoundedSystem):
+        require(method == "auto", "method", method, "'auto' with bounds, which have a method of their own")
+        return "bounded", "there are bounds"
     if method != "auto":
+        allowed = [name for name in METHODS if name != "direct"] if problem.sums.spread else METHODS
+        require(
+            method in allowed,
+            "method",
+            method,
+            f"{', '.join(map(repr, allowed))} with comm: a dense factor is not spread over ranks",
+        )
         return method, "as asked"
     count, size = problem.columns, problem.size
     equations = int(problem.B.shape[0])
     shared = lams is None or not lams.size or bool(np.all(lams == lams[0]))
     regular = lams is None or bool(np.all(lams > 0))  # without λ the matrix may have no factor
     if (
-        problem.A.matrix is not None
+        not problem.sums.spread
+        and problem.A.matrix is not None
         and shared
         and regular
         and min(size, max(equations, 1)) <= DIRECT_SIZE
@@ -169,11 +196,16 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
     """
     number = bytes_per_number(problem.B)
     size, count = problem.size, problem.columns
+    memory = problem.share_of(memory)
     operators = problem.A.memory + (problem.L.memory if problem.L is not None else 0)
     least_squares = lams is not None
     rows = int(problem.B.shape[0]) if least_squares else 0
     given = number * int(problem.B.shape[0]) * count if problem.copied else 0
     solutions = number * size * count * (1 + problem.scaled)
+    if method == "bounded":
+        penalties = 0 if problem.L is None else problem.L.shape[0] or 0
+        numbers = BOUNDED_VECTORS * size + BOUNDED_IMAGES * (rows + penalties)
+        return operators + given + max(solutions, number * count * numbers)
     if method == "pseudo-block":
         return operators + given + max(solutions, number * count * column_numbers(problem, least_squares))
     if method == "block":
@@ -181,7 +213,9 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
         blocks = number * together * ((9 if problem.L is not None else 8 if least_squares else 6) * size + rows)
         blocks += number * 3 * size * count if count > together else 0
         kept = min(memory, 2 * number * size * (size + together))  # no more directions than unknowns are independent
-        copied = kept // 2 if is_cuda(problem.B) else 0  # while a block joins those that are kept
+        copied = (
+            kept // 2 if is_cuda(problem.B) or problem.sums.spread else 0
+        )  # while a block joins those that are kept
         return operators + given + max(solutions, blocks + copied + max(kept, 2 * number * size * together))
     if method == "direct":
         lam = float(lams[0]) if lams is not None and lams.size else 0.0
@@ -205,7 +239,7 @@ def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memor
 def _groups(method: str, count: int, lams: np.ndarray | None) -> list[tuple[np.ndarray, bool]]:
     """Columns that go into one run, and whether a run has the matrix of the run before it."""
     values = np.zeros(count) if lams is None else lams
-    if method == "pseudo-block" or not count:
+    if method in ("pseudo-block", "bounded") or not count:
         return [(np.arange(count), False)]
     if method == "cgls":
         return [(np.array([column]), False) for column in range(count)]

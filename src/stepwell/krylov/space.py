@@ -15,7 +15,6 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import (
     Array,
-    column_dots,
     copy_to_device_of,
     empty_block,
     host_copy,
@@ -25,7 +24,7 @@ from stepwell.arrays import (
     with_row,
 )
 from stepwell.checks import require
-from stepwell.krylov.systems import column_norms
+from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.threads import default_threads
 
 #: Rows of a panel.
@@ -41,15 +40,6 @@ LITTLE, MAX_REMOVALS = 0.5, 3
 NEGLIGIBLE, NEGLIGIBLE_PROJECTED, NEGLIGIBLE_SINGLE = 500.0, 2e4, 16.0
 
 
-def rows_times(rows: Array, column: Array) -> Array:
-    """Inner products of all rows with a column: ``rows @ column``."""
-    if not isinstance(rows, np.ndarray):
-        return rows @ column
-    out = np.empty(rows.shape[0], dtype=rows.dtype)
-    _core.rows_dots(rows, _flat(column, rows), out, default_threads())
-    return out[:, None]
-
-
 def plus_rows(column: Array, rows: Array, share: Array, sign: int = 1) -> Array:
     """Return ``column + sign * rows.T @ share``; on the host rows whose share is zero are not read."""
     if not isinstance(rows, np.ndarray):
@@ -61,7 +51,10 @@ def plus_rows(column: Array, rows: Array, share: Array, sign: int = 1) -> Array:
 
 
 def plus_rows_and_overlaps(column: Array, rows: Array, share: Array, other: Array) -> tuple[Array, Array | None]:
-    """Return ``column + rows.T @ share`` and ``rows @ other``, the latter only where it takes no pass of its own."""
+    """Return ``column + rows.T @ share`` and ``rows @ other``, the latter only where it takes no pass of its own.
+
+    Both are of what this rank has.
+    """
     if not isinstance(rows, np.ndarray):
         return plus_product(column, rows.T, share), None
     out, overlaps = np.empty(rows.shape[1], dtype=rows.dtype), np.empty(rows.shape[0], dtype=rows.dtype)
@@ -165,15 +158,30 @@ class DirectionSpace:
     number : int
         Bytes of a number.
     memory : int
-        Bytes that all of them may take.
+        Bytes that all of them may take, on all ranks together.
+    sums : Sums
+        How sums over the entries of a direction are taken.
+    whole : tuple of int, optional
+        Entries of a direction and of its image on all ranks together; by default those of this one.
     """
 
-    def __init__(self, size: int, data_size: int, number: int, memory: int) -> None:
-        self.size, self.data_size, self.number = size, data_size, number
+    def __init__(
+        self,
+        size: int,
+        data_size: int,
+        number: int,
+        memory: int,
+        sums: Sums = WHOLE,
+        whole: tuple[int, int] | None = None,
+    ) -> None:
+        self.size, self.data_size, self.number, self.sums = size, data_size, number, sums
         self.per_direction = (2 * size + data_size) * number
-        self.capacity = memory // self.per_direction
-        needed = 2 * self.per_direction
-        require(self.capacity >= 2, "memory", memory, f"{needed} bytes or more, for two directions of {size} unknowns")
+        all_size, all_data = (size, data_size) if whole is None else whole
+        needed = (2 * all_size + all_data) * number
+        self.capacity = memory // needed
+        self.keeps_images = all_data > 0
+        text = f"{2 * needed} bytes or more, for two directions of {all_size} unknowns"
+        require(self.capacity >= 2, "memory", memory, text)
         self._panels: list[Panel] = []
         self._scores = np.empty(0)
         self._longest = 0.0  # of the kept directions, which have unit energy
@@ -222,29 +230,32 @@ class DirectionSpace:
         cancelled : float
             A direction of less than this energy norm needs :meth:`conjugate_again`.
         """
-        panels = self.panels()
+        panels, sums = self.panels(), self.sums
         if not panels:
             return column, 0.0
         epsilon = float(namespace_of(column).finfo(column.dtype).eps)
-        first_length = before = float(to_host(column_norms(column))[0])
         if not isinstance(column, np.ndarray):
+            before = float(to_host(sums.norms(column))[0])
             for _ in range(2):
                 for panel in panels:
-                    column = plus_rows(column, panel.directions, rows_times(panel.products, column), -1)
-            after = float(to_host(column_norms(column))[0])
+                    column = plus_rows(column, panel.directions, sums.rows_times(panel.products, column), -1)
+            after = float(to_host(sums.norms(column))[0])
             return (None if after < epsilon**0.5 * before else column), 0.0
         in_double = NEGLIGIBLE_PROJECTED if projected else NEGLIGIBLE
         bound = (NEGLIGIBLE_SINGLE if column.dtype == np.float32 else in_double) * epsilon
+        products = [] if overlaps is not None else [panel.products for panel in panels]
+        known, first_length = sums.panels_times_and_norm(products, column)
+        overlaps, before = np.concatenate(known) if overlaps is None else overlaps, first_length
         for _ in range(MAX_REMOVALS):
             if overlaps is None:
-                overlaps = np.concatenate([rows_times(panel.products, column) for panel in panels])
+                overlaps = np.concatenate(sums.panels_times([panel.products for panel in panels], column))
             small = np.abs(overlaps) * self._longest <= bound * before
             shares, left = np.where(small, 0, overlaps), overlaps[small]
             first = 0
             for panel in panels:
                 column = plus_rows(column, panel.directions, shares[first : first + panel.count], -1)
                 first += panel.count
-            after = float(column_norms(column)[0])
+            after = float(sums.norms(column)[0])
             if after > LITTLE * before:
                 break
             before, overlaps = after, None
@@ -252,20 +263,31 @@ class DirectionSpace:
             return None, 0.0
         return column, max(float(np.sum(shares * shares)), float(np.sum(left * left)) / (5 * bound) ** 2) ** 0.5
 
+    def length(self, column: Array) -> float:
+        """Return the norm of a column."""
+        return float(to_host(self.sums.norms(column))[0])
+
+    def energies(self, direction: Array, product: Array, residual: Array) -> tuple[float, float, Array | None]:
+        """Return PᵀHP and Pᵀr of one direction and, on the host, PᵀP, in one message."""
+        pairs = [(direction, product), (direction, residual)]
+        pairs += [(direction, direction)] if isinstance(direction, np.ndarray) else []  # see `add`
+        energy, slope, *square = self.sums.several_dots(*pairs)
+        return float(to_host(energy)[0]), float(to_host(slope)[0]), square[0] if square else None
+
     def conjugate_again(
         self, direction: Array, product: Array, image: Array | None
     ) -> tuple[Array, Array, Array | None]:
         """Remove what a first removal left in, from a direction, its product and image alike: no product is needed."""
         for panel in self.panels():
-            share = rows_times(panel.products, direction)
+            share = self.sums.rows_times(panel.products, direction)
             direction = plus_rows(direction, panel.directions, share, -1)
             product = plus_rows(product, panel.products, share, -1)
             if image is not None and panel.images is not None:
                 image = plus_rows(image, panel.images, share, -1)
         return direction, product, image
 
-    def add(self, unit: float, direction: Array, product: Array, image: Array | None) -> None:
-        """Take in one direction, multiplied by the number that gives it unit energy."""
+    def add(self, unit: float, direction: Array, product: Array, image: Array | None, square: Array | None) -> None:
+        """Take in one direction, times the number that gives it unit energy; on the host its PᵀP is given."""
         count = self.count
         if count >= self.capacity:
             # Directions without a score yet belong to the solve in progress: the last to go.
@@ -274,12 +296,12 @@ class DirectionSpace:
             count = self.count
         if not self._panels or self._panels[-1].full:
             rows = min(PANEL, self.capacity - count)
-            images = empty_block(rows, self.data_size, direction) if self.data_size else None
+            images = empty_block(rows, self.data_size, direction) if self.keeps_images else None
             blocks = (empty_block(rows, self.size, direction), empty_block(rows, self.size, direction))
             self._panels.append(Panel(*blocks, images, 0))
         self._panels[-1].add(unit, direction, product, image)
-        if isinstance(direction, np.ndarray):
-            self._longest = max(self._longest, unit * float(column_dots(direction, direction)[0]) ** 0.5)
+        if square is not None:
+            self._longest = max(self._longest, unit * float(square[0]) ** 0.5)
 
     def score(self, coefficients: np.ndarray | None) -> None:
         """Weigh each direction by its share in a solution; earlier solutions count half as much each time.

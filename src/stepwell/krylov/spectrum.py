@@ -14,7 +14,7 @@ from stepwell.krylov.projected import Projected
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Round
 from stepwell.krylov.space import DirectionSpace
-from stepwell.krylov.systems import TikhonovSystem, column_norms
+from stepwell.krylov.systems import TikhonovSystem
 
 #: Squares of singular values below this share of the largest are rounding errors.
 NOISE = 1e-13
@@ -90,15 +90,17 @@ class KrylovSpace:
         self.problem, self.lam = problem, lam
         self.complete = False
         self._spectrum: Spectrum | None = None
-        self._system = TikhonovSystem(problem.A, problem.L, np.array([lam]), column)
+        sums = problem.sums
+        self._system = TikhonovSystem(problem.A, problem.L, np.array([lam]), column, sums=sums)
         self._rhs = self._system.rhs()
-        self._norm = to_host(column_norms(self._rhs))
+        self._norm = to_host(sums.norms(self._rhs))
         # Beyond this residual new directions would be rounding errors, and no longer conjugate.
         self._tol = float(namespace_of(column).finfo(column.dtype).eps) ** 0.5
-        self._data = float(to_host(column_norms(column))[0] ** 2)
+        self._data = float(to_host(sums.norms(column))[0] ** 2)
         number = bytes_per_number(column)
         # Without images: the space is projected on by nobody.
-        self._space = DirectionSpace(problem.size, 0, number, (most + 1) * 2 * problem.size * number)
+        size = problem.unknowns.whole
+        self._space = DirectionSpace(problem.size, 0, number, (most + 1) * 2 * size * number, sums, (size, 0))
         self._method = Projected(self._space, lambda residual: residual, augmented=True)
 
     @property
@@ -108,7 +110,7 @@ class KrylovSpace:
 
     def grow_to(self, steps: int) -> None:
         """Add directions until there are so many, or until they hold the solution at λ₀."""
-        more = min(steps, self.problem.size) - self._space.count
+        more = min(steps, self.problem.unknowns.whole) - self._space.count
         if more <= 0 or self.complete:
             return
         task = Round(self._system, (), self._rhs, self._norm, np.ones(1), self._tol, more, lambda *_: False)
@@ -124,7 +126,8 @@ class KrylovSpace:
     def _diagonal(self) -> Spectrum:
         basis = namespace_of(self._rhs).concat([panel.directions for panel in self._space.panels()], axis=0).T
         image = basis if self.problem.L is None else self.problem.L.forward(basis)
-        penalty, turn = eigh(to_host(image.T @ image))
+        squares, shares = self.problem.sums.several_grams((image, image), (basis, self._rhs))
+        penalty, turn = eigh(to_host(squares))
         penalty = np.clip(penalty, 0.0, self.lam**-2)
-        coefficients = turn.T @ to_host(basis.T @ self._rhs)[:, 0]
+        coefficients = turn.T @ to_host(shares)[:, 0]
         return Spectrum(1 - self.lam**2 * penalty, penalty, coefficients, self._data)

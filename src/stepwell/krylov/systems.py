@@ -14,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, plus_multiple, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, plus_multiple, take_columns, to_host
+from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.operators import Operator
 
 State = tuple[Array, ...]
@@ -35,6 +36,10 @@ class Carried:
 
 class System(Protocol):
     """What the methods ask of a linear system; ``products`` and ``calls`` count what it was asked."""
+
+    @property
+    def sums(self) -> Sums:
+        """How sums over the long axes of its blocks are taken."""
 
     @property
     def products(self) -> int:
@@ -97,8 +102,8 @@ class System(Protocol):
 class _Counted:
     """Books that a system shares with those taken from it, and its data."""
 
-    def __init__(self, B: Array, books: dict[str, int] | None) -> None:
-        self.B = B
+    def __init__(self, B: Array, books: dict[str, int] | None, sums: Sums) -> None:
+        self.B, self.sums = B, sums
         self.books = {"products": 0, "calls": 0} if books is None else books
         self._data_norms: np.ndarray | None = None
 
@@ -109,7 +114,7 @@ class _Counted:
     def data_norms(self) -> np.ndarray:
         """Euclidean norms of the columns of B, computed once."""
         if self._data_norms is None:
-            self._data_norms = to_host(column_norms(self.B))
+            self._data_norms = to_host(self.sums.norms(self.B))
         return self._data_norms
 
     def book(self, products: int) -> None:
@@ -137,9 +142,15 @@ class TikhonovSystem(_Counted):
     """
 
     def __init__(
-        self, A: Operator, L: Operator | None, lam: np.ndarray, B: Array, books: dict[str, int] | None = None
+        self,
+        A: Operator,
+        L: Operator | None,
+        lam: np.ndarray,
+        B: Array,
+        books: dict[str, int] | None = None,
+        sums: Sums = WHOLE,
     ) -> None:
-        super().__init__(B, books)
+        super().__init__(B, books, sums)
         self.A, self.L, self.lam = A, L, lam
         shared = lam.size and bool(np.all(lam == lam[0]))
         self.scale: Array = float(lam[0]) if shared else copy_to_device_of(lam, B)
@@ -179,7 +190,7 @@ class TikhonovSystem(_Counted):
         self.count(x)
         data = self.B - self.A.forward(x)
         if carried is not None:
-            gap = to_host(column_norms(data - carried.data))
+            gap = to_host(self.sums.norms(data - carried.data))
             if (gap <= AGREEMENT * tol * self.data_norms()).all():
                 return (data, -self._seminorm(x)), carried.gradient
         return self.start_at(x, data)
@@ -196,7 +207,8 @@ class TikhonovSystem(_Counted):
 
     def curvature(self, block: Array, image: State) -> Array:
         """‖AP‖² + λ²‖LP‖², column by column."""
-        return column_dots(image[0], image[0]) + self.scale**2 * column_dots(image[1], image[1])
+        data, penalty = self.sums.several_dots((image[0], image[0]), (image[1], image[1]))
+        return data + self.scale**2 * penalty
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's image from both blocks."""
@@ -210,7 +222,7 @@ class TikhonovSystem(_Counted):
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
-        return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.books)
+        return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.books, self.sums)
 
     def _seminorm(self, block: Array) -> Array:
         return block if self.L is None else self.L.forward(block)
@@ -219,8 +231,8 @@ class TikhonovSystem(_Counted):
 class PositiveSystem(_Counted):
     """H X = B with a symmetric positive definite H."""
 
-    def __init__(self, H: Operator, B: Array, books: dict[str, int] | None = None) -> None:
-        super().__init__(B, books)
+    def __init__(self, H: Operator, B: Array, books: dict[str, int] | None = None, sums: Sums = WHOLE) -> None:
+        super().__init__(B, books, sums)
         self.H = H
 
     @property
@@ -259,7 +271,7 @@ class PositiveSystem(_Counted):
 
     def curvature(self, block: Array, image: State) -> Array:
         """PᵀHP, column by column."""
-        return column_dots(block, image[0])
+        return self.sums.dots(block, image[0])
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's product."""
@@ -271,11 +283,4 @@ class PositiveSystem(_Counted):
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
-        return PositiveSystem(self.H, take_columns(self.B, columns), self.books)
-
-
-def column_norms(block: Array) -> Array:
-    """Euclidean norm of every column, on the block's device."""
-    if isinstance(block, np.ndarray):
-        return np.sqrt(column_dots(block, block))
-    return namespace_of(block).linalg.vector_norm(block, axis=0)
+        return PositiveSystem(self.H, take_columns(self.B, columns), self.books, self.sums)

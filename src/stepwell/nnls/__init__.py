@@ -1,7 +1,8 @@
-"""Non-negative least squares for one system or very many: ``nnls`` and the ``Convolution`` it takes as a matrix."""
+"""Small constrained least squares, one system or very many: ``nnls``, ``lsq_linear``, and a ``Convolution`` as A."""
 
 from stepwell.nnls.api import nnls
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.result import NNLSResult, NNLSStatus
+from stepwell.nnls.lsq import lsq_gram, lsq_linear
+from stepwell.nnls.result import LSQResult, NNLSResult, NNLSStatus
 
-__all__ = ["Convolution", "NNLSResult", "NNLSStatus", "nnls"]
+__all__ = ["Convolution", "LSQResult", "NNLSResult", "NNLSStatus", "lsq_gram", "lsq_linear", "nnls"]

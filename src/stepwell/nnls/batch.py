@@ -8,6 +8,7 @@ from collections.abc import Callable
 from stepwell import _core
 from stepwell.arrays import Array
 from stepwell.checks import require_finite
+from stepwell.nnls.family import Family
 
 #: Systems of a chain of warm starts.
 CHAIN = int(_core.NNLS_CHAIN)
@@ -15,6 +16,9 @@ CHAIN = int(_core.NNLS_CHAIN)
 UPDATE_CODES: dict[str, int] = dict(_core.NNLS_UPDATES)
 #: The counts of a system, as the core's job names them.
 COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
+#: What general problems have beside, as the core's job names it.
+MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm", "unpenalized")
+MORE_COUNTS = ("at_end", "evaluations", "passive")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 
 
@@ -22,7 +26,8 @@ COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops
 class Batch:
     """A checked batch: one matrix or as many as right-hand sides, and how to solve it. Arrays of one library."""
 
-    matrix: Array  # (m, n) or (systems, m, n); pulses (length,) or (systems, length) of a convolution
+    #: (m, n), (systems, m, n) or, with `which`, (matrices, m, n); of a convolution (length,) or (systems, length)
+    matrix: Array
     b: Array  # (systems, m)
     single: bool  # solve in float32; arrays of the host may have another dtype still
     convolution: bool
@@ -43,8 +48,14 @@ class Batch:
     chain: bool
     threads: int | None
     lone: bool
+    lead: tuple[int, ...]  # the shape in which the systems come back
+    column: bool  # b and x have one more axis of length one
+    family: Family | None
+    result: type  # NNLSResult or LSQResult
     whole: int  # systems of the batch that this is a block of
     progress: Callable[[int, int], object] | None
+    equations: int = 0  # rows of A, for degrees of freedom
+    names: tuple[str, str] = ("A", "b")  # what the caller calls his matrices and right-hand sides
 
     @property
     def systems(self) -> int:
@@ -53,12 +64,31 @@ class Batch:
 
     @property
     def shared(self) -> bool:
-        """Whether one matrix serves all right-hand sides."""
-        return bool(self.matrix.ndim == (1 if self.convolution else 2))
+        """Whether matrices are not those of one system each."""
+        return self.has_which or bool(self.matrix.ndim == (1 if self.convolution else 2))
+
+    @property
+    def has_which(self) -> bool:
+        """Whether systems name their matrix."""
+        return self.family is not None and self.family.which is not None
+
+    @property
+    def matrices(self) -> int:
+        """How many matrices systems can name."""
+        return int(self.matrix.shape[0]) if self.has_which else 0
+
+    def dense_matrix(self, number: int) -> Array:
+        """Return one of the matrices in full."""
+        if self.convolution:
+            from stepwell.nnls.convolution import Convolution
+
+            pulse = self.matrix if self.matrix.ndim == 1 else self.matrix[number]
+            return Convolution(pulse, self.columns, m=self.rows, origin=self.origin).dense()
+        return self.matrix if self.matrix.ndim == 2 else self.matrix[number]
 
     def refuse_non_finite(self, matrix: Array, b: Array) -> None:
         """Raise for a lone system or a shared matrix that is not finite; systems of a batch get a status instead."""
         if self.shared:
-            require_finite("A", matrix)
+            require_finite(self.names[0], matrix)
         if self.lone:
-            require_finite("b", b[0])
+            require_finite(self.names[1], b[0])

@@ -107,9 +107,7 @@ class Convolution:
         xp = arrays.namespace_of(self.pulse)
         dtype = _floating(self.pulse, block)
         pulse, block = (xp.astype(array, dtype, copy=False) for array in (self.pulse, block))
-        by_samples = int(pulse.shape[-1]) <= DIRECT_LENGTH or 0 in (self.m, *block.shape)
-        product = (_by_samples if by_samples else _by_transforms)(pulse, block, self.m, self.origin)
-        product = xp.astype(product, dtype, copy=False)
+        product = xp.astype(convolve(pulse, block, self.m, self.origin), dtype, copy=False)
         return product[..., 0] if vector else product
 
     def matvec(self, x: ArrayLike) -> arrays.Array:
@@ -143,6 +141,12 @@ def _floating(*parts: arrays.Array) -> Any:
     xp = arrays.namespace_of(*parts)
     dtype = xp.result_type(*parts)
     return dtype if xp.isdtype(dtype, "real floating") else getattr(xp, str(arrays.default_float(parts[0])))
+
+
+def convolve(pulse: arrays.Array, x: arrays.Array, rows: int, origin: int) -> arrays.Array:
+    """Return the first rows of a convolution of columns, ``Σ_s pulse[s] x[i − s + origin]``; nothing is checked."""
+    by_samples = int(pulse.shape[-1]) <= DIRECT_LENGTH or 0 in (rows, *x.shape)
+    return (_by_samples if by_samples else _by_transforms)(pulse, x, rows, origin)
 
 
 def _by_samples(pulse: arrays.Array, x: arrays.Array, rows: int, origin: int) -> arrays.Array:

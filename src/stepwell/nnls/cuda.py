@@ -6,17 +6,16 @@ import dataclasses
 import functools
 from typing import Any
 
-import numpy as np
-
 from stepwell import _core
-from stepwell.arrays import bytes_as_bool, host_copy, rows_contiguous
+from stepwell.arrays import rows_contiguous
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
-from stepwell.nnls.batch import CHAIN, COSTS, Batch
+from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
 from stepwell.nnls.job import Answers, job_sizes, make_job
-from stepwell.nnls.result import NNLSResult, NNLSStatus
+from stepwell.nnls.result import AnyResult
+from stepwell.nnls.wrap import wrap
 
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
 WARP_COLUMNS, WARP_ROWS = 32, 2048
@@ -97,34 +96,44 @@ def shares(batch: Batch) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _kernel(
-    entry: str, single: bool, convolution: bool, by_warp: bool, threads: int, device_id: int, shared_bytes: int
+    entry: str,
+    single: bool,
+    convolution: bool,
+    by_warp: bool,
+    threads: int,
+    general: bool,
+    device_id: int,
+    shared_bytes: int,
 ) -> Any:
     device = cuda_core().Device(device_id)
-    kernel = load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads), device)
+    kernel = load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads, general), device)
     allow_shared_memory(kernel, shared_bytes, device_id)
     return kernel
 
 
-def kernel_defines(single: bool, convolution: bool, by_warp: bool, threads: int) -> dict[str, str | int]:
+def kernel_defines(
+    single: bool, convolution: bool, by_warp: bool, threads: int, general: bool = False
+) -> dict[str, str | int]:
     """Return the definitions that ``cuda/nnls.cu`` is compiled with."""
     return {
         "SW_SCALAR": "float" if single else "double",
         "SW_KIND": "Convolution" if convolution else "Dense",
+        "SW_GENERAL": int(general),
         "SW_BY_WARP": int(by_warp),
         "SW_THREADS": threads,
     }
 
 
-def solve(batch: Batch) -> NNLSResult:
+def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of device arrays."""
     memory = DeviceMemory(batch.b)
     memory.make_current()
     matrix, b = rows_contiguous(batch.matrix), rows_contiguous(batch.b)
     batch.refuse_non_finite(batch.matrix, batch.b)
     systems, n = batch.systems, batch.columns
-    single = batch.single
+    single, general = batch.single, batch.family is not None
     real = "float32" if single else "float64"
-    if systems == 0 or batch.rows == 0 or n == 0:
+    if systems == 0 or n == 0 or (batch.rows == 0 and not general):
         return _without_work(batch, memory, b, real)
     answers = Answers(
         x=memory.empty((systems, n), real),
@@ -133,19 +142,23 @@ def solve(batch: Batch) -> NNLSResult:
         reals=memory.empty((2, systems), "float64"),
         counts=memory.empty((6, systems), "int32"),
         costs=memory.empty((systems, 4), "int64"),
+        state=memory.empty((systems, n), "int8") if general else None,
+        more=memory.empty((len(MORE), systems), "float64") if general else None,
+        more_counts=memory.empty((len(MORE_COUNTS), systems), "int32") if general else None,
+        variance=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
     )
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
     warm = _warm(batch, memory)
-    keep: list[Any] = [matrix, b, queue, slow, warm]
+    keep: list[Any] = [matrix, b, queue, slow, warm, batch.family]
     launch = structure("NnlsLaunch")(
-        job=make_job(batch, memory.address, matrix, b, warm, answers),
+        job=make_job(batch, memory.address, matrix, b, warm, answers, batch.family),
         queue=memory.address(queue),
         slow=memory.address(slow),
         slow_bytes=chosen.slow_bytes,
         fast_bytes=chosen.fast_bytes,
     )
-    options = (single, batch.convolution, chosen.by_warp, chosen.threads, memory.device_id)
+    options = (single, batch.convolution, chosen.by_warp, chosen.threads, general, memory.device_id)
     stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, options, stream))
@@ -156,10 +169,10 @@ def solve(batch: Batch) -> NNLSResult:
     if batch.progress:
         memory.wait(stream)
         batch.progress(systems, systems)
-    return _wrap(batch, memory, answers)
+    return wrap(batch, answers)
 
 
-def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLSResult:
+def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:
     """The answer where there are no systems, no equations or no unknowns: zero, with b as the residual."""
     xp, vectors, systems = memory.xp, (batch.systems, batch.columns), batch.systems
     squares = xp.sum(b * b, axis=-1)
@@ -168,7 +181,7 @@ def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> NNLS
         memory.zeros(vectors, real), memory.zeros(vectors, real), memory.zeros(vectors, "uint8"), reals,
         memory.zeros((6, systems), "int32"), memory.zeros((systems, 4), "int64"),
     )  # fmt: skip
-    return _wrap(batch, memory, answers)
+    return wrap(batch, answers)
 
 
 def _workspace(batch: Batch, memory: DeviceMemory) -> tuple[Plan, Any]:
@@ -189,80 +202,81 @@ def _warm(batch: Batch, memory: DeviceMemory) -> Any:
     if batch.warm_x is not None:
         return rows_contiguous(batch.warm_x)
     if batch.warm_set is not None:
-        return rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.uint8))
+        states = batch.family is not None and batch.family.states
+        return rows_contiguous(memory.xp.astype(batch.warm_set, memory.xp.int8 if states else memory.xp.uint8))
     return None
 
 
 def _share(batch: Batch, memory: DeviceMemory, launch: Any, options: Any, stream: int) -> list[Any]:
-    """Prepare the one matrix of all systems: scales, norms, scaled columns and, on request, their products."""
-    n = batch.columns
-    stride, gram_stride = -(-batch.rows // 8) * 8, -(-n // 8) * 8
-    vectors = memory.empty((3, n), "float64")
-    bounds = memory.empty((2, n + 1), "int32")
+    """Prepare the matrices that systems share: scales, norms, scaled columns and, on request, their products."""
+    count = max(1, batch.matrices)
+    kept: list[Any] = []
+    described: list[Any] = []
+    for index in range(count):
+        launch.matrix = index
+        used, launch.shared = _shared_arrays(batch, memory)
+        kept.append(used)
+        n, stride = int(used[0].shape[1]), int(used[2].shape[1])
+        launch_with(_kernel("nnls_share_columns", *options, 0), launch, (-(-n // 8), 1), (256, 1), 0, stream)
+        tiles = -(-int(launch.shared.gram_stride) // 32)
+        for products, first, last in _products(batch, launch.shared, stride):
+            launch.products, launch.first_row, launch.last_row = products, first, last
+            launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
+        described.append(bytes(launch.shared))
+    if batch.has_which:
+        dictionary = memory.upload(b"".join(described))
+        launch.dictionary = memory.address(dictionary)
+        kept.append(dictionary)
+    return kept
+
+
+def _shared_arrays(batch: Batch, memory: DeviceMemory) -> tuple[list[Any], Any]:
+    """Memory for what systems with one matrix share, and the structure that names it."""
+    family = batch.family
+    general = family is not None
+    n, rows = batch.columns, batch.rows
+    metric = gram_of_penalty = False
+    if family is not None:
+        summed = family.sum_low is not None
+        n, rows = n + int(family.slack), int(_core.nnls_stacked_rows(bytes(job_sizes(batch))))
+        metric = summed or family.penalized or family.weights is not None
+        gram_of_penalty = family.penalty is not None
+    stride, gram_stride = -(-rows // 8) * 8, -(-n // 8) * 8
+    vectors = memory.empty((5, n), "float64")
+    bounds = memory.empty((4, n + 1), "int32")
     columns = memory.empty((n, stride), "float64")
     gram = memory.empty((n, gram_stride), "float64") if batch.form_gram else None
+    penalty = memory.empty((n, gram_stride), "float64") if batch.form_gram and gram_of_penalty else None
     base, low = memory.address(vectors), memory.address(bounds)
     high = low + 4 * (n + 1)
-    # A pulse has an entry of its own, after those of the columns.
-    skip = 4 * n if batch.convolution else 0
-    launch.shared = structure("NnlsShared")(
+    # A pulse has an envelope of its own, after those of the columns; so has the A of a general problem.
+    skip = 8 * (n + 1) if general else 4 * n if batch.convolution else 0
+    shared = structure("NnlsShared")(
         scale=base,
-        norm=base + 8 * n,
-        inverse_norm=base + 16 * n,
+        norm=None if metric else base + 8 * n,
+        inverse_norm=None if metric else base + 16 * n,
+        top_norm=base + 24 * n,
+        penalty_diagonal=base + 32 * n,
         columns=memory.address(columns),
         low=low,
         high=high,
         gram=memory.address(gram),
+        penalty_gram=memory.address(penalty),
         envelope=structure("NnlsEnvelope")(low + skip, high + skip),
         column_stride=stride,
         gram_stride=gram_stride,
     )
-    launch_with(_kernel("nnls_share_columns", *options, 0), launch, (-(-n // 8), 1), (256, 1), 0, stream)
-    if gram is not None:
-        tiles = -(-gram_stride // 32)
-        launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
-    return [vectors, bounds, columns, gram]
+    return [vectors, bounds, columns, gram, penalty], shared
 
 
-def _wrap(batch: Batch, memory: DeviceMemory, answers: Answers) -> NNLSResult:
-    x, dual, reals, counts, costs = answers.x, answers.dual, answers.reals, answers.counts, answers.costs
-    xp = memory.xp
-    marks = bytes_as_bool(answers.active)
-    escalated = xp.astype(counts[5], xp.bool)
-    if not batch.lone:
-        reported = xp.astype(reals, x.dtype, copy=False)
-        return NNLSResult(
-            x=x,
-            residual=reported[0],
-            dual=dual,
-            violation=reported[1],
-            active=marks,
-            insertions=counts[1],
-            removals=counts[2],
-            solves=counts[3],
-            passes=counts[4],
-            status=counts[0],
-            escalated=escalated,
-            costs={name: costs[:, k] for k, name in enumerate(COSTS)},
-            method=batch.method,
-            choice=batch.choice,
-        )
-    numbers = host_copy(counts)[:, 0]
-    measures = host_copy(reals)[:, 0]
-    cost = host_copy(costs)[0]
-    return NNLSResult(
-        x=x[0],
-        residual=float(measures[0]),
-        dual=dual[0],
-        violation=float(measures[1]),
-        active=marks[0],
-        insertions=int(numbers[1]),
-        removals=int(numbers[2]),
-        solves=int(numbers[3]),
-        passes=int(numbers[4]),
-        status=NNLSStatus(int(numbers[0])),
-        escalated=bool(numbers[5]),
-        costs={name: int(np.asarray(cost)[k]) for k, name in enumerate(COSTS)},
-        method=batch.method,
-        choice=batch.choice,
-    )
+def _products(batch: Batch, shared: Any, stride: int) -> list[tuple[int, int, int]]:
+    """Which tables of products there are, with the rows that they are of."""
+    if not batch.form_gram:
+        return []
+    if batch.family is None:
+        return [(shared.gram, 0, stride)]
+    tables = [(shared.gram, 0, batch.rows)]
+    if shared.penalty_gram:
+        last = int(_core.nnls_stacked_rows(bytes(job_sizes(batch))))
+        tables.append((shared.penalty_gram, last - batch.family.penalty_rows, last))
+    return tables

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.nnls.batch import CHAIN, COSTS, Batch
+from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
 from stepwell.nnls.job import Answers, make_job
-from stepwell.nnls.result import NNLSResult, NNLSStatus
+from stepwell.nnls.result import AnyResult
+from stepwell.nnls.wrap import wrap
 from stepwell.threads import default_threads
 
 #: A part of a batch that has to be copied (another memory order or dtype) takes at most this many bytes, and this
@@ -17,45 +18,68 @@ COPY_BYTES, COPY_SHARE = 1 << 28, 0.25
 ENTRIES_A_PART = 1 << 27  # for each thread
 
 
-def solve(batch: Batch) -> NNLSResult:
+def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of host arrays."""
     matrix, b = arrays.host_view(batch.matrix), arrays.host_view(batch.b)
     batch.refuse_non_finite(matrix, b)
     systems, n = batch.systems, batch.columns
+    general = batch.family is not None
     dtype = np.dtype(np.float32 if batch.single else np.float64)
-    x, dual, active = (np.empty((systems, n), kind) for kind in (dtype, dtype, np.uint8))
-    reals = np.empty((2, systems))
-    counts = np.empty((6, systems), np.int32)
-    costs = np.empty((systems, 4), np.int64)
+    whole = Answers(
+        x=np.empty((systems, n), dtype),
+        dual=np.empty((systems, n), dtype),
+        active=np.empty((systems, n), np.uint8),
+        reals=np.empty((2, systems)),
+        counts=np.empty((6, systems), np.int32),
+        costs=np.empty((systems, 4), np.int64),
+        state=np.empty((systems, n), np.int8) if general else None,
+        more=np.empty((len(MORE), systems)) if general else None,
+        more_counts=np.empty((len(MORE_COUNTS), systems), np.int32) if general else None,
+        variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
+    )
     if batch.shared:
         matrix = np.ascontiguousarray(matrix, dtype)
-    if batch.rows == 0:
-        x[...], dual[...], active[...], reals[...], counts[...], costs[...] = 0, 0, 0, 0, 0, 0
-        return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
+    if batch.rows == 0 and not general:
+        for array in (whole.x, whole.dual, whole.active, whole.reals, whole.counts, whole.costs):
+            array[...] = 0
+        return wrap(batch, whole)
     done, threads = 0, batch.threads or default_threads()
     for start, stop in _parts(batch, matrix, b, dtype, threads):
         part = slice(start, stop)
         answers = Answers(
-            x[part], dual[part], active[part], np.empty((2, stop - start)), np.empty((6, stop - start), np.int32),
-            costs[part],
-        )  # fmt: skip
+            x=whole.x[part],
+            dual=whole.dual[part],
+            active=whole.active[part],
+            reals=np.empty((2, stop - start)),
+            counts=np.empty((6, stop - start), np.int32),
+            costs=whole.costs[part],
+            state=None if whole.state is None else whole.state[part],
+            more=np.empty((len(MORE), stop - start)) if general else None,
+            more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
+            variance=None if whole.variance is None else whole.variance[part],
+        )
+        family = batch.family.part(part) if batch.family is not None else None
         given = (
             matrix if batch.shared else _readable(matrix[part], dtype),
             _readable(b[part], dtype),
             _warm_part(batch, part, dtype),
         )
-        job = make_job(batch, _address, *given, answers)
+        job = make_job(batch, _address, *given, answers, family)
         try:
             _core.nnls_solve(bytes(job), batch.single, batch.form_gram, threads)
         except MemoryError:
             raise MemoryError(
                 f"A: no memory to work on systems of {batch.rows} x {n} on {threads} threads; fewer threads need less"
             ) from None
-        reals[:, part], counts[:, part] = answers.reals, answers.counts
+        whole.reals[:, part], whole.counts[:, part] = answers.reals, answers.counts
+        if whole.more is not None:
+            whole.more[:, part] = answers.more
+        if whole.more_counts is not None:
+            whole.more_counts[:, part] = answers.more_counts
         done += stop - start
         if batch.progress:
             batch.progress(done, systems)
-    return wrap(batch, x, dual, active.view(bool), reals, counts, costs)
+    return wrap(batch, whole)
 
 
 def _address(array: np.ndarray) -> int:
@@ -78,6 +102,8 @@ def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype, thr
     systems = batch.systems
     # What systems with one A share is made anew for every part: fewer of them, and a system costs less there.
     entries = (batch.rows + batch.columns**2) // 8 if batch.shared else batch.rows * batch.columns
+    if batch.has_which:  # a dictionary is made once, for parts as large as may be
+        entries = max(1, entries // 8)
     size = max(64 * threads, threads * ENTRIES_A_PART // max(1, entries))
     cut = (b,) if batch.shared else (b, matrix)
     copied = [array for array in cut if _needs_copy(array, dtype)]
@@ -98,52 +124,5 @@ def _warm_part(batch: Batch, part: slice, dtype: np.dtype) -> np.ndarray | None:
         return None
     view = arrays.host_view(warm)
     with np.errstate(over="ignore"):  # infinity in float32 is positive all the same
-        kind = dtype if batch.warm_x is not None else np.dtype(np.uint8)
+        kind = dtype if batch.warm_x is not None else np.dtype(np.int8 if view.dtype == np.int8 else np.uint8)
         return np.ascontiguousarray(view if view.shape[0] == 1 else view[part], kind)
-
-
-def wrap(
-    batch: Batch,
-    x: np.ndarray,
-    dual: np.ndarray,
-    active: np.ndarray,
-    reals: np.ndarray,
-    counts: np.ndarray,
-    costs: np.ndarray,
-) -> NNLSResult:
-    """Put the arrays of a batch into a result of the caller's kind; a lone system's into vectors and numbers."""
-    template = batch.b
-    escalated = counts[5].astype(bool)
-    if batch.lone:
-        return NNLSResult(
-            x=arrays.as_user_array(x[0], template),
-            residual=float(reals[0, 0]),
-            dual=arrays.as_user_array(dual[0], template),
-            violation=float(reals[1, 0]),
-            active=arrays.as_user_array(active[0], template),
-            insertions=int(counts[1, 0]),
-            removals=int(counts[2, 0]),
-            solves=int(counts[3, 0]),
-            passes=int(counts[4, 0]),
-            status=NNLSStatus(int(counts[0, 0])),
-            escalated=bool(escalated[0]),
-            costs={name: int(costs[0, k]) for k, name in enumerate(COSTS)},
-            method=batch.method,
-            choice=batch.choice,
-        )
-    return NNLSResult(
-        x=arrays.as_user_array(x, template),
-        residual=arrays.as_user_array(reals[0].astype(x.dtype), template),
-        dual=arrays.as_user_array(dual, template),
-        violation=arrays.as_user_array(reals[1].astype(x.dtype), template),
-        active=arrays.as_user_array(active, template),
-        insertions=arrays.as_user_array(counts[1], template),
-        removals=arrays.as_user_array(counts[2], template),
-        solves=arrays.as_user_array(counts[3], template),
-        passes=arrays.as_user_array(counts[4], template),
-        status=arrays.as_user_array(counts[0], template),
-        escalated=arrays.as_user_array(escalated, template),
-        costs={name: arrays.as_user_array(np.ascontiguousarray(costs[:, k]), template) for k, name in enumerate(COSTS)},
-        method=batch.method,
-        choice=batch.choice,
-    )

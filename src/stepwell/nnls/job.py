@@ -8,7 +8,8 @@ from typing import Any
 
 from stepwell.arrays import Array, strides_of
 from stepwell.cuda.layouts import structure
-from stepwell.nnls.batch import COUNTS, UPDATE_CODES, Batch
+from stepwell.nnls.batch import COUNTS, MORE, MORE_COUNTS, UPDATE_CODES, Batch
+from stepwell.nnls.family import Family
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Answers:
     reals: Array  # (2, systems): residual, violation
     counts: Array  # (6, systems), in the order of COUNTS
     costs: Array  # (systems, 4)
+    # Of general problems.
+    state: Array | None = None  # (systems, n), int8
+    more: Array | None = None  # in the order of MORE, a row each
+    more_counts: Array | None = None  # in the order of MORE_COUNTS, a row each
+    variance: Array | None = None  # (systems, n)
 
 
 def job_sizes(batch: Batch) -> Any:
@@ -32,7 +38,7 @@ def job_sizes(batch: Batch) -> Any:
         whole=batch.whole,
         rows=batch.rows,
         columns=batch.columns,
-        a_stride=0 if batch.shared else max(1, entries),
+        a_stride=0 if batch.shared and not batch.has_which else max(1, entries),
         pulse_length=pulse_length,
         pulse_origin=batch.origin,
         options=structure("NnlsOptions")(
@@ -44,18 +50,83 @@ def job_sizes(batch: Batch) -> Any:
             guarded=batch.guarded,
             chain=batch.chain,
         ),
+        family=_sizes(batch),
     )
 
 
+def _sizes(batch: Batch) -> Any:
+    """Return what a general problem has, without addresses but those that tell that something is there."""
+    family = batch.family
+    if family is None:
+        return structure("NnlsFamily")()
+    return structure("NnlsFamily")(
+        general=1,
+        nonnegative=family.nonnegative,
+        weights=int(family.weights is not None),
+        which=int(family.which is not None),
+        matrices=batch.matrices,
+        summed=family.sum_low is not None,
+        slack=family.slack,
+        penalized=family.penalized,
+        penalty=int(family.penalty is not None),
+        penalty_rows=family.penalty_rows,
+        has_states=family.states,
+        rule=family.rule,
+        chi2=family.chi2,
+        gram=int(family.gram is not None),
+    )
+
+
+def fill_family(job: Any, family: Family, address: Callable[[Array], int], answers: Answers) -> None:
+    """Write the addresses of a general problem's arrays, which live until the job is done, into its job."""
+    into = job.family
+    for name in ("lower", "upper", "mask", "weights"):
+        rows = getattr(family, name)
+        if rows is not None:
+            setattr(into, name, address(rows))
+            setattr(into, f"{name}_stride", 0 if rows.shape[0] == 1 else strides_of(rows)[0])
+    for name in ("which", "sum_low", "sum_high", "coefficients", "penalty", "lam", "noise", "spectrum", "pencil"):
+        array = getattr(family, name)
+        if array is not None:
+            setattr(into, name, address(array))
+    for name in ("gram", "linear", "squared_b"):
+        array = getattr(family, name)
+        if array is not None:
+            setattr(into, name, address(array))
+            setattr(into, f"{name}_stride", 0 if array.shape[0] == 1 else strides_of(array)[0])
+    into.variance = 0 if answers.variance is None else address(answers.variance)
+    into.sum_stride = int(family.sum_low is not None and family.sum_low.shape[0] > 1)
+    into.noise_stride = int(family.noise is not None and family.noise.shape[0] > 1)
+    into.spectrum_stride = (
+        strides_of(family.spectrum)[0] if family.spectrum is not None and family.spectrum.shape[0] > 1 else 0
+    )
+    into.lam_stride = int(family.lam is not None and family.lam.shape[0] > 1)
+    assert answers.state is not None
+    assert answers.more is not None
+    assert answers.more_counts is not None
+    into.state, more = address(answers.state), address(answers.more)
+    for k, name in enumerate(MORE):
+        setattr(into, name, more + 8 * job.systems * k)
+    counts = address(answers.more_counts)
+    for k, name in enumerate(MORE_COUNTS):
+        setattr(into, name, counts + 4 * job.systems * k)
+
+
 def make_job(
-    batch: Batch, address: Callable[[Array], int], matrix: Array, b: Array, warm: Array | None, answers: Answers
+    batch: Batch,
+    address: Callable[[Array], int],
+    matrix: Array,
+    b: Array,
+    warm: Array | None,
+    answers: Answers,
+    family: Family | None = None,
 ) -> Any:
     """Return the job of a batch, or of a part of one: rows of arrays are contiguous, and live until it is done."""
     job = job_sizes(batch)
     systems = job.systems = int(b.shape[0])
     strides = strides_of(matrix)
     job.a = address(matrix)
-    job.a_stride = 0 if batch.shared else strides[0]
+    job.a_stride = 0 if batch.shared and not batch.has_which else strides[0]
     job.row_stride = 0 if batch.convolution else strides[-2]
     job.b, job.b_stride = address(b), strides_of(b)[0]
     if warm is not None:
@@ -68,4 +139,6 @@ def make_job(
     for k, name in enumerate(COUNTS):
         setattr(job, name, counts + 4 * systems * k)
     job.costs = address(answers.costs)
+    if family is not None:
+        fill_family(job, family, address, answers)
     return job

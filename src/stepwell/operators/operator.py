@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, without_graph
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, own_copy, without_graph
 from stepwell.checks import read_array, require_shape
 from stepwell.operators.error_state import callers_arithmetic
 
@@ -121,7 +121,7 @@ def by_column(function: Callable[[Array], Array], called: str) -> Callable[[Arra
     """Return what applies a function of one vector to a block, column by column; errors call its answer as told."""
 
     def image(vector: Array) -> Array:
-        found = function(namespace_of(vector).asarray(vector, copy=True))  # it may write into what it gets
+        found = function(own_copy(vector))  # it may write into what it gets
         found = found if hasattr(found, "shape") else read_array(called, found)
         require_shape(len(found.shape) == 1, called, found, "one dimension, a vector")
         return found

@@ -16,5 +16,6 @@
 `status`, `results`     why a run ended, and what it gave; `result_types`, `inverse_hessian`, `printing`
 `gradient_check`        whether a gradient is right
 `cuda_...`              of the CUDA target: its layout, windows of turns, events
+`rank_...`              of a run over ranks: setup, target, values, files, inverse Hessian
 ======================  ===============================================================================================
 """

@@ -8,8 +8,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+
 from stepwell.arrays import Array, as_user_array
-from stepwell.checks import require_function, require_kind, warn_caller
+from stepwell.checks import require, require_function, require_kind, warn_caller
 from stepwell.quasi_newton.differences import SCHEMES
 from stepwell.quasi_newton.driver import Interrupted, drive
 from stepwell.quasi_newton.objective import Objective
@@ -43,6 +45,7 @@ def minimize(
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | str = "60 s",
+    comm: Any = None,
 ) -> Result:
     """Minimise a smooth function of many variables, with or without bounds (L-BFGS, L-BFGS-B).
 
@@ -86,6 +89,7 @@ def minimize(
         ``maxcor``                10             pairs of history
         ``gtol``                  1e-5           stop when the projected gradient's largest element is this small
         ``ftol``                  2.2e-9         stop when f decreases by less, relative to max(abs(f), 1)
+        ``patience``              10             iterations running for which that must hold, where it is in doubt
         ``relative_gtol``         0, off         stop when ‖g‖ <= relative_gtol max(1, ‖x‖)
         ``target``                -inf           stop at this value of f
         ``maxiter``, ``maxfun``   15000          limits on iterations and evaluations
@@ -103,6 +107,13 @@ def minimize(
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
         ``time_objective``        False          GPU: let the device time both, for ``result.seconds``
         ========================  =============  =====================================================================
+    comm : optional
+        One problem over many ranks: an mpi4py communicator, a torch process group, ``"self"``, what
+        `stepwell.distributed.split` returned, or an object with `rank`, `size` and `allgather`. Every rank calls with
+        its piece of x0, bounds and h0, in the order of the ranks; `fun` gets this rank's piece of a point and returns
+        its piece of the gradient (``jac=True``, or a callable), and f: the same number on all ranks, this rank's
+        ``stepwell.distributed.part(f)``, or an array of one value for each of its chunks. The result has this rank's
+        pieces. See docs/distributed.md.
 
     checkpoint : path, optional
         A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
@@ -142,16 +153,29 @@ def minimize(
         method, jac, bounds, tol, callback, options, hess, hessp = _old_order(
             method, jac, hess, hessp, bounds, tol, callback, options
         )
-    known = method is None or (isinstance(method, str) and method.upper() == "L-BFGS-B")
-    require_kind(known, "method", method, "None or 'L-BFGS-B'")
-    method = "L-BFGS-B"
-    warn_unused(method, hess, hessp, constraints)
-    plan = read_options(options, tol)
-    tell = read_callback(callback)
+
+    def read() -> tuple[Plan, Callable[..., None] | None]:
+        known = method is None or (isinstance(method, str) and method.upper() == "L-BFGS-B")
+        require_kind(known, "method", method, "None or 'L-BFGS-B'")
+        warn_unused("L-BFGS-B", hess, hessp, constraints)
+        alone = checkpoint is None or (comm is None and not hasattr(x0, "base_comm"))
+        require(alone, "checkpoint", checkpoint, "None where comm is given (LBFGSB.save writes a run over ranks)")
+        return read_options(options, tol), read_callback(callback)
+
     began = time.perf_counter()
-    run = Run(x0, bounds, plan.h0, plan.settings)
-    objective = _objective(run, fun, jac, args, plan)
-    report = _printer(plan.verbose)
+    ranks = None
+    if comm is None and not hasattr(x0, "base_comm"):
+        plan, tell = read()
+        run = Run(x0, bounds, plan.h0, plan.settings)
+        objective = _objective(run, fun, jac, args, plan)
+    else:
+        from stepwell.quasi_newton.rank_setup import read_ranks, together
+
+        x0, bounds, comm, ranks = read_ranks(x0, bounds, comm)
+        plan, tell = together(ranks, read)
+        run = Run(x0, bounds, plan.h0, plan.settings, comm=comm, ranks=ranks)
+        objective = together(ranks, lambda: _objective(run, fun, jac, args, plan))
+    report = _printer(plan.verbose if ranks is None or ranks.rank == 0 else 0)
     target = run.target
 
     def after() -> None:
@@ -167,7 +191,9 @@ def minimize(
         # A device may be ahead of the host, which then has evaluated more than was used.
         counted = objective.differenced or not run.variables.on_device
         counts = {"nfev": objective.nfev, "njev": objective.njev} if counted else {}
-        made = single_result(target.states()[0], hess_inv=run.inverse_hessian(), **_points(run), **how, **counts)
+        made = single_result(
+            target.states()[0], hess_inv=run.inverse_hessian(), **_points(run), **counts, **run.shared_fields(), **how
+        )
         if report is not None:
             report.end(made)
         return made
@@ -191,6 +217,8 @@ def minimize_batch(
     tol: float | None = None,
     callback: Callable[..., Any] | None = None,
     options: Options | None = None,
+    *,
+    comm: None = None,
 ) -> BatchResult:
     """Minimise many independent functions at once, each with its own history, line search and status.
 
@@ -218,6 +246,8 @@ def minimize_batch(
     args, tol, options
         As in `minimize`; limits count per problem, evaluations of finite differences included. ``h0`` may be (n,),
         (B, n) or a callable on (B, n) points.
+    comm : None
+        Problems of a batch share nothing: deal them out to ranks instead, and call this function on each.
 
     Returns
     -------
@@ -237,6 +267,7 @@ def minimize_batch(
     from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
     from stepwell.quasi_newton.inverse_hessian import InverseHessians
 
+    require(comm is None, "comm", comm, "None: deal the problems out to the ranks, and minimise each rank's own")
     plan = read_options(options, tol)
     require_function("callback", callback)
     began = time.perf_counter()
@@ -316,6 +347,15 @@ def _old_order(
 
 
 def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Plan) -> Objective:
+    if run.share is not None:
+        given = callable(jac) or (isinstance(jac, bool | np.bool_) and bool(jac))
+        require(
+            given,
+            "jac",
+            jac,
+            "True or a callable where comm is given (differences would take n evaluations of all ranks, and a rank "
+            "that differentiates its own part knows nothing of its neighbours)",
+        )
     objective = Objective(
         fun,
         jac,

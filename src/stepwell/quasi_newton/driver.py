@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -66,6 +68,9 @@ def drive(
 
     advance = repeated()
     limit = began + settings.time_limit
+    looking: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if hasattr(target, "watch"):  # several ranks look at callbacks and clocks where they can tell each other
+        looking, after, limit = target.watch(after, limit), None, math.inf
 
     def stop(status: Status) -> None:
         if checkpoint is not None:
@@ -73,27 +78,28 @@ def drive(
         target.stop(status.value)
 
     try:
-        while target.running:
-            advance()
-            if watched:
-                target.wait()
-            if checkpoint is not None:
-                checkpoint.look()
-            if after is not None:
-                try:
-                    after()
-                except StopIteration:
-                    stop(Status.CALLBACK)
-            # Problems that still run were part of every evaluation: what was counted is what each alone would take.
-            if objective.spent(settings.maxfun) and target.running:
-                stop(Status.MAX_EVALUATIONS)
-            if time.perf_counter() > limit and target.running:
-                stop(Status.TIME_LIMIT)
-            objective.replayed(getattr(advance, "replays", 0))
-            if objective.narrow(target):
-                if clock is not None:
-                    clock.gather()
-                advance = repeated()
+        with looking:
+            while target.running:
+                advance()
+                if watched:
+                    target.wait()
+                if checkpoint is not None:
+                    checkpoint.look()
+                if after is not None:
+                    try:
+                        after()
+                    except StopIteration:
+                        stop(Status.CALLBACK)
+                # Problems that still run were part of every evaluation: what was counted is what each alone would take.
+                if objective.spent(settings.maxfun) and target.running:
+                    stop(Status.MAX_EVALUATIONS)
+                if time.perf_counter() > limit and target.running:
+                    stop(Status.TIME_LIMIT)
+                objective.replayed(getattr(advance, "replays", 0))
+                if objective.narrow(target):
+                    if clock is not None:
+                        clock.gather()
+                    advance = repeated()
     finally:
         objective.close()
     target.wait()

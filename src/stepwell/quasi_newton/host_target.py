@@ -29,6 +29,8 @@ class HostTarget:
         Diagonal of H0, (n,) or (B, n).
     weights_vary : bool
         Whether the diagonal changes from one iteration to the next; then it is (B, n).
+    spare : int
+        Places of the ring of pairs beyond the m that are kept.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class HostTarget:
         settings: Settings,
         *,
         weights_vary: bool = False,
+        spare: int = 0,
     ) -> None:
         self.batch, self.n = start.shape
         options = settings.engine_options(
@@ -48,6 +51,9 @@ class HostTarget:
             weights_vary=weights_vary,
             single=start.dtype == np.float32,
         )
+        if spare:
+            options = _core.Options.from_bytes(options.to_bytes())  # the settings' own is shared
+            options.slots = settings.m + spare
         make = _core.EngineFloat64 if start.dtype == np.float64 else _core.EngineFloat32
         engine: Any = make(self.batch, self.n, options, settings.thread_count())
         self._engine, self._box, self._weights = engine, box, weights
@@ -108,13 +114,16 @@ class HostTarget:
         assert self._weights is not None
         self._weights[problems] = weights[problems]
 
+    def _views(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self._engine, name) for name in ARRAYS}
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the complete run, as views."""
-        return {name: getattr(self._engine, name) for name in ARRAYS}
+        return self._views()
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from saved arrays."""
-        for name, mine in self.arrays().items():
+        for name, mine in self._views().items():
             mine[...] = arrays[name]
         self.running = int(np.count_nonzero(self._states["action"] != _core.ACTION_DONE))
 

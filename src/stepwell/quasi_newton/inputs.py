@@ -44,8 +44,11 @@ from stepwell.quasi_newton.variables import Variables
 _REAL = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
-    """Check a starting point; return what is known of the variables, and the points (B, n) for the target."""
+def read_start(x0: Array, *, batch: bool = False, may_be_empty: bool = False) -> tuple[Variables, Array]:
+    """Check a starting point; return what is known of the variables, and the points (B, n) for the target.
+
+    `may_be_empty`: it is a piece of one, and other ranks have the variables.
+    """
     on_device = is_cuda(x0)
     if on_device:
         template = values = without_graph(view_foreign(x0))
@@ -65,10 +68,10 @@ def read_start(x0: Array, *, batch: bool = False) -> tuple[Variables, Array]:
         values = namespace_of(values).reshape(values, (1,))
     if batch:
         require_shape(values.ndim == 2, "x0", values, "(B, n), one row per problem")
-    require_shape(0 not in values.shape, "x0", values, "at least one variable")
+    require_shape(may_be_empty or 0 not in values.shape, "x0", values, "at least one variable")
     xp = namespace_of(values)
     # (One number, by operations that most programs use anyway: a GPU library loads each from disk at its first use.)
-    if not math.isfinite(float(abs(values).max())):
+    if 0 not in values.shape and not math.isfinite(float(abs(values).max())):
         require_finite("x0", values)
     shape = tuple(map(int, values.shape))
     variables = Variables(template, shape, numpy_dtype(values) if on_device else values.dtype, batch, on_device)

@@ -25,6 +25,7 @@ from stepwell.threads import OneAtATime
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+    from stepwell.quasi_newton.rank_hessian import RankInverseHessian
     from stepwell.quasi_newton.result_types import Result
 
 _DEFAULT = Settings()
@@ -45,8 +46,11 @@ class LBFGSB:
         Diagonal of the initial inverse Hessian, all positive; or ``h0(x)`` giving it at each accepted point.
     line_search : str, dict or LineSearch
         ``"lbfgsb"`` or ``"va15"``, or constants of your own.
-    gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
+    gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
         As the options of `stepwell.minimize`.
+    comm : optional
+        As in `stepwell.minimize`: one problem over many ranks, each of which has a piece of x0 and what belongs to it.
+        `tell`, `stop`, `save` and products with the inverse Hessian are calls of all ranks.
 
     Examples
     --------
@@ -76,6 +80,7 @@ class LBFGSB:
         line_search: LineSearch | LineSearchPreset | dict[str, Any] = "lbfgsb",
         gtol: float = _DEFAULT.gtol,
         ftol: float = _DEFAULT.ftol,
+        patience: int = _DEFAULT.patience,
         relative_gtol: float = _DEFAULT.relative_gtol,
         maxiter: float = _DEFAULT.maxiter,
         maxfun: float = _DEFAULT.maxfun,
@@ -83,16 +88,31 @@ class LBFGSB:
         time_limit: float = _DEFAULT.time_limit,
         cauchy: CauchyPolicy = _DEFAULT.cauchy,
         threads: int | None = None,
+        comm: Any = None,
     ) -> None:
-        search = LineSearch.of(line_search)
-        settings = Settings(m, gtol, ftol, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads)
-        self._begin(Run(x0, bounds, h0, settings))
+        def read() -> Settings:
+            search = LineSearch.of(line_search)
+            return Settings(
+                m, gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads
+            )
+
+        if comm is None and not hasattr(x0, "base_comm"):
+            self._begin(Run(x0, bounds, h0, read()))
+            return
+        from stepwell.quasi_newton.rank_setup import read_ranks, together
+
+        x0, bounds, comm, ranks = read_ranks(x0, bounds, comm)
+        self._begin(Run(x0, bounds, h0, together(ranks, read), comm=comm, ranks=ranks))
 
     def _begin(self, run: Run) -> None:
         self._run, self.settings = run, run.settings
         self._told = 0
         self._began = time.perf_counter()
         self._alone = OneAtATime("this LBFGSB")
+        #: Several ranks look at their clocks where they can tell each other.
+        self._has_clock = not hasattr(run.target, "set_limit")
+        if not self._has_clock:
+            run.target.set_limit(self._began + self.settings.time_limit)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         n, pairs = math.prod(self._run.variables.shape), int(self.state["pairs"])
@@ -155,13 +175,16 @@ class LBFGSB:
     def tell(self, f: Any, g: Array) -> None:
         """Take the value and gradient at `x`, and move `x` to the next trial point or to the solution."""
         run = self._run
-        value, gradient = run.variables.read_values(f), run.variables.read_gradient(g, "g")
+        if self._has_clock:
+            value, gradient = run.variables.read_values(f), run.variables.read_gradient(g, "g")
+        else:
+            value, gradient = run.read_held(f, g)
         with self._alone:
             if not run.variables.on_device and run.target.running == 0:
                 raise RuntimeError(f"the run has ended ({self.message}); tell() takes no more values")
             run.turn(value, gradient)
             self._told += 1
-        if time.perf_counter() - self._began > self.settings.time_limit:
+        if self._has_clock and time.perf_counter() - self._began > self.settings.time_limit:
             self.stop(Status.TIME_LIMIT)
 
     def stop(self, status: Status = Status.CALLBACK) -> None:
@@ -184,8 +207,8 @@ class LBFGSB:
         s, y = self._run.target.pairs(0)
         return ([row.copy() for row in s], [row.copy() for row in y]) if not self._run.variables.on_device else (s, y)
 
-    def inverse_hessian(self) -> InverseHessian | DeviceInverseHessian:
-        """Return the inverse Hessian approximation as a linear operator.
+    def inverse_hessian(self) -> InverseHessian | DeviceInverseHessian | RankInverseHessian:
+        """Return the inverse Hessian approximation as a linear operator; over ranks, on pieces of vectors.
 
         Of a run that has ended it shares the history with the optimizer; of one that goes on it has a copy.
         """
@@ -194,22 +217,29 @@ class LBFGSB:
     def result(self) -> Result:
         """Return the outcome so far, as `stepwell.minimize` does."""
         return single_result(
-            self.state, x=self.accepted_point(), jac=self.accepted_gradient(), hess_inv=self.inverse_hessian()
+            self.state,
+            x=self.accepted_point(),
+            jac=self.accepted_gradient(),
+            hess_inv=self.inverse_hessian(),
+            **self._run.shared_fields(),
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume, as a dict of NumPy arrays and plain values (copies).
 
         It can be saved with `numpy.savez` (and read with `numpy.load`) or pickle. A callable ``h0`` is not in it: pass
-        it again to `from_state_dict`. Its checksum tells a state that was changed.
+        it again to `from_state_dict`. Its checksum tells a state that was changed. Over ranks it has this rank's piece;
+        `save` and `load` are for all of them.
         """
         with self._alone:
             return saved_state.pack(self._run)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything needed to resume to a file, which is replaced in one step; see `load`.
+        """Write everything needed to resume to a file, which is replaced in one step; over ranks, to a folder.
 
-        A callable ``h0`` is not in it. The format is that of `stepwell.minimize` with ``checkpoint=``.
+        A callable ``h0`` is not in it. The format is that of `stepwell.minimize` with ``checkpoint=``. Over ranks, all
+        of them call with a folder that all of them see; it gets a file a rank and, last, a manifest. What was saved
+        there before stays whole until then. See `load`.
 
         Examples
         --------
@@ -222,25 +252,51 @@ class LBFGSB:
         True
         """
         with self._alone:
-            checkpoint.write(path, self._run)
+            if self._run.share is None:
+                checkpoint.write(path, self._run)
+                return
+            from stepwell.quasi_newton.rank_files import save_pieces
+
+            save_pieces(path, self._run, self._run.share)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, like: Array = None, h0: Callable[[Array], Array] | None = None
+        cls,
+        path: str | os.PathLike[str],
+        comm: Any = None,
+        *,
+        like: Array = None,
+        h0: Callable[[Array], Array] | None = None,
     ) -> LBFGSB:
-        """Make an optimizer that continues, bit for bit, where `save` was called.
+        """Make an optimizer that continues, bit for bit, where `save` was called; on any number of ranks.
 
         Parameters
         ----------
         path : path
             Of `save`, or of ``minimize(..., checkpoint=path)``. A file that was changed or cut short is a ValueError.
+        comm : optional
+            A communicator, or a layout of as many variables and the same `align`: this rank gets its piece, as
+            `stepwell.distributed.split` has it. None: all of it, in this process.
         like, h0
             As in `from_state_dict`.
         """
-        return cls._continued(checkpoint.read(path)[0], like, h0)
+        if comm is None and not os.path.isdir(path):
+            return cls._continued(checkpoint.read(path)[0], like, h0)
+        from stepwell.distributed import Ranks
+        from stepwell.quasi_newton.rank_files import Folder
+        from stepwell.quasi_newton.rank_setup import together
+
+        ranks = None if comm is None else Ranks(comm)
+        found = together(ranks, lambda: Folder.of(path))
+        if comm is None and found.align == 1:
+            return cls._continued(found.piece(0, found.n), like, h0)
+        layout = together(ranks, lambda: found.layout("self" if comm is None else comm))
+        return cls._continued(together(ranks, lambda: found.piece(*layout)), like, h0, layout)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by the state: what comes out goes on bit for bit, and alone."""
+        if self._run.share is not None:
+            raise TypeError("an LBFGSB over ranks cannot be pickled: it holds a communicator; allowed: save and load")
         variables = self._run.variables
         empty = np.empty(0, variables.dtype)
         like = (
@@ -252,7 +308,12 @@ class LBFGSB:
 
     @classmethod
     def from_state_dict(
-        cls, state: Mapping[str, Any], *, like: Array = None, h0: Callable[[Array], Array] | None = None
+        cls,
+        state: Mapping[str, Any],
+        *,
+        like: Array = None,
+        h0: Callable[[Array], Array] | None = None,
+        comm: Any = None,
     ) -> LBFGSB:
         """Make an optimizer that continues, bit for bit, where `state_dict` was taken.
 
@@ -265,11 +326,21 @@ class LBFGSB:
             by default.
         h0 : callable, optional
             The callable diagonal, if the run had one.
+        comm : optional
+            The communicator or layout, if the state is a piece of a run over ranks.
         """
-        return cls._continued(saved_state.unpack(state), like, h0)
+        if comm is None:
+            return cls._continued(saved_state.unpack(state), like, h0)
+        from stepwell.distributed import Ranks
+        from stepwell.quasi_newton.rank_setup import together
+
+        return cls._continued(together(Ranks(comm), lambda: saved_state.unpack(state)), like, h0, comm)
 
     @classmethod
-    def _continued(cls, saved: saved_state.Saved, like: Array, h0: Callable[[Array], Array] | None) -> LBFGSB:
+    def _continued(
+        cls, saved: saved_state.Saved, like: Array, h0: Callable[[Array], Array] | None, comm: Any = None
+    ) -> LBFGSB:
+        """Make an optimizer of a state that has been checked."""
         good = callable(h0) if saved.weights_vary else h0 is None
         require(good, "h0", h0, f"{'a callable' if saved.weights_vary else 'None'}, as in the saved run")
         template = np.empty(0, saved.dtype) if like is None else like
@@ -287,8 +358,13 @@ class LBFGSB:
             box = Box(placed(saved.lower), placed(saved.upper), boxed)
         weights = None if saved.weights is None else placed(saved.weights)
         new = cls.__new__(cls)
-        trial = placed(saved.arrays["trial"])
-        new._begin(Run.resumed(variables, trial, box, h0 if saved.weights_vary else weights, saved))
+        trial, diagonal, share = placed(saved.arrays["trial"]), h0 if saved.weights_vary else weights, None
+        if comm is not None:
+            from stepwell.distributed import Ranks
+            from stepwell.quasi_newton.rank_setup import settle
+
+            variables, box, share = settle(Ranks(comm), comm, variables, box, diagonal, saved.settings)
+        new._begin(Run.resumed(variables, trial, box, diagonal, saved, share))
         if saved.weights_vary:
             new._run.target.set_diagonal(weights, np.zeros(1, int))
         return new

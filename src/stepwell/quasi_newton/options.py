@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
 
     maxcor: int
     ftol: float
+    patience: int
     gtol: float
     relative_gtol: float
     maxiter: float
@@ -50,7 +51,18 @@ class Options(TypedDict, total=False):
 
 
 _NAMES = frozenset(Options.__annotations__)
-_SETTINGS = ("ftol", "gtol", "relative_gtol", "maxfun", "maxiter", "target", "time_limit", "cauchy", "threads")
+_SETTINGS = (
+    "ftol",
+    "patience",
+    "gtol",
+    "relative_gtol",
+    "maxfun",
+    "maxiter",
+    "target",
+    "time_limit",
+    "cauchy",
+    "threads",
+)
 _DEFAULT = Settings()
 
 

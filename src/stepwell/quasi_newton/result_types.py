@@ -53,7 +53,9 @@ class Result(_Summarised):
     seconds : dict
         ``total``, ``setup`` (before the first evaluation), ``objective``, ``solver``.
     mode : str
-        On a GPU: how turns were made.
+        On a GPU: how turns were made. Over ranks: how many, and what is promised of the bits.
+    exchanges, bytes_sent, nbytes : int
+        Over ranks: messages of this rank and their size, and the memory that it holds.
     cauchy_walks, truncations, resets, skipped : int
         How often the rarer branches were taken: Cauchy points beyond the first bound, directions cut short, histories
         dropped, pairs refused.
@@ -74,6 +76,9 @@ class Result(_Summarised):
     info: int
     seconds: dict[str, float]
     mode: str
+    exchanges: int
+    bytes_sent: int
+    nbytes: int
     cauchy_walks: int
     truncations: int
     resets: int

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +12,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, namespace_of
+from stepwell.checks import require
 from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH
@@ -16,7 +20,10 @@ from stepwell.quasi_newton.target import Box, Target
 from stepwell.quasi_newton.variables import Variables
 
 if TYPE_CHECKING:
+    from stepwell.distributed import Ranks
     from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
+    from stepwell.quasi_newton.rank_hessian import RankInverseHessian
+    from stepwell.quasi_newton.rank_setup import Share
     from stepwell.quasi_newton.saved_state import Saved
 
 
@@ -28,22 +35,68 @@ class Run:
     x0, bounds, h0
         As in `stepwell.minimize`; with ``batch``, as in `stepwell.minimize_batch`.
     settings : Settings
+    comm, ranks : optional
+        As in `stepwell.minimize`, and what was made of it: then x0, bounds and h0 are this rank's pieces.
     """
 
-    def __init__(self, x0: Array, bounds: Any, h0: Any, settings: Settings, *, batch: bool = False) -> None:
+    def __init__(
+        self,
+        x0: Array,
+        bounds: Any,
+        h0: Any,
+        settings: Settings,
+        *,
+        batch: bool = False,
+        comm: Any = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        if ranks is not None:
+            self._start_on_ranks(x0, bounds, h0, settings, comm, ranks)
+            return
         variables, start = read_start(x0, batch=batch)
         box = read_bounds(bounds, variables)
         self._start(variables, project_start(start, box), box, h0, settings)
 
     @classmethod
-    def of(cls, variables: Variables, start: Array, box: Box | None, h0: Any, settings: Settings) -> Run:
+    def of(
+        cls,
+        variables: Variables,
+        start: Array,
+        box: Box | None,
+        h0: Any,
+        settings: Settings,
+        share: Share | None = None,
+    ) -> Run:
         """Make a run of what has been read already; `start`, (B, n), lies inside the bounds."""
         run = cls.__new__(cls)
-        run._start(variables, start, box, h0, settings)
+        run._start(variables, start, box, h0, settings, share)
         return run
 
-    def _start(self, variables: Variables, start: Array, box: Box | None, h0: Any, settings: Settings) -> None:
-        self.variables, self.box, self.settings = variables, box, settings
+    def _start_on_ranks(self, x0: Array, bounds: Any, h0: Any, settings: Settings, comm: Any, ranks: Ranks) -> None:
+        from stepwell.quasi_newton.rank_setup import settle, together
+
+        def read() -> tuple[Variables, Array, Box | None]:
+            variables, start = read_start(x0, may_be_empty=True)
+            require(not variables.on_device, "comm", comm, "None for arrays on a GPU")
+            box = read_bounds(bounds, variables)
+            if h0 is not None and not callable(h0):
+                read_diagonal(h0, variables)
+            return variables, project_start(start, box), box
+
+        variables, start, box = together(ranks, read)
+        piece, box, share = settle(ranks, comm, variables, box, h0, settings)
+        together(ranks, lambda: self._start(piece, start, box, h0, settings, share))
+
+    def _start(
+        self,
+        variables: Variables,
+        start: Array,
+        box: Box | None,
+        h0: Any,
+        settings: Settings,
+        share: Share | None = None,
+    ) -> None:
+        self.variables, self.box, self.settings, self.share = variables, box, settings, share
         self.diagonal: Callable[[Array], Any] | None = h0 if callable(h0) else None
         self._unfinished: tuple[Any, Array] | None = None
         self.weights: Array | None = None
@@ -51,21 +104,33 @@ class Run:
             self.weights = namespace_of(start).ones_like(start)
         elif h0 is not None:
             self.weights = read_diagonal(h0, variables)
-        self.target: Target = make_target(
-            start,
-            box,
-            self.weights,
-            settings,
-            weights_vary=self.diagonal is not None,
-            on_device=variables.on_device,
-        )
+        vary = self.diagonal is not None
+        self.target: Target
+        if share is not None:
+            self.target = make_rank_target(start, box, self.weights, settings, weights_vary=vary, share=share)
+        else:
+            self.target = make_target(
+                start, box, self.weights, settings, weights_vary=vary, on_device=variables.on_device
+            )
 
     @classmethod
-    def resumed(cls, variables: Variables, trial: Array, box: Box | None, h0: Any, saved: Saved) -> Run:
+    def resumed(
+        cls, variables: Variables, trial: Array, box: Box | None, h0: Any, saved: Saved, share: Share | None = None
+    ) -> Run:
         """Go on from a saved state; `trial` is its trial points (B, n) as the target takes them."""
-        run = cls.of(variables, trial, box, h0, saved.settings)
+        run = cls.of(variables, trial, box, h0, saved.settings, share)
         run.target.restore(saved.arrays)
         return run
+
+    def read_held(self, f: Any, g: Any) -> tuple[Any, Array]:
+        """Check a value and a gradient on one of several ranks; an error is raised on all, with the next message."""
+        found: tuple[Any, Array] = (
+            self.variables.read_values(math.nan),
+            np.zeros(self.variables.size, self.variables.dtype),
+        )
+        with self.target.holding():  # type: ignore[attr-defined]
+            found = self.variables.read_values(f), self.variables.read_gradient(g, "g")
+        return found
 
     def turn(self, f: Any, g: Array) -> None:
         """Take checked values and gradients at the trial points; a callable diagonal is asked at accepted points."""
@@ -76,12 +141,17 @@ class Run:
         self._unfinished = (f, g)
         waiting = np.flatnonzero(self.target.states()["action"] == _core.ACTION_ABSORB)
         if waiting.size:
-            trial = self.target.trial
-            point = self.variables.given(namespace_of(trial).asarray(trial, copy=True))
-            fresh = read_diagonal(self.diagonal(point), self.variables, each_its_own=True)
-            problems = (self.variables.problems, self.variables.size)
-            self.target.set_diagonal(namespace_of(fresh).reshape(fresh, problems), waiting)
+            # On several ranks all must reach the next message, whose error is then that of all.
+            with getattr(self.target, "holding", contextlib.nullcontext)():
+                self._renew_diagonal(self.diagonal, waiting)
         self.finish()
+
+    def _renew_diagonal(self, diagonal: Callable[[Array], Any], waiting: np.ndarray) -> None:
+        trial = self.target.trial
+        point = self.variables.given(namespace_of(trial).asarray(trial, copy=True))
+        fresh = read_diagonal(diagonal(point), self.variables, each_its_own=True)
+        problems = (self.variables.problems, self.variables.size)
+        self.target.set_diagonal(namespace_of(fresh).reshape(fresh, problems), waiting)
 
     @property
     def unfinished(self) -> bool:
@@ -98,7 +168,21 @@ class Run:
         """Return a copy of the accepted points (``"x"``) or gradients (``"g"``), in the caller's kind and shape."""
         return self.variables.given(self.target.accepted(name))
 
-    def inverse_hessian(self, problem: int = 0, *, shared: bool = True) -> InverseHessian | DeviceInverseHessian:
+    def shared_fields(self) -> dict[str, Any]:
+        """Return what a result says of the ranks, if there are any."""
+        if self.share is None:
+            return {}
+        ranks = self.share.ranks
+        return {
+            "mode": self.share.mode(getattr(self.target, "took_shares", False)),
+            "exchanges": ranks.exchanges,
+            "bytes_sent": ranks.bytes_sent,
+            "nbytes": self.target.nbytes,
+        }
+
+    def inverse_hessian(
+        self, problem: int = 0, *, shared: bool = True
+    ) -> InverseHessian | DeviceInverseHessian | RankInverseHessian:
         """Return the inverse Hessian approximation of one problem; `shared`: with the history itself, not a copy."""
         from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
 
@@ -112,6 +196,10 @@ class Run:
             return DeviceInverseHessian(s, y, h0, self.variables.size)
         if not shared:
             s, y = list(np.array(s)), list(np.array(y))
+        if self.share is not None and self.share.ranks.size > 1:
+            from stepwell.quasi_newton.rank_hessian import RankInverseHessian
+
+            return RankInverseHessian(s, y, h0, self.share.ranks, self.share.pieces)
         return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, self.variables.size)
 
 
@@ -126,3 +214,22 @@ def make_target(
     from stepwell.quasi_newton.host_target import HostTarget
 
     return HostTarget(start, box, weights, settings, weights_vary=weights_vary)
+
+
+def make_rank_target(
+    start: np.ndarray,
+    box: Box | None,
+    weights: np.ndarray | None,
+    settings: Settings,
+    *,
+    weights_vary: bool,
+    share: Share,
+) -> Target:
+    """Make the target for this rank's piece of a problem."""
+    from stepwell.quasi_newton.rank_target import PieceTarget, RankTarget
+
+    ranks, pieces, threads = share
+    settings = dataclasses.replace(settings, threads=threads)
+    if ranks.size == 1:
+        return PieceTarget(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces)
+    return RankTarget(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, ranks=ranks)

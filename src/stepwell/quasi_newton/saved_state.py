@@ -20,7 +20,7 @@ from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE
 if TYPE_CHECKING:
     from stepwell.quasi_newton.run import Run
 
-VERSION = 4
+VERSION = 5
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 

@@ -23,9 +23,9 @@ NOT_GIVEN: Any = object()
 #: Options of ours, beside SciPy's.
 _OWN = {"relative_gtol", "target", "time_limit", "cauchy", "line_search", "h0", "threads"}
 _PRINTING = "scipy.optimize: The `disp` and `iprint` options of the L-BFGS-B solver are deprecated and have no effect."
-#: Limits are looked at as SciPy does, not by the engine.
-_UNLIMITED = {"maxiter": math.inf, "maxfun": math.inf}
-_PLAIN = read_options(_UNLIMITED, None)
+#: Limits are looked at as SciPy does, not by the engine; and one decrease below ftol is the end.
+_AS_SCIPY = {"maxiter": math.inf, "maxfun": math.inf, "patience": 1}
+_PLAIN = read_options(_AS_SCIPY, None)
 
 
 def read_settings(
@@ -39,7 +39,7 @@ def read_settings(
     unknown = [option for option in own if option not in _OWN]
     if unknown:
         warn_caller(f"Unknown solver options: {', '.join(unknown)}")
-    given = {name: value for name, value in own.items() if name in _OWN} | _UNLIMITED
+    given = {name: value for name, value in own.items() if name in _OWN} | _AS_SCIPY
     for name, value in (("ftol", ftol), ("gtol", gtol)):
         value = tol if value is None else value
         if value is not None:

@@ -128,6 +128,7 @@ class Settings:
     m: int = 10
     gtol: float = 1e-5
     ftol: float = 1e7 * float(np.finfo(float).eps)
+    patience: int = 10
     relative_gtol: float = 0.0
     maxiter: float = 15000
     maxfun: float = 15000
@@ -142,6 +143,7 @@ class Settings:
             "m": read_whole("m (maxcor)", self.m, 1, _core.MAX_CAPACITY),
             "gtol": read_real("gtol", self.gtol, at_least=0),
             "ftol": read_real("ftol", self.ftol, at_least=0),
+            "patience": read_whole("patience", self.patience, 1, 2**31 - 1),
             "relative_gtol": read_real("relative_gtol", self.relative_gtol, at_least=0),
             "maxiter": read_whole("maxiter", self.maxiter, 0, as_float=True, infinite=True),
             "maxfun": read_whole("maxfun", self.maxfun, 1, as_float=True, infinite=True),
@@ -163,6 +165,8 @@ class Settings:
         o.cauchy = CAUCHY_POLICIES.index(self.cauchy)
         self.line_search.apply(o.search, single)
         o.gtol, o.ftol = float(self.gtol), float(self.ftol)
+        o.patience = self.patience
+        o.f_rounding = float(np.finfo(np.float32 if single else np.float64).eps)
         o.eps, o.target = float(self.relative_gtol), float(self.target)
         o.max_iterations = int(min(self.maxiter, UNLIMITED))
         o.max_evaluations = int(min(self.maxfun, UNLIMITED))

@@ -75,7 +75,7 @@ def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = Fals
 def thread_bytes(m: int) -> int:
     """Return the bytes that each thread at work takes besides: sums of products of all pairs, a vector register each.
 
-    50 to 100 kB with ten pairs, some 50 to 110 MB with 512.
+    116 kB with ten pairs, 111 MB with 512.
 
     Examples
     --------

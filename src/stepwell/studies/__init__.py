@@ -30,6 +30,11 @@ _LUO = (
 )
 _LIN = "Y. Lin, R. Renaut: Projected conjugate gradient solvers on GPU and its applications. Poster (2010)"
 
+_TOINT = (
+    "S. Gratton, Ph. L. Toint: S2MPJ and CUTEst optimization problems for Matlab, Python and Julia (2024), problems "
+    "without constraints and with bounds; profiles of Dolan, Moré (2002) and Moré, Wild (2009)"
+)
+
 #: Study -> (what it is about, what it repeats). Its module has the same name, with underscores.
 STUDIES: dict[str, tuple[str, str]] = {
     "cauchy": ("How far the first-interval Cauchy point is from the exact one", f"{_FEI}, Tables 1 and 3"),
@@ -40,6 +45,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "nnls-updates": ("Costs of QR updates and downdates, counted", f"{_LUO}, Table 3.1"),
     "nnls": ("Many non-negative least-squares systems", f"{_LUO}, Tables 7.1 to 7.3"),
     "projected-cg": ("Four slices of a phantom, projected on a seed slice", f"{_LIN}, table"),
+    "cutest": ("A public test set, solvers side by side, every end verified", _TOINT),
     "blas-levels": ("BLAS 1, 2 and 3 at the same number of operations", f"{_LIN}, BLAS performance"),
 }
 

@@ -11,7 +11,7 @@ import scipy.sparse.linalg
 
 from stepwell.apps.tomography import add_noise, largest_singular_value, parallel_beam, shepp_logan_3d, signal_to_noise
 from stepwell.krylov import LinearResult, Progress, tikhonov
-from stepwell.krylov.results import MethodName
+from stepwell.krylov.solving import MethodChoice
 from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, chart, diverging, grey, png_image
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
@@ -125,7 +125,7 @@ def _row(name: str, products: np.ndarray, calls: int, seconds: float) -> tuple[s
     return name, f"{np.mean(products):.1f}", f"{calls:,}", duration(seconds / len(products))
 
 
-def _solve(stage: Stage, A: Any, data: np.ndarray, lam: float, method: MethodName, share: float) -> LinearResult:
+def _solve(stage: Stage, A: Any, data: np.ndarray, lam: float, method: MethodChoice, share: float) -> LinearResult:
     def told(progress: Progress) -> None:
         done = 1 - progress.active / max(1, progress.columns)
         stage.tell(f"{method}: {progress.active} of {progress.columns} slices at work", share + 0.2 * done)

@@ -1,6 +1,7 @@
 """Parallel-beam tomography: projection matrices, a phantom and real scans.
 
-Slices of a volume share one projection matrix, so a volume is one system with many right-hand sides.
+Slices of a volume share one projection matrix, so a volume is one system with many right-hand sides; or, where its
+slices are to be smooth from one to the next, or lie over ranks, one right-hand side with many unknowns.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from stepwell.apps.tomography.phantom import shepp_logan_3d
 from stepwell.apps.tomography.projector import default_detectors, parallel_beam
 from stepwell.apps.tomography.scan import Scan, line_integrals, load_scan, sinograms
 from stepwell.apps.tomography.simulate import add_noise, largest_singular_value, signal_to_noise
+from stepwell.apps.tomography.volume import project_slices, slices_of_rank, volume_gradient
 
 __all__ = [
     "Scan",
@@ -18,7 +20,10 @@ __all__ = [
     "line_integrals",
     "load_scan",
     "parallel_beam",
+    "project_slices",
     "shepp_logan_3d",
     "signal_to_noise",
     "sinograms",
+    "slices_of_rank",
+    "volume_gradient",
 ]

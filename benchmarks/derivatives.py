@@ -1,0 +1,147 @@
+"""What derivatives of solutions cost beside the solutions, and beside cvxpylayers, jaxnnls and torch.optim.LBFGS.
+
+    python benchmarks/derivatives.py [--quick]
+
+Ratios within one run; the optional packages are left out where they are not installed. The figures go to
+benchmarks/results/derivatives.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+from common import interleave, medians, save, wall
+
+import stepwell
+import stepwell.torch
+
+SHAPES = [(1, 20, 8), (100, 20, 8), (1000, 20, 8), (1, 56, 40), (200, 56, 40), (1, 200, 100), (20, 200, 100)]
+
+
+def torch_rows(shapes, repeats):
+    """Forward and backward of nnls in torch, own matrices."""
+    rows = []
+    for systems, m, n in shapes:
+        random = np.random.default_rng(n)
+        A = torch.tensor(random.normal(size=(systems, m, n)), requires_grad=True)
+        b = torch.tensor(random.normal(size=(systems, m)), requires_grad=True)
+        plain = A.detach(), b.detach()
+        x = stepwell.nnls(A, b).x
+        weights = torch.ones_like(x)
+        runs = {
+            "solution": wall(lambda plain=plain: stepwell.nnls(*plain)),
+            "with graph": wall(lambda A=A, b=b: stepwell.nnls(A, b)),
+            "backward": wall(lambda x=x, A=A, b=b, w=weights: torch.autograd.grad(x, (A, b), w, retain_graph=True)),
+        }
+        found = medians(interleave(repeats, **runs))
+        rows.append(
+            {"shape": [systems, m, n], "ms": {k: 1e3 * v for k, v in found.items()}}
+            | {"backward over solution": found["backward"] / found["solution"]}
+        )
+        print(rows[-1])
+    return rows
+
+
+def jax_rows(shapes, repeats):
+    """jit(vmap(nnls)) and its gradient in b, one matrix for all; jaxnnls beside it where it is installed."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    try:
+        import jaxnnls
+    except ImportError:
+        jaxnnls = None
+    rows = []
+    for systems, m, n in shapes:
+        random = np.random.default_rng(n)
+        A, b = jax.numpy.asarray(random.normal(size=(m, n))), jax.numpy.asarray(random.normal(size=(systems, m)))
+        ways = {"ours": lambda b, A=A: stepwell.nnls(A, b).x}
+        if jaxnnls is not None:
+            ways["jaxnnls"] = lambda b, A=A: jaxnnls.solve_nnls_primal(A.T @ A, A.T @ b)
+        runs = {}
+        for name, way in ways.items():
+            value = jax.jit(jax.vmap(way))
+            slope = jax.jit(jax.vmap(jax.grad(lambda b, way=way: way(b).sum())))
+            for part, call in (("x", value), ("gradient", slope)):
+                jax.block_until_ready(call(b))
+                runs[f"{name} {part}"] = wall(lambda call=call, b=b: jax.block_until_ready(call(b)))
+        found = medians(interleave(repeats, **runs))
+        rows.append({"shape": [systems, m, n], "ms": {k: 1e3 * v for k, v in found.items()}})
+        print(rows[-1])
+    return rows
+
+
+def layer_rows(repeats):
+    """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed."""
+    try:
+        import cvxpy
+        from cvxpylayers.torch import CvxpyLayer
+    except ImportError:
+        print("cvxpylayers is not installed")
+        return []
+    rows = []
+    for m, n in ((20, 8), (56, 40)):
+        random = np.random.default_rng(n)
+        A = torch.tensor(random.normal(size=(32, m, n)), requires_grad=True)
+        b = torch.tensor(random.normal(size=(32, m)), requires_grad=True)
+        a_, b_, x_ = cvxpy.Parameter((m, n)), cvxpy.Parameter(m), cvxpy.Variable(n, nonneg=True)
+        problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(a_ @ x_ - b_)))
+        layer = CvxpyLayer(problem, parameters=[a_, b_], variables=[x_])
+        runs = {
+            "ours": wall(lambda A=A, b=b: torch.autograd.grad(stepwell.nnls(A, b).x.sum(), (A, b))),
+            "cvxpylayers": wall(lambda A=A, b=b, f=layer: torch.autograd.grad(f(A, b)[0].sum(), (A, b))),
+        }
+        found = medians(interleave(repeats, **runs))
+        rows.append({"shape": [32, m, n], "seconds": found, "ratio": found["cvxpylayers"] / found["ours"]})
+        print(rows[-1])
+    return rows
+
+
+def optimizer_rows(quick):
+    """Evaluations and seconds a step beside torch.optim.LBFGS on a chained Rosenbrock function, on each device."""
+    rows = []
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        for n in (100, 10_000) if quick else (100, 10_000, 1_000_000):
+            for name, make in (("ours", stepwell.torch.LBFGSB), ("torch", torch.optim.LBFGS)):
+                options = {"max_iter": 20, "history_size": 10, "tolerance_grad": 0, "tolerance_change": 0}
+                options |= {"line_search_fn": "strong_wolfe"} if name == "torch" else {}
+                x = torch.nn.Parameter(torch.full((n,), -1.0, dtype=torch.float64, device=device))
+                optimizer, calls = make([x], **options), []
+
+                def closure(optimizer=optimizer, x=x, calls=calls):
+                    optimizer.zero_grad()
+                    loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+                    loss.backward()
+                    calls.append(1)
+                    return loss
+
+                optimizer.step(closure)  # what is made once is not counted
+                calls.clear()
+                start = time.perf_counter()
+                for _ in range(5):
+                    last = optimizer.step(closure)
+                last = float(last.detach())
+                row = {"device": device, "n": n, "who": name, "evaluations": len(calls), "loss": last}
+                rows.append(row | {"ms a step": 200 * (time.perf_counter() - start)})
+                print(rows[-1])
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    shapes, repeats = (SHAPES[:4], 3) if quick else (SHAPES, 7)
+    figures = {"torch": torch_rows(shapes, repeats), "layers": layer_rows(repeats), "optimizer": optimizer_rows(quick)}
+    try:
+        figures["jax"] = jax_rows(shapes, repeats)
+    except ImportError:
+        print("JAX is not installed")
+    save("derivatives", "quick" if quick else "all", figures)
+
+
+if __name__ == "__main__":
+    main()

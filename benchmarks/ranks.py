@@ -1,0 +1,259 @@
+"""The quasi-Newton engine over ranks of MPI: against no communicator, against threads, against PETSc/TAO.
+
+    python benchmarks/ranks.py                # all parts, about four minutes on two cores
+    python benchmarks/ranks.py --part one     # one of: one, two, start, latency, petsc
+
+Bounded torsion, float64, m = 8. Solver time: between evaluations, without the objective; ranks meet in a barrier at the
+end of each evaluation, so that nobody's waiting for the other's objective counts as the solver's. Each case is run
+several times in turn with its counterpart, each time in a process (or mpiexec) of its own; medians. Tables go to the
+screen, raw figures to benchmarks/results/ranks.json. The part petsc needs petsc4py with the mpi4py that it was built
+for, and is left out elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from typing import Any
+
+import numpy as np
+from common import save, table
+
+NAME = "ranks"
+ROUNDS = 5
+
+
+# ---- the work of one rank, in a process of its own ------------------------------------------------------------------
+
+
+class Torsion:
+    """The rows of one rank of the elastic-plastic torsion problem on nx by nx points."""
+
+    def __init__(self, nx: int, comm: Any, layout: Any) -> None:
+        self.nx, self.comm, self.layout = nx, comm, layout
+        begin, end = layout
+        self.rows, self.h = (end - begin) // nx, 1 / (nx + 1)
+        near = np.minimum(np.arange(1, nx + 1.0), nx + 1 - np.arange(1, nx + 1.0)) * self.h
+        self.upper = np.minimum(near[begin // nx : end // nx, None], near[None]).ravel()
+        self.padded = np.zeros((self.rows + 2, nx + 2))
+
+    def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return values a chunk and the gradient."""
+        v = self.padded
+        v[1:-1, 1:-1] = x.reshape(self.rows, self.nx)
+        if self.comm is not None and self.comm.size > 1:
+            rank, size = self.comm.rank, self.comm.size
+            above, below = (rank - 1 if rank else -2), (rank + 1 if rank + 1 < size else -2)
+            if above >= 0:
+                self.comm.Sendrecv(v[1].copy(), above, recvbuf=v[0], source=above)
+            if below >= 0:
+                self.comm.Sendrecv(v[-2].copy(), below, recvbuf=v[-1], source=below)
+        middle = v[1:-1, 1:-1]
+        curved = 4 * middle - v[:-2, 1:-1] - v[2:, 1:-1] - v[1:-1, :-2] - v[1:-1, 2:]
+        load = 5 * self.h * self.h
+        found = self.layout.chunk_sums(0.5 * middle * curved - load * middle), (curved - load).ravel()
+        if self.comm is not None and self.comm.size > 1:
+            self.comm.Barrier()
+        return found
+
+
+def worker(case: dict[str, Any]) -> None:
+    """Run one case on this rank; the first prints what it found."""
+    import stepwell
+
+    comm: Any = None
+    if case["ranks"] != "none":
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+    nx = case["nx"]
+    layout = stepwell.distributed.split(nx * nx, "self" if comm is None else comm, align=nx)
+    fun = Torsion(nx, comm, layout)
+    tree, totals = layout.tree(), stepwell.distributed.Ranks("self")
+
+    def summed(x: np.ndarray) -> tuple[float, np.ndarray]:
+        values, gradient = fun(x)
+        return float(layout.total(totals, values[:, None], tree)[0]), gradient
+
+    options = {"maxcor": 8, "gtol": case.get("gtol", 0), "ftol": 0, "maxiter": case["iterations"], "maxfun": 10**6}
+    r = stepwell.minimize(
+        summed if comm is None else fun,
+        fun.upper.copy(),
+        jac=True,
+        bounds=(-fun.upper, fun.upper),
+        comm=None if comm is None else layout,
+        options=options | {"threads": case["threads"]},
+    )
+    if comm is None or comm.rank == 0:
+        found = {"ms": 1e3 * r.seconds["solver"] / r.nit, "seconds": r.seconds["total"], "iterations": r.nit}
+        found |= {"f": r.fun, "walks": r.cauchy_walks, "exchanges": r.get("exchanges", 0) / r.nit}
+        print(json.dumps(found | {"bytes": r.get("bytes_sent", 0) / r.nit}))
+
+
+def latency() -> None:
+    """Print the time of an exchange of an ordinary message on this rank."""
+    import time
+
+    from mpi4py import MPI
+
+    from stepwell.distributed import Ranks
+
+    ranks = Ranks(MPI.COMM_WORLD)
+    row, seconds = np.zeros(280), []
+    for _ in range(3000):
+        began = time.perf_counter()
+        ranks.exchange(row)
+        seconds.append(time.perf_counter() - began)
+    if ranks.rank == 0:
+        print(json.dumps({"microseconds": 1e6 * float(np.median(seconds))}))
+
+
+# ---- cases ----------------------------------------------------------------------------------------------------------
+
+
+def run(case: dict[str, Any]) -> dict[str, Any]:
+    """Run a case in processes of its own and return what the first rank found."""
+    mpiexec = os.environ.get("STEPWELL_MPIEXEC", os.path.join(sysconfig.get_path("scripts"), "mpiexec"))
+    start = [] if case["ranks"] == "none" else [mpiexec, "-n", str(case["ranks"])]
+    command = [*start, sys.executable, __file__, "--worker", json.dumps(case)]
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1")
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=environment)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def in_turn(cases: dict[str, dict[str, Any]], rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """Run all cases once, and again, as often as asked."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, case in cases.items():
+            found[name].append(run(case))
+    return found
+
+
+def median(found: list[dict[str, Any]], field: str) -> float:
+    return float(np.median([one[field] for one in found]))
+
+
+def compared(part: str, sizes: dict[int, int], cases: dict[str, dict[str, Any]], rounds: int = ROUNDS) -> None:
+    """Compare two cases at several sizes; the second's time over the first's."""
+    rows, figures = [], {}
+    first, second = cases
+    for nx, iterations in sizes.items():
+        here = {name: {"nx": nx, "iterations": iterations, **case} for name, case in cases.items()}
+        found = in_turn(here, rounds)
+        times = [median(found[name], "ms") for name in cases]
+        rows.append([f"{nx * nx:,}", *times, times[1] / times[0], median(found[second], "exchanges")])
+        figures[str(nx * nx)] = found
+    table(["n", f"{first}, ms an iteration", second, "ratio", "exchanges"], rows)
+    save(NAME, part, figures)
+
+
+def petsc() -> None:
+    """Seconds to the same projected gradient on two ranks: ours, BLMVM and BQNLS."""
+    if importlib.util.find_spec("petsc4py") is None:
+        print("petsc: left out, there is no petsc4py here\n")
+        return
+    case = {"nx": 400, "iterations": 5000, "gtol": 1e-7, "ranks": 2, "threads": 1}
+    methods = {"stepwell": case, "blmvm": case | {"tao": "blmvm"}, "bqnls": case | {"tao": "bqnls"}}
+    found = in_turn(methods, 3)
+    rows = [[name, *(median(runs, field) for field in ("seconds", "iterations", "ms"))] for name, runs in found.items()]
+    table(["method", "seconds", "iterations", "solver, ms an iteration"], rows)
+    save(NAME, "petsc", found)
+
+
+def tao(case: dict[str, Any]) -> None:
+    """Solve the same problem by TAO, to the same projected gradient, which its own test is replaced by."""
+    import time
+
+    from mpi4py import MPI
+    from petsc4py import PETSc
+
+    import stepwell
+
+    comm, nx = MPI.COMM_WORLD, case["nx"]
+    layout = stepwell.distributed.split(nx * nx, comm, align=nx)
+    fun = Torsion(nx, comm, layout)
+    x = PETSc.Vec().createMPI((fun.upper.size, nx * nx), comm=comm)
+    lower, upper = x.duplicate(), x.duplicate()
+    x.array[:], lower.array[:], upper.array[:] = fun.upper, -fun.upper, fun.upper
+    inside = [0.0, 0.0]  # seconds in the objective, and in the test
+
+    def value(_tao: Any, at: Any, g: Any) -> float:
+        began = time.perf_counter()
+        values, gradient = fun(at.array_r)
+        g.array[:] = gradient
+        total: float = comm.allreduce(float(values.sum()))
+        inside[0] += time.perf_counter() - began
+        return total
+
+    def converged(solver: Any) -> None:
+        began = time.perf_counter()
+        at, g = solver.getSolution().array_r, solver.getGradient()[0].array_r
+        projected = at - np.clip(at - g, -fun.upper, fun.upper)
+        norm = comm.allreduce(float(np.abs(projected).max()), MPI.MAX)
+        if norm <= case["gtol"]:
+            solver.setConvergedReason(PETSc.TAO.ConvergedReason.CONVERGED_USER)
+        inside[1] += time.perf_counter() - began
+
+    solver = PETSc.TAO().create(comm)
+    solver.setType(case["tao"])
+    PETSc.Options()["tao_lmm_vectors"] = 8
+    PETSc.Options()["mat_lmvm_hist_size"] = 8
+    solver.setFromOptions()
+    solver.setObjectiveGradient(value, x.duplicate())
+    solver.setVariableBounds(lower, upper)
+    solver.setConvergenceTest(converged)
+    solver.setMaximumIterations(case["iterations"])
+    began = time.perf_counter()
+    solver.solve(x)
+    seconds = time.perf_counter() - began - inside[1]
+    if comm.rank == 0:
+        steps = solver.getIterationNumber()
+        found = {"seconds": seconds, "iterations": steps, "ms": 1e3 * (seconds - inside[0]) / max(steps, 1)}
+        print(json.dumps(found | {"f": solver.getObjectiveValue()}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("one", "two", "start", "latency", "petsc"))
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--worker")
+    chosen = parser.parse_args()
+    if chosen.worker:
+        case = json.loads(chosen.worker)
+        if case.get("latency"):
+            latency()
+        elif case.get("tao"):
+            tao(case)
+        else:
+            worker(case)
+        return
+    wanted = [chosen.part] if chosen.part else ["one", "two", "start", "latency", "petsc"]
+    alone, ranked = {"ranks": "none", "threads": 1}, {"ranks": 1, "threads": 1}
+    if "one" in wanted:
+        print("One rank against no communicator, one thread")
+        compared("one", {100: 300, 400: 60, 1000: 25}, {"none": alone, "one rank": ranked}, chosen.rounds)
+    threads, ranks = {"ranks": "none", "threads": 2}, {"ranks": 2, "threads": 1}
+    if "two" in wanted:
+        print("Two ranks against two threads")
+        compared("two", {400: 120, 1000: 30}, {"two threads": threads, "two ranks": ranks}, chosen.rounds)
+    if "start" in wanted:
+        print("The first 50 iterations from a start on the bounds")
+        compared("start", {400: 50}, {"two threads": threads, "two ranks": ranks}, chosen.rounds)
+    if "latency" in wanted:
+        found = {str(count): run({"ranks": count, "latency": True}) for count in (2, 3, 4)}
+        print("An exchange of 280 numbers")
+        table(["ranks", "microseconds"], [[count, one["microseconds"]] for count, one in found.items()])
+        save(NAME, "latency", found)
+    if "petsc" in wanted:
+        petsc()
+
+
+if __name__ == "__main__":
+    main()

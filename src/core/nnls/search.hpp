@@ -1,0 +1,388 @@
+// lambda of each system by a rule, found inside its solve. With nu = lambda^2, phi = |Ax - b|^2 and psi =
+// |Lx|^2 never fall and never rise with nu. On one set of columns P, with B = A_P'A_P + nu L_P'L_P:
+//   q = (L'Lx)_P' B^-1 (L'Lx)_P,   d phi / d nu = 2 nu q,   d psi / d nu = -2 q.
+#pragma once
+
+#include "core/nnls/active_set.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+SW_HD double logarithm(double value) {
+#if defined(__CUDACC__)
+    return log(value);
+#else
+    return std::log(value);
+#endif
+}
+
+SW_HD double exponential(double value) {
+#if defined(__CUDACC__)
+    return exp(value);
+#else
+    return std::exp(value);
+#endif
+}
+
+template <class Team, class Matrix, class Scalar>
+struct Search : ActiveSet<Team, Matrix, Scalar> {
+    using Base = ActiveSet<Team, Matrix, Scalar>;
+    using Base::b_norm;
+    using Base::b_scale;
+    using Base::factor;
+    using Base::fresh;
+    using Base::from_gram;
+    using Base::tally;
+    using Base::task;
+    using Base::team;
+    using Base::ws;
+    using Pending = typename Base::Pending;
+
+    int at_end = 0;       // -1, 1: lambda is at an end of its range; 2: an L-curve without a corner
+    int evaluations = 0;  // solutions with some lambda
+    double unpenalized = double_nan();  // phi at nu = 0
+
+    SW_HD Search(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
+
+    // Solves with the lambda that is given or, where `near` is, found from there.
+    SW_HD void solve(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm, double near) {
+        const Family& family = job.family;
+        const bool given = family.rule == rule_given && family.penalized;
+        const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
+        tally.status = this->begin_general(job, system, b, lam * lam);
+        if (tally.status != converged) return;
+        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
+        // begin at its upper end.
+        const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
+        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
+        if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
+        tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
+        if (family.rule != rule_given && tally.status != limit) {
+            this->trusting = true;
+            search(job, system, unit, near * near);
+            this->trusting = false;
+            tally.status = this->iterate_called(Pending::nothing);
+        }
+        this->mend_sum();
+        this->finish();
+    }
+
+    // The variance of x where entries of b have variance one and the set is what it is, in the caller's
+    // units. With M = R^-1 (I - v v'/v'v) R^-T it is M_pp - nu |L_P M e_p|^2 for the unknown at p, and zero
+    // for those at bounds.
+    SW_CALL void variances(double* out, bool known) {
+        const Matrix& matrix = task.matrix;
+        const int n = matrix.top.columns, count = known ? factor.count : 0;
+        const int first = matrix.below + matrix.summed;
+        const double missing = known ? 0.0 : double_nan();
+        team.each(n, [&](int j) { out[j] = missing; });
+        team.sync();
+        double *y = ws.z, *image = ws.v;
+        const double* sum = ws.triangle.sum;
+        for (int p = 0; p < count; ++p) {
+            const int j = ws.order[p];
+            team.each_short(count, [&](int q) { y[q] = q == p ? 1.0 : 0.0; });
+            team.sync();
+            factor.solve_with_r_transposed(y, y);
+            double along = 0, size = 0, square = 0, penalty = 0;
+            if (sum) {
+                team.lane_each(count, [&](int q) {
+                    along += y[q] * sum[q];
+                    size += sum[q] * sum[q];
+                });
+                along = team.lane_sum(along);
+                size = team.lane_sum(size);
+                team.sync();
+                team.each_short(count, [&](int q) { y[q] -= along / size * sum[q]; });
+                team.sync();
+            }
+            team.lane_each(count, [&](int q) { square += y[q] * y[q]; });
+            square = team.lane_sum(square);
+            if (factor.penalty > 0 && !task.extent.gram_only) {
+                const int length = task.extent.row_length();
+                factor.solve_with_r(y, y);
+                team.each(length, [&](int i) { image[i] = 0; });
+                team.sync();
+                subtract_columns(team, factor.positive(), count, y, image, length);
+                team.each(matrix.penalty_rows,
+                          [&](int i) { penalty += image[first + i] * image[first + i]; });
+                penalty = factor.penalty * team.sum(penalty);
+            }
+            team.sync();
+            const double scale = task.scale_of(j);
+            if (team.rank() == 0 && j < n) out[j] = max_of(0.0, square - penalty) * scale * scale;
+        }
+        team.sync();
+    }
+
+private:
+    // A point of the path of solutions: phi, its derivative by ln nu, and psi.
+    struct Point {
+        double phi, slope, psi;
+    };
+
+    SW_CALL void search(const Job& job, int64_t system, double unit, double near) {
+        if (job.family.rule == rule_gcv)
+            by_cross_validation(job, system, unit);
+        else if (job.family.rule == rule_lcurve)
+            by_corner(unit);
+        else
+            by_level(job, system, unit, near);
+    }
+
+    // tr A'A / tr L'L over the columns that take part: where both terms count alike.
+    SW_HD double trace_ratio() const {
+        double a = 0, l = 0;
+        team.each(this->columns(), [&](int j) {
+            const double scale = task.scale_of(j);
+            if ((ws.state[j] & excluded) || !(scale > 0)) return;
+            const double sum = ws.sum_of ? factor.row_weight * ws.sum_of[j] * ws.sum_of[j] : 0.0;
+            a += max_of(0.0, ws.square[j] - sum) / (scale * scale);
+            l += ws.penalty_square[j] / (scale * scale);
+        });
+        a = team.sum(a);
+        l = team.sum(l);
+        return a > 0 && l > 0 ? a / l : 1.0;
+    }
+
+    // Solves with another nu, from the set that there is.
+    SW_CALL Point evaluate(double nu) {
+        ++evaluations;
+        this->refactor(nu);
+        this->iterate_called(factor.count > 0 ? Pending::solution : Pending::nothing);
+        Point point;
+        point.phi = this->squared_fit();
+        // ws.r is now -L x in the rows of the penalty.
+        const Matrix& matrix = task.matrix;
+        const int first = matrix.below + matrix.summed, rows = matrix.penalty_rows;
+        double psi = 0;
+        team.each(rows, [&](int i) { psi += ws.r[first + i] * ws.r[first + i]; });
+        point.psi = team.sum(psi);
+        point.slope = 2 * nu * nu * curvature_of_path(first, rows);
+        return point;
+    }
+
+    // q
+    SW_CALL double curvature_of_path(int first, int rows) {
+        const Columns columns = factor.positive();
+        const int count = factor.count;
+        if (count == 0) return 0.0;
+        double *g = ws.g, *z = ws.z;
+        if (task.matrix.penalty) {
+            for (int p = team.row(); p < count; p += team.rows()) {
+                const double part = lane_dot(team, columns.at(p) + first, ws.r + first, rows);
+                if (team.lane() == 0) g[p] = -part;
+            }
+        } else {
+            team.each_short(count, [&](int p) {
+                const int j = ws.order[p];
+                g[p] = j < rows ? -task.scale_of(j) * ws.r[first + j] : 0.0;
+            });
+        }
+        team.sync();
+        factor.solve_with_r_transposed(g, z);
+        const double* sum = ws.triangle.sum;
+        double square = 0, along = 0, size = 0;
+        team.lane_each(count, [&](int p) {
+            square += z[p] * z[p];
+            if (!sum) return;
+            along += z[p] * sum[p];
+            size += sum[p] * sum[p];
+        });
+        square = team.lane_sum(square);
+        along = team.lane_sum(along);
+        size = team.lane_sum(size);
+        team.sync();
+        return size > 0 ? square - along * along / size : square;
+    }
+
+    // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. In s = ln nu the function
+    // h = ln((phi - phi_0) / (T - phi_0)) has slope 2 for small nu. Newton until both sides of the root are
+    // known, then inverse cubic interpolation with both slopes, or bisection where two steps did not halve
+    // the bracket.
+    SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
+        const Family& family = job.family;
+        const double phi0 = unpenalized = this->squared_fit();
+        double level = family.chi2 * phi0;
+        if (family.rule == rule_discrepancy) {
+            const double noise = family.noise[system * family.noise_stride] * b_scale;
+            double rows = 0;
+            team.each(task.matrix.top.rows, [&](int i) { rows += ws.metric[i] > 0 ? 1.0 : 0.0; });
+            level = team.sum(rows) * noise * noise;
+        }
+        const double wanted = level - phi0,
+                     rounding = task.options.rounding * (b_norm + this->reference_size);
+        fresh = false;
+        if (!(wanted > 0) || phi0 <= rounding * rounding || factor.count == 0) {
+            at_end = -1;
+            return;
+        }
+        // A first guess from this set alone, which is too small where its columns are nearly dependent.
+        const Matrix& matrix = task.matrix;
+        const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);
+        const double least = logarithm(unit) - 46, most = logarithm(unit) + 30;
+        double s = near > 0 ? logarithm(near)
+                            : max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
+        s = clamp_to(s, least, most);
+        double low = least, high = most, low_h = 0, high_h = 0, low_slope = 0, high_slope = 0;
+        bool has_low = false, has_high = false;
+        double width_before = double_infinity, width_last = double_infinity;
+        for (int step = 0; step < 60; ++step) {
+            const Point point = evaluate(exponential(s));
+            const double above = point.phi - phi0;
+            if (absolute(point.phi - level) <= 1e-6 * wanted) return;
+            if (tally.solves >= task.options.max_solves) return;
+            const double h = above > 1e-300 * wanted ? logarithm(above / wanted) : -690.0;
+            const double slope = clamp_to(above > 0 ? point.slope / above : 2.0, 0.2, 2.5);
+            if (h > 0) {
+                high = s, high_h = h, high_slope = slope, has_high = true;
+            } else {
+                low = s, low_h = h, low_slope = slope, has_low = true;
+            }
+            if (!has_low || !has_high) {
+                if (!has_high && !(s < most)) {
+                    at_end = 1;
+                    return;
+                }
+                if (!has_low && !(s > least)) {
+                    at_end = -1;
+                    return;
+                }
+                s = clamp_to(s + clamp_to(-h / slope, -4.0, 4.0), least, most);
+                continue;
+            }
+            const double width = high - low;
+            const bool slow = width > 0.5 * width_before;
+            width_before = width_last;
+            width_last = width;
+            if (width < 1e-13) return;
+            double next =
+                slow ? 0.5 * (low + high) : inverse_cubic(low, low_h, low_slope, high, high_h, high_slope);
+            if (!(next > low + 1e-3 * width * 1e-3 && next < high - 1e-6 * width)) next = 0.5 * (low + high);
+            if (slow) width_before = width_last = double_infinity;
+            s = next;
+        }
+    }
+
+    // s where h is zero, s a cubic of h with the values and slopes given; the slopes are limited to three
+    // times the chord's, which keeps it monotone.
+    SW_HD static double inverse_cubic(double s0, double h0, double slope0, double s1, double h1,
+                                      double slope1) {
+        const double length = h1 - h0, chord = (s1 - s0) / length;
+        const double d0 = min_of(1.0 / slope0, 3 * chord), d1 = min_of(1.0 / slope1, 3 * chord);
+        const double t = -h0 / length, u = 1 - t;
+        return s0 * (u * u * (1 + 2 * t)) + s1 * (t * t * (3 - 2 * t)) + length * t * u * (d0 * u - d1 * t);
+    }
+
+    // Lambdas of the two rules by a grid lie from e^-8 to e^2 times sqrt(tr A'A / tr L'L).
+    static constexpr double grid_low = -16, grid_high = 4;  // of ln nu
+
+    // The least of phi / (m - tr A (A'A + nu L'L)^-1 A')^2. The trace is that of all columns, by the
+    // eigenvalues t of A'A in the pencil with H = A'A + alpha L'L: sum of alpha t / (alpha t + nu (1 - t)). A
+    // grid from large nu to small, whose warm starts are cheap, then Brent's method about its least.
+    SW_HD void by_cross_validation(const Job& job, int64_t system, double unit) {
+        const Family& family = job.family;
+        const int64_t index = family.spectrum_stride ? matrix_number(job, system) : 0;
+        const double* spectrum = family.spectrum + index * family.spectrum_stride;
+        const double alpha = family.pencil[index];
+        const double centre = logarithm(unit), low = centre + grid_low, high = centre + grid_high;
+        constexpr int points = 16;
+        const double spacing = (high - low) / (points - 1);
+        double best = double_infinity, best_s = high;
+        for (int k = points - 1; k >= 0; --k) {
+            const double s = low + k * spacing, value = cross_validation(s, spectrum, alpha);
+            if (value < best) {
+                best = value;
+                best_s = s;
+            }
+        }
+        if (best_s <= low + 0.5 * spacing) at_end = -1;
+        if (best_s >= high - 0.5 * spacing) at_end = 1;
+        brent(max_of(low, best_s - spacing), best_s, min_of(high, best_s + spacing), best, spectrum, alpha);
+    }
+
+    SW_CALL double cross_validation(double s, const double* spectrum, double alpha) {
+        const double nu = exponential(s);
+        const double phi = evaluate(nu).phi;
+        double part = 0;
+        team.each(task.matrix.top.columns, [&](int j) {
+            const double t = spectrum[j];
+            if (t > 0) part += alpha * t / (alpha * t + nu * (1 - t));
+        });
+        const double rest = task.matrix.top.rows - team.sum(part);
+        return phi / (rest * rest);
+    }
+
+    // The minimum between a and c, x with value fx between them (Brent 1973, chapter 5), to 1e-5 in ln nu.
+    SW_HD void brent(double a, double x, double c, double fx, const double* spectrum, double alpha) {
+        constexpr double golden = 0.3819660112501051, tolerance = 1e-5;
+        double w = x, v = x, fw = fx, fv = fx, step = 0, before = 0, last = -double_infinity;
+        for (int k = 0; k < 40; ++k) {
+            const double middle = 0.5 * (a + c);
+            if (absolute(x - middle) <= 2 * tolerance - 0.5 * (c - a)) break;
+            double p = 0, q = 0;
+            if (absolute(before) > tolerance) {
+                const double r = (x - w) * (fx - fv);
+                q = (x - v) * (fx - fw);
+                p = (x - v) * q - (x - w) * r;
+                q = 2 * (q - r);
+                if (q > 0) p = -p;
+                q = absolute(q);
+            }
+            const double earlier = before;
+            before = step;
+            if (absolute(p) < absolute(0.5 * q * earlier) && p > q * (a - x) && p < q * (c - x)) {
+                step = p / q;
+            } else {
+                before = x < middle ? c - x : a - x;
+                step = golden * before;
+            }
+            if (absolute(step) < tolerance) step = step < 0 ? -tolerance : tolerance;
+            const double u = x + step, fu = cross_validation(u, spectrum, alpha);
+            last = u;
+            if (fu <= fx) {
+                (u < x ? c : a) = x;
+                v = w, fv = fw, w = x, fw = fx, x = u, fx = fu;
+            } else {
+                (u < x ? a : c) = u;
+                if (fu <= fw || w == x) {
+                    v = w, fv = fw, w = u, fw = fu;
+                } else if (fu <= fv || v == x || v == w) {
+                    v = u, fv = fu;
+                }
+            }
+        }
+        if (last != x) evaluate(exponential(x));
+    }
+
+    // The corner of the curve (ln phi, ln psi): the point of a fixed grid where the circle through it and its
+    // two neighbours is the smallest. Points of the curve itself have a curvature that jumps with every
+    // change of the set.
+    SW_HD void by_corner(double unit) {
+        constexpr int points = 21;
+        const double low = logarithm(unit) + grid_low, spacing = (grid_high - grid_low) / (points - 1);
+        double x[3] = {0, 0, 0}, y[3] = {0, 0, 0}, sharpest = 0;
+        int corner = -1;
+        for (int k = points - 1; k >= 0; --k) {
+            const Point point = evaluate(exponential(low + k * spacing));
+            x[0] = x[1], y[0] = y[1], x[1] = x[2], y[1] = y[2];
+            x[2] = logarithm(max_of(point.phi, 1e-300));
+            y[2] = logarithm(max_of(point.psi, 1e-300));
+            if (k > points - 3) continue;
+            // Down the grid ln phi falls and ln psi rises; towards the corner it turns upwards, to the right.
+            const double ax = x[1] - x[0], ay = y[1] - y[0], bx = x[2] - x[1], by = y[2] - y[1];
+            const double cx = x[2] - x[0], cy = y[2] - y[0];
+            const double size = square_root((ax * ax + ay * ay) * (bx * bx + by * by) * (cx * cx + cy * cy));
+            const double sharp = size > 0 ? -2 * (ax * by - ay * bx) / size : 0.0;
+            if (sharp > sharpest) {
+                sharpest = sharp;
+                corner = k + 1;
+            }
+        }
+        at_end = corner < 0 ? 2 : corner == 1 ? -1 : corner == points - 2 ? 1 : 0;
+        evaluate(exponential(low + (corner < 0 ? points / 2 : corner) * spacing));
+    }
+};
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,31 @@
+// Solves the normal equations of the columns that are free, which derivatives of least squares need: for each
+// system, (A_F' A_F + damping^2 I) u_F = g_F and u = 0 elsewhere.
+#pragma once
+
+#include <cstdint>
+
+#include "host/common/dispatch.hpp"
+
+namespace stepwell {
+
+struct NormalJob {
+    int64_t systems, right_sides;  // each system has so many g
+    int32_t rows, columns;
+    int32_t pulse_length, pulse_origin;  // A[i, j] = pulse[i - j + origin]; length 0: a matrix, row-major
+    const double* a;
+    int64_t a_stride;     // 0: one for all systems
+    const uint8_t* free;  // (systems, columns)
+    const double* damping;
+    int64_t damping_stride;
+    const double* g;  // (systems, right_sides, columns)
+    double* u;
+    int32_t threads;
+};
+
+struct NormalKernels {
+    void (*solve)(const NormalJob&);
+};
+
+SW_FOR_EACH_ISA(const NormalKernels& normal_kernels();)
+
+}  // namespace stepwell

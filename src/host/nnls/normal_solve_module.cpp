@@ -1,0 +1,54 @@
+// Binding of the normal equations of free columns. Shapes are checked here, values in Python.
+#include <nanobind/ndarray.h>
+
+#include "host/common/bindings.hpp"
+#include "host/common/dispatch.hpp"
+#include "host/nnls/normal_solve.hpp"
+
+namespace nb = nanobind;
+
+namespace stepwell {
+namespace {
+
+template <class T, int Axes>
+using Block = nb::ndarray<T, nb::ndim<Axes>, nb::c_contig, nb::device::cpu>;
+
+void solve(Block<const double, 3> a, int32_t rows, int32_t origin, bool pulses, Block<const uint8_t, 2> free,
+           Block<const double, 1> damping, Block<const double, 3> g, Block<double, 3> u, int32_t threads) {
+    const size_t systems = free.shape(0), columns = free.shape(1);
+    const auto fits = [&](size_t count) { return count == 1 || count == systems; };
+    const bool good = fits(a.shape(0)) && fits(damping.shape(0)) && g.shape(0) == systems &&
+                      g.shape(2) == columns && u.shape(0) == systems && u.shape(1) == g.shape(1) &&
+                      u.shape(2) == columns &&
+                      (pulses ? a.shape(1) == 1 : a.shape(1) == size_t(rows) && a.shape(2) == columns);
+    if (!good) throw nb::value_error("nnls_normal_solve: shapes do not fit together");
+    const NormalJob job{
+        int64_t(systems),
+        int64_t(g.shape(1)),
+        rows,
+        int32_t(columns),
+        pulses ? int32_t(a.shape(2)) : 0,
+        origin,
+        a.data(),
+        a.shape(0) == 1 ? 0 : int64_t(a.shape(1) * a.shape(2)),
+        free.data(),
+        damping.data(),
+        damping.shape(0) == 1 ? 0 : 1,
+        g.data(),
+        u.data(),
+        threads,
+    };
+    const nb::gil_scoped_release release;
+    SW_BEST(normal_kernels)().solve(job);
+}
+
+}  // namespace
+
+void bind_normal_solve(nb::module_& m) {
+    m.def("nnls_normal_solve", &solve, nb::arg("a").noconvert(), nb::arg("rows"), nb::arg("origin"),
+          nb::arg("pulses"), nb::arg("free").noconvert(), nb::arg("damping").noconvert(),
+          nb::arg("g").noconvert(), nb::arg("u").noconvert(), nb::arg("threads"),
+          "Write to u the solutions of (A_F' A_F + damping^2 I) u_F = g_F of each system's free columns F.");
+}
+
+}  // namespace stepwell

@@ -1,0 +1,105 @@
+#include "host/quasi_newton/rank_bindings.hpp"
+
+#include <nanobind/stl/vector.h>
+
+#include <numeric>
+
+namespace nb = nanobind;
+
+namespace stepwell {
+
+PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nb::object send)
+    : send(std::move(send)),
+      exchange(
+          rank, std::move(cuts), first_variable,
+          [this](Action phase, bool with_value, std::vector<double>& message,
+                 const std::vector<int64_t>& counts) { return call(phase, with_value, message, counts); }) {}
+
+void PythonExchange::set_chunk_values(nb::object values) {
+    kept_values = std::move(values);
+    exchange.chunk_values = kept_values.is_none() ? nullptr : nb::cast<Numbers>(kept_values).data();
+}
+
+const double* PythonExchange::call(Action phase, bool with_value, std::vector<double>& message,
+                                   const std::vector<int64_t>& counts) {
+    const nb::gil_scoped_acquire lock;
+    if (counts != counts_before) {
+        counts_before = counts;
+        counts_object = nb::cast(counts);
+    }
+    const nb::ndarray<nb::numpy, double, nb::ndim<1>> view(message.data(), {message.size()}, nb::handle());
+    nb::object found = send(int(phase), with_value, view, counts_object);
+    if (with_value) {
+        exchange.value = nb::cast<double>(found[1]);
+        found = found[0];
+    }
+    received = nb::cast<Numbers>(found);
+    const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t(0));
+    if (int64_t(received.size()) != all) throw nb::value_error("messages of other lengths than announced");
+    return received.data();
+}
+
+namespace {
+
+using Rows = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+nb::object array_of(std::vector<double>&& values, std::initializer_list<size_t> shape) {
+    auto* kept = new std::vector<double>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, double>(kept->data(), shape, owner));
+}
+
+RowShape shape_of(size_t width, int maxima, int minima) {
+    if (maxima < 0 || minima < 0 || size_t(maxima) + size_t(minima) > width) {
+        throw nb::value_error("a row has no room for so many maxima and minima");
+    }
+    return {int(width) - maxima - minima, maxima, minima};
+}
+
+nb::object fold_own(const RankTree& tree, const Rows& rows, int maxima, int minima) {
+    const size_t width = rows.shape(1);
+    const RowShape shape = shape_of(width, maxima, minima);
+    const int own = tree.own_rank();
+    if (int64_t(rows.shape(0)) != tree.chunks_of(own))
+        throw nb::value_error("rows: one a chunk of this rank");
+    std::vector<double> copy(rows.data(), rows.data() + rows.size());
+    std::vector<double> nodes(size_t(tree.nodes_of(own)) * width);
+    tree.fold_own(copy.data(), shape, nodes.data());
+    return array_of(std::move(nodes), {size_t(tree.nodes_of(own)), width});
+}
+
+nb::object finish(RankTree& tree, const Rows& nodes, int maxima, int minima) {
+    const size_t width = nodes.shape(1);
+    const RowShape shape = shape_of(width, maxima, minima);
+    if (int64_t(nodes.shape(0)) != tree.all_nodes()) throw nb::value_error("nodes: those of all ranks");
+    std::vector<const double*> places;
+    for (size_t k = 0; k < nodes.shape(0); ++k) places.push_back(nodes.data() + k * width);
+    std::vector<double> total(width);
+    tree.finish(places.data(), shape, total.data());
+    return array_of(std::move(total), {width});
+}
+
+}  // namespace
+
+void bind_ranks(nb::module_& m) {
+    m.def("chunk_length", &Chunks::length_of, nb::arg("n"), nb::arg("align") = 1,
+          "The length of the chunks that n variables are cut into.");
+    m.attr("MESSAGE_HEADER") = message_header;
+    m.attr("ACTION_AIM") = int(Action::aim);
+    nb::class_<RankTree>(m, "RankTree")
+        .def(nb::init<int, std::vector<int64_t>>(), nb::arg("rank"), nb::arg("cuts"))
+        .def_prop_ro("nodes",
+                     [](const RankTree& tree) {
+                         std::vector<int> found;
+                         for (int r = 0; r < tree.ranks(); ++r) found.push_back(tree.nodes_of(r));
+                         return found;
+                     })
+        .def("fold_own", &fold_own, nb::arg("rows"), nb::arg("maxima") = 0, nb::arg("minima") = 0)
+        .def("finish", &finish, nb::arg("nodes"), nb::arg("maxima") = 0, nb::arg("minima") = 0);
+    nb::class_<PythonExchange>(m, "RankExchange")
+        .def(nb::init<int, std::vector<int64_t>, int64_t, nb::object>(), nb::arg("rank"), nb::arg("cuts"),
+             nb::arg("first_variable"), nb::arg("send"))
+        .def("set_chunk_values", &PythonExchange::set_chunk_values, nb::arg("values").none());
+}
+
+}  // namespace stepwell

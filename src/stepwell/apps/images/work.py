@@ -1,0 +1,162 @@
+"""Maps that grow on the disk, slab by slab: a run that was stopped goes on where it was, in any amount of memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.apps.images.sources import Image
+from stepwell.files import replacing, write_text
+
+#: Bytes that the voxels of one step, with what is made of them, may take.
+STEP_BYTES = 2**27
+#: Numbers that are held of a voxel beside its channels, per channel, while it is worked on.
+PER_CHANNEL = 8
+
+
+class Work:
+    """A folder with one array on the disk for each map, and a note of the slabs that are done.
+
+    Parameters
+    ----------
+    folder : path
+        Made where it is not there. One that a run with the same `settings` has left is gone on with.
+    settings : dict
+        Everything that the maps depend on, of what JSON can hold.
+    maps : dict
+        Shape and dtype of each map by its name. Float maps begin as NaN, others as -1.
+    slabs : int
+        Slabs along the axis in which the maps grow.
+    restart : bool, default False
+        Begin anew, whatever is in the folder.
+
+    Attributes
+    ----------
+    arrays : dict of memmap
+        The maps.
+    resumed : int
+        Slabs that were done when the folder was opened.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        maps: Mapping[str, tuple[tuple[int, ...], str]],
+        slabs: int,
+        *,
+        restart: bool = False,
+    ) -> None:
+        self.folder = Path(folder)
+        note = self.folder / "settings.json"
+        text = json.dumps(dict(settings), indent=1, sort_keys=True)
+        if restart:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if note.exists() and note.read_text(encoding="utf-8") != text:
+            raise ValueError(
+                f"{self.folder}: holds an unfinished run with other settings or another input; allowed: the same "
+                "again, or a restart, which discards it"
+            )
+        fresh = not note.exists()
+        if fresh:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+        mode: Any = "w+" if fresh else "r+"
+        self.arrays: dict[str, np.ndarray] = {}
+        for name, (shape, dtype) in maps.items():
+            array = np.lib.format.open_memmap(self.folder / f"{name}.npy", mode, np.dtype(dtype), shape)
+            self.arrays[name] = array
+        self._done = np.lib.format.open_memmap(self.folder / "done.npy", mode, np.dtype("u1"), (slabs,))
+        if fresh:
+            self._done[:] = 0
+            write_text(note, text)
+        self.resumed = int(np.count_nonzero(self._done))
+        self.slabs = slabs
+
+    def is_done(self, start: int, stop: int) -> bool:
+        """Whether all of these slabs are done."""
+        return bool(np.all(self._done[start:stop]))
+
+    def put(self, axis: int, start: int, stop: int, values: Mapping[str, np.ndarray]) -> None:
+        """Write slabs of all maps; only once they are on the disk they count as done."""
+        for name, array in self.arrays.items():
+            where = [slice(None)] * array.ndim
+            where[axis] = slice(start, stop)
+            array[tuple(where)] = np.asarray(values[name]).reshape(array[tuple(where)].shape)
+            array.flush()  # type: ignore[attr-defined]
+        self._done[start:stop] = 1
+        self._done.flush()
+
+    def discard(self) -> None:
+        """Remove the folder: the maps are elsewhere now."""
+        self.arrays.clear()
+        del self._done
+        shutil.rmtree(self.folder)
+
+
+def fill(
+    image: Image,
+    work: Work,
+    make: Callable[[np.ndarray, int, int], Mapping[str, np.ndarray]],
+    *,
+    progress: Callable[[int, int], object] | None = None,
+    step_bytes: int = STEP_BYTES,
+) -> None:
+    """Make the maps of an image, a few slabs at a time.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(block, start, stop)`` is given slabs of the image as float64 and returns those of every map.
+    progress : callable, optional
+        Called as ``progress(done, slabs)``.
+    step_bytes : int
+        Bytes that one step may take; a slab is the least.
+    """
+    slab = int(np.prod(image.shape)) // max(1, image.shape[image.axis])  # numbers, channels included
+    step = max(1, step_bytes // max(1, 8 * PER_CHANNEL * slab))
+    for start in range(0, work.slabs, step):
+        stop = min(work.slabs, start + step)
+        if not work.is_done(start, stop):
+            work.put(image.axis, start, stop, make(image.read(start, stop), start, stop))
+        if progress is not None:
+            progress(stop, work.slabs)
+
+
+def identity(path: str | os.PathLike[str] | None) -> dict[str, Any] | None:
+    """Return what tells a file from another one, or from itself after a change."""
+    if path is None:
+        return None
+    found = os.stat(path)
+    return {"path": os.path.realpath(path), "bytes": found.st_size, "changed": found.st_mtime_ns}
+
+
+def plain(value: Any) -> Any:
+    """Return a record of what JSON can hold: numbers that are not finite become None, arrays and tuples lists."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
+    """Write an array that may lie on the disk, a slab at a time."""
+    head = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    with replacing(path) as file:
+        np.lib.format.write_array_header_2_0(file, head)
+        for slab in array:
+            file.write(np.ascontiguousarray(slab).tobytes())

@@ -1,0 +1,27 @@
+"""Hyperspectral unmixing: how much of each material is in every pixel, from a library of spectra.
+
+| file | what it holds |
+|---|---|
+| `library.py` | `SpectralLibrary`: spectra with names, classes and wavelengths; CSV, ENVI, npz |
+| `pixels.py` | `unmix_pixels`: abundances of many pixels, by one library or by random parts of it |
+| `simulate.py` | a scene with truth |
+| `run.py` | `unmix_image`: a whole image, in lines, resumable |
+"""
+
+from __future__ import annotations
+
+from stepwell.apps.unmixing.library import SpectralLibrary, read_library
+from stepwell.apps.unmixing.pixels import Unmixing, unmix_pixels
+from stepwell.apps.unmixing.run import UnmixRun, unmix_image
+from stepwell.apps.unmixing.simulate import Scene, simulate
+
+__all__ = [
+    "Scene",
+    "SpectralLibrary",
+    "UnmixRun",
+    "Unmixing",
+    "read_library",
+    "simulate",
+    "unmix_image",
+    "unmix_pixels",
+]

@@ -1,0 +1,366 @@
+"""A whole image: read a few lines at a time, unmixed, and written as one ENVI cube; a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.apps.images import Image, Work, envi, fill, open_image
+from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
+from stepwell.apps.unmixing.library import SpectralLibrary, read_library
+from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
+from stepwell.arrays import Array
+from stepwell.checks import read_real
+from stepwell.files import Unreadable, open_arrays, replacing, write_text
+
+#: Reflectances of an image whose library has none above this, and whose own pixels go beyond ten times as much, are
+#: taken for whole numbers of ten-thousandths.
+PLAUSIBLE = 2.0
+#: Lines that are looked at for their scale.
+LOOKED_AT = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class UnmixRun:
+    """What was made of an image.
+
+    Attributes
+    ----------
+    files : list of Path
+        What was written.
+    names : list of str
+        What the abundances are of; the first bands of the cube.
+    bands : list of str
+        All bands of the cube.
+    pixels, solved, converged : int
+        All pixels, those that were unmixed, and those that converged.
+    means : dict of float
+        Mean of each band over the converged pixels.
+    scale : float
+        What the image was divided by.
+    used : bool array
+        Which bands of the image were used.
+    plan : Unmixing
+        With the library at these bands.
+    notes : list of str
+        What a person should know: bands left out, a scale that was found.
+    resumed : int
+        Lines that an earlier run had done.
+    seconds : float
+    """
+
+    files: list[Path]
+    names: list[str]
+    bands: list[str]
+    pixels: int
+    solved: int
+    converged: int
+    means: dict[str, float]
+    scale: float
+    used: np.ndarray
+    plan: Unmixing
+    notes: list[str]
+    resumed: int
+    seconds: float
+
+
+def unmix_image(
+    image: str | os.PathLike[str],
+    library: str | os.PathLike[str] | SpectralLibrary,
+    output: str | os.PathLike[str],
+    *,
+    wavelengths: Sequence[float] | np.ndarray | None = None,
+    exclude: Sequence[tuple[float, float]] = (),
+    scale: float | None = None,
+    noise: str | os.PathLike[str] | np.ndarray | None = None,
+    class_column: str | None = None,
+    variable: str | None = None,
+    restart: bool = False,
+    like: Array | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    step_bytes: int = STEP_BYTES,
+    **options: Any,
+) -> UnmixRun:
+    """Unmix every pixel of an image.
+
+    Parameters
+    ----------
+    image : path
+        ENVI (a header and a binary file in any interleave), .npy, .npz or MATLAB 7.3: (lines, samples, bands), or
+        (pixels, bands).
+    library : path or SpectralLibrary
+        See :func:`read_library`. Brought to the bands of the image by straight lines.
+    output : path
+        ``NAME``: ENVI, ``NAME.hdr`` and ``NAME.img``; ``NAME.npy``: (lines, samples, bands). ``NAME.json`` has the
+        account. Until all is done the lines lie in ``NAME.unfinished``; the same call goes on with them.
+    wavelengths : array, optional
+        Of the image's bands, where its file has none; without any the library must have the image's bands.
+    exclude : pairs of float, optional
+        Ranges of wavelengths, in nanometres, to leave out beside the header's bad bands (``bbl``).
+    scale : float, optional
+        What the image is divided by; by default the header's reflectance scale factor, or 10000 where the numbers ask
+        for it.
+    noise : path or array, optional
+        Standard deviation of each band of the image (.npy, or text), as weights.
+    class_column, variable
+        Column of the library with the classes; which array of an .npz or .mat image.
+    restart : bool, default False
+        Discard what an earlier run has left.
+    like : array, optional
+        An array on the CUDA device where the systems are to be solved; by default the host.
+    threads, progress, step_bytes
+        CPU threads; ``progress(lines done, lines)``; about how much memory one step may take.
+    **options
+        Of :class:`Unmixing`: total, lower, upper, by_class, draws, subset, best, seed.
+    """
+    began = time.perf_counter()
+    target = _Target(output)
+    scratch = target.folder / f".{target.stem}.unpacked"
+    scratch.mkdir(parents=True, exist_ok=True)
+    try:
+        source = _as_lines(open_image(image, name=variable, scratch=scratch))
+        header = source.about if isinstance(source.about, envi.Header) else None
+        given = library if isinstance(library, SpectralLibrary) else read_library(library, class_column)
+        notes: list[str] = []
+        found = _wavelengths(image, header, wavelengths)
+        used, at_bands = _choose_bands(source, header, given, found, exclude, notes)
+        factor = _scale(source, header, at_bands, used, scale, notes)
+        deviations = _deviations(noise, source.shape[-1])
+        plan = Unmixing(at_bands, noise=None if deviations is None else deviations[used], **options)
+        bands = _band_names(plan)
+        ignored = None if header is None else header.numbers("data ignore value")
+        settings = {
+            "plan": {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)
+                     if field.name not in ("library", "noise")},
+            "noise": None if plan.noise is None else plan.noise.tolist(),
+            "spectra": [list(map(float, one)) for one in at_bands.spectra],
+            "classes": at_bands.classes,
+            "bands": np.flatnonzero(used).tolist(),
+            "scale": factor,
+            "image": identity(envi.find_pair(image)[1] if header is not None else image),
+        }  # fmt: skip
+        lines, samples = source.shape[:2]
+        shape = (lines, len(bands), samples)  # interleaved by line, as the file will be
+        work = Work(target.unfinished, plain(settings), {"cube": (shape, "<f4")}, lines, restart=restart)
+
+        def make(block: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
+            pixels = block.reshape(-1, source.shape[-1])[:, used]
+            if ignored is not None:
+                pixels = np.where((pixels == ignored[0]).all(axis=1, keepdims=True), np.nan, pixels)
+            answer = unmix_pixels(plan, pixels / factor, like=like, threads=threads, line=start, samples=samples)
+            return {"cube": _as_cube(plan, answer, stop - start, samples)}
+
+        fill(source, work, make, progress=progress, step_bytes=step_bytes)
+        counts, means = _statistics(work.arrays["cube"], bands)
+        files = target.write(work.arrays["cube"], bands, header, Path(image).name)
+        seconds = time.perf_counter() - began
+        run = UnmixRun(files, plan.names, bands, lines * samples, *counts, means, factor, used, plan, notes,
+                       work.resumed, seconds)  # fmt: skip
+        write_text(target.account, json.dumps(plain(_record(run, settings)), indent=1) + "\n")
+        files.append(target.account)
+        work.discard()
+        return run
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _Target:
+    """Where the answer goes."""
+
+    def __init__(self, output: str | os.PathLike[str]) -> None:
+        given = Path(output)
+        self.npy = given.suffix.lower() == ".npy"
+        plain = given.with_suffix("") if given.suffix.lower() in (".npy", ".hdr", ".img") else given
+        self.folder, self.stem = plain.parent, plain.name
+        self.unfinished = plain.with_name(f"{plain.name}.unfinished")
+        self.account = plain.with_name(f"{plain.name}.json")
+
+    def write(self, cube: np.ndarray, bands: list[str], header: envi.Header | None, source: str) -> list[Path]:
+        """Write the cube (lines, bands, samples), a line at a time."""
+        lines, _, samples = cube.shape
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.npy:
+            path = self.folder / f"{self.stem}.npy"
+            write_npy(path, cube.transpose(0, 2, 1))
+            return [path]
+        copied = (
+            {} if header is None else {name: header.fields[name] for name in envi.GEOREFERENCE if name in header.fields}
+        )
+        text = envi.header_text(
+            (lines, samples, len(bands)), bands, f"abundances of {source}, by stepwell unmix", copied
+        )
+        paths = [self.folder / f"{self.stem}.hdr", self.folder / f"{self.stem}.img"]
+        with replacing(paths[1]) as file:
+            for line in cube:
+                file.write(np.ascontiguousarray(line).tobytes())
+        write_text(paths[0], text)
+        return paths
+
+
+def _as_lines(source: Image) -> Image:
+    """Return the image with axes (line, sample, band), read in lines."""
+    if len(source.shape) == 2:  # pixels by bands: a line each
+        get = source.get
+        shape = (source.shape[0], 1, source.shape[1])
+        return dataclasses.replace(source, shape=shape, axis=0, get=lambda where: get((where[0], where[2]))[:, None])
+    if len(source.shape) != 3:
+        raise Unreadable(
+            f"{source.path}: has shape {source.shape}; allowed: (lines, samples, bands) or (pixels, bands)"
+        )
+    return dataclasses.replace(source, axis=0)
+
+
+def _wavelengths(image: Any, header: envi.Header | None, given: Any) -> np.ndarray | None:
+    """Return the centres of the image's bands in nanometres, from wherever they are told."""
+    if given is not None:
+        return envi.in_nm(np.asarray(given, dtype=float))
+    if header is not None:
+        return envi.wavelengths_in_nm(header)
+    if Path(image).suffix.lower() == ".npz":
+        with open_arrays(image) as held:
+            if "wavelengths" in held:
+                return envi.in_nm(held["wavelengths"].astype(float))
+    return None
+
+
+def _choose_bands(
+    source: Image,
+    header: envi.Header | None,
+    library: SpectralLibrary,
+    waves: np.ndarray | None,
+    exclude: Sequence[tuple[float, float]],
+    notes: list[str],
+) -> tuple[np.ndarray, SpectralLibrary]:
+    """Return which bands are used, and the library at these."""
+    count = source.shape[-1]
+    used = np.ones(count, dtype=bool) if header is None else envi.good_bands(header, count)
+    if not used.all():
+        notes.append(f"{count - used.sum()} of {count} bands are bad by the header's bbl")
+    if waves is None:
+        if library.spectra.shape[1] != count:
+            raise Unreadable(
+                f"{source.path}: has {count} bands without wavelengths, the library {library.spectra.shape[1]}; "
+                "allowed: as many, or wavelengths (in the header, or given)"
+            )
+        if exclude:
+            raise ValueError("exclude is given, but the image has no wavelengths; allowed: none then")
+        at_bands = library
+    else:
+        if waves.size != count:
+            raise Unreadable(f"{source.path}: has {count} bands and {waves.size} wavelengths; allowed: one a band")
+        at_bands = library.at(waves)
+        for low, high in exclude:
+            used &= ~((waves >= low) & (waves <= high))
+    beyond = used & ~np.isfinite(at_bands.spectra).all(axis=0)
+    if beyond.any():
+        notes.append(f"{beyond.sum()} bands are left out, where the library has no numbers")
+        used &= ~beyond
+    if used.sum() < 2:
+        raise Unreadable(f"{source.path}: shares {used.sum()} good bands with the library; allowed: at least 2")
+    kept = None if at_bands.wavelengths is None else at_bands.wavelengths[used]
+    return used, dataclasses.replace(
+        at_bands, spectra=np.ascontiguousarray(at_bands.spectra[:, used]), wavelengths=kept
+    )
+
+
+def _scale(
+    source: Image,
+    header: envi.Header | None,
+    library: SpectralLibrary,
+    used: np.ndarray,
+    given: float | None,
+    notes: list[str],
+) -> float:
+    """Return what the image is to be divided by, to have the units of the library."""
+    if given is not None:
+        return read_real("scale", given, above=0)
+    told = None if header is None else header.numbers("reflectance scale factor")
+    if told is not None and told[0] > 0:
+        if told[0] != 1:
+            notes.append(f"the image is divided by its reflectance scale factor, {told[0]:g}")
+        return float(told[0])
+    looked = np.unique(np.linspace(0, source.shape[0] - 1, LOOKED_AT).round().astype(int))
+    brightest = np.concatenate(
+        [source.read(line, line + 1)[..., used].max(axis=-1).ravel() for line in looked.tolist()]
+    )
+    brightest = brightest[np.isfinite(brightest)]
+    usual = float(np.median(brightest)) if brightest.size else 0.0
+    if np.nanmax(library.spectra) <= PLAUSIBLE and usual > 10 * PLAUSIBLE:
+        notes.append(
+            f"the image is divided by 10000: its pixels are around {usual:.0f}, the library's below {PLAUSIBLE:g}"
+        )
+        return 10000.0
+    return 1.0
+
+
+def _deviations(noise: Any, bands: int) -> np.ndarray | None:
+    """Read the standard deviations of the image's bands."""
+    if noise is None:
+        return None
+    if isinstance(noise, np.ndarray):
+        values = noise.astype(float)
+    else:
+        try:
+            values = np.load(noise) if Path(noise).suffix == ".npy" else np.loadtxt(noise, delimiter=",").ravel()
+        except ValueError as error:
+            raise Unreadable(f"{os.fspath(noise)}: {error}") from error
+    if values.shape != (bands,):
+        raise ValueError(f"noise has shape {values.shape}; allowed: ({bands},), one a band of the image")
+    return np.asarray(values, dtype=float)
+
+
+def _band_names(plan: Unmixing) -> list[str]:
+    last = {"one": ["rmse", "sum"], "most": ["rmse", "sum", "shade"], "free": ["rmse", "sum"]}[plan.total]
+    errors = [] if plan.best else [f"{name} error" for name in plan.names]
+    return [*plan.names, *last, *errors, "status"]
+
+
+def _as_cube(plan: Unmixing, answer: dict[str, np.ndarray], lines: int, samples: int) -> np.ndarray:
+    """Put the answers of some lines in the order of the bands, (lines, bands, samples)."""
+    parts = [answer["abundances"], answer["rmse"][:, None], answer["sum"][:, None]]
+    if plan.total == "most":
+        parts.append(1 - answer["sum"][:, None])
+    if not plan.best:
+        parts.append(answer["error"])
+    parts.append(answer["status"][:, None])
+    joined = np.concatenate(parts, axis=1).reshape(lines, samples, -1)
+    return np.ascontiguousarray(joined.transpose(0, 2, 1))
+
+
+def _statistics(cube: np.ndarray, bands: list[str]) -> tuple[tuple[int, int], dict[str, float]]:
+    """Count pixels and average the bands over the converged ones, line by line."""
+    solved = converged = 0
+    sums = np.zeros(len(bands))
+    for line in cube:
+        status = line[-1]
+        good = status == 0
+        solved += int(np.count_nonzero(status != NOT_SOLVED))
+        converged += int(np.count_nonzero(good))
+        sums += line[:, good].sum(axis=1, dtype=float)
+    return (solved, converged), dict(zip(bands, (sums / converged if converged else sums * math.nan).tolist()))
+
+
+def _record(run: UnmixRun, settings: dict[str, Any]) -> dict[str, Any]:
+    from stepwell import __version__
+
+    return {
+        "stepwell": __version__,
+        "settings": {name: value for name, value in settings.items() if name != "spectra"},
+        "bands": run.bands,
+        "pixels": run.pixels,
+        "solved": run.solved,
+        "converged": run.converged,
+        "means": run.means,
+        "notes": run.notes,
+        "seconds": run.seconds,
+    }

@@ -1,0 +1,9 @@
+"""What JAX's programs get of each solver."""
+
+from __future__ import annotations
+
+from stepwell.derivatives.jax_argmin import argmin
+from stepwell.derivatives.jax_linear import cg, tikhonov
+from stepwell.derivatives.jax_nnls import nnls
+
+__all__ = ["argmin", "cg", "nnls", "tikhonov"]

@@ -1,0 +1,101 @@
+"""A matrix as derivatives see it: products, and the cotangent of its entries.
+
+Only operators and methods that arrays of all libraries have, so that programs of these can be traced and compiled. Of
+systems in a batch, vectors are rows: x has shape (n,) or (systems, n).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stepwell.arrays import Array, namespace_of
+from stepwell.nnls.convolution import convolve
+
+
+class Matrix(Protocol):
+    """One matrix for all systems or one for each."""
+
+    @property
+    def entries(self) -> Array:
+        """What the matrix is made of, and what has a cotangent: its entries, or a pulse."""
+
+    def like(self, entries: Array) -> Matrix:
+        """Return a matrix of the same kind made of other entries."""
+
+    def times(self, x: Array) -> Array:
+        """A x of each system."""
+
+    def transposed_times(self, y: Array) -> Array:
+        """Aᵀ y of each system."""
+
+    def cotangent(self, y: Array, x: Array) -> Array:
+        """The gradient of Σ yᵀ A x with respect to the entries, summed over the systems that share them."""
+
+
+class Dense:
+    """A of shape (m, n), or (systems, m, n)."""
+
+    def __init__(self, entries: Array) -> None:
+        self.entries = entries
+
+    def like(self, entries: Array) -> Dense:
+        """Return the matrix with other entries."""
+        return Dense(entries)
+
+    def times(self, x: Array) -> Array:
+        """A x."""
+        A = self.entries
+        return x @ A.T if A.ndim == 2 else (A @ x[..., None])[..., 0]
+
+    def transposed_times(self, y: Array) -> Array:
+        """Aᵀ y."""
+        A = self.entries
+        return y @ A if A.ndim == 2 else (y[..., None, :] @ A)[..., 0, :]
+
+    def cotangent(self, y: Array, x: Array) -> Array:
+        """Σ y xᵀ: a product of matrices where systems share A, so that no outer product is formed."""
+        if self.entries.ndim == 2 and y.ndim == 2:
+            return y.T @ x
+        return y[..., :, None] * x[..., None, :]
+
+
+class Pulses:
+    """The convolution ``A[i, j] = pulse[i − j + origin]``, with one pulse, or one a system."""
+
+    def __init__(self, entries: Array, m: int, n: int, origin: int) -> None:
+        self.entries, self.m, self.n, self.origin = entries, m, n, origin
+
+    def like(self, entries: Array) -> Pulses:
+        """Return the convolution with another pulse."""
+        return Pulses(entries, self.m, self.n, self.origin)
+
+    def times(self, x: Array) -> Array:
+        """A x."""
+        return _convolve(self.entries, x, self.m, self.n, self.origin, transposed=False)
+
+    def transposed_times(self, y: Array) -> Array:
+        """Aᵀ y."""
+        return _convolve(self.entries, y, self.m, self.n, self.origin, transposed=True)
+
+    def cotangent(self, y: Array, x: Array) -> Array:
+        """Σ_i y_i x_{i − t + origin} for every sample t: the convolution with x, transposed, times y."""
+        length, missing = int(self.entries.shape[-1]), self.origin + 1 - self.n
+        if missing > 0:  # the origin lies beyond the last unknown
+            x = _padded(x, missing)
+        found = _convolve(x, y, self.m, length, self.origin, transposed=True)
+        return found.sum(0) if self.entries.ndim == 1 and found.ndim == 2 else found
+
+
+def _padded(x: Array, count: int) -> Array:
+    xp = namespace_of(x)
+    zero = xp.zeros_like(x[..., :1])
+    return xp.concat([x, *[zero] * count], axis=-1)
+
+
+def _convolve(pulse: Array, x: Array, m: int, n: int, origin: int, *, transposed: bool) -> Array:
+    """Multiply each row of x by the convolution with its pulse, or with the one of all rows."""
+    if transposed:  # the convolution with the pulse turned round
+        pulse, m, origin = namespace_of(pulse).flip(pulse, axis=-1), n, int(pulse.shape[-1]) - 1 - origin
+    if x.ndim > 1 and pulse.ndim == 1:
+        return convolve(pulse, x.T, m, origin).T
+    return convolve(pulse, x[..., None], m, origin)[..., 0]

@@ -1,0 +1,102 @@
+"""The solve that derivatives of least squares need: (A_FᵀA_F + λ²I) u = g on the free columns F, by their QR factor.
+
+The Gram matrix is never formed: it has the square of the condition. On the host each system's free columns alone are
+factored, a system a thread; on a device all columns, the held ones replaced by unit vectors of their own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.arrays import Array, as_float, host_view, is_cuda, namespace_of, solve_with_triangle
+from stepwell.threads import default_threads
+
+
+def solve_free(entries: Array, free: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None = None) -> Array:
+    """Solve for any number of leading axes, which arguments may have as ones or lack.
+
+    Parameters
+    ----------
+    entries : array, (..., m, n); with `shape` (..., length)
+        Matrices, or pulses of convolutions.
+    free : array, (..., n)
+        1 for free columns, 0 for held ones, NaN throughout for a system that has no solution (nor has u).
+    lam : array, (...)
+    g : array, (..., n)
+        Axes that it alone has are right-hand sides of one system: the factor serves all of them.
+    shape : tuple (m, n, origin), optional
+        Of convolutions.
+
+    Returns
+    -------
+    array, (..., n), of the dtype of g
+
+    Examples
+    --------
+    >>> A = np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 0.0]])
+    >>> solve_free(A, np.array([1.0, 0.0]), np.array(0.0), np.array([4.0, 1.0]))
+    array([2., 0.])
+    """
+    xp = namespace_of(entries, free, g)
+    core = 2 if shape is None else 1
+    leads = [tuple(entries.shape[:-core]), tuple(free.shape[:-1]), tuple(lam.shape), tuple(g.shape[:-1])]
+    rank = max(map(len, leads))
+    leads = [(1,) * (rank - len(lead)) + lead for lead in leads]
+    whole = np.broadcast_shapes(*leads)
+    ours = np.broadcast_shapes(*leads[:3])
+    alone = [axis for axis in range(rank) if ours[axis] == 1 and whole[axis] > 1]  # right-hand sides of one system
+    axes = [axis for axis in range(rank) if axis not in alone]
+    n, systems = int(g.shape[-1]), math.prod(ours)
+    rhs = xp.permute_dims(xp.broadcast_to(xp.reshape(g, (*leads[3], n)), (*whole, n)), (*axes, *alone, rank))
+    turned = tuple(rhs.shape)
+    rhs = xp.reshape(rhs, (systems, math.prod(whole[axis] for axis in alone), n))
+    marks = xp.reshape(xp.broadcast_to(xp.reshape(free, (*leads[1], n)), (*ours, n)), (systems, n))
+    block = tuple(entries.shape[-core:])
+    if math.prod(leads[0]) == 1:
+        own = xp.reshape(entries, (1, *block))
+    else:
+        own = xp.reshape(xp.broadcast_to(xp.reshape(entries, (*leads[0], *block)), (*ours, *block)), (systems, *block))
+    damping = xp.reshape(lam, (1,)) if math.prod(leads[2]) == 1 else xp.reshape(
+        xp.broadcast_to(xp.reshape(lam, leads[2]), ours), (systems,)
+    )  # fmt: skip
+    if not systems or not n:
+        return xp.zeros_like(xp.broadcast_to(xp.reshape(g, (*leads[3], n)), (*whole, n)))
+    u = (_on_device if is_cuda(entries) else _on_host)(own, marks, damping, rhs, shape)
+    back = np.argsort([*axes, *alone, rank])
+    return xp.permute_dims(xp.reshape(u, turned), tuple(map(int, back)))
+
+
+def _on_host(entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None) -> Array:
+    """Solve (systems, right-hand sides, n) on all threads."""
+    a, free, damping, rhs = (np.ascontiguousarray(host_view(array), np.float64) for array in (entries, marks, lam, g))
+    rows, origin = (a.shape[-2], 0) if shape is None else (shape[0], shape[2])
+    u = np.empty_like(rhs)
+    _core.nnls_normal_solve(
+        a if shape is None else a[:, None], rows, origin, shape is not None, (free > 0).view(np.uint8),
+        np.ascontiguousarray(damping), rhs, u, default_threads(),
+    )  # fmt: skip
+    unsolved = np.isnan(free).any(axis=-1)
+    if unsolved.any():
+        u[unsolved] = np.nan
+    xp = namespace_of(g)
+    return xp.asarray(u if g.dtype == xp.float64 else u.astype(np.float32), dtype=g.dtype)
+
+
+def _on_device(entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None) -> Array:
+    """Solve by a QR factorisation of all columns at once, on the device."""
+    xp = namespace_of(g)
+    if shape is not None:
+        from stepwell.nnls.convolution import Convolution
+
+        entries = Convolution(entries, shape[1], m=shape[0], origin=shape[2]).dense()
+    A, free, rhs = (as_float(array, "float64") for array in (entries, marks, g))
+    damping = xp.astype(xp.asarray(lam, device=g.device), xp.float64)
+    n = int(g.shape[-1])
+    below = xp.where(free > 0, damping[:, None], xp.ones_like(free))
+    unit = xp.eye(n, dtype=xp.float64, device=g.device)
+    columns = xp.concat([A * xp.where(free > 0, 1.0, 0.0)[:, None, :], below[:, :, None] * unit], axis=-2)
+    u = solve_with_triangle(columns, xp.matrix_transpose(rhs * free[:, None, :]))
+    return xp.astype(xp.matrix_transpose(u) * free[:, None, :], g.dtype)

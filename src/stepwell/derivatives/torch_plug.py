@@ -1,0 +1,9 @@
+"""What PyTorch's graphs get of each solver."""
+
+from __future__ import annotations
+
+from stepwell.derivatives.torch_argmin import argmin
+from stepwell.derivatives.torch_linear import cg, tikhonov
+from stepwell.derivatives.torch_nnls import nnls
+
+__all__ = ["argmin", "cg", "nnls", "tikhonov"]

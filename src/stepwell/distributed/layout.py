@@ -1,0 +1,198 @@
+"""How a long vector is spread over ranks: whole chunks, whose length follows from n (and an alignment) alone.
+
+Sums are taken chunk by chunk and added by one tree over all chunks, of which every rank sends the nodes that cover its
+own. So a sum over pieces of whole chunks has the same bits on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.arrays import Array
+from stepwell.checks import read_whole, require
+from stepwell.distributed.communicators import Communicator, read_comm
+from stepwell.distributed.ranks import Ranks
+
+#: How much more than its share of the chunks a rank may get, for cuts at rounder places of the tree.
+_IMBALANCE = 1.04
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """The pieces of a vector of n elements on all ranks, as seen by one of them.
+
+    Attributes
+    ----------
+    borders : tuple of int
+        Rank r has elements ``borders[r]`` to ``borders[r + 1]``.
+    chunk_length : int
+        Chunks begin at the multiples of this, and where a piece does.
+    rank : int
+    """
+
+    borders: tuple[int, ...]
+    chunk_length: int
+    rank: int
+
+    @property
+    def n(self) -> int:
+        """How many elements all pieces have together."""
+        return self.borders[-1]
+
+    @property
+    def begin(self) -> int:
+        """Where this rank's piece begins."""
+        return self.borders[self.rank]
+
+    @property
+    def end(self) -> int:
+        """Where this rank's piece ends."""
+        return self.borders[self.rank + 1]
+
+    @property
+    def before(self) -> int:
+        """How many elements of this rank's first chunk would lie before its piece."""
+        return self.begin % self.chunk_length
+
+    @property
+    def aligned(self) -> bool:
+        """Whether all pieces consist of whole chunks: then bits do not depend on the number of ranks."""
+        return all(border % self.chunk_length == 0 or border == self.n for border in self.borders)
+
+    def chunks_of(self, rank: int) -> int:
+        """Return how many chunks a rank has."""
+        begin, end = self.borders[rank : rank + 2]
+        return -(-end // self.chunk_length) - begin // self.chunk_length if end > begin else 0
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks this rank has."""
+        return self.chunks_of(self.rank)
+
+    @property
+    def cuts(self) -> list[int]:
+        """Rank r has chunks ``cuts[r]`` to ``cuts[r + 1]``."""
+        counts = [self.chunks_of(rank) for rank in range(len(self.borders) - 1)]
+        return [0, *np.cumsum(counts).tolist()]
+
+    @property
+    def chunk_starts(self) -> np.ndarray:
+        """Where this rank's chunks begin, within its piece."""
+        return np.maximum(np.arange(self.chunks) * self.chunk_length - self.before, 0)
+
+    def tree(self) -> _core.RankTree:
+        """Return the tree over the chunks of all ranks."""
+        return _core.RankTree(self.rank, self.cuts)
+
+    def chunk_sums(self, values: Array) -> np.ndarray:
+        """Return the sum over each of this rank's chunks of an array with one value for each of its elements.
+
+        It is what an objective may return as its value where f is a sum over the variables.
+        """
+        array = np.asarray(values, dtype=np.float64).reshape(-1)
+        require(array.size == self.end - self.begin, "values", array.size, f"{self.end - self.begin} numbers")
+        if not array.size:
+            return np.zeros(0)
+        return np.add.reduceat(array, self.chunk_starts)
+
+    def total(self, ranks: Ranks, rows: np.ndarray, tree: _core.RankTree | None = None) -> np.ndarray:
+        """Return the sum over the chunks of all ranks of rows (chunks, k), one for each of this rank's: one exchange.
+
+        `tree` is that of these pieces, where it is at hand.
+        """
+        tree = self.tree() if tree is None else tree
+        width = rows.shape[1]
+        nodes = tree.fold_own(np.ascontiguousarray(rows, dtype=np.float64))
+        received = ranks.exchange(nodes, [count * width for count in tree.nodes])
+        total: np.ndarray = tree.finish(np.concatenate(received).reshape(-1, width))
+        return total
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout(Pieces):
+    """What `split` returns: pieces, and the communicator that they are for; unpacks as ``begin, end``."""
+
+    communicator: Communicator
+    align: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.begin, self.end))
+
+
+def split(n: int, comm: Any, align: int = 1) -> Layout:
+    """Spread n variables over the ranks of a communicator, in whole chunks.
+
+    Parameters
+    ----------
+    n : int
+        How many variables there are in all, a multiple of `align`.
+    comm
+        An mpi4py communicator, a torch process group, ``"self"``, or an object with `rank`, `size` and `allgather`.
+    align : int
+        Pieces begin and end at multiples of this: the length of a row of a grid, say.
+
+    Returns
+    -------
+    Layout
+        Unpacks as ``begin, end``, this rank's piece, which may be empty; given as ``comm=layout`` it tells a solver
+        the communicator and the rule.
+
+    Examples
+    --------
+    >>> layout = split(1_000_000, "self", align=1000)
+    >>> begin, end = layout
+    >>> begin, end, layout.chunk_length, layout.chunks
+    (0, 1000000, 8000, 125)
+    """
+    communicator = read_comm(comm)
+    require(communicator is not None, "comm", comm, "a communicator")
+    assert communicator is not None
+    align = read_whole("align", align, 1)
+    n = read_whole("n", n, 1, multiple=align)
+    length = int(_core.chunk_length(n, align))
+    cuts = cut_chunks(-(-n // length), int(communicator.size))
+    borders = tuple(min(cut * length, n) for cut in cuts)
+    return Layout(borders, length, int(communicator.rank), communicator, align)
+
+
+def cut_chunks(count: int, ranks: int) -> list[int]:
+    """Deal chunks out to ranks, about as many to each; where they have many, cut at rounder places of the tree.
+
+    Examples
+    --------
+    >>> cut_chunks(8, 3)
+    [0, 2, 5, 8]
+    """
+    plain = [count * rank // ranks for rank in range(ranks + 1)]
+    most = int(_IMBALANCE * count / ranks)
+    if most <= count / ranks:
+        return plain
+    cuts = [0]
+    for even in plain[1:-1]:
+        near = [cut for cut in (even, even + 1, even - 1) if cuts[-1] <= cut <= cuts[-1] + most]
+        cuts.append(min(near or [even], key=lambda cut: _depth(cut, count)))
+    cuts.append(count)
+    return cuts if max(end - begin for begin, end in itertools.pairwise(cuts)) <= most else plain
+
+
+def _depth(cut: int, count: int) -> int:
+    """Return at which depth the tree over `count` chunks is split at `cut`."""
+    begin, end, depth = 0, count, 0
+    while begin < cut < end:
+        middle = (begin + end) // 2
+        if cut == middle:
+            return depth
+        begin, end = (middle, end) if cut > middle else (begin, middle)
+        depth += 1
+    return -1
+
+
+def pieces_of(sizes: Sequence[int], chunk_length: int, rank: int) -> Pieces:
+    """Return the pieces of ranks that have so many elements each, in the order of the ranks."""
+    return Pieces((0, *np.cumsum(sizes).tolist()), chunk_length, rank)

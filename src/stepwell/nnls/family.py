@@ -1,0 +1,299 @@
+"""What a small least-squares problem has beyond x >= 0 and one λ, read and checked: bounds, sums, masks, weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core, arrays
+from stepwell.arrays import Array
+from stepwell.checks import (
+    read_array,
+    read_choice,
+    read_real,
+    require,
+    require_each,
+    require_finite,
+    require_kind,
+    require_one_home,
+    require_shape,
+)
+
+INFINITY = float("inf")
+#: What the core calls the rules for λ.
+RULES: dict[str, int] = dict(_core.NNLS_RULES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """Checked arguments as kernels read them. Arrays have a row a system, or one row for all; doubles unless said."""
+
+    nonnegative: bool  # bounds are (0, inf)
+    lower: Array  # (rows, n)
+    upper: Array  # (rows, n)
+    mask: Array | None  # (rows, n), bytes: 0 where a column does not take part
+    weights: Array | None  # (rows, m)
+    which: Array | None  # (systems,), int32
+    sum_low: Array | None  # (rows,)
+    sum_high: Array | None  # (rows,)
+    slack: bool  # the sum has a range
+    coefficients: Array | None  # (n,): of the sum; ones without
+    penalized: bool
+    penalty: Array | None  # (p, n): L; without, the unit matrix
+    penalty_rows: int
+    lam: Array | None  # (rows,)
+    rule: int  # how λ is chosen, as the core says it; 0: it is given
+    chi2: float
+    noise: Array | None  # (rows,): the standard deviation of an entry of b
+    spectrum: Array | None  # (matrices, n): see `pencil_spectrum`
+    pencil: Array | None  # (matrices,)
+    states: bool  # the warm start is one of states
+    variance: bool = False  # whether it is wanted
+    # Normal equations in place of A and b.
+    gram: Array | None = None  # (rows, n, n)
+    linear: Array | None = None  # (rows, n)
+    squared_b: Array | None = None  # (rows,)
+
+    #: Fields that have a row a system.
+    ROWS = (
+        "lower",
+        "upper",
+        "mask",
+        "weights",
+        "which",
+        "sum_low",
+        "sum_high",
+        "lam",
+        "noise",
+        "gram",
+        "linear",
+        "squared_b",
+    )
+
+    def part(self, chosen: slice) -> Family:
+        """Return the same of some of the systems."""
+        cut = {name: getattr(self, name) for name in self.ROWS}
+        return dataclasses.replace(
+            self, **{name: rows[chosen] for name, rows in cut.items() if rows is not None and len(rows) != 1}
+        )
+
+
+class Reader:
+    """Reads arguments that are one for all systems or one for each, into the memory where b lives."""
+
+    def __init__(self, b: Array, lead: tuple[int, ...], single: bool) -> None:
+        self.b, self.lead, self.single = b, lead, single
+        self.systems = int(np.prod(lead, dtype=np.int64))
+        self.on_device = bool(arrays.is_cuda(b))
+
+    def rows(self, name: str, value: Any, length: int | None) -> Array:
+        """Return numbers as doubles of shape (1 or systems, length); without a length, (1 or systems,)."""
+        array = self.home(name, value)
+        shape, own = tuple(array.shape), () if length is None else (length,)
+        allowed = {(): 1, own: 1, (1, *own): 1, (*self.lead, *own): self.systems, (self.systems, *own): self.systems}
+        shown = [form for form in dict.fromkeys(allowed) if form != (1, *own) or self.systems == 1]
+        words = ", ".join(str(form) if form else "one number" for form in shown)
+        require_shape(shape in allowed, name, array, words)
+        rows = allowed[shape] if shape not in ((), own) else 1
+        array = self.doubles(array)
+        if shape == () and length is not None:
+            array = array.reshape(1, 1)
+            xp = arrays.namespace_of(array)
+            array = xp.broadcast_to(array, (1, length))
+        return arrays.as_contiguous(array.reshape(rows, *own))
+
+    def home(self, name: str, value: Any) -> Array:
+        """Return an array that lives where b does: the caller's, or one of his numbers."""
+        given = arrays.is_array(value)
+        array = read_array(name, value)
+        if given and (self.on_device or not isinstance(array, np.ndarray)):
+            require_one_home(name, array, "b", self.b)
+        if self.on_device:
+            return array if given else arrays.copy_to_device_of(np.asarray(array, np.float64), self.b)
+        return arrays.host_view(array)
+
+    def doubles(self, array: Array) -> Array:
+        """Return doubles; where the problem is of single precision, those that floats can hold."""
+        if self.single:
+            with np.errstate(over="ignore"):
+                array = arrays.as_float(array, "float32")
+        return arrays.as_float(array, "float64")
+
+    def table(self, values: np.ndarray) -> Array:
+        """Return numbers of the host's where b lives."""
+        return arrays.copy_to_device_of(values, self.b) if self.on_device else np.ascontiguousarray(values)
+
+    def bounds(self, name: str, value: Any, length: int | None) -> tuple[Array, Array]:
+        """Return two rows of bounds, either of which may be infinite on its own side."""
+        pair = isinstance(value, tuple | list) and len(value) == 2
+        require_kind(pair, name, value, "a pair (lower, upper)")
+        ends = []
+        for end, given, sign in (("lower", value[0], -1.0), ("upper", value[1], 1.0)):
+            bound = self.rows(f"{name} ({end})", sign * INFINITY if given is None else given, length)
+            xp = arrays.namespace_of(bound)
+            good = ~xp.isnan(bound) & (bound != -sign * INFINITY)
+            require_each(good, f"{name} ({end})", bound, f"numbers, or {'-' if sign < 0 else ''}inf for none")
+            ends.append(bound)
+        return ends[0], ends[1]
+
+    def mask(self, value: Any, length: int) -> Array:
+        """Return which columns take part, as bytes."""
+        array = self.home("mask", value)
+        xp = arrays.namespace_of(array)
+        require_kind(bool(xp.isdtype(array.dtype, "bool")), "mask", value, "an array of True and False")
+        forms = {(length,): 1, (*self.lead, length): self.systems, (self.systems, length): self.systems}
+        require_shape(tuple(array.shape) in forms, "mask", array, " or ".join(map(str, forms)))
+        rows = forms[tuple(array.shape)] if array.ndim > 1 else 1
+        return arrays.as_contiguous(xp.astype(array, xp.uint8).reshape(rows, length))
+
+    def weights(self, value: Any, length: int) -> Array:
+        """Return what rows are multiplied with."""
+        weights = self.rows("weights", value, length)
+        xp = arrays.namespace_of(weights)
+        require_each(xp.isfinite(weights) & (weights >= 0), "weights", weights, "finite numbers of at least 0")
+        return weights
+
+    def which(self, value: Any, matrices: int) -> Array:
+        """Return the number of each system's matrix."""
+        array = self.home("which", value)
+        xp = arrays.namespace_of(array)
+        require_kind(bool(xp.isdtype(array.dtype, "integral")), "which", value, "an array of integers")
+        require_shape(
+            tuple(array.shape) in (self.lead, (self.systems,)), "which", array, f"{self.lead}, as b has systems"
+        )
+        require_each(
+            (array >= 0) & (array < matrices), "which", array, f"0 to {matrices - 1}, as A has {matrices} matrices"
+        )
+        return arrays.as_contiguous(xp.astype(array, xp.int32).reshape(self.systems))
+
+    def penalty(self, value: Any, columns: int) -> Array:
+        """Return L as doubles."""
+        matrix = self.home("L", value)
+        require_shape(
+            matrix.ndim == 2 and matrix.shape[-1] == columns, "L", matrix, f"(rows, {columns}), as A has columns"
+        )
+        require_finite("L", matrix)
+        return arrays.as_contiguous(self.doubles(matrix))
+
+    def lam(self, value: Any) -> Array:
+        """Return λ, one or one a system."""
+        if not arrays.is_array(value) and not isinstance(value, list | tuple):
+            value = read_real("lam", value, at_least=0)
+        lam = self.rows("lam", value, None)
+        xp = arrays.namespace_of(lam)
+        require_each(xp.isfinite(lam) & (lam >= 0), "lam", lam, "finite numbers of at least 0")
+        return lam.reshape(-1)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a λ is one number for all systems."""
+    return not isinstance(value, str | list | tuple) and getattr(value, "shape", ()) == ()
+
+
+def is_one(value: Any) -> bool:
+    """Whether an argument is one for all systems: a number, or the name of a rule."""
+    return isinstance(value, str) or is_number(value)
+
+
+def read_family(
+    reader: Reader,
+    shape: tuple[int, int],
+    *,
+    bounds: Any,
+    sum_bounds: Any = None,
+    coefficients: Any = None,
+    mask: Any = None,
+    weights: Any = None,
+    which: Array | None = None,
+    lam: Any = 0.0,
+    L: Any = None,
+    noise: Any = None,
+    chi2: float | None = None,
+    matrix: Array | None = None,
+    states: bool = False,
+    uncertainty: Any = None,
+    **normal: Array | None,
+) -> Family:
+    """Read what a problem has beyond x >= 0."""
+    rows, columns = shape
+    nonnegative = bounds is None
+    lower, upper = reader.bounds("bounds", (0.0, INFINITY) if nonnegative else bounds, columns)
+    sum_low = sum_high = None
+    slack = False
+    if sum_bounds is not None:
+        sum_low, sum_high = (end.reshape(-1) for end in reader.bounds("sum_bounds", sum_bounds, None))
+        xp = arrays.namespace_of(sum_low, sum_high)
+        length = max(len(sum_low), len(sum_high))
+        sum_low, sum_high = (arrays.as_contiguous(xp.broadcast_to(end, (length,))) for end in (sum_low, sum_high))
+        slack = bool(xp.any(sum_low != sum_high))
+    if coefficients is not None:
+        coefficients = reader.rows("equality", coefficients, columns).reshape(columns)
+    rule = 0 if not isinstance(lam, str) else RULES[read_choice("lam", lam, RULES)]
+    penalized = bool(rule) or not (is_number(lam) and read_real("lam", lam, at_least=0) == 0)
+    factor = 1.02 if chi2 is None else read_real("chi2", chi2, above=1)
+    if rule == RULES["discrepancy"]:
+        require(noise is not None, "noise", noise, "the standard deviation of b's entries with lam='discrepancy'")
+    if noise is not None:
+        noise = reader.rows("noise", noise, None).reshape(-1)
+        require_each((noise >= 0) & (noise < INFINITY), "noise", noise, "finite numbers of at least 0")
+    penalty = None if L is None or not penalized else reader.penalty(L, columns)
+    if L is not None and penalty is None:
+        reader.penalty(L, columns)  # a λ of zero does not excuse it
+    spectrum = pencil = None
+    if rule == RULES["gcv"]:
+        for name, value in (("weights", weights), ("mask", mask)):
+            require(
+                value is None or (np.ndim(value) < 2 and name == "weights"),
+                name,
+                type(value).__name__,
+                "None with lam='gcv', whose trace is that of the whole of A (weights may be one row for all)",
+            )
+        assert matrix is not None
+        rows_of = matrix if weights is None else matrix * reader.doubles(reader.home("weights", weights))[:, None]
+        spectrum, pencil = pencil_spectrum(reader, rows_of, penalty)
+    return Family(
+        nonnegative=nonnegative,
+        lower=lower,
+        upper=upper,
+        mask=None if mask is None else reader.mask(mask, columns),
+        weights=None if weights is None else reader.weights(weights, rows),
+        which=which,
+        sum_low=sum_low,
+        sum_high=sum_high,
+        slack=slack,
+        coefficients=coefficients,
+        penalized=penalized,
+        penalty=penalty,
+        penalty_rows=columns if penalty is None else int(penalty.shape[0]),
+        lam=reader.lam(lam) if penalized and not rule else None,
+        rule=rule,
+        chi2=factor,
+        noise=noise,
+        spectrum=spectrum,
+        pencil=pencil,
+        states=states,
+        variance=uncertainty is not None and read_choice("uncertainty", uncertainty, ("variance",)) == "variance",
+        **normal,
+    )
+
+
+def pencil_spectrum(reader: Reader, matrix: Array, penalty: Array | None) -> tuple[Array, Array]:
+    """Return the eigenvalues t of AᵀA in the pencil with AᵀA + αLᵀL, and α = tr AᵀA / tr LᵀL, of each matrix.
+
+    The trace of A(AᵀA + λ²LᵀL)⁻¹Aᵀ, which cross-validation needs, is the sum of αt/(αt + λ²(1 − t)).
+    """
+    A = arrays.to_host(matrix)
+    A = A[None] if A.ndim == 2 else A
+    gram = np.swapaxes(A, 1, 2) @ A
+    n = A.shape[-1]
+    K = np.eye(n) if penalty is None else np.asarray((lambda rows: rows.T @ rows)(arrays.to_host(penalty)))
+    trace = np.trace(gram, axis1=1, axis2=2)
+    alpha = np.where(trace > 0, trace, 1.0) / (np.trace(K) or 1.0)
+    values, vectors = np.linalg.eigh(gram + alpha[:, None, None] * K)
+    kept = values > n * np.finfo(float).eps * values[:, -1:]
+    root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    basis = vectors * root[:, None, :]
+    inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
+    return reader.table(np.clip(inner, 0.0, 1.0)), reader.table(alpha)

@@ -1,0 +1,219 @@
+"""Small least-squares problems within bounds, of any number: ``lsq_linear``, and ``lsq_gram`` for normal equations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+from stepwell.checks import read_array
+from stepwell.nnls.api import solve
+from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram
+from stepwell.nnls.convolution import Convolution
+from stepwell.nnls.equalities import read_equality, solve_with_equalities
+from stepwell.nnls.result import LSQResult
+from stepwell.typing import ArrayLike, NumberOrArray
+
+Bounds = tuple[Any, Any]
+
+
+def lsq_linear(
+    A: ArrayLike | Convolution,
+    b: ArrayLike,
+    bounds: Bounds = (float("-inf"), float("inf")),
+    *,
+    sum_bounds: Bounds | None = None,
+    equality: tuple[Any, Any] | None = None,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    which: ArrayLike | None = None,
+    lam: NumberOrArray | Rule = 0.0,
+    L: ArrayLike | None = None,
+    noise: NumberOrArray | None = None,
+    chi2: float = 1.02,
+    uncertainty: Literal["variance"] | None = None,
+    warm_start: ArrayLike | Literal["chain"] | None = None,
+    method: MethodName = "auto",
+    insertion: Insertion = "guarded",
+    maxiter: int | None = None,
+    tol: float | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> LSQResult:
+    """Solve min ‖Ax − b‖² + λ²‖Lx‖² subject to l ≤ x ≤ u, for one system or very many.
+
+    Parameters
+    ----------
+    A : array, shape (m, n) or (systems, m, n), or Convolution
+        One matrix for all right-hand sides, or one for each; with `which` a dictionary of matrices, (matrices, m, n).
+    b : array, shape (m,), (systems, m) or (rows, columns, ..., m)
+        The right-hand sides; an image has its bands last. (m, 1) is a column vector. What comes back has the same
+        shape. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or float32.
+    bounds : pair, default (-inf, inf)
+        l and u: a number, (n,) or (systems, n) each; infinite ends are open. Equal ends fix a variable.
+    sum_bounds : pair, optional
+        The least and the largest sum of x, a number or (systems,) each: ``(1, 1)`` sums to one, ``(-inf, 1)`` to at
+        most one.
+    equality : pair, optional
+        ``(C, d)`` with C of shape (k, n) or (n,) and k ≤ 4: Cx = d, where d is a number, (k,) or (systems, k). One
+        equality with positive coefficients is met as a sum is, exactly; others to about 1e-12, by multipliers.
+    mask : bool array, shape (n,) or (systems, n), optional
+        Which variables take part; the others are 0.
+    weights : array, shape (m,) or (systems, m), optional
+        What rows of A and b are multiplied with. A row of weight 0 is absent, whatever b has there.
+    which : int array, shape (systems,), optional
+        The matrix of each system: A is then a dictionary of them.
+    lam : float or array, shape (systems,), or {"chi2", "discrepancy", "gcv", "lcurve"}, default 0
+        λ ≥ 0 itself; it enters squared, as in :func:`stepwell.tikhonov`. Or the rule that chooses it, for each system:
+        ``"chi2"`` raises ‖Ax − b‖² by the factor `chi2`, ``"discrepancy"`` to what `noise` says, ``"gcv"`` is
+        generalized cross-validation with the trace of all of A, ``"lcurve"`` the corner of the L-curve on 21 λ.
+    L : array, shape (p, n), optional
+        What is penalised is Lx; x itself without.
+    noise : float or array, shape (systems,), optional
+        Standard deviation of the entries of b, weights included, for the rule ``"discrepancy"``: ‖Ax − b‖² is then
+        noise² times the number of rows. (:func:`stepwell.tikhonov` takes the norm of the noise instead.)
+    chi2 : float, default 1.02
+        The factor of the rule ``"chi2"``: by how much ‖Ax − b‖² may exceed what it is with λ = 0.
+    uncertainty : {"variance"}, optional
+        Whether the result has the variance of x. It follows from `noise`, or else from the residual.
+    warm_start : array or "chain", optional
+        An x, or the `state` of a result (int8), of shape (n,) or (systems, n), to start from; or ``"chain"``: each
+        system starts from the set of the one before (in chains of 64).
+    method, insertion, maxiter, tol, threads, progress
+        As in :func:`stepwell.nnls`.
+
+    Returns
+    -------
+    LSQResult
+        Also unpacks as ``x, residual``. Trouble in one system of a batch is that system's status: ``INFEASIBLE`` where
+        no x is within the bounds and has the sum.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where the arguments do not fit together, or a lone system (or a shared matrix) is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np, stepwell
+    >>> A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> r = stepwell.lsq_linear(A, np.array([2.0, 1.0, -1.0]), bounds=(-0.5, 1.5))
+    >>> r.x, r.state
+    (array([ 1.5, -0.5]), array([ 1, -1], dtype=int8))
+    >>> stepwell.lsq_linear(A, np.array([0.5, 1.0, 0.2]), bounds=(0, np.inf), sum_bounds=(1, 1)).x
+    array([0.65, 0.35])
+    """
+    coefficients = None
+    if equality is not None:
+        matrix: Any = A if isinstance(A, Convolution) else read_array("A", A)
+        right: Any = read_array("b", b)
+        A, b = matrix, right
+        in_rows = right[None] if right.ndim == 1 else right.reshape(-1, right.shape[-1])
+        C, d = read_equality(equality, in_rows, int(matrix.shape[-1]))
+        if C.shape[0] > 1 or sum_bounds is not None or not bool((C > 0).all()):
+            options: dict[str, Any] = dict(
+                bounds=bounds, sum_bounds=sum_bounds, mask=mask, weights=weights, which=which
+            )
+            options |= dict(lam=lam, L=L, noise=noise, uncertainty=uncertainty, warm_start=warm_start, method=method)
+            options |= dict(insertion=insertion, maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+            return solve_with_equalities(matrix, right, equality, options, lsq_linear)
+        coefficients, sum_bounds = C[0], (d[:, 0], d[:, 0])
+    batch = check(
+        A,
+        b,
+        method,
+        insertion,
+        lam=lam,
+        warm_start=warm_start,
+        maxiter=maxiter,
+        tol=tol,
+        threads=threads,
+        progress=progress,
+        which=which,
+        result=LSQResult,
+        bounds=bounds,
+        sum_bounds=sum_bounds,
+        coefficients=coefficients,
+        mask=mask,
+        weights=weights,
+        L=L,
+        noise=noise,
+        chi2=None if chi2 == 1.02 else chi2,
+        uncertainty=uncertainty,
+    )
+    result = solve(batch)
+    assert isinstance(result, LSQResult)
+    return result
+
+
+def lsq_gram(
+    G: ArrayLike,
+    c: ArrayLike,
+    bounds: Bounds = (float("-inf"), float("inf")),
+    *,
+    bb: NumberOrArray | None = None,
+    rows: int | None = None,
+    sum_bounds: Bounds | None = None,
+    mask: ArrayLike | None = None,
+    lam: NumberOrArray = 0.0,
+    L: ArrayLike | None = None,
+    noise: NumberOrArray | None = None,
+    uncertainty: Literal["variance"] | None = None,
+    warm_start: ArrayLike | Literal["chain"] | None = None,
+    maxiter: int | None = None,
+    tol: float | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> LSQResult:
+    """Solve min xᵀGx − 2cᵀx + λ²‖Lx‖² subject to l ≤ x ≤ u: least squares whose normal equations are given.
+
+    G is AᵀA and c is Aᵀb. (They are not A and b of :func:`lsq_linear`: min ‖Gx − c‖² is another problem as soon as a
+    bound is active.) A and b themselves give twice the digits where columns are nearly dependent.
+
+    Parameters
+    ----------
+    G : array, shape (n, n) or (systems, n, n)
+        Symmetric and positive semidefinite. A column that depends on others to n ulp is not used.
+    c : array, shape (n,) or (systems, n)
+        Of the same library and device as `G`.
+    bb : float or array, shape (systems,), optional
+        bᵀb, from which the residual follows: √(bᵀb − 2cᵀx + xᵀGx), which has no digits left below 1e-6 of ‖b‖. Without,
+        the residual is NaN.
+    rows : int, optional
+        How many equations A had, for `sigma`.
+    bounds, sum_bounds, mask, lam, L, noise, uncertainty, warm_start, maxiter, tol, threads, progress
+        As in :func:`lsq_linear`; λ is given.
+
+    Returns
+    -------
+    LSQResult
+        Its dual is c − Gx − λ²LᵀLx + μ, from G.
+
+    Examples
+    --------
+    >>> import numpy as np, stepwell
+    >>> A, b = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([2.0, 1.0, -1.0])
+    >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
+    array([ 1.5, -0.5])
+    """
+    batch = check_gram(
+        G,
+        c,
+        bounds=bounds,
+        bb=bb,
+        rows=rows,
+        lam=lam,
+        L=L,
+        warm_start=warm_start,
+        maxiter=maxiter,
+        tol=tol,
+        threads=threads,
+        progress=progress,
+        sum_bounds=sum_bounds,
+        mask=mask,
+        noise=noise,
+        uncertainty=uncertainty,
+    )
+    result = solve(batch)
+    assert isinstance(result, LSQResult)
+    return result if isinstance(lam, float | int) and lam == 0 else dataclasses.replace(result, lam=lam)

@@ -1,0 +1,136 @@
+"""Arrays that a solve has filled, as a result of the caller's kind: of a batch arrays, of a lone system numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepwell import arrays
+from stepwell.arrays import Array
+from stepwell.nnls.batch import COSTS, COUNTS, MORE, MORE_COUNTS, Batch
+from stepwell.nnls.family import RULES
+from stepwell.nnls.job import Answers
+from stepwell.nnls.result import AnyResult, LSQResult, NNLSResult, NNLSStatus
+
+
+def wrap(batch: Batch, answers: Answers) -> AnyResult:
+    """Return the result that the caller of a batch expects."""
+    fields: dict[str, Any] = {name: _vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
+    fields |= _numbers(batch, answers)
+    costs = fields.pop("costs")
+    if batch.family is not None:
+        fields["state"] = _vectors(batch, answers.state)
+        multiplier = fields.pop("multiplier")
+        if batch.family.sum_low is not None:
+            fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
+    if answers.variance is not None:
+        variance = _sigma(batch, _fit(batch, answers), answers.more_counts)[:, None] ** 2 * answers.variance
+        fields["variance"] = _vectors(
+            batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False)
+        )
+    fields["active"] = _vectors(batch, arrays.bytes_as_bool(answers.active))
+    fields |= {"costs": costs, "method": batch.method, "choice": batch.choice}
+    if batch.result is NNLSResult:
+        names = NNLSResult.__dataclass_fields__
+        if batch.family is None:
+            fields["lam"] = batch.damping
+        return NNLSResult(**{name: value for name, value in fields.items() if name in names})
+    names = LSQResult.__dataclass_fields__
+    if answers.variance is not None:
+        fields["_problem"] = batch
+    return LSQResult(**{name: value for name, value in fields.items() if name in names})
+
+
+def _fit(batch: Batch, answers: Answers) -> Array:
+    """‖Ax − b‖² of each system."""
+    assert batch.family is not None
+    assert answers.more is not None
+    return _fit_of_gram(batch, answers.x) if batch.family.gram is not None else answers.more[MORE.index("fit")]
+
+
+def _fit_of_gram(batch: Batch, x: Array) -> Array:
+    """bᵀb − 2cᵀx + xᵀGx; NaN where bᵀb is not known."""
+    gram, c = arrays.without_graph(batch.matrix), batch.b
+    xp = arrays.namespace_of(x)
+    if not arrays.is_cuda(batch.b):
+        gram, c = (np.asarray(arrays.host_view(array), float) for array in (gram, c))
+    image = xp.matmul(x, gram) if gram.ndim == 2 else xp.matmul(gram, x[..., None])[..., 0]
+    assert batch.family is not None
+    bb = batch.family.squared_b
+    return xp.sum(x * (image - 2 * c), axis=-1) + (float("nan") if bb is None else bb)
+
+
+def _sigma(batch: Batch, fit: Array, counts: Array) -> Array:
+    """The standard deviation of b's entries: as given, or what the residual says."""
+    family = batch.family
+    assert family is not None
+    xp = arrays.namespace_of(fit)
+    if family.noise is not None:
+        return xp.broadcast_to(family.noise, fit.shape)
+    rows = batch.equations
+    if family.weights is not None:
+        rows = xp.sum(xp.astype(family.weights > 0, xp.float64), axis=-1)
+    free = rows - xp.astype(counts[MORE_COUNTS.index("passive")], xp.float64)
+    good = (free > 0) & (fit >= 0)
+    return xp.sqrt(xp.where(good, fit, float("nan")) / xp.where(good, free, 1.0))
+
+
+def _deliver(batch: Batch, array: Array) -> Array:
+    """An array of the caller's library and in the shape of his systems."""
+    if not arrays.is_cuda(batch.b):
+        array = arrays.as_user_array(np.ascontiguousarray(array), batch.b)
+    return array
+
+
+def _vectors(batch: Batch, array: Array) -> Array:
+    """A row a system, in the caller's shape."""
+    shape = (*batch.lead, int(array.shape[-1]), *((1,) if batch.column else ()))
+    return _deliver(batch, array.reshape(shape) if tuple(array.shape) != shape else array)
+
+
+def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
+    """What each system has one of: of a lone system numbers of Python's, else arrays of x's precision."""
+    reals, counts, costs, more = answers.reals, answers.counts, answers.costs, answers.more
+    names: dict[str, Array] = {"residual": reals[0], "violation": reals[1]}
+    if more is not None:
+        names |= {RENAMED.get(name, name): more[k] for k, name in enumerate(MORE)}
+        family = batch.family
+        unpenalized, fit = names.pop("unpenalized"), names.pop("squared_fit")
+        if family is not None and family.gram is not None:
+            fit = _fit_of_gram(batch, answers.x)
+            xp = arrays.namespace_of(fit)
+            names["residual"] = xp.sqrt(xp.where(fit < 0, 0.0, fit))
+        if answers.variance is not None:
+            names["sigma"] = _sigma(batch, fit, answers.more_counts)
+        if family is None or not family.penalized:
+            names.pop("seminorm")
+        if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):
+            xp = arrays.namespace_of(fit)
+            names["chi2"] = xp.where(unpenalized > 0, fit / xp.where(unpenalized > 0, unpenalized, 1.0), 1.0)
+    if batch.family is not None and batch.family.rule and answers.more_counts is not None:
+        whole = {name: answers.more_counts[k] for k, name in enumerate(("lam_at_end", "evaluations"))}
+    else:
+        whole = {}
+    if batch.lone:
+        found: dict[str, Any] = {name: float(arrays.host_copy(array)[0]) for name, array in names.items()}
+        numbers = arrays.host_copy(counts)[:, 0]
+        found |= {name: int(numbers[k]) for k, name in enumerate(COUNTS)}
+        found |= {name: int(arrays.host_copy(array)[0]) for name, array in whole.items()}
+        found["status"] = NNLSStatus(found["status"])
+        found["escalated"] = bool(found["escalated"])
+        cost = arrays.host_copy(costs)[0]
+        return found | {"costs": {name: int(cost[k]) for k, name in enumerate(COSTS)}}
+    xp = arrays.namespace_of(answers.x)
+
+    def shaped(array: Array) -> Array:
+        return _deliver(batch, array.reshape(batch.lead) if len(batch.lead) != 1 else array)
+
+    found = {name: shaped(xp.astype(array, answers.x.dtype, copy=False)) for name, array in names.items()}
+    found |= {name: shaped(array) for name, array in ({n: counts[k] for k, n in enumerate(COUNTS)} | whole).items()}
+    found["escalated"] = shaped(xp.astype(counts[5], xp.bool))
+    return found | {"costs": {name: shaped(costs[:, k]) for k, name in enumerate(COSTS)}}
+
+
+#: What results call otherwise than the core.
+RENAMED = {"used_lam": "lam", "fit": "squared_fit"}

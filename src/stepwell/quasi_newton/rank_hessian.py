@@ -1,0 +1,90 @@
+"""The inverse Hessian approximation where every rank has a piece of the pairs."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from stepwell.arrays import Array
+from stepwell.checks import read_host_array, require_shape
+from stepwell.distributed import Pieces, Ranks
+
+
+class RankInverseHessian:
+    """The inverse Hessian approximation of a run over ranks: ``H @ v`` for pieces of v, on all ranks at once.
+
+    The compact form (Byrd, Nocedal and Schnabel 1994, theorem 2.2), with R the upper triangle of SᵀY and D its
+    diagonal,
+
+        H v = H0 v + S a - H0 Y p,   p = R⁻¹ Sᵀv,   a = R⁻ᵀ ((D + YᵀH0 Y) p - YᵀH0 v)
+
+    takes one exchange, of 2k numbers for k pairs; the first product takes another one, for the small matrices.
+    """
+
+    def __init__(self, s: list[np.ndarray], y: list[np.ndarray], h0: Any, ranks: Ranks, pieces: Pieces) -> None:
+        self._s = [np.asarray(row, dtype=np.float64) for row in s]
+        self._y = [np.asarray(row, dtype=np.float64) for row in y]
+        self.h0 = h0
+        self._ranks, self._pieces, self._tree = ranks, pieces, pieces.tree()
+        self.n_corrs = len(self._s)
+        size = self._pieces.end - self._pieces.begin
+        self.shape = (size, size)  #: of this rank's piece
+        self._small: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __repr__(self) -> str:
+        rank, pieces = self._ranks.rank, self._pieces
+        return (
+            f"<RankInverseHessian of {self.n_corrs} pairs: {pieces.begin} to {pieces.end} of {pieces.n}, rank {rank}>"
+        )
+
+    def matvec(self, v: Array) -> np.ndarray:
+        """Apply the operator to a vector of which this rank has its piece, in whatever shape; return the same piece."""
+        given = np.zeros(self.shape[0])
+        with self._ranks.holding():
+            given = read_host_array("v", v)
+            require_shape(given.size == self.shape[0], "v", given, f"{self.shape[0]} elements, this rank's piece")
+        flat = given.reshape(-1)
+        scaled: np.ndarray = self.h0 * flat
+        k = self.n_corrs
+        if k == 0:
+            self._ranks.check()
+            return scaled.reshape(given.shape)
+        upper, curved = self._matrices()
+        products = self._sums([row * flat for row in self._s] + [row * scaled for row in self._y])
+        p = solve_triangular(upper, products[:k])
+        a = solve_triangular(upper, curved @ p - products[k:], trans="T")
+        from_s = sum(a[i] * self._s[i] for i in range(k))
+        from_y = sum(p[i] * self._y[i] for i in range(k))
+        result: np.ndarray = scaled + from_s - self.h0 * from_y
+        return result.reshape(given.shape)
+
+    __matmul__ = matvec
+
+    def todense(self) -> NoReturn:
+        """Refuse: no rank has room for all of it."""
+        raise TypeError(
+            "hess_inv of a run over ranks has no dense form; allowed: products, H @ v, on all ranks at once"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("hess_inv of a run over ranks cannot be pickled: it holds a communicator")
+
+    def _matrices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return R and D + YᵀH0 Y."""
+        if self._small is None:
+            k = self.n_corrs
+            sy = [self._s[i] * self._y[j] for i in range(k) for j in range(i, k)]
+            yy = [self._y[i] * self.h0 * self._y[j] for i in range(k) for j in range(i, k)]
+            sums = self._sums(sy + yy)
+            above = np.triu_indices(k)
+            upper, half = np.zeros((k, k)), np.zeros((k, k))
+            upper[above], half[above] = sums[: len(sy)], sums[len(sy) :]
+            self._small = upper, half + np.triu(half, 1).T + np.diag(np.diag(upper))
+        return self._small
+
+    def _sums(self, vectors: list[np.ndarray]) -> np.ndarray:
+        """Return the sum of each vector over all ranks, in one exchange."""
+        rows = np.array([self._pieces.chunk_sums(vector) for vector in vectors]).T
+        return self._pieces.total(self._ranks, rows.reshape(self._pieces.chunks, len(vectors)), self._tree)

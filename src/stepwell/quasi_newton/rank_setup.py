@@ -1,0 +1,112 @@
+"""What ranks must agree on before a run: sizes, dtype, settings, whether there are bounds and a diagonal."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.distributed import Layout, Pieces, Ranks, local_piece
+from stepwell.distributed.layout import pieces_of
+from stepwell.quasi_newton.rank_values import PieceVariables
+from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.target import Box
+from stepwell.quasi_newton.variables import Variables
+
+T = TypeVar("T")
+
+ANY_RANKS = "same bits on any number of ranks"
+THESE_RANKS = "same bits for these pieces"
+
+
+class Share(NamedTuple):
+    """What one rank knows of a problem that it shares with others."""
+
+    ranks: Ranks
+    pieces: Pieces
+    threads: int  # that this rank may use
+
+    def mode(self, in_shares: bool) -> str:
+        """Say how many ranks there are, and what is promised of the bits of a result; `in_shares`: f came in such."""
+        count = f"{self.ranks.size} rank{'s' if self.ranks.size > 1 else ''}"
+        return f"{count}; {ANY_RANKS if self.pieces.aligned and not in_shares else THESE_RANKS}"
+
+
+def read_ranks(x0: Any, bounds: Any, comm: Any) -> tuple[Any, Any, Any, Ranks]:
+    """Return this rank's pieces of start and bounds, the communicator, and what is made of it."""
+    x0, comm = local_piece(x0, comm)
+    if isinstance(bounds, tuple):
+        bounds = tuple(local_piece(half, comm)[0] for half in bounds)
+    return x0, bounds, comm, Ranks(comm)
+
+
+def together(ranks: Ranks | None, work: Callable[[], T]) -> T:
+    """Return what `work` returns; an error that it raises on one rank is raised on all."""
+    if ranks is None:
+        return work()
+    found: list[T] = []
+    with ranks.holding():
+        found.append(work())
+    ranks.check()
+    return found[0]
+
+
+def settle(
+    ranks: Ranks, comm: Any, variables: Variables, box: Box | None, h0: Any, settings: Settings
+) -> tuple[PieceVariables, Box | None, Share]:
+    """Agree on a problem; return this rank's view of it, with bounds where any rank has some."""
+    diagonal = "none" if h0 is None else "a function" if callable(h0) else "an array"
+    same = {
+        "the dtype of x0": str(variables.dtype),
+        "the place of x0": "a GPU" if variables.on_device else "the host",
+        "h0": diagonal,
+        "the settings": dataclasses.replace(settings, threads=None),
+        "the layout": (comm.n, comm.align) if isinstance(comm, Layout) else None,
+    }
+    ranks.agree_all(same)
+    size = variables.size
+    boxed = size == 0 or (box is not None and box.boxed)
+    rows = np.array(ranks.exchange(np.array([size, box is not None, boxed], dtype=float)))
+    sizes = rows[:, 0].astype(int).tolist()
+    pieces = _pieces(comm, sizes, ranks.rank)
+    if rows[:, 1].any():
+        box = _with_bounds(box, variables)._replace(boxed=bool(rows[:, 2].all()))
+    threads = threads_of_rank(ranks, settings.thread_count(), settings.threads is not None)
+    fields = {field.name: getattr(variables, field.name) for field in dataclasses.fields(Variables)}
+    return PieceVariables(**fields, chunks=pieces.chunks), box, Share(ranks, pieces, threads)
+
+
+def _pieces(comm: Any, sizes: list[int], rank: int) -> Pieces:
+    n = sum(sizes)
+    if n == 0:
+        raise ValueError("x0 has no variable on any rank; allowed: at least one variable")
+    if not isinstance(comm, Layout):
+        return pieces_of(sizes, int(_core.chunk_length(n)), rank)
+    for other, size in enumerate(sizes):
+        begin, end = comm.borders[other : other + 2]
+        if size != end - begin:
+            raise ValueError(f"x0 has {size} variables on rank {other}; allowed: {end - begin}, as the layout says")
+    return comm
+
+
+def _with_bounds(box: Box | None, variables: Variables) -> Box:
+    """Return bounds; infinite ones for a rank that has none where another has."""
+    if box is not None:
+        return box
+    infinite = np.full(variables.size, math.inf, variables.dtype)
+    return Box(-infinite, infinite, False)
+
+
+def threads_of_rank(ranks: Ranks, available: int, asked: bool) -> int:
+    """Return how many threads a rank uses: as asked, else those of its cores, shared with the other ranks on them."""
+    if ranks.size == 1:
+        return available
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    homes = ranks.gather_texts(f"{socket.gethostname()} {cores}")
+    return available if asked else max(1, available // homes.count(homes[ranks.rank]))

@@ -1,0 +1,233 @@
+"""A problem whose variables are spread over ranks: the host target with an exchange between sums and decisions.
+
+Every rank sweeps over its own chunks, sends the nodes of the tree of sums that cover them, and takes the same decisions
+on the same totals. Callbacks and clocks are looked at just before the message of the aim sweep, which carries a wish to
+stop: no message is sent for them, and no evaluation is made in vain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from stepwell import _core
+from stepwell.distributed import Pieces, Ranks
+from stepwell.distributed.ranks import HEADER, STOP, TIME, starts_of
+from stepwell.quasi_newton.host_target import HostTarget
+from stepwell.quasi_newton.rank_values import NO_VALUE, SHARE, Value, value_of_all
+from stepwell.quasi_newton.settings import Settings
+from stepwell.quasi_newton.state import WHOLE, with_slots
+from stepwell.quasi_newton.status import Status
+from stepwell.quasi_newton.target import Box
+
+_STATUS = {STOP: Status.CALLBACK, TIME: Status.TIME_LIMIT}
+
+
+class PieceTarget(HostTarget):
+    """A problem of which one rank has all variables, cut as its layout says."""
+
+    def __init__(
+        self,
+        start: np.ndarray,
+        box: Box | None,
+        weights: np.ndarray | None,
+        settings: Settings,
+        *,
+        weights_vary: bool,
+        pieces: Pieces,
+        spare: int = 0,
+    ) -> None:
+        super().__init__(start, box, weights, settings, weights_vary=weights_vary, spare=spare)
+        self._engine.set_chunks(pieces.chunk_length, pieces.before)
+        self._tree = pieces.tree()
+        #: Whether values of f were sums over ranks, not over chunks.
+        self.took_shares = False
+
+    def turn(self, f: Value, g: np.ndarray, part: int = WHOLE) -> None:
+        """Take a value and a gradient at the trial point and move it on."""
+        self.took_shares |= f.kind == SHARE
+        number = f.number
+        if f.chunks is not None:
+            number = float(self._tree.finish(self._tree.fold_own(f.chunks.reshape(-1, 1)))[0])
+        super().turn(number, g, part)
+
+
+class RankTarget(PieceTarget):
+    """A problem over several ranks; a `Target` whose turns exchange messages, so that all ranks must make them.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    pieces : Pieces
+        Which variables each rank has. The others are those of `HostTarget`, for this rank's piece; that there are
+        bounds, or a diagonal, must be the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        start: np.ndarray,
+        box: Box | None,
+        weights: np.ndarray | None,
+        settings: Settings,
+        *,
+        weights_vary: bool,
+        pieces: Pieces,
+        ranks: Ranks,
+    ) -> None:
+        # A place more in the ring: a pair is written before its step is accepted, to save an exchange.
+        super().__init__(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, spare=1)
+        self.ranks = ranks
+        self._messages = _Messages(ranks, self)
+        self._exchange = _core.RankExchange(ranks.rank, pieces.cuts, pieces.begin, self._messages)
+        self._engine.set_exchange(self._exchange)
+        self._places = settings.m
+
+    def turn(self, f: Value, g: np.ndarray, part: int = WHOLE) -> None:
+        """Take this rank's value and gradient at the trial point; all ranks move on together, or all raise."""
+        self.took_shares |= f.kind == SHARE
+        messages = self._messages
+        messages.value = f
+        messages.looked = False
+        self._exchange.set_chunk_values(f.chunks)
+        # A driver has seen to interrupts for its whole run.
+        patient = contextlib.nullcontext() if messages.watched else _patient_interrupts(self.ranks)
+        try:
+            with patient:
+                HostTarget.turn(self, math.nan, g, part)
+        except _Ended as ended:
+            self.stop(ended.status.value)
+        if self.running == 0 and messages.watched:
+            messages.look(ended=True)
+            self.ranks.check()  # an error of the last callback
+
+    @property
+    def holding(self) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        """A context that keeps errors of this rank until the next message, which raises them on all."""
+        return self.ranks.holding
+
+    @contextlib.contextmanager
+    def watch(self, after: Callable[[], None] | None, limit: float) -> Iterator[None]:
+        """Look after a run: `after` is called once for every accepted point, and the clock is watched.
+
+        Ctrl-C waits for the next message, with which it ends all ranks; a second one does not.
+        """
+        messages = self._messages
+        messages.watched, messages.after, messages.limit = True, after, limit
+        try:
+            with _patient_interrupts(self.ranks):
+                yield
+        finally:
+            messages.watched, messages.after, messages.limit = False, None, math.inf
+
+    def set_limit(self, limit: float) -> None:
+        """End the run with the first message of the aim sweep after this time, by `time.perf_counter`."""
+        self._messages.limit = limit
+
+    def repeated(
+        self, evaluate: Callable[[], tuple[Any, Any]], turn: Callable[..., None], graph: str | bool, clock: Any
+    ) -> Callable[[], Any]:
+        """Return a function that evaluates and turns once; an error of the evaluation is raised on all ranks."""
+        nothing = (NO_VALUE, np.zeros(self.n, self.trial.dtype))
+
+        def advance() -> None:
+            found = nothing
+            with self.ranks.holding():
+                found = evaluate()
+            turn(*found)
+
+        return advance
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return this rank's piece of the run, in rings of m pairs."""
+        return with_slots(self._views(), self._places)
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from saved arrays, this rank's piece."""
+        super().restore(with_slots(arrays, self._engine.s.shape[1]))
+
+
+class _Ended(Exception):
+    """A rank wants to stop."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Messages:
+    """What the engine calls with its messages. It does not hold the target, which holds the engine, which holds it."""
+
+    def __init__(self, ranks: Ranks, target: RankTarget) -> None:
+        self._ranks, self._target = ranks, weakref.ref(target)
+        self.value = NO_VALUE
+        self.watched = self.looked = self._late = False
+        self.after: Callable[[], None] | None = None
+        self.limit = math.inf
+
+    def __call__(self, phase: int, with_value: bool, message: np.ndarray, counts: list[int]) -> Any:
+        """Send this rank's message; return those of all, and f where they carry it."""
+        ranks = self._ranks
+        if with_value:
+            message[HEADER : HEADER + 2] = self.value[:2]
+            # Time was up before this point was evaluated, in a search that goes on and on.
+            if self._late:
+                ranks.ask(TIME)
+            self._late = time.perf_counter() > self.limit
+        elif phase == _core.ACTION_AIM:
+            self.look()
+        received = ranks.exchange_message(message, counts)
+        if ranks.told:
+            raise _Ended(_STATUS[ranks.told])
+        if not with_value:
+            return received
+        starts = starts_of(tuple(counts)) + HEADER
+        return received, value_of_all(received[starts], received[starts + 1])
+
+    def look(self, *, ended: bool = False) -> None:
+        """Call back for an accepted point, once, and look at the clock; what comes of it goes with the next message."""
+        target = self._target()
+        assert target is not None
+        if self.after is not None and not self.looked and target.states()[0]["accepted"]:
+            self.looked = True
+            with self._ranks.holding():
+                try:
+                    self.after()
+                except StopIteration:
+                    if not ended:
+                        self._ranks.ask(STOP)
+        if not ended and time.perf_counter() > self.limit:
+            self._ranks.ask(TIME)
+
+
+@contextlib.contextmanager
+def _patient_interrupts(ranks: Ranks) -> Iterator[None]:
+    """Let Ctrl-C wait for the next message, so that no rank is left waiting for another; a second one does not."""
+    usual = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+    interrupts = 0
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts > 1:
+            usual(number, frame)
+        ranks.hold(KeyboardInterrupt())
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+assert HEADER == _core.MESSAGE_HEADER

@@ -1,0 +1,78 @@
+"""Variables of which this rank has a piece, and the forms in which f may be given there."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stepwell.arrays import Array, scalar_of
+from stepwell.checks import read_host_array
+from stepwell.distributed import Part, local_piece
+from stepwell.quasi_newton.variables import Variables
+
+#: How f was given: as it is, the same on all ranks; this rank's share; one number a chunk of this rank.
+WHOLE_VALUE, SHARE, CHUNK_VALUES = 0.0, 1.0, 2.0
+_WORDS = {WHOLE_VALUE: "a number", SHARE: "a part", CHUNK_VALUES: "one value a chunk"}
+
+
+class Value(NamedTuple):
+    """A value of f on one rank."""
+
+    kind: float
+    number: float  # of a share or the whole
+    chunks: np.ndarray | None = None
+
+
+NO_VALUE = Value(WHOLE_VALUE, math.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceVariables(Variables):
+    """The variables of one rank."""
+
+    chunks: int = 1  #: into which they are cut
+
+    def read_values(self, f: Any) -> Value:
+        """Check a value of f: a number, `stepwell.distributed.part` of one, or an array of one value a chunk."""
+        if isinstance(f, Part):
+            return Value(SHARE, scalar_of(f.value))
+        if getattr(f, "ndim", 0) == 1 or isinstance(f, list | tuple):
+            values = read_host_array("f", f)
+            if values.shape != (self.chunks,):
+                raise ValueError(
+                    f"fun returned values of shape {values.shape}; allowed: a number, part(number), or one value for "
+                    f"each of this rank's {self.chunks} chunks"
+                )
+            return Value(CHUNK_VALUES, math.nan, values)
+        return Value(WHOLE_VALUE, f if type(f) is float else scalar_of(f))
+
+    def read_gradient(self, g: Any, name: str = "the gradient") -> Array:
+        """Check this rank's piece of a gradient."""
+        return super().read_gradient(local_piece(g, None)[0], name)
+
+
+def value_of_all(kinds: np.ndarray, numbers: np.ndarray) -> float:
+    """Return f from what each rank has told of it; NaN where it comes in values a chunk, which are summed elsewhere."""
+    if (kinds != kinds[0]).any():
+        other = int(np.flatnonzero(kinds != kinds[0])[0])
+        raise ValueError(
+            f"fun returned {_WORDS[float(kinds[0])]} on rank 0 and {_WORDS[float(kinds[other])]} on rank {other}; "
+            "allowed: the same kind of value on all"
+        )
+    if kinds[0] == CHUNK_VALUES:
+        return math.nan
+    if kinds[0] == SHARE:
+        return float(numbers.sum())
+    if (numbers == numbers[0]).all():
+        return float(numbers[0])
+    strange = np.flatnonzero(~np.isfinite(numbers))
+    if strange.size:  # trouble on one rank is trouble on all: the step is too long
+        return float(numbers[strange[0]])
+    other = int(np.flatnonzero(numbers != numbers[0])[0])
+    raise ValueError(
+        f"fun returned {float(numbers[0])!r} on rank 0 and {float(numbers[other])!r} on rank {other}; allowed: the "
+        "same value of f on all ranks, or stepwell.distributed.part(f) where it is this rank's share"
+    )

@@ -1,0 +1,94 @@
+"""Problems whose variables are spread over ranks, for ranks of any kind; and what a run over them found."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+import stepwell
+from stepwell.distributed import Ranks, split
+
+PAIRS = 22_000  # variables of the Rosenbrock problem: six chunks
+
+
+def rosenbrock(layout, dtype=np.float64):
+    """Return this rank's function (values a chunk, gradient), start, bounds and diagonal of pairs (a, b)."""
+    begin, end = layout
+    i = np.arange(begin, end)
+    lower = np.full(i.size, -2.0, dtype)
+    upper = np.where(i % 3 == 0, 0.4 + 0.1 * (i % 7), 2.0).astype(dtype)
+    start = np.where(i % 2 == 0, -1.2, 0.3 + 0.1 * np.sin(i)).astype(dtype)
+    diagonal = (1e-3 * (2 + np.cos(i))).astype(dtype)
+
+    def fun(x):
+        wide = x.astype(np.float64)
+        a, b = wide[0::2], wide[1::2]
+        rise = b - a * a
+        each, gradient = np.zeros(x.size), np.empty(x.size)
+        each[0::2] = 100 * rise**2 + (1 - a) ** 2
+        gradient[1::2] = 200 * rise
+        gradient[0::2] = -400 * rise * a - 2 * (1 - a)
+        return layout.chunk_sums(each), gradient.astype(dtype)
+
+    return fun, start, (lower, upper), diagonal
+
+
+def torsion(layout, nx, comm):
+    """Return this rank's function, start and bounds of the torsion problem on nx by nx points, with a halo of rows."""
+    begin, end = layout
+    rows, h = (end - begin) // nx, 1 / (nx + 1)
+    i = np.arange(1, nx + 1.0)
+    near = np.minimum(i, nx + 1 - i) * h
+    upper = np.minimum(near[:, None], near[None]).ravel()[begin:end]
+    neighbours = Ranks(comm)
+    counts = [2 * nx * (b > a) for a, b in zip(layout.borders, layout.borders[1:])]
+
+    def fun(x):
+        v = np.zeros((rows + 2, nx + 2))
+        v[1:-1, 1:-1] = x.reshape(rows, nx)
+        edges = v[[1, -2], 1:-1].ravel() if rows else np.empty(0)
+        found = neighbours.exchange(edges, counts)
+        above = [row for row in found[: neighbours.rank] if row.size]
+        below = [row for row in found[neighbours.rank + 1 :] if row.size]
+        if rows and above:
+            v[0, 1:-1] = above[-1][nx:]
+        if rows and below:
+            v[-1, 1:-1] = below[0][:nx]
+        middle = v[1:-1, 1:-1]
+        curved = 4 * middle - v[:-2, 1:-1] - v[2:, 1:-1] - v[1:-1, :-2] - v[1:-1, 2:]
+        return layout.chunk_sums(0.5 * middle * curved - 5 * h * h * middle), (curved - 5 * h * h).ravel()
+
+    return fun, upper.copy(), (-upper, upper)
+
+
+def solve_rosenbrock(comm, *, dtype=np.float64, weighted=False, bounded=True, fun=None, callback=None, **options):
+    """Minimise the Rosenbrock problem over ranks; `fun` may stand between the solver and the function."""
+    layout = split(PAIRS, comm, align=2)
+    value, start, bounds, diagonal = rosenbrock(layout, dtype)
+    options = {"ftol": 0, "gtol": 1e-6, "maxiter": 25, "threads": 1} | options
+    if weighted:
+        options["h0"] = diagonal
+    return stepwell.minimize(
+        value if fun is None else fun(value, layout),
+        start,
+        jac=True,
+        bounds=bounds if bounded else None,
+        callback=callback,
+        comm=layout,
+        options=options,
+    )
+
+
+def digest_of(results):
+    """Return a text that tells apart what runs over ranks found, from the results of all ranks."""
+    digest = hashlib.sha256()
+    for name in ("x", "jac"):
+        digest.update(np.concatenate([np.asarray(r[name]).ravel() for r in results]).tobytes())
+    for r in results:
+        assert (r.fun, r.nit, r.nfev, r.status) == tuple(results[0][key] for key in ("fun", "nit", "nfev", "status"))
+        assert r.projected_gradient == results[0].projected_gradient
+    first = results[0]
+    return (
+        f"{digest.hexdigest()[:16]} {first.fun!r} {first.projected_gradient!r} {first.nit} {first.nfev} {first.status}"
+    )

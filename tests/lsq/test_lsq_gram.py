@@ -1,0 +1,105 @@
+"""Normal equations, uncertainty and general equalities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stepwell
+from stepwell import NNLSStatus
+
+RNG = np.random.default_rng(21)
+A, B = RNG.standard_normal((300, 40, 8)), RNG.standard_normal((300, 40))
+G, C = np.einsum("kij,kil->kjl", A, A), np.einsum("kij,ki->kj", A, B)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(bounds=(-0.1, 0.2)),
+        dict(bounds=(0, np.inf), sum_bounds=(1, 1)),
+        dict(bounds=(0, 0.5), sum_bounds=(-np.inf, 0.4)),
+        dict(bounds=(0, np.inf), mask=RNG.random((300, 8)) < 0.6),
+        dict(bounds=(-0.1, 0.2), lam=2.0, L=np.eye(8) - np.eye(8, k=1)),
+        dict(),
+    ],
+    ids=["bounds", "sum", "range", "mask", "penalty", "free"],
+)
+def test_normal_equations_are_those_of_a_and_b(options):
+    r = stepwell.lsq_gram(G, C, **options, bb=(B**2).sum(axis=1), rows=40, uncertainty="variance")
+    a = stepwell.lsq_linear(A, B, **options, uncertainty="variance")
+    assert (r.status == 0).all()
+    np.testing.assert_allclose(r.x, a.x, atol=1e-12)
+    np.testing.assert_allclose(r.residual, a.residual, rtol=1e-12)
+    np.testing.assert_allclose(r.dual, a.dual, atol=1e-10)
+    np.testing.assert_array_equal(r.state, a.state)
+    np.testing.assert_allclose(r.sigma, a.sigma, rtol=1e-12)
+    if "lam" not in options:
+        np.testing.assert_allclose(r.variance, a.variance, rtol=1e-9, atol=1e-15)
+    shared = stepwell.lsq_gram(G[0], C, **{k: v for k, v in options.items() if k != "mask"})
+    one = stepwell.lsq_gram(G[0], C[5], **{k: v for k, v in options.items() if k != "mask"})
+    np.testing.assert_allclose(shared.x[5], one.x, atol=1e-13)
+    assert np.isnan(shared.residual).all()
+
+
+def test_dependent_columns_of_normal_equations():
+    half = np.concatenate([A[:, :, :4], A[:, :, :4]], axis=2)
+    r = stepwell.lsq_gram(np.einsum("kij,kil->kjl", half, half), np.einsum("kij,ki->kj", half, B), (0, np.inf))
+    plain = stepwell.nnls(A[:, :, :4], B)
+    np.testing.assert_allclose(r.x[:, :4] + r.x[:, 4:], plain.x, atol=1e-10)
+
+
+def test_errors_of_normal_equations():
+    with pytest.raises(ValueError, match=r"G has shape \(3, 2\); allowed: \(n, n\) or"):
+        stepwell.lsq_gram(np.ones((3, 2)), np.ones(2))
+    with pytest.raises(ValueError, match=r"c has shape \(2,\); allowed: \(3,\) or \(systems, 3\)"):
+        stepwell.lsq_gram(np.eye(3), np.ones(2))
+    with pytest.raises(ValueError, match="c is nan at index 0"):
+        stepwell.lsq_gram(np.eye(2), np.array([np.nan, 1]))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, dict(lam=1.0), dict(sum_bounds=(3.5, 3.5)), dict(lam=1.0, sum_bounds=(3.5, 3.5))]
+)
+def test_variance_is_the_scatter_of_many_draws(options):
+    matrix = RNG.standard_normal((30, 4))
+    b = matrix @ [1, 2, 0.5, 0] + 0.1 * RNG.standard_normal((4000, 30))
+    r = stepwell.lsq_linear(matrix, b, uncertainty="variance", noise=0.1, **options)
+    # Four thousand draws know a standard deviation to 1.1 %: four of those.
+    np.testing.assert_allclose(r.x.std(axis=0), np.sqrt(r.variance[0]), rtol=0.045)
+    np.testing.assert_allclose(np.cov(r.x.T), r.covariance(7), atol=0.07 * r.variance[0].max())
+    np.testing.assert_allclose(np.diag(r.covariance(7)), r.variance[7], rtol=1e-9, atol=1e-18)
+    found = stepwell.lsq_linear(matrix, b, uncertainty="variance", **options)
+    if "lam" not in options:
+        assert found.sigma.mean() == pytest.approx(0.1, rel=0.02)
+
+
+def test_variance_at_bounds_is_zero():
+    r = stepwell.lsq_linear(A, B, (-0.05, 0.05), uncertainty="variance")
+    assert (r.variance[r.state != 0] == 0).all()
+    assert (r.variance[r.state == 0] > 0).all()
+    with pytest.raises(ValueError, match="covariance is not known"):
+        stepwell.lsq_linear(A, B).covariance()
+
+
+def test_general_equalities():
+    for k in range(30):
+        n, q = int(RNG.integers(5, 12)), k % 3 + 1
+        matrix, b, rows = RNG.standard_normal((n + 10, n)), RNG.standard_normal(n + 10), RNG.standard_normal((q, n))
+        d = rows @ RNG.uniform(-0.5, 0.5, n)
+        r = stepwell.lsq_linear(matrix, b, (-0.6, 0.6), equality=(rows, d))
+        assert r.status == NNLSStatus.CONVERGED
+        assert r.equality_error < 1e-11
+        assert r.residual == pytest.approx(np.linalg.norm(matrix @ r.x - b), rel=1e-8)
+        g = matrix.T @ (b - matrix @ r.x) + rows.T @ r.multipliers
+        at = np.where(r.x <= -0.6, np.maximum(g, 0), np.where(r.x >= 0.6, np.maximum(-g, 0), np.abs(g)))
+        assert at.max() < 1e-8 * np.linalg.norm(matrix) * np.linalg.norm(b)
+
+
+def test_one_positive_equality_is_exact_and_others_can_be_missed():
+    c = RNG.uniform(0.2, 3, 8)
+    r = stepwell.lsq_linear(A, B, (0, np.inf), equality=(c, 1.0))
+    np.testing.assert_allclose(r.x @ c, 1, atol=1e-14)
+    assert r.violation.max() < 1e-13
+    no = stepwell.lsq_linear(A[0], B[0], (0, 1), equality=(np.r_[1.0, -1, np.zeros(6)], 5.0))
+    assert no.status == NNLSStatus.INFEASIBLE

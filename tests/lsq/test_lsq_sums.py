@@ -1,0 +1,108 @@
+"""A bound sum: quadratic programming, the simplex, limits of heavy rows, corners, and sums that nothing has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lsq_cases import breach
+
+import stepwell
+from stepwell import NNLSStatus
+
+KINDS = ("noise", "corner", "exact", "equal", "low rank", "wide", "box", "free")
+
+
+def problem(kind, rng):
+    n = int(rng.integers(1, 13))
+    m = max(1, n // 2) if kind == "wide" else n + int(rng.integers(0, 25))
+    A, lower, upper = np.abs(rng.standard_normal((m, n))), np.zeros(n), np.full(n, np.inf)
+    x = rng.dirichlet(np.full(n, 0.4))
+    if kind == "corner":
+        x = np.eye(n)[rng.integers(n)]
+        upper = np.ones(n)
+    if kind == "equal":
+        A[:, rng.integers(n)] = A[:, rng.integers(n)]
+        A[:, rng.integers(n)] = 0
+    if kind == "low rank":
+        rank = max(1, n // 2)
+        A = np.abs(rng.standard_normal((m, rank))) @ np.abs(rng.standard_normal((rank, n)))
+    b = A @ x + (0 if kind in ("corner", "exact") else 0.05) * rng.standard_normal(m)
+    total = 1.0
+    if kind == "box":
+        lower = rng.uniform(-0.2, 0.05, n)
+        upper = lower + rng.uniform(0.1, 0.8, n)
+        total = lower.sum() + rng.uniform(0.02, 0.98) * (upper - lower).sum()
+    if kind == "free":
+        lower[0] = -np.inf
+    return A, b, lower, upper, total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_optimality(kind):
+    rng = np.random.default_rng([11, KINDS.index(kind)])
+    for k in range(60):
+        A, b, lower, upper, total = problem(kind, rng)
+        spread = rng.uniform(0, 0.3)
+        sums = [(total, total), (-np.inf, total), (total, np.inf), (total - spread, total)][k % 4]
+        r = stepwell.lsq_linear(A, b, (lower, upper), sum_bounds=sums)
+        assert r.status == NNLSStatus.CONVERGED
+        worst, outside = breach(A, b, r.x, lower, upper, sums=sums, multiplier=float(r.multipliers[0]))
+        assert outside < 1e-13
+        assert worst < 1e-11
+        assert r.equality_error < 1e-13 * (1 + np.abs(r.x).sum())
+
+
+def test_against_quadprog():
+    quadprog = pytest.importorskip("quadprog")
+    rng = np.random.default_rng(2)
+    for _ in range(60):
+        n = int(rng.integers(2, 10))
+        A = rng.random((n + 20, n))
+        b = A @ rng.dirichlet(np.full(n, 0.4)) + 0.05 * rng.standard_normal(n + 20)
+        r = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1))
+        C = np.c_[np.ones(n), np.eye(n)]
+        x = quadprog.solve_qp(A.T @ A, A.T @ b, C, np.r_[1.0, np.zeros(n)], 1)[0]
+        np.testing.assert_allclose(r.x, x, atol=1e-11)
+
+
+def test_units_of_the_data_do_not_matter_and_a_heavy_row_is_the_limit():
+    rng = np.random.default_rng(4)
+    A = rng.random((30, 5))
+    b = rng.dirichlet(np.ones(5), 50) @ A.T + 0.02 * rng.standard_normal((50, 30))
+    r = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1))
+    large = stepwell.lsq_linear(1e4 * A, 1e4 * b, (0, np.inf), sum_bounds=(1, 1))
+    np.testing.assert_allclose(large.x, r.x, atol=1e-13)
+    errors = []
+    for weight in (1e2, 1e3):
+        heavy = stepwell.nnls(np.vstack([A, np.full((1, 5), weight)]), np.c_[b, np.full(50, weight)])
+        errors.append(np.abs(heavy.x - r.x).max())
+    assert errors[1] < 1e-5
+    assert errors[1] < 0.03 * errors[0]  # it falls with the square of the weight
+
+
+def test_at_most_one_is_nnls_or_one():
+    rng = np.random.default_rng(6)
+    A = rng.random((40, 6))
+    b = rng.dirichlet(np.ones(6), 80) @ A.T * rng.uniform(0.4, 1.6, (80, 1)) + 0.02 * rng.standard_normal((80, 40))
+    most = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(-np.inf, 1)).x
+    plain, one = stepwell.nnls(A, b).x, stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1)).x
+    below = plain.sum(axis=1) < 1
+    assert 10 < below.sum() < 70
+    np.testing.assert_allclose(most, np.where(below[:, None], plain, one), atol=1e-12)
+
+
+def test_sums_that_nothing_has_or_one_point_alone():
+    A, b = np.eye(3), np.array([[1.0, 2.0, 3.0]] * 4)
+    r = stepwell.lsq_linear(A, b, (0, 0.5), sum_bounds=(np.array([2.0, 1.5, 0.0, -1.0]),) * 2)
+    bad = NNLSStatus.INFEASIBLE
+    assert r.status.tolist() == [bad, 0, 0, bad]
+    np.testing.assert_allclose(r.x[1:3], [[0.5] * 3, [0.0] * 3], atol=1e-15)
+
+
+def test_the_gap_of_frank_and_wolfe_bounds_the_error():
+    rng = np.random.default_rng(8)
+    A, b = rng.random((20, 6)), rng.random((50, 20))
+    r = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1))
+    gradient = (r.x @ A.T - b) @ A
+    gap = (gradient * r.x).sum(axis=1) - gradient.min(axis=1)
+    assert (gap < 1e-12 * (b**2).sum(axis=1)).all()

