@@ -1,10 +1,10 @@
-"""The README's example runs, its commands are two, and its links lead somewhere."""
+"""The README's snippets print what is shown, its commands are there, and its links lead somewhere."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,41 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_example_runs():
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
+SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
 
 
-def test_there_are_two_installing_commands():
+def test_there_are_three_snippets():
+    assert len(SNIPPETS) == README.count("```python") == 3
+
+
+@pytest.mark.parametrize(("code", "printed"), SNIPPETS, ids=("minimize", "nnls", "tikhonov"))
+def test_a_snippet_prints_what_is_shown(code, printed, capsys):
+    if "torch" in code:
+        pytest.importorskip("torch")
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == printed
+
+
+def test_commands():
     commands = re.findall(r"^pip install .*", README, re.MULTILINE)
-    assert len(commands) == 2
-    assert commands[0] == "pip install . && stepwell tour"
-    assert re.fullmatch(r'pip install "\.\[test\]" && pytest', commands[1])
+    assert commands[0].startswith("pip install stepwell ")
+    assert commands.count("pip install . && stepwell tour") == 1
+    assert [line for line in commands if "&&" in line][1:] == ['pip install ".[test]" && pytest']
+
+
+def test_links_are_absolute():
+    """They must lead somewhere on the pages of a package index, too, and what they name in the repository exists."""
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert targets
+    for target in targets:
+        assert target.startswith("https://")
+        if found := re.match(
+            r"https://(?:github|raw\.githubusercontent)\.com/stepwell/stepwell/(?:blob/)?main/(.*)", target
+        ):
+            assert (ROOT / found[1]).exists(), target
+        elif found := re.match(r"https://stepwell\.readthedocs\.io/(.*)\.html", target):
+            page = ROOT / "docs" / found[1]
+            assert page.with_suffix(".md").exists() or page.with_suffix(".rst").exists() or found[1] == "gallery/index"
 
 
 @pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
@@ -34,8 +59,7 @@ def test_links_lead_somewhere(file):
 
 
 def test_versions_agree():
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        version = tomllib.load(file)["project"]["version"]
+    version = importlib.metadata.version("stepwell")  # taken from stepwell/__init__.py when the package is built
     assert version == stepwell.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings and the example script run as printed."""
+"""The examples in docstrings run as printed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ def test_docstring_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried > 0
     assert failed == 0
-
-
-def test_the_example_script(capsys):
-    script = Path(__file__).resolve().parents[2] / "examples" / "tomography.py"
-    if not script.exists():
-        pytest.skip("the examples are not part of this copy")
-    runpy.run_path(str(script), run_name="__main__")
-    printed = capsys.readouterr().out
-    assert "24 of 24" in printed
-    assert "one by one" in printed
 
 
 def test_the_example_with_bounds(capsys, monkeypatch, tmp_path):

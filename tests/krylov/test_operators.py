@@ -70,3 +70,13 @@ def test_what_is_no_operator_is_refused():
             operators.as_operator(wrong)
     with pytest.raises(ValueError, match="shape"):
         operators.gradient(())
+
+
+def test_direct_takes_wide_sparse_matrices_of_torch():
+    torch = pytest.importorskip("torch")
+    wide = sp.random(12, 30, density=0.4, random_state=5, format="csr")
+    b = np.arange(12.0)
+    expected = np.linalg.solve((wide.T @ wide).toarray() + 0.25 * np.eye(30), wide.T @ b)
+    sparse = stepwell.operators.in_library_of(wide, torch.zeros(1, dtype=torch.float64))
+    found = stepwell.tikhonov(sparse, torch.as_tensor(b), 0.5, method="direct")
+    assert np.allclose(found.x.numpy(), expected, atol=1e-10)

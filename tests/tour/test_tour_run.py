@@ -17,7 +17,7 @@ from stepwell.report.html import Text
 from stepwell.tour import CHAPTERS, Account, Chapter, Comparison, Place, Stage, Stop, Tour, take_tour, tour_page
 from stepwell.tour import rosenbrock as rosenbrock_chapter
 from stepwell.tour.chapter import duration
-from stepwell.tour.page import summary_rows
+from stepwell.tour.page import SITE, summary_rows
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -72,7 +72,9 @@ def test_the_report_holds_everything_itself(quick_tour):
     assert text.startswith("<!DOCTYPE html>")
     tags = Outline(text).tags
     assert not {"script", "iframe", "object"} & {tag for tag, _ in tags}
-    assert not re.search(r"https?://|url\(|@import", re.sub(r'href="data:[^"]*"', "", text))
+    guides = rf'<a href="{SITE}/[^"]*"'  # which a reader may follow; nothing is loaded from there
+    assert len(re.findall(guides, text)) == len(CHAPTERS)
+    assert not re.search(r"https?://|url\(|@import", re.sub(rf'href="data:[^"]*"|{guides}', "", text))
     for tag, attributes in tags:
         if tag == "img":
             assert attributes["src"].startswith("data:image/png;base64,")
@@ -80,7 +82,7 @@ def test_the_report_holds_everything_itself(quick_tour):
         if tag == "svg":
             assert attributes["role"] == "img"
             assert attributes["aria-label"]
-        if tag == "a":
+        if tag == "a" and not attributes["href"].startswith(SITE):
             assert f'id="{attributes["href"].removeprefix("#")}"' in text
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -117,8 +119,11 @@ def test_an_interrupt_is_not_a_failed_chapter():
     def interrupt(stage):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        take_tour(chapters=[Chapter("stop", "Stop", interrupt)])
+    done = Chapter("done", "Done", lambda stage: Account([], []))
+    tour = take_tour(chapters=[done, Chapter("stop", "Stop", interrupt), done])
+    assert tour.interrupted
+    assert not tour.success
+    assert [stop.chapter.key for stop in tour.stops] == ["done"]  # what there is, and nothing after it
 
 
 @pytest.mark.parametrize(
@@ -243,3 +248,23 @@ def test_durations():
         "99.9 s",
         "100 s",
     ]
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.key)
+def test_the_code_that_a_chapter_shows_runs(chapter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = {"200": "20", "1_000_000": "1000", "2000": "20", "128": "32", "[48:80]": "[8:16]", "(32,": "(8,"}
+    small |= {"800": "50", "100": "10"}
+    code = re.sub(
+        "|".join(map(re.escape, sorted(small, key=len, reverse=True))), lambda found: small[found[0]], chapter.code
+    )
+    exec(compile(code, chapter.key, "exec"), {})
+    assert (Path(__file__).parents[2] / "docs" / f"{chapter.guide}.md").exists()
+
+
+def test_where_stepwell_stopped_higher_the_page_says_so():
+    from stepwell.tour.bounded import Run, _words
+
+    ours, theirs = (Run([2.0, f], [1, 2], [0.1, 0.4], 2, True, 0.5, np.zeros(1)) for f in (1.5, 1.0))
+    assert _words(0.5, ours, theirs) == "Stepwell stopped 5e-01 higher than SciPy"
+    assert (theirs.until(1.5), theirs.until(2.0), theirs.until(0.5)) == (0.4, 0.1, 0.5)

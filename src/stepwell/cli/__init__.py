@@ -6,6 +6,7 @@ import contextlib
 import errno
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -48,6 +49,9 @@ class LazyGroup(click.Group):
                 return super().invoke(ctx)
             finally:
                 sys.stdout.flush()  # at the interpreter's end it would be too late to say what is wrong
+        except KeyboardInterrupt:  # a command that has something to write does so, and ends by itself
+            click.echo(f"stepwell {ctx.invoked_subcommand}: interrupted", err=True)
+            ctx.exit(128 + signal.SIGINT)  # as shells report a program that Ctrl-C ended
         except OSError as error:
             if error.errno == errno.EPIPE:  # nobody reads on: click ends in silence
                 raise

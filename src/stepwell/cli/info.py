@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepwell.cli.console import make_table, show
+from stepwell.cli.console import make_table
+from stepwell.cli.voice import Voice, output_options
 
 if TYPE_CHECKING:
     from stepwell.cuda.devices import CudaDevice
@@ -25,7 +26,8 @@ _OPTIONAL = {
 
 
 @click.command(name="info")
-def command() -> None:
+@output_options()
+def command(voice: Voice) -> None:
     """Show versions, compiler, instruction set, threads and devices."""
     from stepwell.machine import machine_facts, version_of
 
@@ -45,7 +47,9 @@ def command() -> None:
     table.add_row("devices", "CPU")
     for line in cuda_devices():
         table.add_row("", line)
-    show(table)
+    voice.say(table)
+    libraries = {name: version_of(*distributions) for name, distributions in _OPTIONAL.items()}
+    voice.record({}, {"machine": facts, "libraries": libraries, "devices": ["CPU", *cuda_devices()]})
 
 
 def cuda_devices() -> list[str]:

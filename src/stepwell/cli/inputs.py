@@ -87,6 +87,22 @@ def read_checkpoint_interval(ctx: click.Context, option: click.Parameter, value:
     return interval
 
 
+def read_range(flag: str, text: str | None) -> tuple[int, int | None]:
+    """Read ``FIRST:LAST``, counted from 0, LAST not included; either may be left out."""
+    if text is None:
+        return 0, None
+    sides = re.fullmatch(r"(\d*):(\d*)", text.strip())
+    first, last = (int(side) if side else None for side in sides.groups()) if sides else (None, None)
+    if not sides or (last is not None and last <= (first or 0)):
+        raise click.BadParameter(f"{text!r} is not FIRST:LAST; allowed: such as 0:100", param_hint=flag)
+    return first or 0, last
+
+
+def complete_problem(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Names of test problems, for shells that complete words."""
+    return [name for name in problems.names() if name.startswith(begun)]
+
+
 def check_file(path: str | Path | None, flag: str, endings: Sequence[str] = ()) -> None:
     """Refuse a file that could not be written; None and ``-`` are none."""
     if path is None or path == "-":
@@ -153,8 +169,14 @@ def check_folder(path: Path, flag: str) -> None:
 def check_plot(path: str | Path | None) -> None:
     """Refuse a picture that could not be drawn."""
     check_file(path, "--plot", FORMATS)
-    if path is not None and importlib.util.find_spec("matplotlib") is None:
-        raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'", param_hint="--plot")
+    if path is not None:
+        require_matplotlib("--plot")
+
+
+def require_matplotlib(flag: str, advice: str = "") -> None:
+    """Ask for matplotlib before work begins."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.BadParameter(f"needs matplotlib: pip install 'stepwell[plot]'{advice}", param_hint=flag)
 
 
 def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:

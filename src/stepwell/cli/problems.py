@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Mapping
@@ -10,20 +11,23 @@ import click
 from rich.text import Text
 
 from stepwell import problems
-from stepwell.cli.console import make_table, show
+from stepwell.cli.console import make_table
+from stepwell.cli.inputs import complete_problem
+from stepwell.cli.voice import Voice, output_options
 
 
 @click.command(name="problems")
-@click.argument("name", required=False)
-def command(name: str | None) -> None:
+@click.argument("name", required=False, shell_complete=complete_problem)
+@output_options()
+def command(name: str | None, voice: Voice) -> None:
     """List the test problems, or show the documentation of problem NAME."""
     if name is None:
-        _list()
+        _list(voice)
     else:
-        _show(name)
+        _show(name, voice)
 
 
-def _list() -> None:
+def _list(voice: Voice) -> None:
     table = make_table("name", "n", "bounds", "sizes and parameters", "what it is")
     table.columns[0].no_wrap = True
     table.columns[0].style = "bold"
@@ -32,10 +36,11 @@ def _list() -> None:
         table.add_row(
             line.name, str(line.n), "yes" if line.bounded else "no", _assignments(line.parameters), line.description
         )
-    show(table, Text("\nstepwell problems NAME shows one; stepwell solve NAME solves it.", style="dim"))
+    voice.say(table, Text("\nstepwell problems NAME shows one; stepwell solve NAME solves it.", style="dim"))
+    voice.record({}, {"problems": [dataclasses.asdict(line) for line in problems.listing()]})
 
 
-def _show(name: str) -> None:
+def _show(name: str, voice: Voice) -> None:
     try:
         problem = problems.get(name)
     except ValueError as error:
@@ -56,7 +61,7 @@ def _show(name: str) -> None:
     table.add_row("f at the start", f"{float(problem.fun(problem.x0)[0]):.12g}")
     table.add_row("reference", problem.reference)
     settable = " ".join(f"--param {key}={value:g}" for key, value in others.items())
-    show(
+    voice.say(
         Text.assemble((problem.name, "bold"), f": {problem.description}\n"),
         first[:1].upper() + first[1:],
         *([" ".join(rest.split())] if rest else []),
@@ -64,6 +69,9 @@ def _show(name: str) -> None:
         table,
         Text(f"\nstepwell solve {problem.name} -n {problem.n} {settable}".rstrip(), style="dim"),
     )
+    held = {"name": problem.name, "n": problem.n, "parameters": dict(problem.parameters)}
+    held |= {"bounded": problem.bounds is not None, "minimum": problem.minimum, "reference": problem.reference}
+    voice.record({"name": name}, held)
 
 
 def _bounds(problem: problems.Problem) -> str:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from stepwell.apps.tomography.scan import ORDERS, Order
+from stepwell.arrays import host_copy
 from stepwell.checks import meant, read_real, read_whole, require
-from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_folder, file_trouble, refuse_input_as_output, usage_errors, writing_trouble
+from stepwell.cli.console import make_table
+from stepwell.cli.inputs import (
+    FiniteRange,
+    check_folder,
+    file_trouble,
+    open_place,
+    read_device,
+    refuse_input_as_output,
+    require_matplotlib,
+    usage_errors,
+    writing_trouble,
+)
 from stepwell.cli.ranks import World, write_stack
+from stepwell.cli.voice import Voice, first_interrupt, output_options
 from stepwell.distributed import RankError
 from stepwell.files import replacing
 from stepwell.krylov import LinearResult, tikhonov
@@ -25,6 +38,7 @@ from stepwell.krylov import Progress as Told
 from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES, Rule
 from stepwell.krylov.solving import METHODS, MethodChoice
+from stepwell.studies.places import LIBRARIES
 
 
 @dataclass
@@ -64,7 +78,21 @@ class Task:
 @click.option("--angles", default=90, show_default=True, help="Projections of the phantom over 180 degrees.")
 @click.option("--noise", default=0.01, show_default=True, help="Noise added to the phantom's data, or known to be in "
               "the scan: norm relative to each slice's data.")  # fmt: skip
-@click.option("--plots/--no-plots", default=True, show_default=True)
+@click.option("--plots/--no-plots", default=True, show_default=True, help="Whether to draw; pictures need matplotlib.")
+@click.option("--order", type=click.Choice(ORDERS), default=ORDERS[0], show_default=True,
+              help="How the axes of the scan's projections lie.")  # fmt: skip
+@click.option(
+    "--center", type=float, help="Detector column of the rotation axis.  [default: the file's, or the middle]"
+)
+@click.option("--pixel-size", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
+              help="Width of a detector pixel: attenuation comes out per this unit of length.")  # fmt: skip
+@click.option("--angle-range", type=FiniteRange(min=0, min_open=True), default=180.0, show_default=True,
+              help="Degrees over which the angles of a TIFF stack are spread evenly.")  # fmt: skip
+@click.option("--array", type=click.Choice(LIBRARIES), default="numpy", show_default=True,
+              help="Library in which the slices are solved.")  # fmt: skip
+@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
+              help="Where they are solved; a GPU needs --array torch, cupy or jax.")  # fmt: skip
+@output_options()
 def command(
     source: str,
     output: Path,
@@ -79,59 +107,81 @@ def command(
     angles: int,
     noise: float,
     plots: bool,
+    order: Order,
+    center: float | None,
+    pixel_size: float,
+    angle_range: float,
+    array: str,
+    device: str,
+    voice: Voice,
 ) -> None:
     """Reconstruct slices from parallel-beam projections.
 
-    SOURCE is `phantom` (the three-dimensional Shepp–Logan head) or an .npz file with `angles_deg` and either
-    `integrals` (angle, slice, detector) or `projections` with `flat` and `dark`; `center_column` is optional.
+    SOURCE is `phantom` (the three-dimensional Shepp–Logan head) or a scan: an .npz file with `angles_deg` and either
+    `integrals` or `projections` with `flat` and `dark` (`center_column` is optional); HDF5 with the same names, or as
+    synchrotrons exchange it (exchange/data, data_white, data_dark, theta); or a TIFF stack of line integrals, or a
+    folder of such pages. Ctrl-C ends the work early: files are made from the images so far, and the exit status is 130.
 
     Under mpiexec every rank solves for some of the slices, with one λ for all; the first one prints and writes.
     """
     from scipy.optimize import OptimizeWarning
 
     from stepwell.apps import tomography
-    from stepwell.operators import gradient
+    from stepwell.operators import gradient, in_library_of
 
     world = World()
-    console = make_console()
+    if not world.first:
+        voice = replace(voice, quiet=True, json_file=None)
+    place = open_place(array, "float64", device)
+    if plots:
+        require_matplotlib("--plots", "; or run with --no-plots")
     if nonnegative and method != "auto":
         raise click.BadParameter(f"{method!r} knows no bounds; allowed: auto", param_hint="--method")
     if nonnegative and lam in RULES and lam != "discrepancy":
         raise click.BadParameter(f"{lam!r} knows no bounds; allowed: a number, discrepancy", param_hint="--lam")
     if nonnegative and lam in RULES and world.spread:
         raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
-    console.quiet = not world.first
     _check(output, lam, relative_lam, tol, size, angles, noise)
     if source != "phantom":
         names = ("volume.npy", "montage.png", "convergence.png")
+        if not Path(source).exists():
+            raise click.BadParameter(f"there is no file {source!r}; allowed: phantom, or a scan", param_hint="SOURCE")
         refuse_input_as_output(source, [output / name for name in names], "-o")
     try:
-        with console.status("projection matrix"):
-            task = _phantom(size, angles, noise, slices) if source == "phantom" else _scan(source, noise, slices)
+        with voice.status("projection matrix"):
+            if source == "phantom":
+                task = _phantom(size, angles, noise, slices)
+            else:
+                task = _scan(source, slices, order, center, pixel_size, angle_range)
             chosen = _lam(lam, relative_lam, task.A)
         count, whole_truth = task.B.shape[1], task.truth
-        console.print(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
+        voice.say(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
                       f"{task.A.shape[0]} x {task.A.shape[1]}, {task.A.nnz:,} entries")  # fmt: skip
         if world.spread:
-            console.print(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
+            voice.say(f"{world.ranks.size} ranks, {count // world.ranks.size} slices each or one more")
             task = task.piece(*tomography.slices_of_rank(count, world.comm))
         penalty = gradient(task.shape) if smooth else None
         level = np.nan_to_num(noise * np.linalg.norm(task.B, axis=0), posinf=0.0)  # such slices end with a status
-        with _bar(console) as bar:
-            watch = _Watch(bar, tol)
+        A, B = task.A, task.B
+        if place.library != "numpy":
+            B = place.put(B)
+            A = in_library_of(A, B)
+        with _bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed:
+            watch = _Watch(bar, tol, pressed)
             with warnings.catch_warnings():  # what they say of λ stands in the table
                 warnings.simplefilter("ignore", OptimizeWarning)
                 rule, ends = chosen, None
                 if world.spread and isinstance(rule, str):
                     chosen, ends = _lam_of_all(world, task, rule, penalty, level)
                 with world.ranks.holding():
-                    result = tikhonov(task.A, task.B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
+                    result = tikhonov(A, B, chosen, penalty, method=method, tol=tol, noise=level, joint=True,
                                       callback=watch, bounds=(0, None) if nonnegative else None)  # fmt: skip
                 world.ranks.check()
             watch.finish(result)
+            interrupted = pressed()
     except (ValueError, OSError, RankError) as error:
         raise click.ClickException(str(error)) from error
-    volume = np.ascontiguousarray(np.asarray(result.x).T).reshape(-1, *task.shape)
+    volume = np.ascontiguousarray(host_copy(result.x).T).reshape(-1, *task.shape)
     if world.spread:
         parts = world.gathered(replace(result, x=None, lam_at_end=ends))
         if not world.first:
@@ -149,21 +199,27 @@ def command(
         from stepwell.report.tomography import convergence, montage
 
         title = f"{task.name}, λ = {result.lam[0]:.3g}, {result.method}" if result.lam is not None else task.name
-        try:
-            with writing_trouble():
-                montage(volume, output / "montage.png", first=task.first, title=title)
-                convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
-        except ImportError as error:
-            raise click.ClickException(f"{error}; or run with --no-plots. The volume is in {output}") from error
+        with writing_trouble():
+            montage(volume, output / "montage.png", first=task.first, title=title)
+            convergence(result.history, tol, output / "convergence.png", first=task.first, title=title)
         written += ["montage.png", "convergence.png"]
-    console.print(_summary(result))
+    voice.say(_summary(result))
+    quality: list[float] = []
     if whole_truth is not None:
         quality = [
             tomography.signal_to_noise(image, truth) for image, truth in zip(volume, whole_truth) if np.any(truth)
         ]
         if quality:
-            console.print(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
-    console.print(f"wrote {', '.join(written)} to {output}")
+            voice.say(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
+    voice.say(f"wrote {', '.join(written)} to {output}")
+    settings = {"source": source, "lam": lam, "relative_lam": relative_lam, "smooth": smooth, "tol": tol}
+    settings |= {"nonnegative": nonnegative}
+    settings |= {"method": method, "slices": slices, "noise": noise, "order": order, "center": center}
+    settings |= {"pixel_size": pixel_size, "array": array, "device": device}
+    with writing_trouble():
+        voice.record(settings, _record(result, quality), seconds={"total": result.seconds})
+    if interrupted:
+        voice.interrupted()
     if not result.success:
         raise click.ClickException(result.message)
 
@@ -209,8 +265,8 @@ def _joined(parts: list[LinearResult]) -> LinearResult:
 class _Watch:
     """Moves the bar from 1 to the tolerance on a logarithmic scale."""
 
-    def __init__(self, bar: Progress, tol: float) -> None:
-        self.bar, self.tol = bar, tol
+    def __init__(self, bar: Progress, tol: float, pressed: Callable[[], bool]) -> None:
+        self.bar, self.tol, self.pressed = bar, tol, pressed
         self.task = bar.add_task("solving", total=-math.log10(tol), note="")
 
     def __call__(self, told: Told) -> bool:
@@ -220,7 +276,7 @@ class _Watch:
         if not told.iteration:
             note += f", {told.memory / 2**20:.0f} MiB needed"
         self.bar.update(self.task, completed=-math.log10(min(1.0, reached)), note=note)
-        return False
+        return self.pressed()
 
     def finish(self, result: LinearResult) -> None:
         """Show the account of all slices, those included that were not worked on."""
@@ -229,14 +285,29 @@ class _Watch:
         self.bar.update(self.task, completed=-math.log10(self.tol) if result.success else None, note=note)
 
 
-def _bar(console: Console) -> Progress:
+def _record(result: LinearResult, quality: list[float]) -> dict[str, Any]:
+    return {
+        "method": result.method,
+        "success": result.success,
+        "message": result.message,
+        "status": [status.name for status in result.status],
+        "lam": result.lam,
+        "residual": result.residual,
+        "iterations": result.iterations,
+        "products": result.products,
+        "calls": result.calls,
+        "signal_to_noise": quality or None,
+    }
+
+
+def _bar(voice: Voice) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=voice.console(), transient=True, disable=not voice.moving)
 
 
 def _summary(result: LinearResult) -> Table:
@@ -295,16 +366,22 @@ def _phantom(size: int, angles: int, noise: float, slices: str | None) -> Task:
     return Task("Shepp–Logan phantom", A, B, (size, size), first, truth)
 
 
-def _scan(source: str, noise: float, slices: str | None) -> Task:
+def _scan(
+    source: str, slices: str | None, order: Order, center: float | None, pixel_size: float, angle_range: float
+) -> Task:
     from stepwell.apps.tomography import load_scan, parallel_beam, sinograms
 
     with file_trouble(source):
-        scan = load_scan(source)
+        try:
+            scan = load_scan(source, order=order, angle_range=angle_range)
+        except ImportError as error:
+            raise click.BadParameter(str(error), param_hint="SOURCE") from None
     detectors = scan.integrals.shape[2]
     first, last = _range(slices, scan.integrals.shape[1])
-    A = parallel_beam(detectors, angles=scan.angles, detectors=detectors, center=scan.center)
+    middle = scan.center if center is None else center
+    A = pixel_size * parallel_beam(detectors, angles=scan.angles, detectors=detectors, center=middle)
     if not A.nnz:
-        raise ValueError(f"{source}: no ray meets the image, with a center_column of {scan.center:g}")
+        raise ValueError(f"{source}: no ray meets the image, with a rotation axis at column {middle:g}")
     B = sinograms(scan.integrals[:, first:last])
     return Task(Path(source).name, A, B, (detectors, detectors), first, None)
 

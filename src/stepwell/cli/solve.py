@@ -19,6 +19,7 @@ from stepwell.cli.inputs import (
     check_file,
     check_plot,
     choose_device,
+    complete_problem,
     read_checkpoint_interval,
     read_device,
     read_interval,
@@ -26,10 +27,12 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
+from stepwell.cli.voice import Voice, output_options
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
 from stepwell.files import Unreadable, replacing, write_text
 from stepwell.problems import Problem
 from stepwell.quasi_newton.api import minimize
+from stepwell.quasi_newton.driver import Interrupted
 from stepwell.quasi_newton.settings import CAUCHY_POLICIES, LineSearch, Settings
 from stepwell.report.convergence import plot_convergence
 from stepwell.report.history import History
@@ -46,7 +49,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
 
 
 @click.command(name="solve")
-@click.argument("problem")
+@click.argument("problem", shell_complete=complete_problem)
 @click.option("-n", type=int, help="Number of variables; on a grid, the nearest square grid.")
 @click.option("--nx", type=int, help="Grid points in x.")
 @click.option("--ny", type=int, help="Grid points in y.")
@@ -152,13 +155,19 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     metavar="K|TIME",
     help="How often: every K iterations, or a time such as '30 s', '5 min', '1 h'.",
 )
-def command(problem: str, **given: Any) -> None:  # fmt: skip
+@output_options(json=False)
+def command(problem: str, voice: Voice, **given: Any) -> None:  # fmt: skip
     """Minimise the test problem PROBLEM and report.
 
     `stepwell problems` lists the names. The exit status is 0 if the run converged, 1 if it did not (standard error
-    says why), 2 if the command line is wrong.
+    says why), 2 if the command line is wrong. Ctrl-C ends a run early: what was asked for is made from the point so
+    far, and the status is 130.
     """
     _check_files(given)
+    if voice.quiet:
+        given["iprint"] = (-1, 0)
+    elif voice.verbose and given["iprint"] is None:
+        given["iprint"] = (1, 0)
     if given["bounds"] is not None and given["no_bounds"]:
         raise click.UsageError("--bounds and --no-bounds exclude each other")
     settings = _read_settings(given)
@@ -166,7 +175,7 @@ def command(problem: str, **given: Any) -> None:  # fmt: skip
     kind["device"] = choose_device(kind["device"], kind["array"])
     built = build_problem(problem, {k: given[k] for k in ("n", "nx", "ny")}, given["parameters"], **kind)
     bounds = None if given["no_bounds"] else given["bounds"] if given["bounds"] is not None else built.bounds
-    _Run(built, bounds, settings, kind, given).perform()
+    _Run(built, bounds, settings, kind, given, voice).perform()
 
 
 def _check_files(given: dict[str, Any]) -> None:
@@ -190,8 +199,15 @@ class _Run:
     """One run: its inputs, what is shown while it lasts, and what is left after it."""
 
     def __init__(
-        self, problem: Problem, bounds: Any, settings: Settings, kind: dict[str, str], given: dict[str, Any]
+        self,
+        problem: Problem,
+        bounds: Any,
+        settings: Settings,
+        kind: dict[str, str],
+        given: dict[str, Any],
+        voice: Voice,
     ) -> None:
+        self.voice = voice
         self.problem, self.bounds, self.settings, self.kind, self.given = problem, bounds, settings, kind, given
         self.as_va15 = settings.line_search.preset == "va15"
         self.iprint: tuple[int, int] | None = given["iprint"] or ((1, 0) if self.as_va15 else None)
@@ -209,6 +225,7 @@ class _Run:
         """Solve, report, and leave with the exit status."""
         if self.iprint is None and not self.silent:
             click.echo(self.summary.heading())
+        interrupted = False
         with self._watcher() as watcher, _speaking_warnings(), np.errstate(all="ignore"):
             history = History(self.problem.fun, self.bounds, watcher.on_start, watcher.on_iteration)
             try:
@@ -222,6 +239,8 @@ class _Run:
                     checkpoint=self.given["checkpoint"],
                     checkpoint_every=self.given["checkpoint_every"],
                 )
+            except Interrupted as stop:
+                result, interrupted = stop.result, True
             except Unreadable as error:  # the checkpoint
                 raise click.ClickException(str(error)) from error
             except (ValueError, TypeError, ImportError, MemoryError) as error:
@@ -232,6 +251,8 @@ class _Run:
             self._report(result, seconds)
         with writing_trouble():
             self._save(history, result, seconds)
+        if interrupted:
+            self.voice.interrupted()
         if not result.success:
             click.echo(f"stepwell solve: not converged: {result.message}", err=True)
             sys.exit(1)
@@ -245,7 +266,7 @@ class _Run:
         if self.iprint is not None and not self.silent:
             report = self.va15 if self.as_va15 else self.summary
             return TablePrinter(report, *self.iprint, gradient=lambda x: self.problem.fun(x)[1])
-        return ProgressLine(self.problem.name) if sys.stderr.isatty() else Watcher()
+        return ProgressLine(self.problem.name) if self.voice.moving else Watcher()
 
     def _report(self, result: Any, seconds: dict[str, float]) -> None:
         if self.as_va15:

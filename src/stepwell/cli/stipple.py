@@ -21,6 +21,7 @@ from stepwell.cli.tessellating import (
     run_options,
     tessellate,
 )
+from stepwell.cli.voice import Voice, output_options
 from stepwell.cli.voronoi import finish
 
 
@@ -50,6 +51,7 @@ from stepwell.cli.voronoi import finish
               help="What SVG and PNG files show.")  # fmt: skip
 @click.option("--order", type=click.Choice(ORDERS), default="auto", show_default=True,
               help="Order of the dots for a pen.")  # fmt: skip
+@output_options(json=False)
 @run_options
 def command(
     image: str | None,
@@ -70,6 +72,7 @@ def command(
     json_file: str | None,
     size: float,
     pixels: int,
+    voice: Voice,
     **run: Any,
 ) -> None:
     """Draw IMAGE with dots: dark where they are dense.
@@ -100,7 +103,7 @@ def command(
         )
     power = contrast if contrast is not None else 2.0 if even else 1.5
     density = np.where(darkness > 0, darkness**power, 0.0)
-    made = tessellate(count, density, **run)
+    made = tessellate(count, density, **run, moving=voice.moving)
     look: dict[str, Any] = {"even": even, "scale": scale, "marks": marks}
     look |= {"ink": "white", "background": "black"} if invert else {}
     if colour:
@@ -108,4 +111,4 @@ def command(
         darkness = picture.coverage(invert=invert)
     settings = {"image": "demo" if demo else image, "contrast": power, "scale": scale, "gamma": gamma, "tone": tone}
     settings |= {"even": even, "invert": invert, "colour": colour} | run
-    finish(Products(made, density, darkness, draw, size, pixels, settings, order=order, look=look), outputs, json_file)
+    finish(Products(made, density, darkness, draw, size, pixels, settings, order=order, look=look), outputs, voice)

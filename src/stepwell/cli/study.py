@@ -14,7 +14,8 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_folder, choose_device, read_device
+from stepwell.cli.inputs import check_folder, choose_device, read_device, writing_trouble
+from stepwell.cli.voice import Voice, output_options, output_parameters
 from stepwell.studies import STUDIES, run, settings_of
 from stepwell.studies.frame import Setting, Table
 
@@ -56,14 +57,16 @@ class StudyGroup(click.Group):
             click.Option(["--toy"], is_flag=True, help="Sizes that take seconds, to see that it works."),
             click.Option(["-o", "--output", "folder"], type=click.Path(file_okay=False, path_type=Path),
                          help="Folder for JSON, CSV, Markdown and PNG."),
+            *output_parameters(),
         ]  # fmt: skip
         for setting in settings_of(name):
             options.append(_as_option(setting))
 
-        def call(device: str, full: bool, toy: bool, folder: Path | None, **settings: Any) -> None:
+        @output_options(declare=False)
+        def call(device: str, full: bool, toy: bool, folder: Path | None, voice: Voice, **settings: Any) -> None:
             if full and toy:
                 raise click.UsageError("--full and --toy were both given; allowed: one of them, or neither")
-            _run(name, device, "full" if full else "toy" if toy else "default", folder, settings)
+            _run(name, device, "full" if full else "toy" if toy else "default", folder, settings, voice)
 
         return click.Command(
             name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}.", short_help=title
@@ -125,15 +128,15 @@ def _drawn(table: Table, texts: list[list[str]], places: list[int], *, narrow: b
     return shown
 
 
-def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[str, Any]) -> None:
-    from stepwell.report.study import plotting, where, write_study
+def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[str, Any], voice: Voice) -> None:
+    from stepwell.report.study import plotting, study_record, where, write_study
 
     device = choose_device(device, "torch")
     if folder is not None:
         check_folder(folder, "-o")
     try:
-        with make_console(stderr=True).status("starting") as status:
-            study = run(name, device=device, size=size, settings=settings, tell=lambda text: status.update(text))
+        with voice.status("starting") as tell:
+            study = run(name, device=device, size=size, settings=settings, tell=tell)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     console = make_console()
@@ -150,10 +153,14 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
         try:
             written = write_study(study, folder)
         except OSError as error:
-            _print(console, parts)
+            if not voice.silent:
+                _print(console, parts)
             raise click.ClickException(f"cannot write: {error}") from None
         parts.append(f"wrote {len(written)} files: {', '.join(path.name for path in written)} in {folder}")
-    _print(console, parts)
+    if not voice.silent:
+        _print(console, parts)
+    with writing_trouble():
+        voice.record({"name": name, "device": device, "size": size, **settings}, study_record(study))
     if folder is not None and not plotting():
         make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
 

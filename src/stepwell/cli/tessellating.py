@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +31,7 @@ from stepwell.cli.inputs import (
     usage_errors,
 )
 from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
+from stepwell.cli.voice import first_interrupt
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.
 _PIXELS_PER_SITE = 64
@@ -174,7 +173,9 @@ def check_outputs(
     refuse_input_as_output(given, [json_file], "--json")
 
 
-def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str) -> Tessellation:
+def tessellate(
+    count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str, moving: bool = True
+) -> Tessellation:
     """Run the tessellation with a progress bar on standard error."""
     dark = int(np.count_nonzero(density))
     if count > dark:
@@ -199,7 +200,7 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not (moving and console.is_terminal),
     )
     # A device would wait for the host after every iteration to tell: there the bar only moves, and Ctrl-C aborts.
     task = bar.add_task("", total=maxiter if on_host else None)
@@ -215,29 +216,3 @@ def tessellate(count: int, density: np.ndarray, *, method: str, seed: int, maxit
                 count, given, method=method, seed=seed, maxiter=maxiter, progress=progress if on_host else None
             )
     return replace(made, message=INTERRUPTED) if interrupted() else made
-
-
-@contextmanager
-def first_interrupt(heed: bool) -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether Ctrl-C was pressed, once; pressed again it interrupts as ever.
-
-    Only the main thread may ask for signals: elsewhere, or where it is not to be heeded, Ctrl-C interrupts at once.
-    Where somebody else has settled what it does, such as a shell that starts jobs which must not be interrupted, it
-    goes on to do that.
-    """
-    pressed = False
-
-    def take(number: int, frame: Any) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, before)
-
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not heed or not ours or threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, take)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -12,9 +13,11 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-from stepwell.cli.console import make_console, make_table, show
-from stepwell.cli.inputs import check_file, open_place, read_device
+from stepwell.cli.console import make_console, make_table
+from stepwell.cli.inputs import check_file, open_place, read_device, writing_trouble
+from stepwell.cli.voice import Voice, output_options
 from stepwell.files import write_text
 from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page
 from stepwell.tour.chapter import duration
@@ -47,25 +50,30 @@ from stepwell.tour.run import Watcher
     default=None,
     help="Open the report in a browser.  [default: on a terminal, where there is a browser]",
 )
-def command(output: Path, quick: bool, device: str, open_it: bool | None) -> None:
+@output_options()
+def command(output: Path, quick: bool, device: str, open_it: bool | None, voice: Voice) -> None:
     """Run a small version of every solver, beside SciPy, and write a report.
 
     About a minute on two cores. The report is one HTML file with all plots and pictures inside. The exit status is 0
     if every chapter ran and every answer is right, 1 if not (the others are in the report all the same), 2 if the
-    command line is wrong.
+    command line is wrong. Ctrl-C ends the tour early: the report has the chapters so far, and the status is 130.
     """
     check_file(output, "-o")
     place = _place(device)
-    with _Display(make_console(stderr=True)) as display:
+    with _Display(make_console(stderr=True), quiet=voice.quiet) as display:
         tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
-    _show_summary(tour)
+    voice.say(_summary(tour))
     try:
         write_text(output, tour_page(tour))
     except OSError as error:
         raise click.ClickException(f"the report could not be written: {error}") from None
     path = output.resolve()
-    click.echo(f"\nthe report: {path}")
-    if open_it or (open_it is None and _has_browser()):
+    voice.say(f"\nthe report: {path}")
+    with writing_trouble():
+        voice.record({"quick": quick, "device": device, "output": str(path)}, _record(tour))
+    if tour.interrupted:
+        voice.interrupted()
+    if open_it or (open_it is None and not voice.silent and _has_browser()):
         _open(path, asked=bool(open_it))
     if not tour.success:
         failed = ", ".join(stop.chapter.title for stop in tour.stops if not stop.success)
@@ -104,8 +112,8 @@ def _open(path: Path, *, asked: bool) -> None:
 class _Display(Watcher):
     """A line a chapter, alive on a terminal; elsewhere a line when each chapter ends."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.fields[mark]}"),
@@ -115,7 +123,7 @@ class _Display(Watcher):
             TextColumn("{task.fields[what]}", style="dim"),
             console=console,
             transient=False,
-            disable=not console.is_terminal,
+            disable=quiet or not console.is_terminal,
         )
 
     def __enter__(self) -> _Display:
@@ -140,14 +148,24 @@ class _Display(Watcher):
         """Fill the chapter's bar, or say what went wrong."""
         mark, what = ("✓", "") if stop.success else ("✗", stop.error or "an answer is wrong")
         self._progress.update(self._tasks[stop.chapter.key], completed=1.0, mark=mark, what=what)
-        if not self._console.is_terminal:
+        if not self._console.is_terminal and not self._quiet:
             self._console.print(f"{stop.chapter.title}: {what or 'done'}, {duration(stop.seconds)}", soft_wrap=True)
 
 
-def _show_summary(tour: Tour) -> None:
+def _record(tour: Tour) -> dict[str, Any]:
+    lines = [
+        {"chapter": stop.chapter.key, "ratio": one.ratio, **dataclasses.asdict(one)}
+        for stop in tour.stops
+        for one in stop.comparisons
+    ]
+    failed = {stop.chapter.key: stop.error for stop in tour.stops if stop.account is None}
+    return {"success": tour.success, "seconds": tour.seconds, "comparisons": lines, "failed": failed}
+
+
+def _summary(tour: Tour) -> Table:
     table = make_table(*HEAD)
     for place, column in enumerate(table.columns):
         column.overflow, column.justify = "fold", "right" if place in (1, 3) else "left"
     for cells, good in summary_rows(tour):
         table.add_row(*cells, style=None if good else "red")
-    show(table)
+    return table

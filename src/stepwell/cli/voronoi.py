@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from stepwell.cli.tessellating import (
     run_options,
     tessellate,
 )
+from stepwell.cli.voice import Voice, output_options
 
 
 @click.command("voronoi")
@@ -41,6 +41,7 @@ from stepwell.cli.tessellating import (
               help="What SVG and PNG files show.")  # fmt: skip
 @click.option("--order", type=click.Choice(ORDERS), default="given", show_default=True,
               help="Order of the sites for a pen; with --draw route, auto.")  # fmt: skip
+@output_options(json=False)
 @run_options
 def command(
     count: int,
@@ -54,6 +55,7 @@ def command(
     json_file: str | None,
     size: float,
     pixels: int,
+    voice: Voice,
     **run: Any,
 ) -> None:
     """Spread sites so that each is the centroid of its own Voronoi cell.
@@ -73,33 +75,34 @@ def command(
         density = np.ones((sides, sides) if isinstance(sides, int) else sides)
     else:
         density = open_density(density_file, count, resolution, invert=invert, gamma=gamma)
-    made = tessellate(count, density, **run)
+    made = tessellate(count, density, **run, moving=voice.moving)
     settings = {"density": density_file, "invert": invert, "gamma": gamma} | run
     top = float(density.max())
     # Dots of uniform sites cover a quarter of the paper; under a density, as much as it says at most.
     darkness = np.full(density.shape, 0.25) if density_file is None else density / top
     products = Products(made, density, darkness, draw, size, pixels, settings, order=order)
-    finish(products, outputs, json_file)
+    finish(products, outputs, voice)
 
 
-def finish(products: Products, outputs: tuple[Path, ...], json_file: str | None) -> None:
+def finish(products: Products, outputs: tuple[Path, ...], voice: Voice) -> None:
     """Write what was asked for and report."""
+    json_file = voice.json_file
     try:
         written = products.write_all(outputs)
         if json_file not in (None, "-"):
-            files.write_json(str(json_file), products.record())
+            files.write_json(str(json_file), products.record() | {"command": voice.command})
             written.append(Path(str(json_file)))
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot write: {error}") from None
     if json_file == "-":
-        click.echo(files.json_text(products.record()))
-    else:
+        click.echo(files.json_text(products.record() | {"command": voice.command}))
+    elif not voice.quiet:
         show(products.summary())
         if written:
             click.echo("wrote " + ", ".join(str(path) for path in written))
     if any(is_folder(path) for path in outputs) and not can_draw():
         click.echo("left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'", err=True)
     if products.tessellation.message == INTERRUPTED:
-        click.get_current_context().exit(128 + signal.SIGINT)  # as shells report a program that Ctrl-C ended
+        voice.interrupted()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import scipy.sparse as sp
+
 from stepwell.arrays import Array, factor_positive, namespace_of, plus_diagonal, to_host
 from stepwell.krylov.inputs import bytes_per_number
 from stepwell.krylov.ledger import Ledger
@@ -100,9 +102,9 @@ def dense(H: Operator, template: Array) -> Array:
 
 def outer_gram(A: Operator, template: Array) -> Array:
     """Return AAᵀ as a dense matrix."""
-    turned = Operator(
-        A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, A.matrix.T if A.matrix is not None else None
-    )
+    # Columns are cut from matrices of SciPy alone; a sparse one of PyTorch cannot be turned.
+    matrix = A.matrix.T if sp.issparse(A.matrix) else None
+    turned = Operator(A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, matrix)
     return turned.gram(template)
 
 

@@ -116,7 +116,7 @@ class NNLSResult(Outcome):
     dual : array
         w = Aᵀ(b − Ax) − λ²x of this x, computed from A: not positive where x is 0, zero where x is positive.
     violation : float or array
-        The largest w_j/(‖a_j‖‖b‖) where x is 0 and |w_j|/(‖a_j‖‖b‖) where it is positive (‖a_j‖ with λ).
+        The largest w_j/(‖a_j‖‖b‖) where x is 0 and abs(w_j)/(‖a_j‖‖b‖) where it is positive (‖a_j‖ with λ).
     active : bool array
         Where x is positive.
     insertions, removals : int or array

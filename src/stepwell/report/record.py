@@ -34,6 +34,7 @@ def run_record(
     }
     record = {
         "stepwell": stepwell.__version__,
+        "command": "solve",
         "problem": {
             "name": problem.name,
             "n": problem.n,

@@ -17,7 +17,7 @@ def plot_shots(
     done: Deconvolution,
     path: str | os.PathLike[str] | None = None,
     shots: Sequence[int] | None = None,
-    least: float = 0.0,
+    least: float | np.ndarray = 0.0,
 ) -> Any:
     """Plot waveforms, fits and recovered returns of a few shots.
 
@@ -28,8 +28,8 @@ def plot_shots(
         Where to save the picture.
     shots : sequence of int, optional
         Which shots; by default the first four.
-    least : float
-        Smallest amplitude that counts as a return.
+    least : float or array
+        Smallest amplitude that counts as a return, one for all or one a shot.
 
     Returns
     -------
@@ -40,11 +40,12 @@ def plot_shots(
     chosen = list(range(min(4, len(done.shots)))) if shots is None else list(shots)
     if not chosen:
         raise ValueError("there is no shot to plot")
+    levels = np.broadcast_to(np.asarray(least, dtype=float), len(done.shots))
     figure = Figure(figsize=(10, 2.6 * len(chosen)), layout="constrained")
     rows = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     named: dict[str, Any] = {}
     for axes, shot in zip(rows, chosen):
-        named |= {str(handle.get_label()): handle for handle in _plot_shot(axes, done, shot, least)}
+        named |= {str(handle.get_label()): handle for handle in _plot_shot(axes, done, shot, float(levels[shot]))}
     handles = list(named.values())
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), fontsize=9, frameon=False)
     rows[-1].set_xlabel("time (samples)")

@@ -1,4 +1,4 @@
-"""The tour: a small version of every system, beside SciPy where it can, told in one page.
+"""The tour: a small version of every system, beside SciPy where it can, in one HTML report.
 
 One module a chapter, each with a ``CHAPTER``; `run` takes them in turn, `page` tells what came out.
 """

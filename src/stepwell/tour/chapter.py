@@ -87,11 +87,21 @@ class Stage:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter: its anchor in the page, its title, and the function that does the work."""
+    """A chapter: its anchor in the page, its title, the function that does the work, and how a user writes it.
+
+    Attributes
+    ----------
+    code : str
+        The few lines that do it.
+    guide : str
+        The page of the documentation that says more, such as ``"nnls"``.
+    """
 
     key: str
     title: str
     run: Callable[[Stage], Account]
+    code: str = ""
+    guide: str = ""
 
 
 class Clock:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 
 import stepwell
-from stepwell.report.html import Aside, Block, Section, Table, Text, render_page
+from stepwell.report.html import Aside, Block, Code, Section, Table, Text, render_page
 from stepwell.tour.chapter import Comparison, duration
 from stepwell.tour.run import Stop, Tour
 
 #: Columns of the summary.
-HEAD = ("work", "Stepwell", "other", "ratio", "answer")
+HEAD = ("work", "Stepwell", "other", "Stepwell is", "answer")
+#: Where the guides are.
+SITE = "https://stepwell.readthedocs.io"
 
 
 def summary_rows(tour: Tour) -> list[tuple[tuple[str, ...], bool]]:
@@ -25,10 +27,24 @@ def summary_rows(tour: Tour) -> list[tuple[tuple[str, ...], bool]]:
 
 def _cells(one: Comparison) -> tuple[str, ...]:
     other = "" if one.peer_seconds is None else f"{duration(one.peer_seconds)}, {one.peer}"
-    ratio = "" if one.ratio is None else f"{one.ratio:.1f}" if one.ratio < 100 else f"{one.ratio:.0f}"
+    ratio = "" if one.ratio is None else in_words(one.ratio)
     if one.cut:
         other, ratio = f"> {other}", f"> {ratio}"
     return one.what, duration(one.seconds), other, ratio, one.answer if one.agrees else f"wrong: {one.answer}"
+
+
+def in_words(ratio: float) -> str:
+    """Return how much faster something is that takes so many times less time.
+
+    Examples
+    --------
+    >>> in_words(12.34), in_words(250.0), in_words(0.5), in_words(1.01)
+    ('12x faster', '250x faster', '2.0x slower', 'as fast')
+    """
+    if 1 / 1.05 < ratio < 1.05:
+        return "as fast"
+    times, word = (ratio, "faster") if ratio > 1 else (1 / ratio, "slower")
+    return f"{times:.1f}x {word}" if times < 10 else f"{times:.0f}x {word}"
 
 
 def tour_page(tour: Tour) -> str:
@@ -78,4 +94,8 @@ def _section(stop: Stop) -> Section:
         wrong = [f"{one.what}: {one.answer}" for one in stop.comparisons if not one.agrees]
         if wrong:
             blocks.insert(0, Aside("An answer is not what it should be", "\n".join(wrong), alarm=True))
+    if stop.chapter.code:
+        address = f"{SITE}/{stop.chapter.guide}.html" if stop.chapter.guide else ""
+        # After the paragraph that says what it is about.
+        blocks.insert(1, Code(stop.chapter.code, "The guide says more", address))
     return Section(stop.chapter.key, stop.chapter.title, blocks, duration(stop.seconds), alarm=not stop.success)

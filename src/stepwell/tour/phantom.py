@@ -181,4 +181,11 @@ def _pictures(truth: np.ndarray, volume: np.ndarray, first: int) -> list[Figure]
     ]
 
 
-CHAPTER = Chapter("phantom", "Slices of a head", run)
+CODE = """import stepwell
+from stepwell.apps import tomography
+
+A = tomography.parallel_beam(128, angles=range(0, 180, 2))
+slices = tomography.shepp_logan_3d(128)[48:80]
+B = tomography.add_noise(A @ slices.reshape(32, -1).T, 0.01)
+result = stepwell.tikhonov(A, B, 1.0, tol=1e-4)"""
+CHAPTER = Chapter("phantom", "Slices of a head", run, CODE, "krylov")

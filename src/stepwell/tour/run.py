@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from stepwell.studies.measure import blas_threads
 from stepwell.studies.places import Place
-from stepwell.tour import bounded, phantom, rosenbrock, voronoi, waveform
+from stepwell.tour import bounded, phantom, resume, rosenbrock, voronoi, waveform
 from stepwell.tour.chapter import Account, Chapter, Comparison, Stage
 from stepwell.tour.machine import told_facts
 
@@ -19,6 +19,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     waveform.CHAPTER,
     phantom.CHAPTER,
     voronoi.CHAPTER,
+    resume.CHAPTER,
 )
 
 
@@ -64,11 +65,12 @@ class Tour:
     seconds: float
     quick: bool
     machine: Sequence[tuple[str, str]] = field(default=())
+    interrupted: bool = False
 
     @property
     def success(self) -> bool:
         """Whether every chapter succeeded."""
-        return all(stop.success for stop in self.stops)
+        return not self.interrupted and all(stop.success for stop in self.stops)
 
 
 class Watcher:
@@ -118,9 +120,15 @@ def take_tour(
     place, watcher = place or Place(), watcher or Watcher()
     began = time.perf_counter()
     # On a busy machine the threads of a BLAS wait for each other for longer than they work, SciPy's and ours alike.
+    stops: list[Stop] = []
+    interrupted = False
     with blas_threads(1):
-        stops = [_visit(chapter, quick, place, watcher) for chapter in chapters]
-    return Tour(stops, time.perf_counter() - began, quick, told_facts(place))
+        try:
+            for chapter in chapters:
+                stops.append(_visit(chapter, quick, place, watcher))
+        except KeyboardInterrupt:  # the chapters so far are worth showing
+            interrupted = True
+    return Tour(stops, time.perf_counter() - began, quick, told_facts(place), interrupted)
 
 
 def _visit(chapter: Chapter, quick: bool, place: Place, watcher: Watcher) -> Stop:

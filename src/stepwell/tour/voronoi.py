@@ -172,4 +172,8 @@ def _fills(mesh: Mesh) -> np.ndarray:
     return fills
 
 
-CHAPTER = Chapter("voronoi", "Cells and dots", run)
+CODE = """from stepwell.apps import voronoi
+
+tessellation = voronoi.centroidal(800, resolution=512)
+mesh = voronoi.delaunay_mesh(tessellation.sites)"""
+CHAPTER = Chapter("voronoi", "Cells and dots", run, CODE, "voronoi")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from stepwell.checks import read_array, read_whole, require_shape
-from stepwell.files import open_arrays
+from stepwell.files import Unreadable, open_arrays
+
+#: How the axes of projections may lie.
+Order: TypeAlias = Literal["angles,slices,detectors", "angles,detectors,slices"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 
 #: Smallest transmission that is told apart from a dead pixel.
 SMALLEST_TRANSMISSION = 1e-6
@@ -78,21 +86,33 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
     return np.asarray(-np.log(np.maximum(transmission, SMALLEST_TRANSMISSION)))
 
 
-def load_scan(path: str | os.PathLike[str]) -> Scan:
-    """Read a scan from an ``.npz`` file.
+def load_scan(path: str | os.PathLike[str], *, order: Order = ORDERS[0], angle_range: float = 180.0) -> Scan:
+    """Read a scan from an ``.npz`` file, HDF5, a TIFF stack, or a folder of TIFF pages.
 
-    The file holds ``angles_deg`` and either ``integrals`` (angle, slice, detector) or ``projections`` with ``flat``
-    and ``dark``; ``center_column`` is optional.
+    Parameters
+    ----------
+    path : path
+        An ``.npz`` or HDF5 file holds ``angles_deg`` and either ``integrals`` or ``projections`` with ``flat`` and
+        ``dark``; ``center_column`` is optional. HDF5 may also be as synchrotrons exchange it: ``exchange/data``,
+        ``exchange/data_white``, ``exchange/data_dark``, ``exchange/theta``. TIFF pages hold line integrals, their
+        angles spread evenly. HDF5 needs h5py, TIFF needs tifffile.
+    order : str
+        How the axes of integrals or projections lie: ``"angles,slices,detectors"`` or ``"angles,detectors,slices"``.
+        Fields ``flat`` and ``dark`` lie as the projections do.
+    angle_range : float, default 180
+        Degrees over which the angles of TIFF pages are spread, the end not included.
     """
-    with open_arrays(path) as file:
+    if order not in ORDERS:
+        raise ValueError(f"order is {order!r}; allowed: {', '.join(ORDERS)}")
+    with _opened(path, angle_range) as file:
         names = file.names
         if "angles_deg" not in names:
             raise ValueError(f"{os.fspath(path)}: has no array 'angles_deg'; it holds {', '.join(sorted(names))}")
         center = _one_number("center_column", file["center_column"]) if "center_column" in names else None
         if "integrals" in names:
-            integrals = np.asarray(read_array("integrals", file["integrals"]), dtype=np.float64)
+            integrals = _ordered(np.asarray(read_array("integrals", file["integrals"]), dtype=np.float64), order)
         elif {"projections", "flat", "dark"} <= names:
-            counts = (read_array(name, file[name]) for name in ("projections", "flat", "dark"))
+            counts = (_ordered(read_array(name, file[name]), order) for name in ("projections", "flat", "dark"))
             integrals = line_integrals(*counts)
         else:
             raise ValueError(
@@ -105,6 +125,79 @@ def load_scan(path: str | os.PathLike[str]) -> Scan:
             f"{os.fspath(path)}: projections have shape {integrals.shape}, which does not go with {angles.size} angles"
         )
     return Scan(integrals, angles, center)
+
+
+def _ordered(values: np.ndarray, order: Order) -> np.ndarray:
+    """Bring the last two axes into the order (slices, detectors)."""
+    return values if order == ORDERS[0] or values.ndim < 2 else values.swapaxes(-1, -2)
+
+
+class _Held:
+    """Arrays by name, as `open_arrays` hands them out."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays, self.names = arrays, set(arrays)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str], angle_range: float) -> Iterator[Any]:
+    """Open a file of any kind as arrays by name."""
+    ending = os.path.splitext(os.fspath(path))[1].lower()
+    if os.path.isdir(path) or ending in (".tif", ".tiff"):
+        pages = _tiff(path)
+        yield _Held({"integrals": pages, "angles_deg": np.arange(len(pages)) * (angle_range / len(pages))})
+    elif ending in (".h5", ".hdf5", ".hdf", ".nxs"):
+        yield _Held(_hdf5(path))
+    else:
+        with open_arrays(path) as file:
+            yield file
+
+
+def _needs(module: str, extra: str, kind: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{kind} needs {module}: pip install 'stepwell[{extra}]'") from None
+
+
+def _tiff(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read pages (angle, ., .): those of one file, or of the files of a folder in the order of their names."""
+    tifffile = _needs("tifffile", "tiff", "a TIFF stack")
+    if os.path.isdir(path):
+        files = sorted(name for name in os.listdir(path) if name.lower().endswith((".tif", ".tiff")))
+        if not files:
+            raise Unreadable(f"{os.fspath(path)}: the folder holds no TIFF file")
+        pages = [np.asarray(tifffile.imread(os.path.join(path, name))) for name in files]
+        if len({page.shape for page in pages}) != 1 or pages[0].ndim != 2:
+            raise Unreadable(f"{os.fspath(path)}: the pages are not images of one shape")
+        return np.stack(pages)
+    try:
+        return np.asarray(tifffile.imread(path))
+    except tifffile.TiffFileError as error:
+        raise Unreadable(f"{os.fspath(path)}: is no TIFF file ({error})") from error
+
+
+#: Names in the exchange format of synchrotrons -> ours.
+_EXCHANGE = {"data": "projections", "data_white": "flat", "data_dark": "dark", "theta": "angles_deg"}
+
+
+def _hdf5(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    h5py = _needs("h5py", "hdf5", "an HDF5 file")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise Unreadable(f"{os.fspath(path)}: is no HDF5 file ({error})") from error
+    with file:
+        if "exchange" in file:
+            group, names = file["exchange"], _EXCHANGE
+        else:
+            group, names = file, {name: name for name in (*_EXCHANGE.values(), "integrals", "center_column")}
+        return {ours: np.asarray(group[theirs]) for theirs, ours in names.items() if theirs in group}
 
 
 def _one_number(name: str, value: np.ndarray) -> float:

@@ -14,13 +14,13 @@ from stepwell.arrays import Array, as_user_array, host_copy, host_view, is_cuda
 from stepwell.checks import read_choice, read_real, read_whole, require_one_home
 from stepwell.threads import OneAtATime
 
-#: F n / |Ω|² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
+#: F n / area² of the regular hexagonal tessellation of the plane, which no tessellation of uniform density undercuts
 #: (Fejes Tóth 1972).
 HEXAGONAL_BOUND = 5.0 / (18.0 * 3.0**0.5)
 
 
 class VoronoiEnergy:
-    """F(X) = Σ ρ_p |p − x_owner(p)|² A over pixels p of area A, and its gradient 2 m_i (x_i − c_i).
+    """F(X) = Σ ρ_p ‖p − x_owner(p)‖² A over pixels p of area A, and its gradient 2 m_i (x_i − c_i).
 
     `fun` takes and returns flat arrays and goes straight into ``stepwell.minimize(energy.fun, x0, jac=True)``. With
     the exact assignment F is continuous and piecewise quadratic in the sites, and f and g belong to the same function
@@ -29,7 +29,7 @@ class VoronoiEnergy:
     Densities are rounded to whole numbers of at most 24 bits (images in whole numbers stay as they are), and moments
     are added up in 64-bit integers: the result does not depend on the order in which pixels are visited. It is the
     exact energy, but for the last rounding, of a density that differs from the given one by at most 2^-25 of its
-    maximum; so the energy is wrong by at most 2^-25 max ρ Σ |p − x_owner(p)|² A.
+    maximum; so the energy is wrong by at most 2^-25 max ρ Σ ‖p − x_owner(p)‖² A.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class VoronoiEnergy:
         return self._moments[:, 0] * unit
 
     def normalized(self, energy: float) -> float:
-        """Return (F + ∫ρ A/6) n / (∫√ρ)²: F n / |Ω|² for uniform ρ = 1, comparable with `HEXAGONAL_BOUND`.
+        """Return (F + ∫ρ A/6) n / (∫√ρ)²: F n / area² for uniform ρ = 1, comparable with `HEXAGONAL_BOUND`.
 
         A sum over pixel centres misses A/6 of the mean squared distance over a pixel, exactly. With it the value for
         a uniform density lies above the bound at every resolution.
@@ -201,7 +201,7 @@ def cvt_energy(
     Returns
     -------
     float, (n, 2) array
-        F = Σ ρ_p |p − x_owner(p)|² A and dF/dx_i = 2 m_i (x_i − c_i), zero where a cell has no mass. On a CUDA device
+        F = Σ ρ_p ‖p − x_owner(p)‖² A and dF/dx_i = 2 m_i (x_i − c_i), zero where a cell has no mass. On a CUDA device
         F is an array with one element.
 
     Examples

@@ -64,7 +64,7 @@ class Cells:
         return centres
 
     def second_moments(self, about: np.ndarray) -> np.ndarray:
-        """Return the integral of |x - about|² over each polygon: with sites, the cells' parts of the CVT energy.
+        """Return the integral of ‖x - about‖² over each polygon: with sites, the cells' parts of the CVT energy.
 
         Parameters
         ----------

@@ -18,9 +18,9 @@ class Tessellation:
     sites : (n, 2) float64 array
         x and y.
     energy : float
-        F = Σ ρ_p |p − x_owner(p)|² A over pixels p of area A.
+        F = Σ ρ_p ‖p − x_owner(p)‖² A over pixels p of area A.
     normalized_energy : float
-        (F + ∫ρ A/6) n / (∫√ρ)²: F n / |Ω|² for uniform ρ = 1, never below `HEXAGONAL_BOUND`; see `VoronoiEnergy`.
+        (F + ∫ρ A/6) n / (∫√ρ)²: F n / area² for uniform ρ = 1, never below `HEXAGONAL_BOUND`; see `VoronoiEnergy`.
     iterations, evaluations : int
         Iterations of the method, evaluations of the energy.
     status : int

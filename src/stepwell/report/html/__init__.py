@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from stepwell.report.html.charts import Series, chart
-from stepwell.report.html.page import Aside, Block, Figure, Gallery, Section, Table, Text, render_page
+from stepwell.report.html.page import Aside, Block, Code, Figure, Gallery, Section, Table, Text, render_page
 from stepwell.report.html.pictures import diverging, grey, png_bytes, png_image, svg_image
 
 __all__ = [
     "Aside",
     "Block",
+    "Code",
     "Figure",
     "Gallery",
     "Section",

@@ -46,6 +46,20 @@ class Aside:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A few lines of a program, and the page that says more about them."""
+
+    text: str
+    guide: str = ""
+    address: str = ""
+
+    def html(self) -> str:
+        """Return the element."""
+        link = f'<p class="guide"><a href="{html.escape(self.address)}">{html.escape(self.guide, quote=False)}</a></p>'
+        return f"<pre><code>{html.escape(self.text, quote=False)}</code></pre>{link if self.address else ''}"
+
+
+@dataclass(frozen=True)
 class Figure:
     """A chart, drawing or picture with a caption below it.
 
@@ -56,7 +70,7 @@ class Figure:
     caption : str
         Plain text.
     paper : bool
-        Whether the drawing lies on white paper also in the dark.
+        Whether the drawing lies on white paper also in dark mode.
     """
 
     drawing: str
@@ -135,7 +149,7 @@ class Table:
         return f'<tr role="row"{alarm}><th scope="row">{first}</th>{cells}</tr>'
 
 
-Block = Text | Aside | Figure | Gallery | Table
+Block = Text | Aside | Code | Figure | Gallery | Table
 
 
 @dataclass(frozen=True)

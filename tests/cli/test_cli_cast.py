@@ -1,0 +1,224 @@
+"""One cast over all commands: the same options, the same streams and the same exit status for the same trouble."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pkgutil
+import signal
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import stepwell
+from stepwell.cli import COMMANDS, main
+
+#: Command -> arguments that make it work for a moment, and files that it then leaves.
+WORK = {
+    "solve": (["rosenbrock", "-n", "20", "--solution", "x.npy"], ["x.npy"]),
+    "problems": ([], []),
+    "info": ([], []),
+    "reconstruct": (
+        ["phantom", "--size", "16", "--angles", "8", "--slices", "4:6", "-o", "out", "--no-plots"],
+        ["out/volume.npy"],
+    ),
+    "study": (["nnls-updates", "--toy"], []),
+    "voronoi": (["-n", "20", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
+    "stipple": (["--demo", "-n", "30", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
+    "deconvolve": (["--synthetic", "3", "-o", "returns.npz"], ["returns.npz"]),
+}
+READING = {
+    "reconstruct": ["missing.npz", "-o", "out"],
+    "voronoi": ["--density", "missing.png", "-o", "out.npy"],
+    "stipple": ["missing.png", "-o", "out.npy"],
+    "deconvolve": ["missing.npz", "-o", "out.npz"],
+}
+NOT_CONVERGED = {
+    "solve": ["rosenbrock", "-n", "20", "--maxiter", "2", "--solution", "x.npy"],
+    "reconstruct": ["phantom", "--size", "16", "--angles", "8", "--tol", "1e-30", "-o", "out", "--no-plots"],
+}
+#: Where Ctrl-C is pressed: a function that is called when there is something to write, and files that are then there.
+INTERRUPTED = {
+    "solve": ("stepwell.report.history.History.callback", ["x.npy"]),
+    "reconstruct": ("stepwell.cli.reconstruct._Watch.__call__", ["out/volume.npy"]),
+    "voronoi": ("rich.progress.Progress.update", ["points.npy"]),
+    "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_the_table_has_every_command():
+    assert set(WORK) | {"tour"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_json_on_standard_output_is_alone_there(command, folder):
+    arguments, files = WORK[command]
+    run = invoke(command, *arguments, "--json", "-")
+    assert run.exit_code == 0, run.output
+    held = json.loads(run.stdout)
+    assert held["stepwell"] == stepwell.__version__
+    assert held["command"].split()[0] == command
+    assert {"settings", "result"} <= set(held)
+    assert all((folder / name).exists() for name in files)
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_json_in_a_file_leaves_the_report_where_it_was(command, folder):
+    arguments, _ = WORK[command]
+    run = invoke(command, *arguments, "--json", "out.json")
+    assert run.exit_code == 0, run.output
+    assert run.stdout.strip()
+    assert "result" in json.loads((folder / "out.json").read_text())
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_quiet_says_nothing_and_works(command, folder):
+    arguments, files = WORK[command]
+    run = invoke(command, *arguments, "--quiet")
+    assert (run.exit_code, run.stdout, run.stderr) == (0, "", "")
+    assert all((folder / name).exists() for name in files)
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_nothing_moves_in_a_pipe(command):
+    arguments, _ = WORK[command]
+    run = invoke(command, *arguments)
+    assert run.exit_code == 0
+    assert "\x1b" not in run.output
+    assert "\r" not in run.output
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_quiet_and_verbose_exclude_each_other(command, folder):
+    run = invoke(command, *WORK[command][0], "--quiet", "--verbose")
+    assert run.exit_code == 2
+    assert "exclude each other" in run.stderr
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_unknown_option(command, folder):
+    run = invoke(command, *WORK[command][0], "--no-such-option")
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_json_that_cannot_be_written_is_refused_before_work(command, folder):
+    run = invoke(command, *WORK[command][0], "--json", "no/such/folder.json")
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert "--json" in run.stderr
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("command", READING)
+def test_missing_file(command, folder):
+    run = invoke(command, *READING[command])
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert "missing" in run.stderr
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("command", NOT_CONVERGED)
+def test_not_converged(command, folder):
+    run = invoke(command, *NOT_CONVERGED[command])
+    assert run.exit_code == 1
+    assert run.stderr.strip()
+    assert any(folder.iterdir()), "what there is, is written"
+
+
+@pytest.mark.parametrize("command", INTERRUPTED)
+def test_ctrl_c_writes_what_there_is(command, folder, monkeypatch):
+    place, files = INTERRUPTED[command]
+    owner, _, name = place.rpartition(".")
+    original = getattr(pkgutil.resolve_name(owner), name)
+    presses = iter([True])
+
+    def pressed(*args, **kwargs):
+        told = original(*args, **kwargs)
+        if next(presses, False):
+            signal.raise_signal(signal.SIGINT)
+        return told
+
+    if command == "solve":  # a callback with another signature would be told something else
+        pressed = functools.wraps(original)(pressed)
+    monkeypatch.setattr(place, pressed)
+    run = invoke(command, *WORK[command][0])
+    assert run.exit_code == 130, run.output
+    assert "interrupted" in run.stderr
+    assert all((folder / name).exists() for name in files), run.output
+
+
+def test_an_interrupted_tour_reports_its_chapters(folder, monkeypatch):
+    from stepwell.tour import CHAPTERS
+    from stepwell.tour.run import take_tour
+
+    def interrupt(stage):
+        raise KeyboardInterrupt
+
+    told = []
+    last = dataclasses.replace(CHAPTERS[2], run=interrupt)
+    monkeypatch.setattr("stepwell.cli.tour.CHAPTERS", (CHAPTERS[2], last))
+    monkeypatch.setattr("stepwell.cli.tour.take_tour", lambda **how: told.append(take_tour(**how)) or told[0])
+    run = invoke("tour", "--quick", "--no-open", "-o", "tour.html")
+    assert run.exit_code == 130, run.output
+    assert told[0].interrupted
+    assert len(told[0].stops) == 1
+    assert CHAPTERS[2].title in (folder / "tour.html").read_text()
+
+
+def test_ctrl_c_in_any_command_is_status_130(monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stepwell.machine.machine_facts", interrupt)
+    run = invoke("info")
+    assert run.exit_code == 130
+    assert "interrupted" in run.stderr
+
+
+def test_verbose_solve_prints_iterations():
+    few = invoke("solve", "rosenbrock", "-n", "20").stdout
+    many = invoke("solve", "rosenbrock", "-n", "20", "--verbose").stdout
+    assert len(many.splitlines()) > len(few.splitlines()) + 5
+
+
+def test_threads_and_library_of_deconvolve(folder):
+    one = invoke("deconvolve", "--synthetic", "5", "-o", "one.npz", "--threads", "1")
+    two = invoke("deconvolve", "--synthetic", "5", "-o", "two.npz")
+    assert (one.exit_code, two.exit_code) == (0, 0)
+    with np.load("one.npz") as first, np.load("two.npz") as second:
+        assert all(np.array_equal(first[name], second[name]) for name in first.files)
+
+
+def test_torch_solves_as_numpy_does(folder):
+    pytest.importorskip("torch")
+    for array in ("numpy", "torch"):
+        assert invoke("deconvolve", "--synthetic", "5", "-o", f"{array}.npz", "--array", array).exit_code == 0
+        work = ["phantom", "--size", "16", "--angles", "8", "--slices", "4:6", "--no-plots"]
+        assert invoke("reconstruct", *work, "-o", array, "--array", array).exit_code == 0
+    with np.load("numpy.npz") as first, np.load("torch.npz") as second:
+        assert np.allclose(first["amplitudes"], second["amplitudes"], atol=1e-8)
+    assert np.allclose(np.load("numpy/volume.npy"), np.load("torch/volume.npy"), atol=1e-3)
+
+
+def test_completion_knows_problems():
+    from stepwell.cli.problems import command
+
+    (name,) = [parameter for parameter in command.params if parameter.name == "name"]
+    import click
+
+    found = [item.value for item in name.shell_complete(click.Context(command), "mini")]
+    assert found == ["minimal-surface"]

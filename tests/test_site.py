@@ -1,0 +1,118 @@
+"""The documentation site: its pages are all in the table of contents, its reference has every public name.
+
+`scripts/docs` builds the whole site, warnings being errors; that takes minutes and is not part of the tests.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stepwell
+from stepwell.quasi_newton.options import Options, read_options
+from stepwell.status import SolverStatus
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+
+
+def extension():
+    pytest.importorskip("docutils")
+    found = importlib.util.spec_from_file_location("generated_tables", DOCS / "extensions" / "generated_tables.py")
+    assert found
+    assert found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def reference() -> dict[str, set[str]]:
+    """Read the names of the API page, by module."""
+    names: dict[str, set[str]] = {}
+    module = ""
+    for line in (DOCS / "reference" / "api.rst").read_text().splitlines():
+        if begins := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = begins[1]
+        elif name := re.match(r"   (\w+)$", line):
+            names.setdefault(module, set()).add(name[1])
+    return names
+
+
+def test_every_public_name_is_in_the_api_reference():
+    names = reference()["stepwell"]
+    modules = {
+        name for name in stepwell.__all__ if f"stepwell.{name}" in reference() or name in ("apps", "__version__")
+    }
+    assert names | modules == set(stepwell.__all__)
+
+
+@pytest.mark.parametrize("module", [name for name in reference() if name != "stepwell"])
+def test_the_api_reference_has_what_a_module_offers(module):
+    offered = importlib.import_module(module)
+    listed = reference()[module]
+    for name in listed:
+        assert hasattr(offered, name), f"{module} has no {name}"
+    for name in getattr(offered, "__all__", listed):
+        assert name in listed or name in stepwell.__all__, f"{module}.{name} is not in docs/reference/api.rst"
+
+
+def test_every_status_is_on_the_page_of_statuses():
+    page = (DOCS / "reference" / "statuses.md").read_text()
+    enums = [
+        name
+        for name in stepwell.__all__
+        if isinstance(value := getattr(stepwell, name), type) and issubclass(value, SolverStatus)
+    ]
+    for name in enums:
+        assert name == "SolverStatus" or f"{{statuses}} stepwell.{name}" in page
+
+
+def test_tables_are_made_from_the_package():
+    tables = extension()
+    rows = tables.status_rows(stepwell.Status)
+    assert len(rows) == len(stepwell.Status)
+    assert [stepwell.Status.GRADIENT.name, "1", "yes", "0", stepwell.Status.GRADIENT.message] in rows
+    lines = tables.options_table(stepwell.minimize)
+    named = set(re.findall(r"``(\w+)``", "\n".join(line[:26] for line in lines)))
+    # SciPy's names for verbose are told in the guide.
+    assert named == set(Options.__annotations__) - {"disp", "iprint"}
+
+
+def test_defaults_of_the_options_are_what_is_documented():
+    lines = "\n".join(extension().options_table(stepwell.minimize))
+    settings = read_options(None, None).settings
+    documented = dict(re.findall(r"^(``.*?``)  +(\S+)", lines, re.MULTILINE))
+    assert float(documented["``maxcor``"]) == settings.m
+    assert float(documented["``gtol``"]) == settings.gtol
+    assert float(documented["``ftol``"]) == pytest.approx(settings.ftol, rel=0.01)
+    assert float(documented["``maxiter``, ``maxfun``"]) == settings.maxiter == settings.maxfun
+    assert documented["``cauchy``"].strip('`"') == settings.cauchy
+
+
+def test_every_page_is_in_the_table_of_contents():
+    contents = (DOCS / "index.md").read_text()
+    listed = set(re.findall(r"^([\w/-]+)$", contents, re.MULTILINE))
+    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in [*DOCS.glob("*.md"), *DOCS.glob("reference/*")]}
+    assert pages - {"index"} == listed - {"gallery/index"}
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.name)
+def test_examples_begin_as_the_gallery_wants_them(script):
+    text = ast.get_docstring(ast.parse(script.read_text()))
+    assert text
+    title, rule = text.splitlines()[:2]
+    assert re.fullmatch("=+", rule), f"{script.name}: the docstring begins with a title, underlined by ="
+    assert len(rule) >= len(title)
+
+
+def test_the_configuration_loads():
+    pytest.importorskip("sphinx_gallery")
+    code = "import conf; assert conf.release and conf.sphinx_gallery_conf['examples_dirs']"
+    subprocess.run([sys.executable, "-c", code], cwd=DOCS, check=True, timeout=60)
