@@ -98,7 +98,7 @@ def test_a_bound_that_is_crossed_is_infeasible():
     assert np.isnan(r.x[1]).all()
 
 
-def test_the_seeded_case_of_scipy_12709():
+def test_a_random_box():
     rng = np.random.RandomState(159)
     A = rng.normal(size=(20, 10))
     b = rng.normal(size=20)
