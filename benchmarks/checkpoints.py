@@ -77,9 +77,7 @@ def main():
     }
     save("checkpoints", f"n = {side * side}", found)
     print(f"n = {side * side:,}: {size / 1e6:.0f} MB; {options['maxiter']} iterations take {min(plain):.2f} s")
-    print(
-        f"every 10 s {min(by_time) / min(plain):.3f}, every iteration {min(by_iteration) / min(plain):.2f} of it"
-    )
+    print(f"every 10 s {min(by_time) / min(plain):.3f}, every iteration {min(by_iteration) / min(plain):.2f} of it")
     print(f"one writing {writing:.2f} s, {writing / saving:.2f} of numpy.save and a sync; reading {reading:.2f} s")
 
 
