@@ -30,10 +30,10 @@ struct Options {
     int32_t capacity;  // m: pairs kept
     int32_t slots;     // of their ring: m, or one more where a pair is written before its step is accepted
     Cauchy cauchy;
+    int32_t patience;  // iterations running in which the decrease must be below ftol
     LineSearchOptions search;
     double gtol;        // projected gradient, maximum norm
     double ftol;        // relative decrease of f
-    int32_t patience;   // iterations running in which the decrease must be that small
     double f_rounding;  // relative rounding error of f: the epsilon of the type that it is computed in
     double eps;         // |g| <= eps * max(1, |x|), Euclidean norms; 0: off
     double target;      // stop at f <= target

@@ -102,10 +102,11 @@ struct State {
     double movable_descent;  // sum over movable variables of h g²
     int64_t iterations, evaluations;
     int64_t held;                                        // variables pressed against a bound
-    int64_t cauchy_walks, truncations, resets, skipped;  // how often the rarer branches were taken
+    int32_t cauchy_walks, truncations, resets, skipped;  // how often the rarer branches were taken
     int32_t head, pairs;                                 // ring: next slot to write, pairs held
-    int32_t started, accepted;
-    int32_t steady;  // the last search took its first trial point
+    // (Two blocks of a device share a multiprocessor's memory to the last bytes: these are short.)
+    int8_t started, accepted;
+    int8_t steady;   // the last search took its first trial point
     int32_t stalls;  // iterations running in which f fell by no more than ftol, and not ever faster
     Confine confine;
     SearchInfo info;

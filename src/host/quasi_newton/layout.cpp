@@ -19,6 +19,7 @@ template <class T>
 const char* format_of() {
     if constexpr (std::is_same_v<T, double>) return "f8";
     if constexpr (sizeof(T) == 8) return "i8";
+    if constexpr (sizeof(T) == 1) return "i1";
     return "i4";  // enumerations among them
 }
 

@@ -121,7 +121,7 @@ class BoundedLBFGS(Method):
             h0 = None if self.diagonal is None else copy_to_device_of(self.diagonal, start)
             minimize_batch(
                 objective,
-                xp.zeros_like(start.T),
+                as_contiguous(xp.zeros_like(start.T)),
                 jac=True,
                 bounds=objective.bounds(),
                 callback=objective.look,
@@ -167,7 +167,9 @@ class _Objective:
             else:
                 sides.append(as_contiguous(xp.broadcast_to(side - self.start, self.start.shape).T))
         if not all(isinstance(side, float) for side in sides):  # both of one kind
-            sides = [xp.full_like(self.start.T, side) if isinstance(side, float) else side for side in sides]
+            sides = [
+                as_contiguous(xp.full_like(self.start.T, side)) if isinstance(side, float) else side for side in sides
+            ]
         return sides[0], sides[1]
 
     def __call__(self, points: Array) -> tuple[Array, Array]:

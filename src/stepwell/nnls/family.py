@@ -111,7 +111,10 @@ class Reader:
         if given and (self.on_device or not isinstance(array, np.ndarray)):
             require_one_home(name, array, "b", self.b)
         if self.on_device:
-            return array if given else arrays.copy_to_device_of(np.asarray(array, np.float64), self.b)
+            if given:
+                return array
+            number = np.asarray(array, np.float64)  # of which a copy has at least one axis
+            return arrays.copy_to_device_of(number, self.b).reshape(number.shape)
         return arrays.host_view(array)
 
     def doubles(self, array: Array) -> Array:
