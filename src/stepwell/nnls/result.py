@@ -155,7 +155,7 @@ class NNLSResult(Outcome):
     success : bool or bool array
         Whether each system converged.
     reason : NNLSStatus or list of NNLSStatus
-        `status` as members, whose ```message``` says it in words.
+        `status` as members, whose ``message`` says it in words.
     message : str
         The status in words; of a batch, how many systems ended how.
     """
