@@ -27,6 +27,8 @@ extensions = [
 root_doc = "index"
 exclude_patterns = ["extensions", "templates", "images", "_build"]
 templates_path = ["templates"]
+# numpydoc links an attribute that a base class has as a property by its bare name, which several classes may have.
+suppress_warnings = ["ref.python"]
 nitpicky = False  # numpydoc types such as "array of float64" are words, not names of classes
 
 # Pages are Markdown as the code host shows it; headings have its anchors.

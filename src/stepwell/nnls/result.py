@@ -200,13 +200,13 @@ class LSQResult(Outcome):
         w = Aᵀ(b − Ax) − λ²LᵀLx + Cᵀμ of this x (A and b with weights, C the equalities and μ their multipliers): not
         positive where x is at its lower bound, not negative at its upper, zero between.
     violation : float or array
-        The largest breach of that, over ‖a_j‖(‖b‖ + Σ‖a_j‖|x_j|).
+        The largest breach of that, over ‖a_j‖(‖b‖ + Σ‖a_j‖abs(x_j)).
     state : int8 array
         −1 where x is at its lower bound, 1 at its upper, 0 between, 2 where a variable is masked or has equal bounds.
     multipliers : array, optional
         μ of the bound sum, or of the equalities, along the last axis.
     equality_error : float or array
-        How far the sum is outside its bounds, or the largest |Cx − d|.
+        How far the sum is outside its bounds, or the largest abs(Cx − d).
     lam : float or array
         λ, as given or found.
     seminorm : float or array, optional
