@@ -261,6 +261,7 @@ def test_large_systems_hold_the_adjoint_identity():
 
 
 @pytest.mark.cuda
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch 2.11's own compiler
 def test_gradients_on_a_device():
     if not torch.cuda.is_available():
         pytest.skip("torch has no GPU")
