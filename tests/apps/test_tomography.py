@@ -265,7 +265,7 @@ def test_reconstruct_from_a_file_and_its_complaints(tmp_path):
         assert failed.exit_code == code
         assert message in failed.output
     missing = run.invoke(main, ["reconstruct", str(tmp_path / "none.npz")])
-    assert missing.exit_code == 1
+    assert missing.exit_code == 2
     assert "none.npz" in missing.output
 
 
@@ -288,7 +288,7 @@ def test_reconstruct_from_a_scan_with_holes(tmp_path):
     assert run.invoke(main, ["reconstruct", str(tmp_path / "scan.npz"), *out, "discrepancy"]).exit_code == 1
     aside = run.invoke(main, ["reconstruct", str(tmp_path / "aside.npz"), "-o", str(tmp_path / "out")])
     assert aside.exit_code == 1
-    assert "no ray meets the image, with a center_column of 1e+06" in " ".join(aside.output.split())
+    assert "no ray meets the image, with a rotation axis at column 1e+06" in " ".join(aside.output.split())
 
 
 def test_the_command_keeps_pixels_from_going_below_zero(tmp_path):

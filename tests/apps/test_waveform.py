@@ -122,7 +122,7 @@ def test_the_command_line(tmp_path):
     ("arguments", "message"),
     [
         ([], "give either FILE or --synthetic COUNT"),
-        (["--synthetic", "2"], "give -o OUT.npz, --plot OUT.png, or both"),
+        (["--synthetic", "2"], "give -o OUT.npz, --plot OUT.png or --json, or several of them"),
         (
             ["--synthetic", "2", "-o", "x.npz", "--shots", "a"],
             "--shots is 'a'; allowed: integers from 0 to 1 with commas",
@@ -131,7 +131,7 @@ def test_the_command_line(tmp_path):
             ["--synthetic", "2", "-o", "x.npz", "--lam", "-1"],
             "lam is -1.0; allowed: a finite number of at least 0",
         ),
-        (["--synthetic", "2", "-o", "x.npz", "--least", "nan"], "--least is nan; allowed: a number"),
+        (["--synthetic", "2", "-o", "x.npz", "--least", "nan"], "--least is 'nan'; allowed: noise, or a number"),
         (["--synthetic", "2", "-o", "x.npz", "--seed", "-1"], "'--seed': -1 is not in the range"),
         (["gedi.npz", "-o", "x.npz", "--samples", "0"], "'--samples': 0 is not in the range"),
         (["--synthetic", "2", "-o", "/proc/x.npz"], "could not write"),
