@@ -220,6 +220,17 @@ def test_float32_bounds_are_rounded_inwards(torch):
     assert float((result.x - low).abs().max()) < 1e-6
 
 
+def test_transposed_gradients_are_read_right(torch):
+    target = torch.arange(20, dtype=torch.float64, device="cuda").reshape(4, 5)
+
+    def fun(x):
+        g = 2 * (x - target)
+        return (0.5 * g * g).sum(1) / 2, g.T.contiguous().T
+
+    result = stepwell.minimize_batch(fun, torch.zeros_like(target), jac=True)
+    torch.testing.assert_close(result.x, target)
+
+
 def test_strided_gradients_and_values_are_read_right(torch):
     x0 = torch.zeros(4, 6, device="cuda", dtype=torch.float64)
 

@@ -55,12 +55,12 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
     stacked = xp.concat([A, xp.broadcast_to(below, (*A.shape[:-2], count, A.shape[-1]))], axis=-2)
     weights = options.pop("weights")
     if weights is not None:
-        one = xp.ones((*weights.shape[:-1], count), dtype=weights.dtype)
+        one = xp.ones_like(xp.broadcast_to(weights[..., :1], (*weights.shape[:-1], count)))
         weights = xp.concat([weights, one], axis=-1)
     own_matrices = A.ndim > 2 and options["which"] is None
     if own_matrices:
         stacked = stacked.reshape(-1, *stacked.shape[-2:])
-    shift, warm = xp.zeros((systems, count), dtype=d.dtype), options.pop("warm_start")
+    shift, warm = xp.zeros_like(d), options.pop("warm_start")
     before = None
     for _ in range(MAX_ROUNDS):
         right = xp.concat([rows, xp.astype(heavy * (d + shift), rows.dtype)], axis=-1)

@@ -15,11 +15,11 @@ import numpy as np
 
 from stepwell.arrays import (
     Array,
+    as_contiguous,
     as_user_array,
     copy_to_device_of,
     device_name,
     is_array,
-    is_contiguous,
     is_cuda,
     namespace_of,
     readonly_view,
@@ -104,7 +104,7 @@ class Variables:
                 raise ValueError(f"fun returned values of shape {tuple(f.shape)}; allowed: {count} of them")
             if str(f.dtype).rpartition(".")[2] not in _REAL:
                 raise TypeError(f"fun returned values of dtype {f.dtype}; allowed: {', '.join(_REAL)}")
-            return f if is_contiguous(f) else namespace_of(f).asarray(f, copy=True)
+            return as_contiguous(f)
         if count == 1 and not self.is_batch:
             return scalar_of(f)
         values = read_host_array("f", f)
@@ -125,8 +125,7 @@ class Variables:
             require_one_home(name, gradient, "x0", self.template)
             if str(gradient.dtype).rpartition(".")[2] != str(self.dtype):
                 raise TypeError(f"{name} has dtype {gradient.dtype}; allowed: {self.template.dtype}, as x0")
-            if not is_contiguous(gradient):
-                gradient = namespace_of(gradient).asarray(gradient, copy=True)
+            gradient = as_contiguous(gradient)  # (a copy of a transposed array would be transposed as well)
         if gradient.shape != self.shape:
             require_shape(same_order(tuple(gradient.shape), self.shape), name, gradient, self.shape)
         return gradient
