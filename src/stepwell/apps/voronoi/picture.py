@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.checks import read_choice, read_real, require_each, require_finite, require_real, require_shape
-from stepwell.files import damage_told, open_regular
+from stepwell.files import Unreadable, damage_told, open_regular
 
 TONES = ("display", "linear")
 
@@ -136,11 +136,12 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
     _load_pillow()
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    try:
-        with open_regular(path) as file, damage_told(path), Image.open(file) as image:
-            colours = _on_paper(ImageOps.exif_transpose(image))
-    except UnidentifiedImageError:
-        raise ValueError(f"{path}: not a picture that Pillow can read") from None
+    with open_regular(path) as file, damage_told(path):
+        try:
+            with Image.open(file) as image:
+                colours = _on_paper(ImageOps.exif_transpose(image))
+        except UnidentifiedImageError:
+            raise Unreadable(f"{path}: not a picture that Pillow can read") from None
     return Picture(colours, name)
 
 
