@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -142,6 +143,18 @@ def open_regular(path: Path) -> Iterator[IO[bytes]]:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable(f"{os.fspath(path)}: is not a regular file; allowed: a file on a disk")
         yield file
+
+
+def unpack(packed: IO[bytes], scratch: Path) -> None:
+    """Copy a stream to a file of our own that is not kept, such as one that is then read by a memory map."""
+    with open(scratch, "wb") as file:
+        shutil.copyfileobj(packed, file, 2**20)
+
+
+def append_line(path: Path, text: str) -> None:
+    """Add a line to a file whose readers pass over a last line that was cut short."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text + "\n")
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stepwell.studies import panels
+from stepwell.studies.compiled import compiled
 from stepwell.studies.panels import panel_product
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
@@ -45,7 +46,8 @@ def test_shapes_that_do_not_fit_are_refused():
 
 def test_without_a_compiler_the_study_says_what_it_needs(monkeypatch):
     panels._host_kernel.cache_clear()
-    monkeypatch.setattr(panels.shutil, "which", lambda name: None)
+    compiled.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(ValueError, match="found no C\\+\\+ compiler; allowed: g"):
         panel_product(np.ones((2, 3)), np.ones((2, 3)), 1)
 

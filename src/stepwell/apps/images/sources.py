@@ -6,7 +6,6 @@ import dataclasses
 import gzip
 import importlib.util
 import os
-import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.images import envi
-from stepwell.files import Unreadable, damage_told
+from stepwell.files import Unreadable, damage_told, unpack
 
 #: Packages that a format needs, by the ending of a file's name, and the extra that brings them.
 NEEDS = {".nii": ("nibabel", "nifti"), ".nii.gz": ("nibabel", "nifti"), ".mat": ("h5py", "matlab")}
@@ -148,8 +147,8 @@ def _open_nifti(path: Any, channels: bool, scratch: Any) -> Image:
     plain = Path(path)
     if ending_of(path) == ".nii.gz" and scratch is not None:
         plain = Path(scratch) / Path(path).name[: -len(".gz")]
-        with damage_told(path), gzip.open(path, "rb") as packed, open(plain, "wb") as unpacked:
-            shutil.copyfileobj(packed, unpacked, 2**20)
+        with damage_told(path), gzip.open(path, "rb") as packed:
+            unpack(packed, plain)
     with damage_told(path):
         image = nibabel.load(plain)
     shape = tuple(int(size) for size in image.shape)
@@ -170,8 +169,8 @@ def _npz_member(path: Any, name: str | None, scratch: Any) -> np.ndarray:
                 found: np.ndarray = held[chosen]
                 return found
         unpacked = Path(scratch) / f"{Path(path).stem}.{chosen}.npy"
-        with archive.open(f"{chosen}.npy") as packed, open(unpacked, "wb") as file:
-            shutil.copyfileobj(packed, file, 2**20)
+        with archive.open(f"{chosen}.npy") as packed:
+            unpack(packed, unpacked)
     with damage_told(path):
         mapped: np.ndarray = np.load(unpacked, mmap_mode="r")
         return mapped

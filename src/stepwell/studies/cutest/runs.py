@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.files import append_line
 from stepwell.studies.cutest.problems import CutestProblem
 from stepwell.studies.cutest.profiles import projected_gradient
 from stepwell.studies.cutest.solvers import Ended, Solver
@@ -147,8 +148,7 @@ class Kept:
         """Keep a run."""
         self._runs[run.key] = run
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(dataclasses.asdict(run)) + "\n")
+            append_line(self.path, json.dumps(dataclasses.asdict(run)))
         return run
 
 

@@ -39,7 +39,7 @@ void product(int rows, int columns, std::int64_t length, const double* left, con
              int threads) {
     const int size = rows * columns;
     const Chunks chunks(length, threads);
-    std::vector<double> partial(size_t(chunks.count) * size_t(size));
+    std::vector<double> partial(size_t(max_of(chunks.count, 1)) * size_t(size));  // of no columns: zeros
     chunks.each([&](int c, int64_t begin, int64_t end, int) {
         Pack sums[max_rows * max_rows];
         double rest[max_rows * max_rows];
