@@ -20,7 +20,7 @@ from stepwell.krylov.reductions import Sums
 random = np.random.default_rng(5)
 M, N, K = 360, 240, 5
 A = sp.random(M, N, 0.04, random_state=1, format="csr", data_rvs=random.standard_normal)
-L = sp.diags_array([np.ones(N), -np.ones(N - 1)], offsets=[0, 1], format="csr")
+L = sp.diags([np.ones(N), -np.ones(N - 1)], offsets=[0, 1], format="csr")
 B = random.standard_normal((M, K))
 B[:, 1] = B[:, 0] + 1e-3 * B[:, 2]
 #: A tolerance that is reached before rounding errors have grown: later they may decide about a step more or less.
@@ -145,7 +145,7 @@ def test_arrays_that_bring_their_communicator():
 
 
 def test_positive_definite_systems():
-    H = (A.T @ A + LAM**2 * sp.eye_array(N)).tocsr()
+    H = (A.T @ A + LAM**2 * sp.eye(N)).tocsr()
     right = A.T @ B
     alone = stepwell.cg(H, right, method="block", tol=TOL)
 
