@@ -112,81 +112,6 @@ struct ActiveSet : Bounded<Team, Matrix> {
     // Largest w_j / (|a_j| |b|) over the zeros, |w_j| over the positives. Of a finished run.
     SW_HD double violation() const { return b_norm > 0 ? max_of(0.0, max_of(top, slope)) / b_norm : 0.0; }
 
-    // The same over |a_j| (|b| + sum |a_j| |x_j|), free columns that stayed out included.
-    SW_HD double general_violation() {
-        double outside = 0, size = 0;
-        team.each(this->columns(), [&](int j) {
-            if ((ws.state[j] & is_free) && !(ws.state[j] & is_positive))
-                outside = max_of(outside, absolute(ws.w[j]) * task.inverse_norm_of(j));
-        });
-        outside = team.max(outside);
-        team.lane_each(factor.count, [&](int p) { size += absolute(ws.x[p]) * task.norm_of(ws.order[p]); });
-        const double room = b_norm + this->reference_size + team.lane_sum(size);
-        return room > 0 ? max_of(max_of(0.0, outside), max_of(top, slope)) / room : 0.0;
-    }
-
-    // What general problems have beside: x at a bound is the bound itself.
-    SW_HD void general_answer(const Job& job, int64_t system, Scalar* x, Scalar* dual, uint8_t* active,
-                              double& residual) {
-        const Family& family = job.family;
-        const int n = task.matrix.top.columns;
-        const bool lost = tally.status == non_finite || tally.status == infeasible;
-        int8_t* state = family.state + system * n;
-        const double unscale = 1 / b_scale;
-        double* full = ws.score;  // x in the caller's units
-        team.each(n, [&](int j) {
-            const int own = lost ? 0 : ws.state[j];
-            const bool masked = !lost && family.mask && !family.mask[system * family.mask_stride + j];
-            const double at = own & is_free || masked ? 0.0
-                              : own & reflected       ? this->given_upper[j]
-                                                      : this->given_lower[j];
-            full[j] = lost ? double_nan() : at;
-            const double scale = lost ? 0.0 : task.scale_of(j);
-            dual[j] = Scalar(lost ? double_nan() : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
-            active[j] = !lost && (own & is_positive) ? 1 : 0;
-            state[j] = lost || own & is_positive || own & is_free ? 0
-                       : own & excluded                           ? 2
-                       : own & reflected                          ? 1
-                                                                  : -1;
-        });
-        team.sync();
-        if (!lost)
-            team.each_short(factor.count, [&](int p) {
-                const int j = ws.order[p];
-                if (j >= n) return;
-                const double at = ws.state[j] & from_zero ? 0.0 : full[j];
-                const double value = at + ws.x[p] * (task.scale_of(j) * unscale);
-                full[j] = clamp_to(value, this->given_lower[j], this->given_upper[j]);
-            });
-        team.sync();
-        bool fits = true;
-        double sum = 0;
-        team.each(n, [&](int j) {
-            x[j] = Scalar(full[j]);
-            fits = fits && is_finite(x[j]);
-            sum += task.matrix.coefficient(j) * double(x[j]);
-        });
-        sum = team.sum(sum);
-        residual = double_nan();
-        double fit = double_nan(), seminorm = double_nan(), missed = double_nan();
-        if (!lost) {
-            const double worst = team.max(fits ? 0.0 : 1.0);
-            fit = (ws.metric ? this->squared_fit() : squared_residual) * unscale * unscale;
-            residual = worst > 0 ? double_nan() : square_root(fit);
-            if (residual != residual) tally.status = non_finite;
-            missed = family.summed ? max_of(0.0, max_of(this->sum_low - sum, sum - this->sum_high)) : 0.0;
-            seminorm = norm_of_penalty(full);
-        }
-        if (team.rank() == 0) {
-            family.multiplier[system] = lost ? double_nan() : this->multiplier * unscale;
-            family.equality_error[system] = missed;
-            family.used_lam[system] = square_root(factor.penalty);
-            family.fit[system] = fit;
-            family.seminorm[system] = seminorm;
-        }
-        team.sync();
-    }
-
 protected:
     // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.
     enum class Pending { nothing, solution, way };
@@ -302,94 +227,6 @@ protected:
         }
         finish_step();
         return Pending::nothing;
-    }
-
-    // The start of a problem with bounds. Of a warm start the set counts, and which columns are at which
-    // bound; where it does not lead to a point within the bounds, the start is cold.
-    SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
-                                  double penalty) {
-        if (warm.values || warm.marks || warm.states) {
-            if (start_from_set(warm)) {
-                finish_step();
-                return Pending::nothing;
-            }
-            for (int p = 0; p < factor.count; ++p) {
-                const int j = ws.order[p];
-                team.sync();
-                if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
-            }
-            team.sync();
-            factor.restart(factor.update);
-            this->begin_general(job, system, b, penalty);
-        }
-        if (ws.sum_of)
-            this->fill_up();
-        else
-            this->insert_free();
-        return factor.count > 0 ? Pending::solution : Pending::nothing;
-    }
-
-    // What a warm start says of column j: -1 at its lower bound, 1 at its upper, 0 between.
-    SW_HD int said_of(WarmStart<Scalar> warm, int j) const {
-        if (j >= task.matrix.top.columns) return 0;
-        if (warm.states) return warm.states[j] == 2 ? -1 : warm.states[j];
-        if (warm.marks) return warm.marks[j] ? 0 : -1;
-        const double value = warm.values[j];
-        return value <= this->given_lower[j] ? -1 : value >= this->given_upper[j] ? 1 : 0;
-    }
-
-    // Takes the set of a warm start: what the solution then has outside its bounds leaves there. Whether a
-    // point within all bounds came of it, which is in ws.z.
-    SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
-        for (int j = 0; j < this->columns(); ++j) {
-            const int state = ws.state[j];
-            if (state & (excluded | is_free)) continue;
-            const int said = said_of(warm, j);
-            const bool crosses = said > 0 ? state == zero && is_finite(ws.upper[j])
-                                          : said < 0 && state == reflected && is_finite(ws.lower[j]);
-            team.sync();
-            if (crosses) this->cross(j);
-        }
-        this->insert_free();
-        for (int j = 0; j < this->columns(); ++j) {
-            const bool wanted = !(ws.state[j] & (excluded | is_free)) && said_of(warm, j) == 0;
-            if (wanted && task.norm_of(j) > 0) this->insert_called(j);
-        }
-        fresh = false;
-        for (;;) {
-            if (factor.count == 0) return !ws.sum_of;
-            factor.solve();
-            bool inside = true;
-            for (int p = factor.count - 1; p >= 0; --p) {
-                const int j = ws.order[p];
-                const double z = ws.z[p], least = task.least_of(j), most = task.most_of(j);
-                if (z > least && z < most) continue;
-                inside = false;
-                team.sync();
-                if (team.rank() == 0) ws.x[p] = z > least ? most : least;
-                team.sync();
-                this->leave_at_bound(p);
-                // ws.z keeps the old order below p: only higher places moved.
-            }
-            if (inside) return true;
-        }
-    }
-
-    // |L x|, of x in the caller's units.
-    SW_HD double norm_of_penalty(const double* x) const {
-        const Matrix& matrix = task.matrix;
-        double square = 0;
-        team.each(matrix.penalty_rows, [&](int i) {
-            double sum = 0;
-            if (matrix.penalty) {
-                const double* row = matrix.penalty + static_cast<int64_t>(i) * matrix.top.columns;
-                for (int j = 0; j < matrix.top.columns; ++j) sum += row[j] * x[j];
-            } else {
-                sum = x[i];
-            }
-            square += sum * sum;
-        });
-        return square_root(team.sum(square));
     }
 
     // From x towards z as advance() goes, within all bounds.
@@ -544,13 +381,7 @@ protected:
     SW_HD bool progress() {
         if (squared_residual < best) {
             best = squared_residual;
-            best_count = factor.count;
-            team.each_short(factor.count, [&](int p) {
-                ws.best_x[p] = ws.x[p];
-                ws.best_order[p] = ws.order[p];
-            });
-            keep_states();
-            team.sync();
+            remember();
             if (any_barred) this->unbar();
             return true;
         }
@@ -572,12 +403,11 @@ protected:
     SW_HD bool look_closer() {
         // (With a bound sum the set has to have it all the time.)
         const bool summed = Matrix::general && ws.sum_of;
+        if (exact && (factor.update == csne || summed)) return false;
         fresh = false;
         best = double_infinity;
         if (!exact) {
             exact = true;
-        } else if (factor.update == csne || summed) {
-            return false;
         } else if (tally.escalated || factor.update == gram) {
             tally.escalated = 0;
             exact = false;
@@ -594,15 +424,9 @@ protected:
     SW_HD void refactor(double penalty) {
         if (any_barred) this->unbar();
         exact = projected = restarted = false;
-        team.each_short(factor.count, [&](int p) {
-            ws.best_x[p] = ws.x[p];
-            ws.best_order[p] = ws.order[p];
-        });
-        best_count = factor.count;
         best = double_infinity;
         inserted_count = 0;
-        keep_states();
-        team.sync();
+        remember();
         this->set_penalty(penalty);
         rebuild(ws.best_order, ws.best_x, best_count, task.options.update, false);
         factor.settled = 0;
@@ -613,22 +437,22 @@ protected:
     SW_HD void escalate() {
         tally.escalated = 1;
         inserted_count = 0;
+        best = double_infinity;
+        from_gram = false;
+        remember();
+        rebuild(ws.best_order, ws.best_x, best_count, cgs2, false);
+    }
+
+    // Keeps the point, and which columns are at their upper bounds there. Ends in a sync.
+    SW_HD void remember() {
+        best_count = factor.count;
         team.each_short(factor.count, [&](int p) {
             ws.best_x[p] = ws.x[p];
             ws.best_order[p] = ws.order[p];
         });
-        best_count = factor.count;
-        best = double_infinity;
-        from_gram = false;
-        keep_states();
-        team.sync();
-        rebuild(ws.best_order, ws.best_x, best_count, cgs2, false);
-    }
-
-    // Which columns are at their upper bounds, at the point that is remembered. No sync.
-    SW_HD void keep_states() const {
         if constexpr (Matrix::general)
             team.each(this->columns(), [&](int j) { ws.best_state[j] = ws.state[j]; });
+        team.sync();
     }
 
     // Factors a remembered point anew.

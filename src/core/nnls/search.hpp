@@ -3,7 +3,7 @@
 //   q = (L'Lx)_P' B^-1 (L'Lx)_P,   d phi / d nu = 2 nu q,   d psi / d nu = -2 q.
 #pragma once
 
-#include "core/nnls/active_set.hpp"
+#include "core/nnls/general_set.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -25,8 +25,8 @@ SW_HD double exponential(double value) {
 }
 
 template <class Team, class Matrix, class Scalar>
-struct Search : ActiveSet<Team, Matrix, Scalar> {
-    using Base = ActiveSet<Team, Matrix, Scalar>;
+struct Search : GeneralSet<Team, Matrix, Scalar> {
+    using Base = GeneralSet<Team, Matrix, Scalar>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
