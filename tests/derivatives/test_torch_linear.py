@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.optimize import OptimizeWarning
+from scipy.sparse.linalg import aslinearoperator
 
 import stepwell
 
@@ -127,6 +129,22 @@ def test_what_operators_have_captured_gets_its_gradient(form):
     own, oracle = (torch.autograd.grad((weights * x).sum(), (given, B)) for x in found)
     for one, other in zip(own, oracle):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array, aslinearoperator])
+@pytest.mark.parametrize("penalty", [np.asarray, scipy.sparse.csr_array])
+def test_matrices_of_numpy_and_scipy_are_constants(form, penalty):
+    """A tensor with a graph beside matrices of another library: the formula by torch is the oracle."""
+    random = np.random.default_rng(8)
+    A, L = random.normal(size=(8, 5)), np.diff(np.eye(5), axis=0)
+    b = torch.tensor(random.normal(size=8), requires_grad=True)
+    lam = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    H = torch.tensor(A.T @ A) + lam**2 * torch.tensor(L.T @ L)
+    exact = torch.linalg.solve(H, torch.tensor(A.T) @ b)
+    found = stepwell.tikhonov(form(A), b, lam, penalty(L), tol=1e-14).x
+    torch.testing.assert_close(found, exact, rtol=1e-11, atol=1e-11)
+    for ours, theirs in zip(*(torch.autograd.grad((x**2).sum(), (b, lam)) for x in (found, exact)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_second_derivatives_of_operators_are_refused_not_wrong():

@@ -12,7 +12,10 @@ import functools
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse import issparse
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from stepwell.arrays import without_graph
@@ -22,7 +25,7 @@ from stepwell.derivatives import linear
 from stepwell.krylov import api
 from stepwell.krylov.results import LinearResult
 from stepwell.krylov.solving import DIRECT_SIZE
-from stepwell.operators import Operator, from_functions
+from stepwell.operators import Operator, as_operator, from_functions
 
 plain_cg: Any = api.cg
 plain_tikhonov: Any = api.tikhonov
@@ -208,6 +211,19 @@ class _FirstOrder(torch.autograd.Function):
         )
 
 
+class _Constant(torch.autograd.Function):
+    """The product with a matrix of NumPy or SciPy, through which gradients pass by its transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, product: Any, transposed: Any) -> Tensor:
+        ctx.products = transposed, product
+        return torch.as_tensor(product(X.detach().numpy(force=True)), dtype=X.dtype, device=X.device)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> Any:
+        return _Constant.apply(G, *ctx.products), None, None
+
+
 def _functions(A: Any) -> Any:
     """Return products with blocks of columns that keep the graph: those that the solver itself uses throw it away."""
     if isinstance(A, Tensor):
@@ -218,6 +234,10 @@ def _functions(A: Any) -> Any:
         return tuple(lambda X, f=f: torch.stack([f(column) for column in X.unbind(1)], 1) for f in A)
     if callable(A) and not hasattr(A, "shape"):
         return _functions((A, A))
+    if isinstance(A, np.ndarray | LinearOperator) or issparse(A):
+        constant = as_operator(A)
+        forward, adjoint = constant.forward, constant.adjoint
+        return (lambda X: _Constant.apply(X, forward, adjoint)), (lambda Y: _Constant.apply(Y, adjoint, forward))
     return (lambda X: A @ X), (lambda Y: A.T @ Y)
 
 
