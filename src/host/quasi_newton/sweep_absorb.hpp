@@ -93,7 +93,11 @@ private:
         const int padded = packs * lanes;
         const double *x = w.x, *g = w.g;
         // √h g: its square is h g², and its product with the stacked rows is q.
-        for (int i = 0; i < padded; ++i) w.moving[i] = v.weights ? w.root[i] * g[i] : g[i];
+        if (v.weights) {
+            for (int i = 0; i < padded; ++i) w.moving[i] = w.root[i] * g[i];
+        } else {
+            std::memcpy(w.moving, g, sizeof(double) * padded);
+        }
         if (v.lower) {
             if (gather == Gather::again) {
                 stand<true>(padded, w);

@@ -39,7 +39,11 @@ public:
             if (v.lower) {
                 w.lower = view(w.lower_tile, v.lower + at, count, padded);
                 w.upper = view(w.upper_tile, v.upper + at, count, padded);
-                for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
+                if (v.weights) {
+                    for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
+                } else {
+                    std::memcpy(w.descent, w.g, sizeof(double) * padded);
+                }
                 if (state.confine == Confine::measure) {
                     measure(padded, w);
                     totals.truncation = min_of(totals.truncation, smallest(w.projected, packs));

@@ -45,9 +45,16 @@ inline void narrow(T* out, const double* in, int count) {
     for (int i = 0; i < count; ++i) out[i] = T(in[i]);
 }
 
-inline double sum_products(const double* a, const double* b, int packs) {
+// a · b over whole packs, in four sums of packs: more than one, to keep the multipliers busy.
+template <class A, class B>
+inline double sum_products(const A* a, const B* b, int packs) {
     Pack sums[4] = {splat(0), splat(0), splat(0), splat(0)};
-    for (int k = 0; k < packs; ++k) sums[k & 3] += load(a + k * lanes) * load(b + k * lanes);
+    const auto product = [&](int k) { return load(a + k * lanes) * load(b + k * lanes); };
+    int k = 0;
+    for (; k + 4 <= packs; k += 4)
+        for (int u = 0; u < 4; ++u) sums[u] += product(k + u);
+    for (int u = 0; u < 3; ++u)
+        if (k + u < packs) sums[u] += product(k + u);
     return add_lanes((sums[0] + sums[2]) + (sums[1] + sums[3]));
 }
 
