@@ -35,7 +35,7 @@ struct Exchange {
 
 // Everything a turn works on.
 template <class T>
-struct EngineView : BatchMemory<T> {
+struct EngineView : BatchMemory<T, unsigned char> {
     const Options* options;
     int threads;
     void* workspaces;  // one per thread

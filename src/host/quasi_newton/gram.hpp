@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/common/simd.hpp"
+#include "core/quasi_newton/history.hpp"
 
 SW_BEGIN
 
@@ -28,6 +29,14 @@ inline Lanes load_slice(const double* p) {
 inline Lanes load_slice(const float* p) {
     typedef VectorOf<float, slice_lanes>::anywhere Narrow;
     return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Lanes);
+}
+
+inline Lanes load_slice(const Bfloat16* p) {
+    typedef VectorOf<uint16_t, slice_lanes>::anywhere Bits;
+    typedef VectorOf<uint32_t, slice_lanes>::aligned Wide;
+    typedef VectorOf<float, slice_lanes>::aligned Floats;
+    const Wide shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Wide) << 16;
+    return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Lanes);
 }
 
 // R x C dot products at once, R + C loads for R C products.

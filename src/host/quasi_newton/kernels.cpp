@@ -10,7 +10,7 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     auto& workspaces = *static_cast<std::vector<Workspace>*>(e.workspaces);
     const int slots = e.options->slots;
     auto run = [&](int64_t p, int threads, int workspace) {
-        Problem<T> problem(vectors_of<T>(e, p, slots), e.states[p], *e.options,
+        Problem<T> problem(vectors_of<T, Byte>(e, p, slots), e.states[p], *e.options,
                            small_matrices(e.small + p * small_matrices_length(slots), slots),
                            Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
                            e.exchange);

@@ -13,6 +13,7 @@
 #include "host/common/large_memory.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/layout.hpp"
 #include "host/quasi_newton/rank_bindings.hpp"
 
@@ -47,8 +48,8 @@ public:
           chosen(wanted),
           all_states(size_t(batch)),
           all_small(size_t(batch * small_matrices_length(wanted.slots))),
-          memory(size_t(batch * n * (2 * wanted.slots + 4)) * sizeof(T)) {
-        this->batch = batch, this->n = this->stride = n;
+          memory(bytes_of_vectors(batch, n, wanted)) {
+        this->batch = batch, this->n = n, this->stride = stride_of(n, wanted);
         this->options = &chosen;
         // Each takes memory that grows with the square of the history.
         this->threads = batch == 1 ? Chunks(n, threads).useful_threads() : threads;
@@ -60,8 +61,8 @@ public:
         x = next, next += batch * n;
         g = next, next += batch * n;
         d = next, next += batch * n;
-        s = next, next += batch * n * m;
-        y = next;
+        s = reinterpret_cast<Byte*>(next);
+        y = s + batch * m * this->stride;
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
         std::memset(x, 0, size_t(batch * n) * sizeof(T));
@@ -130,7 +131,7 @@ public:
     }
 
     int64_t bytes() const {
-        return int64_t(sizeof(T)) * batch * n * (2 * chosen.slots + 4) +
+        return int64_t(bytes_of_vectors(batch, n, chosen)) +
                int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size()) +
                engine_kernels().bytes_of_workspaces(this->workspaces);
     }
@@ -141,6 +142,12 @@ public:
 
 private:
     LargeMemory memory;
+
+    // Rows of the history begin where every type may, and neighbours may lie side by side.
+    static int64_t stride_of(int64_t n, const Options& o) { return n * bytes_of(o.history); }
+    static size_t bytes_of_vectors(int64_t batch, int64_t n, const Options& o) {
+        return size_t(batch * (4 * n * int64_t(sizeof(T)) + 2 * o.slots * stride_of(n, o)));
+    }
 
     // The Python side has checked all arguments; this one costs nothing and keeps memory whole.
     static void require_size(bool fits) {
@@ -154,9 +161,14 @@ void bind_engine(nb::module_& m, const char* name) {
     auto rows = [](T* E::* member) {
         return [member](E& e) { return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.n)}); };
     };
-    auto ring = [](T* E::* member) {
+    auto ring = [](Byte* E::* member) {  // of bfloat16, which NumPy has not, the bits
         return [member](E& e) {
-            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)});
+            const size_t shape[] = {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)};
+            const HistoryType type = e.chosen.history;
+            return nb::ndarray<nb::numpy, nb::c_contig>(e.*member, 3, shape, nb::handle(), nullptr,
+                                                        type == HistoryType::float64   ? nb::dtype<double>()
+                                                        : type == HistoryType::float32 ? nb::dtype<float>()
+                                                                                       : nb::dtype<uint16_t>());
         };
     };
     nb::class_<E>(m, name)
@@ -232,6 +244,10 @@ void bind_quasi_newton(nb::module_& m) {
         .def_rw("boxed", &Options::boxed)
         .def_rw("weighted", &Options::weighted)
         .def_rw("weights_vary", &Options::weights_vary)
+        .def_prop_rw(
+            "history", [](const Options& o) { return int(o.history); },
+            [](Options& o, int value) { o.history = HistoryType(value); })
+        .def_rw("narrowed", &Options::narrowed)
         .def("to_bytes",
              [](const Options& o) { return nb::bytes(reinterpret_cast<const char*>(&o), sizeof(o)); })
         .def_static("from_bytes", [](nb::bytes b) {

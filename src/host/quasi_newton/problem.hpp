@@ -14,7 +14,7 @@ class Problem {
 public:
     static constexpr bool walks = true;
 
-    Problem(const ProblemVectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
+    Problem(const HostVectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
             const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace,
             const Exchange& exchange)
         : v(v),
@@ -146,7 +146,7 @@ public:
     }
 
 private:
-    const ProblemVectors<T> v;
+    const HostVectors<T> v;
     State& state;
     const Options& options;
     const SmallMatrices matrices;

@@ -14,7 +14,7 @@ SW_BEGIN
 template <class T>
 class Absorb {
 public:
-    Absorb(const ProblemVectors<T>& v, const State& state, const Options& options, SumLayout layout,
+    Absorb(const HostVectors<T>& v, const State& state, const Options& options, SumLayout layout,
            Gather gather, const T* gradient, bool accepted = true)
         : v(v),
           state(state),
@@ -40,7 +40,7 @@ public:
     }
 
 private:
-    const ProblemVectors<T>& v;
+    const HostVectors<T>& v;
     const State& state;
     const Options& options;
     const SumLayout layout;
@@ -57,16 +57,11 @@ private:
             // step * d, not the difference of the points: no digits cancel.
             const double *d = view(w.s, v.d + at, count, padded),
                          *g_before = view(w.y, v.g + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.s[i] = state.search.step * d[i];
-            for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
-            T* s = v.s + int64_t(state.head) * v.stride + at;
-            T* y = v.y + int64_t(state.head) * v.stride + at;
-            narrow(s, w.s, count);
-            narrow(y, w.y, count);
-            if (sizeof(T) < sizeof(double)) {  // sums must see the pair as it is stored
-                widen(w.s, s, count, padded);
-                widen(w.y, y, count, padded);
-            }
+            const double scale = pair_scale(options, -state.search.slope0 * state.search.step);
+            const double step = scale * state.search.step;
+            for (int i = 0; i < padded; ++i) w.s[i] = step * d[i];
+            for (int i = 0; i < padded; ++i) w.y[i] = scale * (w.g[i] - g_before[i]);
+            store_pair(at, count, padded, w);
         }
         if (gather != Gather::again && accepted) {
             narrow(v.x + at, w.x, count);
@@ -86,6 +81,21 @@ private:
             w.lower = view(w.lower_tile, v.lower + at, count, padded);
             w.upper = view(w.upper_tile, v.upper + at, count, padded);
         }
+    }
+
+    // The new pair from the tile buffers to the ring, and back as it is stored: sums must see it so.
+    void store_pair(int64_t at, int count, int padded, Workspace& w) const {
+        with_type(options.history, [&](auto type) {
+            using H = decltype(type);
+            const int64_t place = int64_t(state.head) * v.stride;
+            H* s = reinterpret_cast<H*>(v.s + place) + at;
+            H* y = reinterpret_cast<H*>(v.y + place) + at;
+            narrow(s, w.s, count);
+            narrow(y, w.y, count);
+            if (sizeof(H) == sizeof(double)) return;
+            widen(w.s, s, count, padded);
+            widen(w.y, y, count, padded);
+        });
     }
 
     // Which variables are free, which carried; norms and the first breakpoint.
@@ -141,20 +151,22 @@ private:
         const int r = layout.rows;
         // The new pair lies in the ring already, in the slot that the head will leave behind.
         const int head = gather == Gather::pair ? state.head + 1 : state.head;
-        const T** places = w.places<T>();
+        const Byte** places = w.places<Byte>();
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, head, r, options.slots)) * v.stride + at;
-            places[age] = v.y + row;
-            places[r + age] = v.s + row;
+            places[age] = place_of(v.y, v, options, age, head, r, at);
+            places[r + age] = place_of(v.s, v, options, age, head, r, at);
         }
-        if (v.weights) {
-            scale_rows(places, count, packs, w);
-            gather_scaled(packs, w);
-        } else if (v.lower) {
-            gather_from<true>(places, count, w);
-        } else {
-            gather_from<false>(places, count, w);
-        }
+        with_type(options.history, [&](auto type) {
+            const auto* rows = w.places<decltype(type)>();
+            if (v.weights) {
+                scale_rows(rows, count, packs, w);
+            } else if (v.lower) {
+                gather_from<true>(rows, count, w);
+            } else {
+                gather_from<false>(rows, count, w);
+            }
+        });
+        if (v.weights) gather_scaled(packs, w);
         if (layout.gram) add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
         if (gather == Gather::again) add_carried(at, count, packs, w);
     }
@@ -173,7 +185,8 @@ private:
     }
 
     // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
-    void scale_rows(const T* const* places, int count, int packs, Workspace& w) const {
+    template <class H>
+    void scale_rows(const H* const* places, int count, int packs, Workspace& w) const {
         const int r = layout.rows, padded = packs * lanes;
         for (int j = 0; j < 2 * r; ++j) {
             double* row = w.tile_row(j);
@@ -202,12 +215,16 @@ private:
         if (largest_magnitude(w.carried, packs) == 0) return;
         const int r = layout.rows;
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
+            const Byte *y_row = place_of(v.y, v, options, age, state.head, r, at),
+                       *s_row = place_of(v.s, v, options, age, state.head, r, at);
+            const int word = bytes_of(options.history);
             double y = 0, s = 0;
             for (int i = 0; i < count; ++i) {
                 if (w.carried[i] == 0) continue;
-                y += w.carried[i] * double(v.y[row + i]) * (v.weights ? w.root[i] : 1.0);
-                s += w.carried[i] * double(v.s[row + i]) * (v.weights ? w.inverse_root[i] : 1.0);
+                const double y_i = element_at(y_row + i * word, options.history),
+                             s_i = element_at(s_row + i * word, options.history);
+                y += w.carried[i] * y_i * (v.weights ? w.root[i] : 1.0);
+                s += w.carried[i] * s_i * (v.weights ? w.inverse_root[i] : 1.0);
             }
             w.carried_sums[age] += y;
             w.carried_sums[r + age] += s;

@@ -10,7 +10,7 @@ SW_BEGIN
 
 // g·d at the trial point; not finite if any element of g is not.
 template <class T>
-double slope_chunk(const ProblemVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
+double slope_chunk(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
     CarefulSum total;
     for (int64_t at = begin; at < end; at += tile) {
         const int64_t stop = min_of(at + tile, end);
@@ -24,7 +24,7 @@ double slope_chunk(const ProblemVectors<T>& v, const T* gradient, int64_t begin,
 
 // A later trial of one line search.
 template <class T>
-void step_chunk(const ProblemVectors<T>& v, double step, int64_t begin, int64_t end) {
+void step_chunk(const HostVectors<T>& v, double step, int64_t begin, int64_t end) {
     if (v.lower) {
         for (int64_t i = begin; i < end; ++i) {
             v.trial[i] = move_within(v.x[i], step * double(v.d[i]), v.lower[i], v.upper[i]);

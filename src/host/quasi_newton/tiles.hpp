@@ -2,6 +2,7 @@
 // with zeros to whole packs. Whole packs of doubles need no buffer and are read in place.
 #pragma once
 
+#include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/workspace.hpp"
 
 SW_BEGIN
@@ -14,6 +15,14 @@ SW_BEGIN
 #define SW_APART _Pragma("GCC ivdep")
 #endif
 
+inline Pack load(const Bfloat16* p) {
+    typedef VectorOf<uint16_t, lanes>::anywhere Bits;
+    typedef VectorOf<uint32_t, lanes>::aligned Wide;
+    typedef VectorOf<float, lanes>::aligned Floats;
+    const Wide shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Wide) << 16;
+    return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Pack);
+}
+
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;
@@ -21,7 +30,7 @@ inline void widen(double* out, const T* in, int count, int padded) {
         store(out + i, load(in + i));
         prefetch(in + i + tile);
     }
-    for (; i < count; ++i) out[i] = in[i];
+    for (; i < count; ++i) out[i] = widened(in[i]);
     for (; i < padded; ++i) out[i] = 0;
 }
 
