@@ -44,7 +44,8 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
     const double promised = -s.search.slope0 * s.step, scale = pair_scale(o, promised);
-    const bool keep = sy > double_epsilon * (scale * scale * promised) && sy > min_scale * yy && sy < yy / min_scale;
+    const bool keep =
+        sy > double_epsilon * (scale * scale * promised) && sy > min_scale * yy && sy < yy / min_scale;
     if (team.rank() == 0) {
         if (keep) {
             s.head = s.head + 1 == o.slots ? 0 : s.head + 1;

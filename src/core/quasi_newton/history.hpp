@@ -1,5 +1,5 @@
-// The type in which pairs (s, y) are kept: that of the vectors, or a narrower one for half or a quarter of the
-// memory and of its traffic. All sums are taken over the pair as it is stored, so that what is kept is a
+// The type in which pairs (s, y) are kept: that of the vectors, or a narrower one for half or a quarter of
+// the memory and of its traffic. All sums are taken over the pair as it is stored, so that what is kept is a
 // sound history, of a pair that differs from the true one by its rounding.
 #pragma once
 
@@ -27,8 +27,8 @@ SW_HD Bfloat16 bfloat16_of(float value) {
 }
 
 // (a s, a y) gives the same update as (s, y): pairs that are narrowed are first scaled by a power of two, so
-// that sᵀy is about 1 and their range does not matter. `promised` is the descent -g·s of the step, of which sᵀy
-// is at most a few times and, by the curvature condition, a tenth at least.
+// that sᵀy is about 1 and their range does not matter. `promised` is the descent -g·s of the step, of which
+// sᵀy is at most a few times and, by the curvature condition, a tenth at least.
 SW_HD double pair_scale(const Options& o, double promised) {
     if (!o.narrowed || !(promised > 0)) return 1;
     const int64_t exponent = int64_t(__builtin_bit_cast(uint64_t, promised) >> 52);

@@ -41,6 +41,8 @@ struct EngineView : BatchMemory<T, unsigned char> {
     void* workspaces;  // one per thread
     Exchange exchange = {};
     int64_t chunk_length = 0, chunk_before = 0;  // of the Cut, where n is a piece of the variables
+    double* kept = nullptr;                      // (batch, kept_stride): products of tiles (kept_grams.hpp)
+    int64_t kept_stride = 0;
 };
 
 // The functions of one instruction set.

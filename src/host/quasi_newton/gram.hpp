@@ -1,5 +1,6 @@
-// Dot products of rows of a tile, accumulated lane by lane: the arithmetic of the absorb sweep. The history
-// is read once, by gather_rows; the Gram matrix is then formed from copies that the first-level cache holds.
+// Dot products of rows of a tile, lane by lane: the arithmetic of the absorb sweep. The history is read once,
+// by gather_rows; the Gram matrix is then formed from copies that the first-level cache holds. Each tile is
+// summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
 #pragma once
 
 #include "core/common/simd.hpp"
@@ -39,12 +40,10 @@ inline Lanes load_slice(const Bfloat16* p) {
     return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Lanes);
 }
 
-// R x C dot products at once, R + C loads for R C products.
+// R x C dot products over a tile at once, R + C loads for R C products.
 template <int R, int C>
 inline void dot_block(const double* const* rows, const double* const* columns, int packs, Pack* const* sums) {
     for (int slice = 0; slice < slices; ++slice) {
-        // Each tile is summed from zero and then added: a sum of sums loses far less to rounding than one
-        // long sum.
         Lanes acc[R][C] = {};
         for (int at = slice * slice_lanes; at < packs * lanes; at += lanes) {
             Lanes a[R];
@@ -55,7 +54,7 @@ inline void dot_block(const double* const* rows, const double* const* columns, i
             }
         }
         for (int i = 0; i < R; ++i)
-            for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) += acc[i][j];
+            for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
     }
 }
 
@@ -145,10 +144,10 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         gather_span<R, C, masked>(tails, columns, mask, copies, packs * lanes, 1, acc);
     }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] += acc[i][j];
+        for (int j = 0; j < C; ++j) sums[i][j] = acc[i][j];
 }
 
-// sums[i * stride + j] += row i · column j over a tile of `count` elements; with a mask, also masked copies
+// sums[i * stride + j] = row i · column j over a tile of `count` elements; with a mask, also masked copies
 // into consecutive tile rows. Columns, mask and copies are padded to whole packs.
 template <int C, bool masked, class T>
 inline void gather_rows(const T* const* rows, int row_count, const double* const* columns, const double* mask,
@@ -174,9 +173,8 @@ inline void gather_rows(const T* const* rows, int row_count, const double* const
     }
 }
 
-// Lower triangle of tile · tileᵀ, stored as a full square of accumulators so that blocks need no special
-// cases.
-inline void add_gram(const double* rows, int row_count, int stride, int packs, Pack* sums) {
+// Lower triangle of tile · tileᵀ, stored as a full square of sums so that blocks need no special cases.
+inline void form_gram(const double* rows, int row_count, int stride, int packs, Pack* sums) {
     for (int i = 0; i < row_count; i += 4) {
         const int r = min_of(4, row_count - i), end = min_of(i + 4, row_count);
         const double* left[4];

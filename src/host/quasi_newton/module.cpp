@@ -14,6 +14,7 @@
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/history_rows.hpp"
+#include "host/quasi_newton/kept_grams.hpp"
 #include "host/quasi_newton/layout.hpp"
 #include "host/quasi_newton/rank_bindings.hpp"
 
@@ -69,6 +70,7 @@ public:
         std::fill(g, g + batch * n,
                   std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
         this->workspaces = engine_kernels().make_workspaces(this->threads, chosen.capacity);
+        forget();
     }
     Engine(const Engine&) = delete;
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
@@ -88,6 +90,15 @@ public:
     // A piece of the variables of a problem over several ranks.
     void set_chunks(int64_t length, int64_t before) {
         this->chunk_length = length, this->chunk_before = before;
+        forget();
+    }
+    // What is kept of the products of pairs is taken anew; before the first turn, and where pairs have
+    // changed.
+    void forget() {
+        const Chunks chunks(n, 1, {this->chunk_length, this->chunk_before});
+        this->kept_stride = KeptGrams::doubles_of(chosen, chunks);
+        kept_products.assign(size_t(batch * this->kept_stride), 0.0);
+        this->kept = kept_products.empty() ? nullptr : kept_products.data();
     }
     void set_exchange(PythonExchange& between) { this->exchange = between.hook(); }
 
@@ -132,7 +143,8 @@ public:
 
     int64_t bytes() const {
         return int64_t(bytes_of_vectors(batch, n, chosen)) +
-               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size()) +
+               int64_t(sizeof(double) * (all_small.size() + kept_products.size())) +
+               int64_t(sizeof(State) * all_states.size()) +
                engine_kernels().bytes_of_workspaces(this->workspaces);
     }
 
@@ -141,6 +153,7 @@ public:
     std::vector<double> all_small;
 
 private:
+    std::vector<double> kept_products;
     LargeMemory memory;
 
     // Rows of the history begin where every type may, and neighbours may lie side by side.
@@ -166,9 +179,10 @@ void bind_engine(nb::module_& m, const char* name) {
             const size_t shape[] = {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)};
             const HistoryType type = e.chosen.history;
             return nb::ndarray<nb::numpy, nb::c_contig>(e.*member, 3, shape, nb::handle(), nullptr,
-                                                        type == HistoryType::float64   ? nb::dtype<double>()
-                                                        : type == HistoryType::float32 ? nb::dtype<float>()
-                                                                                       : nb::dtype<uint16_t>());
+                                                        type == HistoryType::float64 ? nb::dtype<double>()
+                                                        : type == HistoryType::float32
+                                                            ? nb::dtype<float>()
+                                                            : nb::dtype<uint16_t>());
         };
     };
     nb::class_<E>(m, name)
@@ -177,6 +191,7 @@ void bind_engine(nb::module_& m, const char* name) {
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
         .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0)
+        .def("forget", &E::forget)
         .def("set_exchange", &E::set_exchange, nb::keep_alive<1, 2>())
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
@@ -273,6 +288,9 @@ void bind_quasi_newton(nb::module_& m) {
 
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
     m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });
+    m.def("kept_bytes", [](const Options& o, int64_t n) {
+        return int64_t(sizeof(double)) * KeptGrams::doubles_of(o, Chunks(n, 1));
+    });
     m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
     m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
     m.def("start_state_bytes", [] {

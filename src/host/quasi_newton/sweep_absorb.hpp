@@ -24,16 +24,18 @@ public:
           gradient(gradient),
           accepted(accepted) {}
 
-    // Leaves the row of one chunk: absorb_row or regather_row.
-    void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
+    // Leaves the row of one chunk: absorb_row or regather_row. `kept`: the products of its tiles, or null.
+    void chunk(int64_t begin, int64_t end, Workspace& w, double* row, double* kept) const {
         AbsorbTotals totals;
+        w.set_slots(layout.rows, head(), options.slots);
         w.clear(layout);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
             load_point(at, count, packs, w);
             classify(count, packs, w, totals);
-            if (layout.rows > 0) add_rows(at, count, packs, w);
+            if (layout.rows > 0) add_rows(at, count, packs, w, reinterpret_cast<TileGram*>(kept));
+            if (kept) kept += TileGram::doubles_of(options.slots);
         }
         if (layout.rows > 0) w.collect(layout, row);
         if (gather != Gather::again) totals.put(row + layout.length());
@@ -47,6 +49,9 @@ private:
     const Gather gather;
     const T* gradient;
     const bool accepted;  // else the point may yet be refused, and x and g stay
+
+    // The new pair lies in the ring already, in the slot that the head will leave behind.
+    int head() const { return gather == Gather::pair ? state.head + 1 : state.head; }
 
     // The accepted point in the tile buffers; with a new pair, s and y in buffers and ring.
     void load_point(int64_t at, int count, int packs, Workspace& w) const {
@@ -147,28 +152,98 @@ private:
         }
     }
 
-    void add_rows(int64_t at, int count, int packs, Workspace& w) const {
+    void add_rows(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
         const int r = layout.rows;
-        // The new pair lies in the ring already, in the slot that the head will leave behind.
-        const int head = gather == Gather::pair ? state.head + 1 : state.head;
         const Byte** places = w.places<Byte>();
         for (int age = 0; age < r; ++age) {
-            places[age] = place_of(v.y, v, options, age, head, r, at);
-            places[r + age] = place_of(v.s, v, options, age, head, r, at);
+            places[age] = place_of(v.y, v, options, age, head(), r, at);
+            places[r + age] = place_of(v.s, v, options, age, head(), r, at);
         }
-        with_type(options.history, [&](auto type) {
-            const auto* rows = w.places<decltype(type)>();
-            if (v.weights) {
-                scale_rows(rows, count, packs, w);
-            } else if (v.lower) {
-                gather_from<true>(rows, count, w);
+        if (v.weights) {
+            with_type(options.history,
+                      [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
+            gather_scaled(packs, w);
+        } else if (kept && layout.gram) {
+            unsigned char free[tile / 8] = {};
+            for (int k = 0; k < packs; ++k) free[k] = nonzero_lanes(load(w.mask + k * lanes));
+            const bool same = std::memcmp(free, kept->free, sizeof(free)) == 0;
+            if (same && (kept->slots | slots_from(r - fresh_pairs())) == kept->slots) {
+                update_gram(count, packs, w, *kept);
             } else {
-                gather_from<false>(rows, count, w);
+                gather_rows_of<true>(count, w);
+                form_tile_gram(packs, w, gather == Gather::pair ? *kept : *w.tile_gram);
+                if (gather == Gather::pair) {
+                    std::memcpy(kept->free, free, sizeof(free));
+                    kept->slots = slots_from(r);
+                }
             }
-        });
-        if (v.weights) gather_scaled(packs, w);
-        if (layout.gram) add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
+        } else if (layout.gram) {
+            gather_rows_of<true>(count, w);
+        } else {
+            gather_rows_of<false>(count, w);
+        }
+        if (layout.gram && (v.weights || !kept)) form_tile_gram(packs, w, *w.tile_gram);
         if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+    // A bit each slot of the oldest pairs.
+    uint64_t slots_from(int pairs) const {
+        uint64_t bits = 0;
+        for (int age = 0; age < pairs; ++age)
+            bits |= uint64_t(1) << slot_of(age, head(), layout.rows, options.slots);
+        return bits;
+    }
+    int fresh_pairs() const { return gather == Gather::pair ? 1 : 0; }
+
+    template <bool masked>
+    void gather_rows_of(int count, Workspace& w) const {
+        with_type(options.history,
+                  [&](auto type) { gather_from<masked>(w.places<decltype(type)>(), count, w); });
+    }
+
+    // All products of a tile from the masked copies of its rows.
+    void form_tile_gram(int packs, Workspace& w, TileGram& gram) const {
+        const int size = 2 * layout.rows;
+        form_gram(w.rows, size, tile, packs, w.gram_sums);
+        double* products = gram.products();
+        for (int i = 0; i < size; ++i)
+            for (int j = 0; j <= i; ++j) {
+                products[w.product_of(w.slot_of_row(i), w.slot_of_row(j))] =
+                    add_lanes(w.gram_sums[int64_t(i) * size + j]);
+            }
+        add_products(products, w);
+    }
+
+    static void add_products(const double* products, Workspace& w) {
+        const int count = w.product_count();
+        SW_APART
+        for (int i = 0; i < count; ++i) w.chunk_products[i] += products[i];
+    }
+
+    // The products of a tile whose free variables are the same as before: those with the new pair, if any.
+    void update_gram(int count, int packs, Workspace& w, TileGram& kept) const {
+        const int r = layout.rows;
+        if (gather == Gather::pair) {
+            SW_APART
+            for (int i = 0; i < packs * lanes; ++i) {
+                w.free_s[i] = w.s[i] * w.mask[i];
+                w.free_y[i] = w.y[i] * w.mask[i];
+            }
+            const double* columns[] = {w.s, w.y, w.moving, w.free_s, w.free_y};
+            with_type(options.history, [&](auto type) {
+                gather_columns<5, 3, false>(w.places<decltype(type)>(), columns, 0, count, w);
+            });
+            for (int j = 0; j < 2 * r; ++j) {
+                const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
+                const int row = w.slot_of_row(j);
+                kept.products()[w.product_of(row, w.slot_of_row(2 * r - 1))] = add_lanes(sums[3]);
+                kept.products()[w.product_of(row, w.slot_of_row(r - 1))] = add_lanes(sums[4]);
+            }
+            kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
+        } else {
+            gather_rows_of<false>(count, w);
+        }
+        add_products(kept.products(), w);
     }
 
     // Products of all rows with the new pair and with √h g, or with the latter alone; masked copies for the
@@ -177,11 +252,22 @@ private:
     void gather_from(const Element* const* rows, int count, Workspace& w) const {
         const double* columns[] = {w.s, w.y, w.moving};
         if (gather == Gather::pair) {
-            gather_rows<3, masked>(rows, 2 * layout.rows, columns, w.mask, w.rows, count, w.fresh_sums, 3);
+            gather_columns<3, 3, masked>(rows, columns, 0, count, w);
         } else {
-            gather_rows<1, masked>(rows, 2 * layout.rows, columns + 2, w.mask, w.rows, count,
-                                   w.fresh_sums + 2, 3);
+            gather_columns<1, 1, masked>(rows, columns + 2, 2, count, w);
         }
+    }
+
+    // Products of all rows with C columns; those with the first few are summed over the chunk, `from` there.
+    template <int C, int summed, bool masked, class Element>
+    void gather_columns(const Element* const* rows, const double* const* columns, int from, int count,
+                        Workspace& w) const {
+        const int r = 2 * layout.rows;
+        constexpr int stride = Workspace::tile_columns;
+        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.tile_sums, stride);
+        for (int j = 0; j < r; ++j)
+            for (int c = 0; c < summed; ++c)
+                w.fresh_sums[j * Workspace::columns + from + c] += w.tile_sums[j * stride + c];
     }
 
     // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
@@ -201,8 +287,10 @@ private:
         const double** rows = w.places<double>();
         for (int j = 0; j < 2 * r; ++j) rows[j] = w.tile_row(j);
         gather_from<false>(rows, packs * lanes, w);
-        if (layout.all_ss)
-            add_gram(w.tile_row(r), r, tile, packs, w.whole_sums);  // over all variables: before masking
+        if (layout.all_ss) {  // over all variables: before masking
+            form_gram(w.tile_row(r), r, tile, packs, w.gram_sums);
+            for (int j = 0; j < r * r; ++j) w.whole_sums[j] += w.gram_sums[j];
+        }
         if (!v.lower) return;
         for (int j = 0; j < 2 * r; ++j) {
             double* row = w.tile_row(j);

@@ -86,8 +86,8 @@ private:
                 double k[8];
                 for (int b = 0; b < 8; ++b) {
                     const int age = min_of(a + b, r - 1);
-                    rows[b] = reinterpret_cast<const H*>(
-                        place_of(history, v, options, age, state.head, r, at));
+                    rows[b] =
+                        reinterpret_cast<const H*>(place_of(history, v, options, age, state.head, r, at));
                     k[b] = a + b < r ? c[a + b] : 0.0;
                 }
                 const double* from = a == 0 && base ? base : out;

@@ -119,8 +119,8 @@ def minimize(
     checkpoint : path, optional
         A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
         the same program again after a crash, SIGKILL or Ctrl-C. It is replaced in one step and has a checksum. Other
-        x0, bounds, ``h0``, ``maxcor``, ``history``, ``cauchy`` or ``line_search`` than the file's are an error, and so is another
-        `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
+        x0, bounds, ``h0``, ``maxcor``, ``history``, ``cauchy`` or ``line_search`` than the file's are an error, and so
+        is another `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
     checkpoint_every : int or str, default "60 s"
         How often: so many iterations, or a time in ``s``, ``min`` or ``h``.
 

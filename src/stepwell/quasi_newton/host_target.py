@@ -125,6 +125,7 @@ class HostTarget:
         """Go on from saved arrays."""
         for name, mine in self._views().items():
             mine[...] = arrays[name]
+        self._engine.forget()
         self.running = int(np.count_nonzero(self._states["action"] != _core.ACTION_DONE))
 
     def repeated(
