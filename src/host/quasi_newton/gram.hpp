@@ -14,9 +14,15 @@ typedef Register<double> Lanes;
 constexpr int slice_lanes = register_lanes<double>;
 constexpr int slices = lanes / slice_lanes;
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int most_columns = 4;  // 4 x 4 sums in 32 registers
+constexpr int most_columns = 4;  // 4 x 4 sums in 32 registers, and 4 x 5
+constexpr int most_rows(int) {
+    return 4;
+}
 #else
-constexpr int most_columns = 3;  // 4 x 3 sums in 16 registers
+constexpr int most_columns = 3;  // 4 x 3 sums in 16 registers, or 2 x 5
+constexpr int most_rows(int columns) {
+    return columns <= 3 ? 4 : 2;
+}
 #endif
 
 inline Lanes& slice_of(Pack& pack, int slice) {
@@ -104,9 +110,6 @@ inline void gather_span(const T* const* rows, const double* const* columns, cons
     double* copy[R];
     for (int i = 0; i < R; ++i) row[i] = rows[i], copy[i] = copies[i] + from;
     for (int j = 0; j < C; ++j) column[j] = columns[j] + from;
-    // A row comes in pieces of one tile: too short for the hardware.
-    for (int i = 0; i < R; ++i)
-        for (int k = 0; k < packs * lanes; k += lanes) prefetch(row[i] + k + tile);
     for (int slice = 0; slice < slices; ++slice) {
         Lanes acc[R][C];
         for (int i = 0; i < R; ++i)
@@ -133,6 +136,9 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
     for (int i = 0; i < R; ++i)
         for (int j = 0; j < C; ++j) acc[i][j] = splat(0);
     const int packs = count / lanes, rest = count % lanes;
+    // A row comes in pieces of one tile: too short for the hardware.
+    for (int i = 0; i < R; ++i)
+        for (int k = 0; k < packs * lanes; k += lanes) prefetch(rows[i] + k + tile);
     gather_span<R, C, masked>(rows, columns, mask, copies, 0, packs, acc);
     if (rest > 0) {
         T padded[R][lanes] = {};
@@ -152,17 +158,18 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
 template <int C, bool masked, class T>
 inline void gather_rows(const T* const* rows, int row_count, const double* const* columns, const double* mask,
                         double* copies, int count, Pack* sums, int stride) {
-    for (int i = 0; i < row_count; i += 4) {
+    constexpr int most = most_rows(C);
+    for (int i = 0; i < row_count; i += most) {
         double* copy[4];
         Pack* out[4];
-        for (int a = 0; a < 4; ++a)
+        for (int a = 0; a < most; ++a)
             copy[a] = copies + int64_t(i + a) * tile, out[a] = sums + (i + a) * stride;
-        switch (min_of(4, row_count - i)) {
+        switch (min_of(most, row_count - i)) {
             case 4:
-                gather_block<4, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<most == 4 ? 4 : 1, C, masked>(rows + i, columns, mask, copy, count, out);
                 break;
             case 3:
-                gather_block<3, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<most == 4 ? 3 : 1, C, masked>(rows + i, columns, mask, copy, count, out);
                 break;
             case 2:
                 gather_block<2, C, masked>(rows + i, columns, mask, copy, count, out);
