@@ -217,13 +217,11 @@ protected:
         if (warm.values) return Pending::solution;
         for (bool all_positive = false; !all_positive && factor.count > 0;) {
             factor.solve();
-            all_positive = true;
-            for (int p = factor.count - 1; p >= 0; --p)
-                if (!(ws.z[p] > 0)) {
-                    all_positive = false;
-                    this->remove(p);
-                    // ws.z keeps the old order below p: only higher places moved.
-                }
+            const int before = factor.count;
+            team.each_short(before, [&](int p) { ws.x[p] = ws.z[p] > 0 ? ws.z[p] : 0.0; });
+            team.sync();
+            this->remove_zeros();
+            all_positive = factor.count == before;
         }
         finish_step();
         return Pending::nothing;
@@ -329,24 +327,50 @@ protected:
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.sync();
+            const bool leaps = factor.count >= many_columns && may_leap(alpha);
             team.each_short(factor.count, [&](int p) {
-                const bool blocks = !(ws.z[p] > 0) && !(longest_step(p) > alpha);
-                const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
+                const bool blocks = !(ws.z[p] > 0) && (leaps || !(longest_step(p) > alpha));
+                const double moved = leaps ? ws.z[p] : ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
                 ws.x[p] = blocks || !(moved > 0) ? 0.0 : moved;
             });
             team.sync();
             factor.settled = 0;
             fresh = false;
-            for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
-                int last = -1;
-                team.lane_each(end, [&](int p) {
-                    if (!(ws.x[p] > 0)) last = max_of(last, p);
-                });
-                end = team.lane_max_int(last);
-                if (end >= 0) this->remove(end);
-            }
+            this->remove_zeros();
             if (factor.count == 0) return true;
         }
+    }
+
+    // Whether all negatives of z may leave at once: x with them at zero and the rest at z is then no worse
+    // than where the step of length alpha ends. On the positive columns the objective is that of z plus
+    // |A_P (x - z)|^2, which the step brings down to (1 - alpha)^2 of what it is.
+    SW_CALL bool may_leap(double alpha) {
+        double negatives = 0;
+        team.lane_each(factor.count, [&](int p) { negatives += ws.z[p] > 0 ? 0.0 : 1.0; });
+        if (projected || !task.options.guarded || team.lane_sum(negatives) < 2) return false;
+        const double left = square_of_image([&](int p) { return (1 - alpha) * (ws.x[p] - ws.z[p]); });
+        return square_of_image([&](int p) { return ws.z[p] > 0 ? 0.0 : -ws.z[p]; }) < left;
+    }
+
+    // |A_P y|^2, the rows of the damping included.
+    template <class Entry>
+    SW_HD double square_of_image(const Entry& entry) const {
+        const int length = task.extent.row_length();
+        double* image = ws.v;
+        team.sync();
+        team.each_short(factor.count, [&](int p) { ws.g[p] = entry(p); });
+        team.each(length, [&](int i) { image[i] = 0; });
+        team.sync();
+        subtract_columns(team, factor.positive(), factor.count, ws.g, image, length);
+        double part = part_of_dot(team, image, image, length);
+        if (task.extent.damped)
+            team.each_short(factor.count, [&](int p) {
+                const double d = task.below(ws.order[p]) * ws.g[p];
+                part += d * d;
+            });
+        const double square = team.sum(part);
+        team.sync();
+        return square;
     }
 
     // How far from x to z position p can go.
@@ -403,7 +427,7 @@ protected:
     SW_HD bool look_closer() {
         // (With a bound sum the set has to have it all the time.)
         const bool summed = Matrix::general && ws.sum_of;
-        if (exact && (factor.update == csne || summed)) return false;
+        if (exact && (factor.update == csne || summed || damping_outweighs_rounding())) return false;
         fresh = false;
         best = double_infinity;
         if (!exact) {
@@ -418,6 +442,19 @@ protected:
             projected = true;
         }
         return true;
+    }
+
+    // Whether the damping bounds what a hidden dual can be worth: the objective is strictly convex, so that
+    // duals w_j of the zeros lower it by sum w_j^2 / below(j)^2 at the most. Few columns are looked at closer
+    // all the same, which costs nothing.
+    SW_HD bool damping_outweighs_rounding() const {
+        if (!task.extent.damped || factor.count < many_columns) return false;
+        double part = 0;
+        team.each(this->columns(), [&](int j) {
+            const double share = ws.gate[j] != 0 ? slack * task.norm_of(j) / task.below(j) : 0.0;
+            part += share * share;
+        });
+        return team.sum(part) < 1e-4 * squared_residual;
     }
 
     // Factors the columns it has anew, for another lambda^2.
