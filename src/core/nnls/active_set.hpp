@@ -152,8 +152,7 @@ protected:
                     if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
                         // (Free columns are in the factor from the start.)
-                        if (Matrix::general && restarted && !exact && factor.count > 0)
-                            pending = Pending::solution;
+                        if (restarted && !exact && factor.count > 0) pending = Pending::solution;
                         continue;
                     }
                     // Barred columns do not count in `top`: only with them is the point certified.
@@ -313,6 +312,7 @@ protected:
     }
 
     SW_HD bool advance_positive(bool solved) {
+        const bool many = factor.count >= many_columns;
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -327,7 +327,7 @@ protected:
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.sync();
-            const bool leaps = factor.count >= many_columns && may_leap(alpha);
+            const bool leaps = many && may_leap(alpha);
             team.each_short(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && (leaps || !(longest_step(p) > alpha));
                 const double moved = leaps ? ws.z[p] : ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
@@ -423,7 +423,8 @@ protected:
 
     // Rounding may hide a dual: first the residual becomes exact and the point as good as its columns let it
     // be, which is all that a fit to rounding wants. Then Q and R decide, on columns they chose themselves:
-    // those that the normal equations chose can be beyond repair. False where there is nothing closer.
+    // those that the normal equations chose can be beyond repair, unless damping keeps them apart. False
+    // where there is nothing closer.
     SW_HD bool look_closer() {
         // (With a bound sum the set has to have it all the time.)
         const bool summed = Matrix::general && ws.sum_of;
@@ -435,7 +436,9 @@ protected:
         } else if (tally.escalated || factor.update == gram) {
             tally.escalated = 0;
             exact = false;
-            rebuild(ws.best_order, ws.best_x, 0, cgs2, false);
+            const bool sound = damping_keeps_columns_apart();
+            if (sound) remember();
+            rebuild(ws.best_order, ws.best_x, sound ? best_count : 0, cgs2, false);
             if constexpr (Matrix::general) this->insert_free();
             restarted = true;
         } else {
@@ -455,6 +458,17 @@ protected:
             part += share * share;
         });
         return team.sum(part) < 1e-4 * squared_residual;
+    }
+
+    // Whether no positive column can be nearly dependent: each is alone in its row of the damping. Few
+    // columns are chosen anew all the same, which costs nothing.
+    SW_HD bool damping_keeps_columns_apart() const {
+        if (Matrix::general || !task.extent.damped || factor.count < many_columns) return false;
+        double nearest = 0;
+        team.each(this->columns(), [&](int j) {
+            if (ws.state[j] & is_positive && task.below(j) < escalate_below * task.norm_of(j)) nearest = 1;
+        });
+        return team.max(nearest) == 0;
     }
 
     // Factors the columns it has anew, for another lambda^2.
