@@ -104,6 +104,7 @@ def minimize(
         ``finite_diff_rel_step``  by rounding    the step over abs(x); where x is (near) 0, the default, as in SciPy
         ``workers``               1              processes, or a map, that evaluate the points of differences
         ``zero_copy``             False          hand out read-only views of points, which are overwritten
+        ``jit``                   False          JAX: compile `fun`, with `jac` or its gradient, for this run
         ``verbose``               0              1: print a summary, 2: a line an iteration
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
         ``time_objective``        False          GPU: let the device time both, for ``result.seconds``
@@ -357,6 +358,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
             "True or a callable where comm is given (differences would take n evaluations of all ranks, and a rank "
             "that differentiates its own part knows nothing of its neighbours)",
         )
+        require(not plan.jit, "options['jit']", plan.jit, "False where comm is given")
     objective = Objective(
         fun,
         jac,
@@ -367,6 +369,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
         absolute_step=plan.absolute_step,
         workers=plan.workers,
         zero_copy=plan.zero_copy,
+        jit=plan.jit,
     )
     if plan.absolute_step is not None and not objective.differenced:
         warn_caller(
@@ -382,6 +385,7 @@ def _batch_objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, pla
     more = args if isinstance(args, tuple) else (args,)
     if not takes_rows(fun, more):
         return _objective(run, fun, jac, args, plan)
+    require(not plan.jit, "options['jit']", plan.jit, "False where fun takes rows, which change while it runs")
     return RunningRows(run, fun, jac, more, lambda value, gradient: _objective(run, value, gradient, (), plan))
 
 

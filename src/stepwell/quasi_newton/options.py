@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     finite_diff_rel_step: Any
     eps: Any
     zero_copy: bool
+    jit: bool
     graph: Literal["auto"] | bool
     time_objective: bool
     verbose: int
@@ -81,6 +82,7 @@ class Plan:
     graph: Literal["auto"] | bool = "auto"
     time_objective: bool = False
     verbose: int = 0
+    jit: bool = False
 
 
 _PLAIN = Plan()
@@ -119,6 +121,7 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
         graph,
         bool(given.get("time_objective")),
         _read_verbose(given),
+        read_switch("options['jit']", given.get("jit", False)),
     )
 
 
