@@ -170,7 +170,7 @@ SW_HD void count_stall(State& s, const Options& o) {
 // projected gradient is small beside f, or what is promised is less than the rounding of f. Where one of
 // these speaks against it, ftol has to hold for longer (stopping_status): a single short step, across a kink
 // or along a poor direction, says little.
-constexpr double settled_gradient = 1e-3;
+constexpr double settled_gradient = 1e-4;  // ten times the default of gtol
 SW_HD bool has_settled(const State& s, const Options& o) {
     return s.stalls > 0 && o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o) &&
            (s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f)) ||
