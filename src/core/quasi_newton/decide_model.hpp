@@ -130,7 +130,7 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
     if (s.action == Action::done) return;
     // One member judges while others go the way back; that is in vain if the path bends.
     if (team.rank() == 0) {
-        if (o.bounded && factors.first) judge_first_segment(s, o, factors.form);
+        if (has_bounds(s, o) && factors.first) judge_first_segment(s, o, factors.form);
         if (!factors.first || (s.action == Action::aim && !factors.second)) aim_without_history(s);
     }
     if (factors.second) solve_upper(team, w.kg, size, w.coefficients);

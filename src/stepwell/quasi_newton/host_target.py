@@ -64,6 +64,8 @@ class HostTarget:
         self.trial: np.ndarray = engine.trial
         self.trial[...] = start
         self._states: np.ndarray = np.frombuffer(engine.states, STATE_DTYPE)
+        if box is not None and box.own is not None:
+            self._states["own_bounds"] = box.own
         self.running = self.batch
         self._alone = self.batch == 1
         self._turn_one = engine.turn_one

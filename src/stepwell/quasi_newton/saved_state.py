@@ -20,7 +20,7 @@ from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
 if TYPE_CHECKING:
     from stepwell.quasi_newton.run import Run
 
-VERSION = 5
+VERSION = 6
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
@@ -131,7 +131,12 @@ def _require_shapes(saved: Saved) -> None:
 def _require_sound(saved: Saved) -> None:
     record = saved.arrays["states"].reshape(-1).view(STATE_DTYPE)[0]
     m = int(saved.settings.m)
-    good = 0 <= record["pairs"] <= m and 0 <= record["head"] < m and record["started"] in (0, 1)
+    good = (
+        0 <= record["pairs"] <= m
+        and 0 <= record["head"] < m
+        and record["started"] in (0, 1)
+        and record["own_bounds"] == 0
+    )
     good = good and record["status"] in _core.STATUSES.values() and record["evaluations"] >= record["iterations"] >= 0
     if not good:
         raise ValueError("state['states'] holds no state of the engine; allowed: what state_dict() returned")
