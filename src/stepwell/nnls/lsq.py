@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell.checks import read_array
+from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram
 from stepwell.nnls.convolution import Convolution
@@ -103,6 +104,14 @@ def lsq_linear(
     >>> stepwell.lsq_linear(A, np.array([0.5, 1.0, 0.2]), bounds=(0, np.inf), sum_bounds=(1, 1)).x
     array([0.65, 0.35])
     """
+    plug = plug_for((A,), b, lam, L, weights, *_ends(bounds), *_ends(sum_bounds), *_ends(equality), look=False)
+    if plug is not None:
+        given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
+        given |= dict(weights=weights, which=which, lam=lam, L=L)
+        rest: dict[str, Any] = dict(noise=noise, chi2=chi2, uncertainty=uncertainty, warm_start=warm_start)
+        rest |= dict(method=method, insertion=insertion, maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+        differentiable: LSQResult = plug.lsq(lsq_linear, A, b, given, rest)
+        return differentiable
     coefficients = None
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_array("A", A)
@@ -144,6 +153,10 @@ def lsq_linear(
     result = solve(batch)
     assert isinstance(result, LSQResult)
     return result
+
+
+def _ends(pair: Any) -> tuple[Any, ...]:
+    return tuple(pair) if isinstance(pair, tuple | list) else ()
 
 
 def lsq_gram(
@@ -196,6 +209,13 @@ def lsq_gram(
     >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
     array([ 1.5, -0.5])
     """
+    plug = plug_for((G,), c, lam, L, *_ends(bounds), *_ends(sum_bounds), look=False)
+    if plug is not None:
+        given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, mask=mask, lam=lam, L=L, gram=True)
+        rest: dict[str, Any] = dict(bb=bb, rows=rows, noise=noise, uncertainty=uncertainty, warm_start=warm_start)
+        rest |= dict(maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+        differentiable: LSQResult = plug.lsq(lsq_gram, G, c, given, rest)
+        return differentiable
     batch = check_gram(
         G,
         c,
