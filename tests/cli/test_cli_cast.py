@@ -46,7 +46,7 @@ WORK = {
             "-o",
             "maps",
         ],
-        ["maps/sfr.npy", "maps/t2map.json"],
+        ["maps/sfr.nii.gz", "maps/t2map.json"],
     ),
     "unmix": (["--synthetic", "8x6", "--bands", "20", "-o", "a.npy", "--no-plots"], ["a.npy", "a.json"]),
     "tour": (["--quick", "--no-open", "-o", "tour.html"], ["tour.html"]),
