@@ -91,7 +91,7 @@ drawn = axis.contourf(side, side, surface.clamp(min=float(surface.max()) - 8), l
 ends = result.x.numpy()
 for begin, end in zip(starts.numpy(), ends):
     axis.plot([begin[0], end[0]], [begin[1], end[1]], color="w", lw=0.4, alpha=0.5)
-axis.plot(*ends.T, "w.", ms=5, label="ends of the restarts")
+axis.plot(*ends.T, "wo", ms=5, mec="k", mew=0.5, label="ends of the restarts")
 axis.plot(*measured.numpy().T, "kx", label="measured")
 axis.plot(*ends[best], "r*", ms=14, label="measure next")
 axis.set(xlabel="first variable", ylabel="second variable", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
