@@ -360,6 +360,7 @@ def test_what_does_not_fit_the_image_is_told(tmp_path):
 
 
 def test_the_command_makes_a_phantom_and_maps_it(tmp_path):
+    pytest.importorskip("nibabel")
     out = tmp_path / "out"
     words = ["t2map", "--synthetic", "16x16x2", "--myelin", "0.01", "0.04", "-o", str(out),
              "--angles", "120", "180", "31", "--json", str(tmp_path / "a.json")]  # fmt: skip

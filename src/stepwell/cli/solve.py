@@ -32,7 +32,7 @@ from stepwell.files import Unreadable, replacing
 from stepwell.problems import Problem
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.driver import Interrupted
-from stepwell.quasi_newton.settings import CAUCHY_POLICIES, LineSearch, Settings
+from stepwell.quasi_newton.settings import CAUCHY_POLICIES, HISTORY_DTYPES, LineSearch, Settings
 from stepwell.report.convergence import plot_convergence
 from stepwell.report.history import History
 from stepwell.report.record import run_record
@@ -68,6 +68,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
 )
 @click.option("--no-bounds", is_flag=True, help="Leave out the problem's bounds.")
 @click.option("-m", type=int, default=10, show_default=True, help="Pairs of history.")
+@click.option("--history", type=click.Choice(HISTORY_DTYPES), help="Dtype of the pairs; a narrower one saves memory.")
 @click.option("--cauchy", type=click.Choice(CAUCHY_POLICIES), help="How the Cauchy point is found.")
 @click.option(
     "--line-search",
@@ -179,7 +180,7 @@ def _check_files(given: dict[str, Any]) -> None:
 def _read_settings(given: dict[str, Any]) -> Settings:
     constants = {name: given[option] for option, name in _SEARCH.items()} | {"maxls": given["maxls"]}
     stopping = dict(_VA15_STOPPING) if given["line_search"] == "va15" else {}
-    stopping |= {name: given[name] for name in (*_STOPPING, "cauchy", "threads") if given[name] is not None}
+    stopping |= {name: given[name] for name in (*_STOPPING, "cauchy", "threads", "history") if given[name] is not None}
     with usage_errors():
         settings = Settings(m=given["m"], line_search=LineSearch(given["line_search"], **constants), **stopping)
     return settings
@@ -248,7 +249,7 @@ class _Run:
             sys.exit(1)
 
     def _options(self) -> Any:
-        names = (*_STOPPING, "cauchy", "threads", "line_search")
+        names = (*_STOPPING, "cauchy", "threads", "history", "line_search")
         chosen = {"maxcor": self.settings.m, "time_objective": self.on_gpu}
         return chosen | {name: getattr(self.settings, name) for name in names}
 
