@@ -201,7 +201,7 @@ class _SolutionWithTangents(_Solution):
         return (tangent, *[None] * ctx.others)
 
 
-# ---- the door ----
+# ---- the API ----
 
 
 class _Call:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell import arrays
-from stepwell.checks import read_axis, require
+from stepwell.checks import read_axis
 from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for
-from stepwell.lazy import over_systems
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
 from stepwell.nnls.batch import Batch
+from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.family import is_number, is_one
+from stepwell.nnls.family import is_number
 from stepwell.nnls.result import AnyResult, NNLSResult
 from stepwell.typing import ArrayLike, NumberOrArray
 
@@ -118,20 +117,14 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
-    if arrays.is_container(A.pulse if isinstance(A, Convolution) else A, b, warm_start) or dim is not None:
-        require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
-        settings: dict[str, Any] = dict(
-            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads
+    if are_containers(A, b, warm_start, lam, noise, which, mask, weights) or dim is not None:
+        given: dict[str, Any] = dict(
+            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads, L=L, chi2=chi2
         )
-        settings |= dict(L=L, chi2=chi2, uncertainty=uncertainty)
-        own = {
-            "lam": (lam, ""),
-            "noise": (noise, ""),
-            "which": (which, ""),
-            "mask": (mask, "n"),
-            "weights": (weights, "m"),
-        }
-        return _over_blocks(A, b, warm_start, settings, own, read_axis(axis), dim)
+        given |= dict(lam=lam, noise=noise, which=which, mask=mask, weights=weights, warm_start=warm_start)
+        given |= dict(uncertainty=uncertainty, progress=progress)
+        lazy: NNLSResult = over_blocks(nnls, A, b, given, axis=read_axis(axis), dim=dim)
+        return lazy
     plug = plug_for((A,), b, lam, weights, L, look=False)
     if plug is not None:
         options: dict[str, Any] = dict(
@@ -172,33 +165,6 @@ def _within_bounds(plug: Any, A: Any, b: Any, axis: int, arrays: dict[str, Any],
     if not across:
         return result
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
-
-
-def _over_blocks(
-    A: Any, b: Any, warm_start: Any, settings: dict[str, Any], own: dict[str, Any], axis: int, dim: str | None
-) -> NNLSResult:
-    """Solve systems given as arrays of dask or xarray."""
-    settings |= {name: value for name, (value, _) in own.items() if value is None or is_one(value)}
-    own = {name: pair for name, pair in own.items() if name not in settings}
-    solve: Callable[..., NNLSResult]
-    matrix: tuple[Any, str]
-    if isinstance(A, Convolution):
-        solve, matrix = functools.partial(_convolved, n=A.n, m=A.m, origin=A.origin, **settings), (A.pulse, "p")
-    else:
-        solve, matrix = functools.partial(nnls, **settings), (A, "mn")
-    if isinstance(warm_start, str):
-        solve, warm_start = functools.partial(solve, warm_start=warm_start), None
-    arguments = {
-        "b": (b, "m"),
-        "pulse" if isinstance(A, Convolution) else "A": matrix,
-        "warm_start": (warm_start, "n"),
-    } | own
-    result: NNLSResult = over_systems(solve, arguments, dict.fromkeys(("x", "dual", "active"), "n"), dim=dim, axis=axis)
-    return result
-
-
-def _convolved(b: Any, pulse: Any, *, n: int, m: int, origin: int, **settings: Any) -> NNLSResult:
-    return nnls(Convolution(pulse, n, m=m, origin=origin), b, **settings)
 
 
 def solve(batch: Batch) -> AnyResult:
