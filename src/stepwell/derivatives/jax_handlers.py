@@ -36,17 +36,16 @@ def registered() -> bool:
     return bool(handlers)
 
 
-def solve_nnls(
-    spec: Spec, shapes: Outcome, entries: Array, b: Array, lam: Array, by_callback: Callable[..., Outcome]
-) -> Outcome:
-    """Solve systems by the handler on the CPU, by the callback elsewhere."""
+def solve_nnls(by_callback: Callable[..., Outcome], spec: Spec, shapes: Outcome, *given: Array) -> Outcome:
+    """Solve systems, (entries, b, λ), by the handler on the CPU, by the callback elsewhere."""
+    entries, b, _ = given
     attributes = _attributes(spec, tuple(entries.shape), int(b.shape[-1]))
 
     def by_handler(*given: Array) -> Outcome:
         call = jax.ffi.ffi_call("stepwell_nnls", tuple(shapes), vmap_method="expand_dims")
         return Outcome(*call(*given, **attributes))
 
-    return Outcome(*jax.lax.platform_dependent(entries, b, lam, cpu=by_handler, default=by_callback))
+    return Outcome(*jax.lax.platform_dependent(*given, cpu=by_handler, default=by_callback))
 
 
 def handles(spec: Spec, entries: Array, b: Array, warm: Array | None) -> bool:
@@ -83,10 +82,9 @@ def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]
     }
 
 
-def solve_normal(
-    shape: tuple[int, int, int] | None, entries: Array, free: Array, lam: Array, g: Array, by_callback: Any
-) -> Array:
-    """Solve the normal equations of free columns by the handler on the CPU, by the callback elsewhere."""
+def solve_normal(by_callback: Callable[..., Array], shape: tuple[int, int, int] | None, *given: Array) -> Array:
+    """Solve the normal equations, (entries, free, λ, g), by the handler on the CPU, by the callback elsewhere."""
+    g = given[-1]
     rows, _, origin = (-1, 0, 0) if shape is None else shape
 
     def by_handler(*given: Array) -> Array:
@@ -94,4 +92,4 @@ def solve_normal(
         call = jax.ffi.ffi_call("stepwell_normal_solve", result, vmap_method="expand_dims")
         return call(*given, rows=np.int32(rows), origin=np.int32(origin), threads=np.int32(default_threads()))
 
-    return jax.lax.platform_dependent(entries, free, lam, g, cpu=by_handler, default=by_callback)
+    return jax.lax.platform_dependent(*given, cpu=by_handler, default=by_callback)

@@ -58,7 +58,7 @@ def _raw(spec: Spec, entries: Array, b: Array, lam: Array, warm: Array | None) -
 
     given = [_with_lead(entries, core, len(lead)), b, _with_lead(lam, 0, len(lead))]
     if jax_handlers.handles(spec, entries, b, warm):
-        return jax_handlers.solve_nnls(spec, shapes, *given, by_callback=by_callback)
+        return jax_handlers.solve_nnls(by_callback, spec, shapes, *given)
     return by_callback(*given, *([] if warm is None else [_with_lead(warm, 1, len(lead))]))
 
 
@@ -86,7 +86,7 @@ def _normal_solve(matrix: Matrix, free: Array, lam: Array, g: Array, shape: Any)
 
     def solve_by(*given: Array) -> Array:
         if jax_handlers.registered() and given[-1].shape[-1] > 0:
-            return jax_handlers.solve_normal(shape, *given, by_callback=by_callback)
+            return jax_handlers.solve_normal(by_callback, shape, *given)
         return by_callback(*given)
 
     def solve(_: Any, rhs: Array) -> Array:
