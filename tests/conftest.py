@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
 
 import pytest
+
+
+def _separate_stderr() -> None:
+    """Let Click before 8.2 keep stderr apart, as later versions do, whose `output` has both."""
+    testing = pytest.importorskip("click.testing")
+    if "mix_stderr" in inspect.signature(testing.CliRunner.__init__).parameters:
+        testing.CliRunner.__init__ = functools.partialmethod(testing.CliRunner.__init__, mix_stderr=False)
+        testing.Result.output = property(lambda result: result.stdout + result.stderr)
+
+
+_separate_stderr()
 
 
 def _has_device() -> bool:

@@ -33,6 +33,12 @@ def peak_of(work):
         tracemalloc.stop()
 
 
+def beyond_the_result(work):
+    """Return what SciPy takes for a moment to make a matrix, beyond that matrix; none from 1.12 or so on."""
+    made, peak = peak_of(work)
+    return peak - sum(part.nbytes for part in (made.data, made.indices, made.indptr))
+
+
 def functions(matrix):
     return (lambda x: matrix @ x, lambda y: matrix.T @ y)
 
@@ -48,7 +54,8 @@ def test_short_recurrences(form, method, columns, penalty, dtype):
     L = PENALTIES[penalty] if PENALTIES[penalty] is None else PENALTIES[penalty].astype(dtype)
     data = B[:, 10].astype(dtype) if columns == 1 else B.astype(dtype)
     result, peak = peak_of(lambda: stepwell.tikhonov(given, data, 1.0, L, method=method, tol=1e-2))
-    assert result.memory >= 0.97 * peak - SMALL
+    passing = 0 if form == "functions" else beyond_the_result(lambda: sp.csr_matrix(sp.csr_matrix(matrix).T))
+    assert result.memory >= 0.97 * (peak - passing) - SMALL
     assert peak >= 0.9 * result.memory - SMALL
 
 

@@ -49,6 +49,76 @@ def assert_same_bits(result, direct=DIRECT):
     assert (computed.method, computed.choice) == (direct.method, direct.choice)
 
 
+# ---- the family ----
+
+FAMILY = {
+    "bounds of all": lambda: dict(bounds=(-0.1, np.full(7, 0.3))),
+    "bounds of each": lambda: dict(bounds=(-random.random((90, 7)), random.random((90, 7)))),
+    "one side": lambda: dict(bounds=(np.zeros(7), None)),
+    "sum": lambda: dict(bounds=(0, np.inf), sum_bounds=(1, 1)),
+    "sum of each": lambda: dict(bounds=(0, np.inf), sum_bounds=(random.random(90), 2.0)),
+    "equality": lambda: dict(equality=(np.ones(7), np.ones((90, 1)))),
+    "equalities": lambda: dict(equality=(random.random((2, 7)), random.random((90, 2)))),
+    "masks": lambda: dict(bounds=(0, np.inf), mask=random.random((90, 7)) < 0.7, lam="gcv"),
+    "weights": lambda: dict(bounds=(0, np.inf), weights=random.random((90, 12)), lam=np.linspace(0, 1, 90)),
+    "chosen": lambda: dict(bounds=(0, 0.5), lam="chi2", L=np.diff(np.eye(7), axis=0)),
+    "variance": lambda: dict(bounds=(0, 0.5), uncertainty="variance", noise=np.linspace(0.1, 1, 90)),
+    "warm": lambda: dict(bounds=(0, 0.5), warm_start=random.random((90, 7))),
+    "which": lambda: dict(bounds=(0, 0.5), which=random.integers(0, 3, 90)),
+}
+
+
+def assert_same_family(result, direct, names):
+    assert names
+    (computed,) = dask.compute(result)
+    for name in names:
+        expected = getattr(direct, name)
+        values = np.asarray(getattr(computed, name))
+        assert values.dtype == expected.dtype
+        np.testing.assert_array_equal(values.reshape(expected.shape), expected, err_msg=name)
+
+
+def arrays_of(result):
+    return [field.name for field in dataclasses.fields(result) if isinstance(getattr(result, field.name), np.ndarray)]
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("container", [False, True])
+def test_the_family_in_blocks(kind, container):
+    """Everything that a system may have its own of, in memory or in arrays of dask itself."""
+    options = FAMILY[kind]()
+    matrix = random.random((3, 12, 7)) if kind == "which" else A
+    direct = stepwell.lsq_linear(matrix, B, **options)
+
+    def cut(value):
+        if isinstance(value, tuple):
+            return tuple(map(cut, value))
+        own = isinstance(value, np.ndarray) and value.shape[0] == 90
+        return da.from_array(value, chunks=(40, *value.shape[1:])) if own and container else value
+
+    given = {name: cut(value) for name, value in options.items()}
+    result = stepwell.lsq_linear(matrix, da.from_array(B, chunks=(40, 12)), **given)
+    names = arrays_of(direct)
+    assert all(isinstance(getattr(result, name), da.Array) for name in names)
+    assert_same_family(result, direct, names)
+
+
+def test_the_family_of_labelled_arrays():
+    image = xr.DataArray(B.reshape(9, 10, 12), dims=("row", "column", "band")).transpose("band", "row", "column")
+    limits = xr.DataArray(random.random((9, 10)) + 0.5, dims=("row", "column"))
+    names = xr.DataArray(A, dims=("band", "mineral"), coords={"mineral": list("abcdefg")})
+    result = stepwell.lsq_linear(names, image, (0, np.inf), sum_bounds=(0, limits), dim="band")
+    assert result.x.dims == ("row", "column", "mineral")
+    assert result.x.coords["mineral"].values.tolist() == list("abcdefg")
+    assert result.multipliers.dims == ("row", "column", "equality")
+    direct = stepwell.lsq_linear(A, B, (0, np.inf), sum_bounds=(0, limits.values.reshape(-1)))
+    assert_same_family(result, direct, arrays_of(direct))
+    with pytest.raises(ValueError, match="dim is None; allowed: the dimension of b"):
+        stepwell.lsq_linear(names, image)
+    with pytest.raises(ValueError, match=r"progress is .*; allowed: None with arrays of dask"):
+        stepwell.lsq_linear(A, da.from_array(B, chunks=(30, 12)), progress=print)
+
+
 # ---- dask ----
 
 

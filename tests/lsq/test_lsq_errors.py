@@ -28,7 +28,10 @@ A, b = np.eye(3), np.ones((4, 3))
         (dict(lam="discrepancy"), "noise is None; allowed: the standard deviation"),
         (dict(lam="chi2", chi2=1.0), "chi2 is 1.0; allowed: a finite number above 1"),
         (dict(lam=1.0, L=np.ones((2, 2))), r"L has shape \(2, 2\); allowed: \(rows, 3\)"),
-        (dict(lam="gcv", mask=np.ones((4, 3), bool)), "mask is 'ndarray'; allowed: None with lam='gcv'"),
+        (
+            dict(lam="gcv", weights=np.ones((4, 3))),
+            "weights is 'ndarray'; allowed: one row for all systems with lam='gcv'",
+        ),
         (dict(uncertainty="all"), "uncertainty is 'all'; allowed: 'variance'"),
         (dict(warm_start="hot"), "warm_start is 'hot'; allowed: an x, states"),
         (dict(equality=(np.ones((5, 3)), 0)), "equality is '5 equalities'; allowed: 1 to 4"),

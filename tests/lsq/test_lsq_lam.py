@@ -69,6 +69,39 @@ def test_cross_validation_finds_the_least_on_a_fine_grid():
         assert function(r.lam[s], b[s]) <= best * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("kind", ["one", "each", "dictionary", "stack"])
+def test_cross_validation_with_masks_is_that_of_the_columns_left(kind):
+    """No point of its grid is lower, nor a neighbour, with the trace of the columns that take part; L is cut too."""
+    rng = np.random.default_rng(11)
+    A, b = decays(6, rng)
+    L = np.diff(np.eye(40), axis=0)
+    masks = rng.random((6, 40)) < 0.7
+    masks[4:] = masks[:2]
+    if kind == "one":
+        masks[:] = masks[0]
+    matrices, more = np.broadcast_to(A, (6, 56, 40)), {}
+    if kind in ("dictionary", "stack"):
+        which = np.array([0, 1, 0, 1, 1, 0])
+        pair = np.stack([A, A * rng.uniform(0.5, 1.5, 40)])
+        matrices = pair[which]
+        more = {"which": which} if kind == "dictionary" else {}
+    given = {"one": A, "each": A, "dictionary": pair if more else None, "stack": matrices}[kind]
+    r = stepwell.nnls(given, b, lam="gcv", L=L, mask=masks[0] if kind == "one" else masks, **more)
+    assert (r.x[~masks] == 0).all()
+    for s in range(6):
+        own, penalty = matrices[s][:, masks[s]], L[:, masks[s]]
+
+        def function(lam, s=s, own=own, penalty=penalty):
+            inverse = np.linalg.pinv(np.vstack([own, lam * penalty]))[:, :56]
+            rest = 56 - np.trace(own @ inverse)
+            return np.linalg.norm(own @ stacked(own, b[s], lam, penalty) - b[s]) ** 2 / rest**2
+
+        unit = np.sqrt((matrices[s] ** 2).sum() / (L**2).sum())
+        found = function(r.lam[s]) * (1 - 1e-6)
+        assert found <= min(function(lam) for lam in unit * np.exp(np.linspace(-8, 2, 16)))
+        assert found <= min(function(r.lam[s] * factor) for factor in (0.99, 1.01))
+
+
 def test_the_corner_is_where_three_points_bend_most():
     A, b = decays(5, np.random.default_rng(4))
     r = stepwell.nnls(A, b, lam="lcurve")

@@ -106,3 +106,39 @@ def test_the_gap_of_frank_and_wolfe_bounds_the_error():
     gradient = (r.x @ A.T - b) @ A
     gap = (gradient * r.x).sum(axis=1) - gradient.min(axis=1)
     assert (gap < 1e-12 * (b**2).sum(axis=1)).all()
+    np.testing.assert_allclose(r.gap, 2 * np.maximum(gap, 0), atol=1e-13 * (b**2).sum(axis=1).max())
+
+
+@pytest.mark.parametrize("kind", ["one", "at most one", "a range", "coefficients", "masked", "float32"])
+def test_the_gap_is_that_of_the_vertices(kind):
+    """At points that are not optimal, as a limit on solutions leaves them: over all vertices of what is allowed."""
+    rng = np.random.default_rng(9)
+    A, b = rng.random((20, 6)), rng.random((40, 20)) * rng.uniform(0.1, 3, (40, 1))
+    more = {"sum_bounds": (1, 1)}
+    low, high, c, taking_part = 1.0, 1.0, np.ones(6), np.ones(6, bool)
+    if kind == "at most one":
+        more, low = {"sum_bounds": (-np.inf, 1)}, 0.0
+    if kind == "a range":
+        more, low = {"sum_bounds": (0.5, 1)}, 0.5
+    if kind == "coefficients":
+        c = rng.uniform(0.5, 2, 6)
+        more = {"equality": (c, 1.0)}
+    if kind == "masked":
+        taking_part[2] = False
+        more["mask"] = taking_part
+    dtype = np.float32 if kind == "float32" else float
+    r = stepwell.lsq_linear(A.astype(dtype), b.astype(dtype), (0, np.inf), maxiter=2, insertion="single", **more)
+    x, A, b = (np.asarray(array, float) for array in (r.x, A.astype(dtype), b.astype(dtype)))
+    gradient = 2 * (x @ A.T - b) @ A
+    vertices = np.concatenate([size * np.diag(1 / c)[taking_part] for size in (low, high)])
+    gap = (gradient * x).sum(axis=1) - (gradient @ vertices.T).min(axis=1)
+    assert gap.max() > 0.01  # some stopped early
+    units = 1e-12 if dtype is float else 1e-5
+    np.testing.assert_allclose(r.gap, np.maximum(gap, 0), rtol=units, atol=units * (b**2).sum(axis=1).max())
+
+
+def test_no_gap_where_more_is_asked():
+    A, b = np.eye(3), np.ones(3)
+    assert stepwell.lsq_linear(A, b, (0, 1), sum_bounds=(1, 1)).gap is None
+    assert stepwell.lsq_linear(A, b, (0, np.inf)).gap is None
+    assert stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1)).gap < 1e-12

@@ -266,6 +266,34 @@ def test_batch_is_bitwise_each_problem_alone(dtype, bounds, h0):
         assert np.array_equal(together.hess_inv(k).todense(), alone.hess_inv.todense())
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_problems_of_a_batch_with_bounds_of_different_kinds(dtype):
+    """None, one-sided, two of every variable, one alone: the first step depends on it, and so do the sums taken."""
+    n, infinity = 12, np.inf
+    lower, upper = np.full((6, n), -infinity), np.full((6, n), infinity)
+    lower[1], upper[1] = -1, 2
+    lower[2, 0] = 0
+    lower[3], upper[3] = -3, 0.5
+    upper[4, : n // 2] = 0.3
+    p = problems.get("rosenbrock", n=n)
+    x0 = np.clip(np.random.default_rng(0).normal(size=(6, n)), lower, upper).astype(dtype)
+
+    def one(x):
+        f, g = p.fun(x.astype(float))
+        return float(f), g.astype(dtype)
+
+    def fun(x):
+        pairs = [one(row) for row in x]
+        return np.array([f for f, _ in pairs]), np.stack([g for _, g in pairs])
+
+    options = dict(maxcor=4, gtol=1e-8, ftol=0.0, maxiter=300)
+    together = minimize_batch(fun, x0, jac=True, bounds=(lower, upper), options=options)
+    for k in range(6):
+        alone = minimize(one, x0[k], jac=True, bounds=(lower[k], upper[k]), options=options)
+        assert np.array_equal(together.x[k], alone.x)
+        assert (together.nit[k], together.nfev[k], together.reason[k]) == (alone.nit, alone.nfev, alone.reason)
+
+
 def test_a_batch_of_batches():
     """Sizes around the pieces in which problems are handed to threads."""
     family = Family(70, 6, seed=4)

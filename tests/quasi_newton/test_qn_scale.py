@@ -72,7 +72,7 @@ def test_the_limit_on_evaluations_counts_those_of_differences():
         ({"target": "a"}, "target is 'a'; allowed: a number"),
         ({"time_limit": "a"}, "time_limit is 'a'; allowed: a number above 0"),
         ({"gtol": True}, "gtol is True; allowed: a finite number of at least 0"),
-        ({"ftol": np.True_}, r"ftol is np.True_; allowed: a finite number of at least 0"),
+        ({"ftol": np.True_}, r"ftol is (np\.)?True_?; allowed: a finite number of at least 0"),
         ({"maxcor": True}, r"m \(maxcor\) is True; allowed: an integer from 1 to"),
         ({"threads": "a"}, "threads is 'a'; allowed"),
         ({"threads": 10**6}, "threads is 1000000; allowed: a whole number from 1 to 4096"),

@@ -39,9 +39,9 @@ struct NnlsFamily {
     int32_t penalty_rows;
     int32_t has_states;  // 1: warm_marks are states
     const double* lam;
-    int64_t lam_stride;  // 0 or 1
-    int32_t rule;        // a Rule: how lambda is chosen; 0: it is given
-    int32_t reserved;
+    int64_t lam_stride;       // 0 or 1
+    int32_t rule;             // a Rule: how lambda is chosen; 0: it is given
+    int32_t own_spectra;      // 1: `spectrum` has a row a system, not a matrix
     double chi2;              // the factor of that rule
     const double* noise;      // standard deviation of an entry of b
     int64_t noise_stride;     // 0 or 1

@@ -278,12 +278,13 @@ private:
     // Lambdas of the two rules by a grid lie from e^-8 to e^2 times sqrt(tr A'A / tr L'L).
     static constexpr double grid_low = -16, grid_high = 4;  // of ln nu
 
-    // The least of phi / (m - tr A (A'A + nu L'L)^-1 A')^2. The trace is that of all columns, by the
-    // eigenvalues t of A'A in the pencil with H = A'A + alpha L'L: sum of alpha t / (alpha t + nu (1 - t)). A
-    // grid from large nu to small, whose warm starts are cheap, then Brent's method about its least.
+    // The least of phi / (m - tr A (A'A + nu L'L)^-1 A')^2. The trace is that of all columns that take part,
+    // by the eigenvalues t of A'A in the pencil with H = A'A + alpha L'L: sum of alpha t / (alpha t + nu (1 -
+    // t)). A grid from large nu to small, whose warm starts are cheap, then Brent's method about its least.
     SW_HD void by_cross_validation(const Job& job, int64_t system, double unit) {
         const Family& family = job.family;
-        const int64_t index = family.spectrum_stride ? matrix_number(job, system) : 0;
+        const int64_t row = family.own_spectra ? system : matrix_number(job, system);
+        const int64_t index = family.spectrum_stride ? row : 0;
         const double* spectrum = family.spectrum + index * family.spectrum_stride;
         const double alpha = family.pencil[index];
         const double centre = logarithm(unit), low = centre + grid_low, high = centre + grid_high;

@@ -5,6 +5,7 @@
 
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/decide_search.hpp"
+#include "core/quasi_newton/history.hpp"
 
 SW_BEGIN
 
@@ -42,8 +43,9 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
                      const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
-    const double promised = -s.search.slope0 * s.step;
-    const bool keep = sy > double_epsilon * promised && sy > min_scale * yy && sy < yy / min_scale;
+    const double promised = -s.search.slope0 * s.step, scale = pair_scale(o, promised);
+    const bool keep =
+        sy > double_epsilon * (scale * scale * promised) && sy > min_scale * yy && sy < yy / min_scale;
     if (team.rank() == 0) {
         if (keep) {
             s.head = s.head + 1 == o.slots ? 0 : s.head + 1;
@@ -128,7 +130,7 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
     if (s.action == Action::done) return;
     // One member judges while others go the way back; that is in vain if the path bends.
     if (team.rank() == 0) {
-        if (o.bounded && factors.first) judge_first_segment(s, o, factors.form);
+        if (has_bounds(s, o) && factors.first) judge_first_segment(s, o, factors.form);
         if (!factors.first || (s.action == Action::aim && !factors.second)) aim_without_history(s);
     }
     if (factors.second) solve_upper(team, w.kg, size, w.coefficients);

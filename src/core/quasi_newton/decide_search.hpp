@@ -17,6 +17,14 @@ SW_HD double rounding_of_f(const State& s, const Options& o) {
     return o.f_rounding * absolute(s.f);
 }
 
+// Whether this problem has a finite bound, and whether it has two for every variable.
+SW_HD bool has_bounds(const State& s, const Options& o) {
+    return o.bounded && s.own_bounds != OwnBounds::none;
+}
+SW_HD bool is_boxed(const State& s, const Options& o) {
+    return o.boxed || s.own_bounds == OwnBounds::boxed;
+}
+
 SW_HD void drop_history(State& s) {
     s.pairs = s.head = 0;
     ++s.resets;
@@ -162,7 +170,7 @@ SW_HD void count_stall(State& s, const Options& o) {
 // projected gradient is small beside f, or what is promised is less than the rounding of f. Where one of
 // these speaks against it, ftol has to hold for longer (stopping_status): a single short step, across a kink
 // or along a poor direction, says little.
-constexpr double settled_gradient = 1e-3;
+constexpr double settled_gradient = 1e-4;  // ten times the default of gtol
 SW_HD bool has_settled(const State& s, const Options& o) {
     return s.stalls > 0 && o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o) &&
            (s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f)) ||
@@ -189,7 +197,7 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
     // that is no better than one that ascends, and gets the same fallback. So does the next direction after
     // one of which next to nothing could be taken: near kinks projected steps lead across the same one again
     // and again, each time by less. A first step, whose length is a guess, says nothing of the kind.
-    const bool projected = s.pairs > 0 && o.bounded && s.confine == Confine::project;
+    const bool projected = s.pairs > 0 && has_bounds(s, o) && s.confine == Confine::project;
     const double promised = projected ? min_descent * s.movable_descent * s.cauchy_time : 0.0;
     const bool crawls = projected && s.pairs > 1 && s.step < min_step * min_of(1.0, o.search.step_max);
     if (!(found.slope < -promised) || crawls || !is_finite(found.slope) ||
@@ -213,10 +221,10 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
     double step = 1, step_max = o.search.step_max;
     if (first && o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
-    } else if (first && !o.boxed && !o.weighted) {
+    } else if (first && !is_boxed(s, o) && !o.weighted) {
         step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
-    if (o.bounded) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
+    if (has_bounds(s, o)) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
     if (!(step <= step_max)) step = step_max;
     start_search(s.search, o.search, s.f, s.slope, step, step_max, rounding_of_f(s, o));
     s.action = s.search.step == 1.0 ? Action::evaluate : Action::step;

@@ -7,6 +7,9 @@ namespace stepwell {
 
 enum class Cauchy : int32_t { exact = 0, first_interval = 1, none = 2 };
 
+// In what pairs are kept (history.hpp).
+enum class HistoryType : int32_t { float64 = 0, float32 = 1, bfloat16 = 2 };
+
 // Constants of the Moré–Thuente search. Two published codes differ in the rows marked (*): L-BFGS-B's search
 // (Zhu, Byrd, Lu, Nocedal 1997) and the MCSRCH of Harwell VA15 (Liu, Nocedal 1989).
 struct LineSearchOptions {
@@ -43,6 +46,8 @@ struct Options {
     int32_t boxed;         // every variable has two finite bounds
     int32_t weighted;      // a diagonal H0 is given
     int32_t weights_vary;  // ... and may change from one iteration to the next
+    HistoryType history;
+    int32_t narrowed;  // the history is of a narrower type than the vectors
 };
 
 }  // namespace stepwell

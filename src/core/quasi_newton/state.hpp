@@ -39,6 +39,10 @@ enum class SearchInfo : int32_t {
 // there.
 enum class Confine : int32_t { project = 0, measure = 1, truncate = 2 };
 
+// What the options say of the bounds of a whole batch need not be so for each of its problems, which take the
+// steps that they would take alone.
+enum class OwnBounds : int8_t { as_options = 0, none = 1, boxed = 2 };
+
 // A turn may be cut after the line search has decided, so that the caller can supply the diagonal of an
 // accepted point: up to there, and the rest.
 enum class TurnPart { whole, begin, finish };
@@ -106,7 +110,8 @@ struct State {
     int32_t head, pairs;                                 // ring: next slot to write, pairs held
     // (Two blocks of a device share a multiprocessor's memory to the last bytes: these are short.)
     int8_t started, accepted;
-    int8_t steady;   // the last search took its first trial point
+    int8_t steady;  // the last search took its first trial point
+    OwnBounds own_bounds;
     int32_t stalls;  // iterations running in which f fell by no more than ftol, and not ever faster
     Confine confine;
     SearchInfo info;

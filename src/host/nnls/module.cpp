@@ -81,7 +81,7 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, lam);
     SW_FIELD(family, NnlsFamily, lam_stride);
     SW_FIELD(family, NnlsFamily, rule);
-    SW_FIELD(family, NnlsFamily, reserved);
+    SW_FIELD(family, NnlsFamily, own_spectra);
     SW_FIELD(family, NnlsFamily, chi2);
     SW_FIELD(family, NnlsFamily, noise);
     SW_FIELD(family, NnlsFamily, noise_stride);

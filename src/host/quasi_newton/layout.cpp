@@ -40,10 +40,12 @@ void bind_state_layout(nb::module_& m) {
     STATE(gradient_norm), STATE(x_norm), STATE(direction_norm), STATE(step), STATE(cauchy_time);
     STATE(carry_time), STATE(iterations), STATE(evaluations), STATE(held), STATE(cauchy_walks);
     STATE(truncations), STATE(resets), STATE(skipped), STATE(head), STATE(pairs), STATE(started);
-    STATE(accepted), STATE(info), STATE(status), STATE(action);
+    STATE(accepted), STATE(own_bounds), STATE(info), STATE(status), STATE(action);
 #undef STATE
     m.attr("STATE_FIELDS") = f;
     m.attr("STATE_SIZE") = sizeof(State);
+    m.attr("OWN_BOUNDS_NONE") = int(OwnBounds::none);
+    m.attr("OWN_BOUNDS_BOXED") = int(OwnBounds::boxed);
     m.attr("ACTION_DONE") = int(Action::done);
     m.attr("ACTION_ABSORB") = int(Action::absorb);
     nb::dict statuses;

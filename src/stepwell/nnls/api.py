@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell import arrays
-from stepwell.checks import read_axis, require
+from stepwell.checks import read_axis
 from stepwell.deprecation import renamed
-from stepwell.lazy import over_systems
+from stepwell.derivatives import plug_for
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
 from stepwell.nnls.batch import Batch
+from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.family import is_one
+from stepwell.nnls.family import is_number
 from stepwell.nnls.result import AnyResult, NNLSResult
 from stepwell.typing import ArrayLike, NumberOrArray
 
@@ -117,39 +117,26 @@ def nnls(
     >>> many.status
     array([0, 0], dtype=int32)
     """
-    if arrays.is_container(A.pulse if isinstance(A, Convolution) else A, b, warm_start) or dim is not None:
-        require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
-        settings: dict[str, Any] = dict(
-            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads
+    if are_containers(A, b, warm_start, lam, noise, which, mask, weights) or dim is not None:
+        given: dict[str, Any] = dict(
+            method=method, insertion=insertion, update=update, maxiter=maxiter, tol=tol, threads=threads, L=L, chi2=chi2
         )
-        settings |= dict(L=L, chi2=chi2, uncertainty=uncertainty)
-        own = {
-            "lam": (lam, ""),
-            "noise": (noise, ""),
-            "which": (which, ""),
-            "mask": (mask, "n"),
-            "weights": (weights, "m"),
-        }
-        return _over_blocks(A, b, warm_start, settings, own, read_axis(axis), dim)
-    library = arrays.graph_library(A.pulse if isinstance(A, Convolution) else A, b, lam)
-    if library is not None:
-        from stepwell.derivatives import plug
-
-        for name, value in (
-            ("mask", mask),
-            ("weights", weights),
-            ("which", which),
-            ("L", L),
-            ("noise", noise),
-            ("uncertainty", uncertainty),
-        ):
-            require(value is None, name, value, "None where derivatives are asked for")
-        require(not isinstance(lam, str), "lam", lam, "a number where derivatives are asked for")
-        differentiable: NNLSResult = plug(library).nnls(
-            A, b, lam=lam, warm_start=warm_start, axis=axis, progress=progress, method=method, insertion=insertion,
-            update=update, maxiter=maxiter, tol=tol, threads=threads,
+        given |= dict(lam=lam, noise=noise, which=which, mask=mask, weights=weights, warm_start=warm_start)
+        given |= dict(uncertainty=uncertainty, progress=progress)
+        lazy: NNLSResult = over_blocks(nnls, A, b, given, axis=read_axis(axis), dim=dim)
+        return lazy
+    plug = plug_for((A,), b, lam, weights, L, look=False)
+    if plug is not None:
+        options: dict[str, Any] = dict(
+            warm_start=warm_start, progress=progress, method=method, insertion=insertion, update=update,
+            maxiter=maxiter, tol=tol, threads=threads,
         )  # fmt: skip
-        return differentiable
+        general = dict(mask=mask, weights=weights, which=which, L=L)
+        others: dict[str, Any] = dict(noise=noise, uncertainty=uncertainty)
+        if is_number(lam) and all(value is None for value in (general | others).values()):
+            differentiable: NNLSResult = plug.nnls(A, b, lam=lam, axis=axis, **options)
+            return differentiable
+        return _within_bounds(plug, A, b, axis, general | {"lam": lam}, options | others | {"chi2": chi2})
     more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, uncertainty=uncertainty)
     more["chi2"] = None if chi2 == 1.02 else chi2
     batch = check(
@@ -162,31 +149,22 @@ def nnls(
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
 
 
-def _over_blocks(
-    A: Any, b: Any, warm_start: Any, settings: dict[str, Any], own: dict[str, Any], axis: int, dim: str | None
-) -> NNLSResult:
-    """Solve systems given as arrays of dask or xarray."""
-    settings |= {name: value for name, (value, _) in own.items() if value is None or is_one(value)}
-    own = {name: pair for name, pair in own.items() if name not in settings}
-    solve: Callable[..., NNLSResult]
-    matrix: tuple[Any, str]
-    if isinstance(A, Convolution):
-        solve, matrix = functools.partial(_convolved, n=A.n, m=A.m, origin=A.origin, **settings), (A.pulse, "p")
-    else:
-        solve, matrix = functools.partial(nnls, **settings), (A, "mn")
-    if isinstance(warm_start, str):
-        solve, warm_start = functools.partial(solve, warm_start=warm_start), None
-    arguments = {
-        "b": (b, "m"),
-        "pulse" if isinstance(A, Convolution) else "A": matrix,
-        "warm_start": (warm_start, "n"),
-    } | own
-    result: NNLSResult = over_systems(solve, arguments, dict.fromkeys(("x", "dual", "active"), "n"), dim=dim, axis=axis)
-    return result
+def _within_bounds(plug: Any, A: Any, b: Any, axis: int, arrays: dict[str, Any], options: dict[str, Any]) -> NNLSResult:
+    """Solve with derivatives what ``lsq_linear`` has within the bounds (0, ∞)."""
+    from stepwell.derivatives.bounded_systems import as_nnls_result
 
+    def plain(A: Any, b: Any, *, bounds: Any, **given: Any) -> NNLSResult:
+        return nnls(A, b, **given)
 
-def _convolved(b: Any, pulse: Any, *, n: int, m: int, origin: int, **settings: Any) -> NNLSResult:
-    return nnls(Convolution(pulse, n, m=m, origin=origin), b, **settings)
+    across = read_axis(axis) == 1 and b.ndim == 2
+    start = options["warm_start"]
+    if across:
+        options["warm_start"] = start.T if getattr(start, "ndim", 0) == 2 else start
+    found = plug.lsq(plain, A, b.T if across else b, arrays | {"bounds": (0.0, float("inf"))}, options)
+    result = found if isinstance(found, NNLSResult) else as_nnls_result(found)
+    if not across:
+        return result
+    return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
 
 
 def solve(batch: Batch) -> AnyResult:

@@ -49,6 +49,7 @@ class Family:
     noise: Array | None  # (rows,): the standard deviation of an entry of b
     spectrum: Array | None  # (matrices, n): see `pencil_spectrum`
     pencil: Array | None  # (matrices,)
+    own_spectra: bool  # these two have a row a system, whose columns take part or not each for itself
     states: bool  # the warm start is one of states
     variance: bool = False  # whether it is wanted
     # Normal equations in place of A and b.
@@ -74,7 +75,8 @@ class Family:
 
     def part(self, chosen: slice) -> Family:
         """Return the same of some of the systems."""
-        cut = {name: getattr(self, name) for name in self.ROWS}
+        rows = (*self.ROWS, "spectrum", "pencil") if self.own_spectra else self.ROWS
+        cut = {name: getattr(self, name) for name in rows}
         return dataclasses.replace(
             self, **{name: rows[chosen] for name, rows in cut.items() if rows is not None and len(rows) != 1}
         )
@@ -228,7 +230,7 @@ def read_family(
     if sum_bounds is not None:
         sum_low, sum_high = (end.reshape(-1) for end in reader.bounds("sum_bounds", sum_bounds, None))
         xp = arrays.namespace_of(sum_low, sum_high)
-        length = max(len(sum_low), len(sum_high))
+        length = len(sum_low) if len(sum_high) == 1 else len(sum_high)
         sum_low, sum_high = (arrays.as_contiguous(xp.broadcast_to(end, (length,))) for end in (sum_low, sum_high))
         slack = bool(xp.any(sum_low != sum_high))
     if coefficients is not None:
@@ -244,23 +246,22 @@ def read_family(
     penalty = None if L is None or not penalized else reader.penalty(L, columns)
     if L is not None and penalty is None:
         reader.penalty(L, columns)  # a λ of zero does not excuse it
+    taking_part = None if mask is None else reader.mask(mask, columns)
     spectrum = pencil = None
+    own_spectra = False
     if rule == RULES["gcv"]:
-        for name, value in (("weights", weights), ("mask", mask)):
-            require(
-                value is None or (np.ndim(value) < 2 and name == "weights"),
-                name,
-                type(value).__name__,
-                "None with lam='gcv', whose trace is that of the whole of A (weights may be one row for all)",
-            )
+        shared = weights is None or np.ndim(weights) < 2
+        kind = type(weights).__name__
+        require(shared, "weights", kind, "one row for all systems with lam='gcv', whose trace is that of A with them")
         assert matrix is not None
         rows_of = matrix if weights is None else matrix * reader.doubles(reader.home("weights", weights))[:, None]
-        spectrum, pencil = pencil_spectrum(reader, rows_of, penalty)
+        own_spectra = taking_part is not None and taking_part.shape[0] > 1
+        spectrum, pencil = pencil_spectrum(reader, rows_of, penalty, taking_part, which)
     return Family(
         nonnegative=nonnegative,
         lower=lower,
         upper=upper,
-        mask=None if mask is None else reader.mask(mask, columns),
+        mask=taking_part,
         weights=None if weights is None else reader.weights(weights, rows),
         which=which,
         sum_low=sum_low,
@@ -276,27 +277,44 @@ def read_family(
         noise=noise,
         spectrum=spectrum,
         pencil=pencil,
+        own_spectra=own_spectra,
         states=states,
         variance=uncertainty is not None and read_choice("uncertainty", uncertainty, ("variance",)) == "variance",
         **normal,
     )
 
 
-def pencil_spectrum(reader: Reader, matrix: Array, penalty: Array | None) -> tuple[Array, Array]:
+def pencil_spectrum(
+    reader: Reader, matrix: Array, penalty: Array | None, mask: Array | None = None, which: Array | None = None
+) -> tuple[Array, Array]:
     """Return the eigenvalues t of AᵀA in the pencil with AᵀA + αLᵀL, and α = tr AᵀA / tr LᵀL, of each matrix.
 
     The trace of A(AᵀA + λ²LᵀL)⁻¹Aᵀ, which cross-validation needs, is the sum of αt/(αt + λ²(1 − t)).
+    Columns take part as `mask` says; with a mask for each system there is a row for each system.
     """
     A = arrays.to_host(matrix)
     A = A[None] if A.ndim == 2 else A
-    gram = np.swapaxes(A, 1, 2) @ A
-    n = A.shape[-1]
-    K = np.eye(n) if penalty is None else np.asarray((lambda rows: rows.T @ rows)(arrays.to_host(penalty)))
-    trace = np.trace(gram, axis1=1, axis2=2)
-    alpha = np.where(trace > 0, trace, 1.0) / (np.trace(K) or 1.0)
+    L = np.eye(A.shape[-1]) if penalty is None else arrays.to_host(penalty)
+    marks = np.ones((1, A.shape[-1])) if mask is None else arrays.to_host(mask).astype(float)
+    if len(marks) == 1:
+        spectra, alphas = _pencils(A, L, marks)
+    else:
+        # As many as there are different ones: masks are mostly those of a few kinds of systems.
+        own = np.zeros(len(marks)) if len(A) == 1 else np.arange(len(marks)) if which is None else arrays.to_host(which)
+        kinds, places = np.unique(np.column_stack([own, marks]), axis=0, return_inverse=True)
+        spectra, alphas = (part[places.reshape(-1)] for part in _pencils(A[kinds[:, 0].astype(int)], L, kinds[:, 1:]))
+    return reader.table(spectra), reader.table(alphas)
+
+
+def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues and α of matrices with the columns that take part; eigenvalues of the others are 0."""
+    A, L = A * marks[:, None], L * marks[:, None]
+    gram, K = np.swapaxes(A, 1, 2) @ A, np.swapaxes(L, 1, 2) @ L
+    trace, of_K = (np.trace(each, axis1=1, axis2=2) for each in (gram, K))
+    alpha = np.where(trace > 0, trace, 1.0) / np.where(of_K > 0, of_K, 1.0)
     values, vectors = np.linalg.eigh(gram + alpha[:, None, None] * K)
-    kept = values > n * np.finfo(float).eps * values[:, -1:]
+    kept = values > A.shape[-1] * np.finfo(float).eps * values[:, -1:]
     root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     basis = vectors * root[:, None, :]
     inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
-    return reader.table(np.clip(inner, 0.0, 1.0)), reader.table(alpha)
+    return np.clip(inner, 0.0, 1.0), alpha

@@ -100,6 +100,7 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
     into.spectrum_stride = (
         strides_of(family.spectrum)[0] if family.spectrum is not None and family.spectrum.shape[0] > 1 else 0
     )
+    into.own_spectra = int(family.own_spectra)
     into.lam_stride = int(family.lam is not None and family.lam.shape[0] > 1)
     assert answers.state is not None
     assert answers.more is not None

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell.checks import read_array
+from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram
+from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equalities import read_equality, solve_with_equalities
 from stepwell.nnls.result import LSQResult
@@ -39,6 +41,7 @@ def lsq_linear(
     tol: float | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    dim: str | None = None,
 ) -> LSQResult:
     """Solve min ‖Ax − b‖² + λ²‖Lx‖² subject to l ≤ x ≤ u, for one system or very many.
 
@@ -48,7 +51,9 @@ def lsq_linear(
         One matrix for all right-hand sides, or one for each; with `which` a dictionary of matrices, (matrices, m, n).
     b : array, shape (m,), (systems, m) or (rows, columns, ..., m)
         The right-hand sides; an image has its bands last. (m, 1) is a column vector. What comes back has the same
-        shape. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or float32.
+        shape. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or float32. An array of
+        dask, cut into blocks of whole systems, gives a result whose fields are arrays of dask, not yet computed; a
+        DataArray of xarray one of DataArrays. Arguments that each system has its own of may be such arrays, too.
     bounds : pair, default (-inf, inf)
         l and u: a number, (n,) or (systems, n) each; infinite ends are open. Equal ends fix a variable.
     sum_bounds : pair, optional
@@ -79,7 +84,7 @@ def lsq_linear(
     warm_start : array or "chain", optional
         An x, or the `state` of a result (int8), of shape (n,) or (systems, n), to start from; or ``"chain"``: each
         system starts from the set of the one before (in chains of 64).
-    method, insertion, maxiter, tol, threads, progress
+    method, insertion, maxiter, tol, threads, progress, dim
         As in :func:`stepwell.nnls`.
 
     Returns
@@ -103,6 +108,21 @@ def lsq_linear(
     >>> stepwell.lsq_linear(A, np.array([0.5, 1.0, 0.2]), bounds=(0, np.inf), sum_bounds=(1, 1)).x
     array([0.65, 0.35])
     """
+    own = (bounds, sum_bounds, equality, mask, weights, which, lam, noise, warm_start)
+    if are_containers(A, b, *own) or dim is not None:
+        given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
+        given |= dict(weights=weights, which=which, lam=lam, L=L, noise=noise, chi2=chi2, uncertainty=uncertainty)
+        given |= dict(warm_start=warm_start, method=method, insertion=insertion, maxiter=maxiter, tol=tol)
+        lazy: LSQResult = over_blocks(lsq_linear, A, b, given | dict(threads=threads, progress=progress), dim=dim)
+        return lazy
+    plug = plug_for((A,), b, lam, L, weights, *_ends(bounds), *_ends(sum_bounds), *_ends(equality), look=False)
+    if plug is not None:
+        arrays: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
+        arrays |= dict(weights=weights, which=which, lam=lam, L=L)
+        rest: dict[str, Any] = dict(noise=noise, chi2=chi2, uncertainty=uncertainty, warm_start=warm_start)
+        rest |= dict(method=method, insertion=insertion, maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+        differentiable: LSQResult = plug.lsq(lsq_linear, A, b, arrays, rest)
+        return differentiable
     coefficients = None
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_array("A", A)
@@ -144,6 +164,10 @@ def lsq_linear(
     result = solve(batch)
     assert isinstance(result, LSQResult)
     return result
+
+
+def _ends(pair: Any) -> tuple[Any, ...]:
+    return tuple(pair) if isinstance(pair, tuple | list) else ()
 
 
 def lsq_gram(
@@ -196,6 +220,13 @@ def lsq_gram(
     >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
     array([ 1.5, -0.5])
     """
+    plug = plug_for((G,), c, lam, L, *_ends(bounds), *_ends(sum_bounds), look=False)
+    if plug is not None:
+        given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, mask=mask, lam=lam, L=L, gram=True)
+        rest: dict[str, Any] = dict(bb=bb, rows=rows, noise=noise, uncertainty=uncertainty, warm_start=warm_start)
+        rest |= dict(maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+        differentiable: LSQResult = plug.lsq(lsq_gram, G, c, given, rest)
+        return differentiable
     batch = check_gram(
         G,
         c,

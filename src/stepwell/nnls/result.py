@@ -207,6 +207,10 @@ class LSQResult(Outcome):
         μ of the bound sum, or of the equalities, along the last axis.
     equality_error : float or array
         How far the sum is outside its bounds, or the largest abs(Cx − d).
+    gap : float or array, optional
+        Where x ≥ 0 and a sum are all that is asked of x: the gap of Frank and Wolfe, 2 max wᵀ(s − x) over all s that
+        are allowed, with w as above without μ. ‖Ax − b‖² + λ²‖Lx‖² is above its minimum by no more. Infinite where the
+        sum has no upper bound and x is not exactly optimal.
     lam : float or array
         λ, as given or found.
     seminorm : float or array, optional
@@ -224,7 +228,7 @@ class LSQResult(Outcome):
         is in it.
     sigma : float or array, optional
         σ, the standard deviation of b's entries: `noise`, or √(‖b − Ax‖²/(m − variables between bounds + equalities)).
-    insertions, removals, solves, passes, status, escalated, costs, method, choice
+    insertions, removals, solves, passes, status, escalated, costs, method, choice, success, reason, message
         As in :class:`NNLSResult`; a status is a number of :class:`NNLSStatus`.
     """
 
@@ -245,6 +249,7 @@ class LSQResult(Outcome):
     method: str
     choice: str
     multipliers: Array | None = None
+    gap: PerSystem | None = None
     seminorm: PerSystem | None = None
     lam_at_end: PerSystem | None = None
     chi2: PerSystem | None = None

@@ -112,7 +112,10 @@ class Problem:
             tables = self._tables_like(xp, x)
         if xp is numpy_namespace and x.ndim > 1 and x.size > PIECE and self.n < PIECE:
             return self._by_groups(x, tables)
-        return self._evaluate(xp, x, tables)
+        f, g = self._evaluate(xp, x, tables)
+        if xp is numpy_namespace and f.dtype != x.dtype:
+            f = f.astype(x.dtype)  # NumPy 1 widens single numbers
+        return f, g
 
     def to(self, xp: Any, dtype: Any = None, device: Any = None) -> Problem:
         """Return the same problem with `x0` and `bounds` as arrays of another library, type or device.

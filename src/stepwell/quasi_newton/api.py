@@ -98,6 +98,7 @@ def minimize(
         ``cauchy``                ``"exact"``    Cauchy point: also ``"first-interval"``, ``"none"``
         ``line_search``           ``"lbfgsb"``   also ``"va15"``, or a `LineSearch`
         ``h0``                    none           diagonal of the initial inverse Hessian: an array, or ``h0(x)``
+        ``history``               as x0          dtype of the pairs: ``"float32"`` or ``"bfloat16"`` saves memory
         ``threads``               all            threads on the host
         ``eps``                   none           absolute step of finite differences: a number, or one a variable
         ``finite_diff_rel_step``  by rounding    the step over abs(x); where x is (near) 0, the default, as in SciPy
@@ -119,8 +120,8 @@ def minimize(
     checkpoint : path, optional
         A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
         the same program again after a crash, SIGKILL or Ctrl-C. It is replaced in one step and has a checksum. Other
-        x0, bounds, ``h0``, ``maxcor``, ``cauchy`` or ``line_search`` than the file's are an error, and so is another
-        `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
+        x0, bounds, ``h0``, ``maxcor``, ``history``, ``cauchy`` or ``line_search`` than the file's are an error, and so
+        is another `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
     checkpoint_every : int or str, default "60 s"
         How often: so many iterations, or a time in ``s``, ``min`` or ``h``.
 

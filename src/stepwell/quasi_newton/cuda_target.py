@@ -109,6 +109,7 @@ class CudaTarget:
             weights_vary=weights_vary,
             single=self.dtype.itemsize == 4,
         )
+        require(not shared_options.narrowed, "history", settings.history, f"None, {self.dtype} on a GPU")
         self._options = _core.Options.from_bytes(shared_options.to_bytes())
         m, word = settings.m, self.dtype.itemsize
         self.slots = self._options.slots = m + 1  # a pair is written before its step is accepted
@@ -174,7 +175,10 @@ class CudaTarget:
         )  # fmt: skip
         self._upload(at["engine"], bytes(engine) + self._options.to_bytes())
         self._upload(at["control"], bytes(sizes["control"]))
-        self._upload(at["states"], bytes(_core.start_state_bytes()) * batch)
+        states = np.frombuffer(bytes(_core.start_state_bytes()) * batch, STATE_DTYPE).copy()
+        if box is not None and box.own is not None:
+            states["own_bounds"] = box.own
+        self._upload(at["states"], states.tobytes())
         self._fill_zero(at["d"], sizes["d"])
         self._fill_zero(at["partials"], sizes["partials"])  # what the first decisions are rehearsed with
         self._copy(at["trial"], device_address(start), sizes["trial"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell import _core
 from stepwell.arrays import (
     Array,
     as_contiguous,
@@ -96,9 +97,8 @@ def read_bounds(bounds: Any, variables: Variables) -> Box | None:
         box = check_box(lower, upper, variables.dtype)
     if box is None or not moved:
         return box
-    return Box(
-        copy_to_device_of(box.lower, variables.template), copy_to_device_of(box.upper, variables.template), box.boxed
-    )
+    lower, upper = (copy_to_device_of(side, variables.template) for side in box[:2])
+    return box._replace(lower=lower, upper=upper)
 
 
 def _host_variables(variables: Variables) -> Variables:
@@ -143,7 +143,12 @@ def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
     if not bool(((lower > -math.inf) | (upper < math.inf)).any()):
         return None
     low, high = _rounded_inwards(lower, upper, dtype)
-    return Box(low, high, bool(((low > -math.inf) & (high < math.inf)).all()))
+    two = (low > -math.inf) & (high < math.inf)
+    if low.ndim == 1 or bool(two.all()):
+        return Box(low, high, bool(two.all()))
+    none = ~((low > -math.inf) | (high < math.inf)).any(1)
+    kinds = ((none, _core.OWN_BOUNDS_NONE), (two.all(1), _core.OWN_BOUNDS_BOXED))
+    return Box(low, high, False, sum(host_copy(found).astype(np.int8) * kind for found, kind in kinds))
 
 
 def _refuse_bounds(lower: Array, upper: Array) -> None:

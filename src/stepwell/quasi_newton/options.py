@@ -19,7 +19,7 @@ from stepwell.checks import (
     require_kind,
     warn_caller,
 )
-from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
+from stepwell.quasi_newton.settings import CauchyPolicy, HistoryDtype, LineSearch, LineSearchPreset, Settings
 
 
 class Options(TypedDict, total=False):
@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     line_search: LineSearchPreset | LineSearch | dict[str, Any]
     h0: Array | Callable[[Array], Array]
     threads: int | None
+    history: HistoryDtype | None
     finite_diff_rel_step: Any
     eps: Any
     zero_copy: bool
@@ -63,6 +64,7 @@ _SETTINGS = (
     "time_limit",
     "cauchy",
     "threads",
+    "history",
 )
 _DEFAULT = Settings()
 

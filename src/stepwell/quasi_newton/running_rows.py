@@ -134,4 +134,4 @@ class RunningRows:
         if self._box is None or self._box.lower.ndim == 1:
             return self._box
         lower, upper = (take_rows(side, self._places) for side in self._box[:2])
-        return Box(lower, upper, self._box.boxed)
+        return self._box._replace(lower=lower, upper=upper, own=None)  # for the caller's points alone

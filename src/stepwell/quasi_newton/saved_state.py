@@ -15,12 +15,12 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import host_copy
 from stepwell.quasi_newton.settings import LineSearch, Settings
-from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE
+from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.run import Run
 
-VERSION = 5
+VERSION = 6
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
@@ -108,6 +108,8 @@ def _require_shapes(saved: Saved) -> None:
         raise ValueError(f"state['x'] has dtype {saved.dtype}; allowed: float64, float32")
     vectors = dict.fromkeys(("trial", "x", "g", "d"), (1, n)) | dict.fromkeys(("s", "y"), (1, m, n))
     wanted: dict[str, tuple[tuple[int, ...], Any]] = {name: (shape, saved.dtype) for name, shape in vectors.items()}
+    history = history_array_dtype(saved.settings.history_dtype(saved.dtype == np.float32))
+    wanted |= {name: (wanted[name][0], history) for name in "sy"}
     wanted["states"] = ((1, int(_core.STATE_SIZE)), np.dtype(np.uint8))
     wanted["small"] = ((1, int(_core.small_length(m))), np.dtype(np.float64))
     found = dict(saved.arrays)
@@ -129,7 +131,12 @@ def _require_shapes(saved: Saved) -> None:
 def _require_sound(saved: Saved) -> None:
     record = saved.arrays["states"].reshape(-1).view(STATE_DTYPE)[0]
     m = int(saved.settings.m)
-    good = 0 <= record["pairs"] <= m and 0 <= record["head"] < m and record["started"] in (0, 1)
+    good = (
+        0 <= record["pairs"] <= m
+        and 0 <= record["head"] < m
+        and record["started"] in (0, 1)
+        and record["own_bounds"] == 0
+    )
     good = good and record["status"] in _core.STATUSES.values() and record["evaluations"] >= record["iterations"] >= 0
     if not good:
         raise ValueError("state['states'] holds no state of the engine; allowed: what state_dict() returned")

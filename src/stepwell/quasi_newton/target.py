@@ -21,6 +21,7 @@ class Box(NamedTuple):
     lower: Array
     upper: Array
     boxed: bool  # whether every variable has two finite bounds
+    own: np.ndarray | None = None  # (B,): problems without a finite bound, or with two of every variable, as states say
 
 
 class Target(Protocol):

@@ -8,6 +8,7 @@ and on the CPU SciPy's cg, whose sparse products take one thread.
 from __future__ import annotations
 
 import functools
+import inspect
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -360,7 +361,8 @@ def _scipy_solver(slices: _Slices, tol: float) -> Callable[[np.ndarray], SimpleN
 
         rhs = transposed @ b
         normal = LinearOperator((rhs.size, rhs.size), matvec=product, dtype=rhs.dtype)
-        x, _ = cg(normal, rhs, rtol=tol, atol=0.0)
+        limit: dict[str, float] = {"rtol" if "rtol" in inspect.signature(cg).parameters else "tol": tol}  # SciPy 1.12
+        x, _ = cg(normal, rhs, atol=0.0, **limit)
         seconds, products = time.perf_counter() - start, calls
         residual = np.linalg.norm(rhs - product(x)) / np.linalg.norm(rhs)
         return SimpleNamespace(x=x, products=np.array([products]), residual=np.array([residual]), seconds=seconds)

