@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -56,10 +58,28 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
+EXAMPLES = HERE.parent / "examples" / "gallery"
+#: What an example says it needs, and the package that this is.
+NEEDED = {"needs PyTorch": "torch", "needs BoTorch": "botorch"}
+
+
+def runnable() -> list[str]:
+    """Return the examples whose packages are installed; the others are shown without their output, and named here."""
+    chosen = []
+    for script in sorted(EXAMPLES.glob("*.py")):
+        text = script.read_text(encoding="utf-8")
+        missing = [name for says, name in NEEDED.items() if says in text and importlib.util.find_spec(name) is None]
+        if missing:
+            print(f"gallery: {script.name} is shown, not run: {' and '.join(missing)} not installed")
+        else:
+            chosen.append(script.name)
+    return chosen
+
+
 sphinx_gallery_conf = {
-    "examples_dirs": [str(HERE.parent / "examples" / "gallery")],
+    "examples_dirs": [str(EXAMPLES)],
     "gallery_dirs": ["gallery"],
-    "filename_pattern": r"\.py$",
+    "filename_pattern": "|".join(rf"/{re.escape(name)}$" for name in runnable()),
     "ignore_pattern": r"__init__\.py",
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from mpi_runner import run_ranks
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*.py"))
 #: What they print when they have done what they show.
@@ -21,7 +23,12 @@ PRINTED = {
     "logistic_regression": ("wrong predictions",),
     "checkpoint_and_resume": ("same bits as without a break: True",),
     "full_waveform_inversion": ("mean error within the lens",),
+    "unmixing": ("14000 converged",),
+    "botorch_restarts": ("256 restarts", "optimize_acqf"),
+    "ranks_of_mpi": ("1 ranks", "the noise is"),
 }
+#: What an example says it needs, and the package that this is.
+NEEDED = {"needs PyTorch": "torch", "needs BoTorch": "botorch"}
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
@@ -32,9 +39,24 @@ def test_example_runs(script, tmp_path):
         [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    if "needs PyTorch" in script.read_text() and importlib.util.find_spec("torch") is None:
-        assert "needs PyTorch" in done.stdout
-        return
+    for says, package in NEEDED.items():
+        if says in script.read_text() and importlib.util.find_spec(package) is None:
+            assert says in done.stdout
+            pytest.skip(f"{script.name} {says}")
     for words in PRINTED.get(script.stem, ()):
         assert words in done.stdout
     assert not list(tmp_path.iterdir()), "an example leaves files where it was started"
+
+
+def test_ranks_of_mpi_have_the_bits_of_one():
+    """The example of the gallery under mpiexec, and as the gallery runs it."""
+    pytest.importorskip("matplotlib")
+    (script,) = (path for path in EXAMPLES if path.stem == "ranks_of_mpi")
+    alone = subprocess.run(
+        [sys.executable, script], env=os.environ | {"MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=100
+    )
+    assert alone.returncode == 0, alone.stderr
+    spread = run_ranks(3, script, timeout=100)
+    assert "3 ranks" in spread
+    digests = [re.search(r"bits of the image (\w+)", text)[1] for text in (alone.stdout, spread)]
+    assert digests[0] == digests[1]

@@ -116,3 +116,14 @@ def test_the_configuration_loads():
     pytest.importorskip("sphinx_gallery")
     code = "import conf; assert conf.release and conf.sphinx_gallery_conf['examples_dirs']"
     subprocess.run([sys.executable, "-c", code], cwd=DOCS, check=True, timeout=60)
+
+
+def test_examples_that_lack_a_package_are_shown_and_the_build_says_so():
+    pytest.importorskip("sphinx_gallery")
+    code = (
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'botorch' else find(name, *rest)\n"
+        "import conf; assert 'botorch' not in conf.sphinx_gallery_conf['filename_pattern']"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=DOCS, check=True, timeout=60, capture_output=True, text=True)
+    assert "botorch_restarts.py is shown, not run: botorch not installed" in run.stdout

@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 #: Public name -> module that defines it ("" marks a subpackage of its own).
 _HOMES: dict[str, str] = {

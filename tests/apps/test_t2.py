@@ -368,7 +368,7 @@ def test_the_command_makes_a_phantom_and_maps_it(tmp_path):
     assert outcome.exit_code == 0, outcome.output
     assert "myelin water fraction" in outcome.stdout
     assert (out / "maps.png").read_bytes()[:4] == b"\x89PNG"
-    errors = json.loads((tmp_path / "a.json").read_text())["errors"]
+    errors = json.loads((tmp_path / "a.json").read_text())["result"]["errors"]
     assert errors["sfr"] < 0.05
     assert errors["alpha"] < 4
     nibabel = pytest.importorskip("nibabel")

@@ -350,11 +350,13 @@ def test_the_command_makes_a_scene_and_unmixes_it(tmp_path):
     assert outcome.exit_code == 0, outcome.output
     summary = json.loads(outcome.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert summary["settings"]["plan"]["upper"] is None
-    assert summary["errors"]["vegetation"] < 0.02
+    assert summary["result"]["errors"]["vegetation"] < 0.02
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     truth = open_image(tmp_path / "a_truth.hdr").read(0, 20)
     found = open_image(tmp_path / "a.hdr").read(0, 20)[:, :, :5]
-    assert np.abs(found - truth).mean(axis=(0, 1))[0] == pytest.approx(summary["errors"]["vegetation"], rel=1e-5)
+    assert np.abs(found - truth).mean(axis=(0, 1))[0] == pytest.approx(
+        summary["result"]["errors"]["vegetation"], rel=1e-5
+    )
     again = ["unmix", str(tmp_path / "a_scene.hdr"), str(tmp_path / "a_library.csv"), "-o", str(tmp_path / "b"),
              "--sum", "one", "--no-plots"]  # fmt: skip
     outcome = CliRunner().invoke(main, again)

@@ -18,7 +18,7 @@ NOT_YET: set[str] = set()
 
 
 #: Modules that are the plug for one library, and import it: nobody else does but who has an array of it in hand.
-PLUGS = ("derivatives/torch_", "derivatives/jax_", "torch.py")
+PLUGS = ("derivatives/torch_", "derivatives/jax_", "torch.py", "plugs/botorch.py")
 
 
 def library_of(name: str | None) -> str | None:

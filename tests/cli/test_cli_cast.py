@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import pkgutil
+import re
 import signal
 
 import numpy as np
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 import stepwell
 from stepwell.cli import COMMANDS, main
+from stepwell.tour import CHAPTERS
 
 #: Command -> arguments that make it work for a moment, and files that it then leaves.
 WORK = {
@@ -28,12 +30,46 @@ WORK = {
     "voronoi": (["-n", "20", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "stipple": (["--demo", "-n", "30", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "deconvolve": (["--synthetic", "3", "-o", "returns.npz"], ["returns.npz"]),
+    "t2map": (
+        [
+            "--synthetic",
+            "6x5x2",
+            "--echoes",
+            "16",
+            "--flip",
+            "180",
+            "--lam",
+            "0.02",
+            "--format",
+            "npy",
+            "--no-plots",
+            "-o",
+            "maps",
+        ],
+        ["maps/sfr.nii.gz", "maps/t2map.json"],
+    ),
+    "unmix": (["--synthetic", "8x6", "--bands", "20", "-o", "a.npy", "--no-plots"], ["a.npy", "a.json"]),
+    "tour": (["--quick", "--no-open", "-o", "tour.html"], ["tour.html"]),
 }
 READING = {
     "reconstruct": ["missing.npz", "-o", "out"],
     "voronoi": ["--density", "missing.png", "-o", "out.npy"],
     "stipple": ["missing.png", "-o", "out.npy"],
     "deconvolve": ["missing.npz", "-o", "out.npz"],
+    "t2map": ["missing.npy", "--te", "0.01", "-o", "out"],
+    "unmix": ["missing.hdr", "missing.csv", "-o", "out"],
+}
+#: What a command solves on: the options of a GPU, of a library, of a number of threads.
+ON_A_DEVICE = {
+    "solve": ("--array", "--device", "--threads"),
+    "deconvolve": ("--array", "--device", "--threads"),
+    "reconstruct": ("--array", "--device", "--threads"),
+    "t2map": ("--array", "--device", "--threads"),
+    "unmix": ("--array", "--device", "--threads"),
+    "voronoi": ("--device", "--threads"),
+    "stipple": ("--device", "--threads"),
+    "study": ("--device",),
+    "tour": ("--device",),
 }
 NOT_CONVERGED = {
     "solve": ["rosenbrock", "-n", "20", "--maxiter", "2", "--solution", "x.npy"],
@@ -44,13 +80,18 @@ INTERRUPTED = {
     "solve": ("stepwell.report.history.History.callback", ["x.npy"]),
     "reconstruct": ("stepwell.cli.reconstruct._Watch.__call__", ["out/volume.npy"]),
     "voronoi": ("rich.progress.Progress.update", ["points.npy"]),
+    "stipple": ("rich.progress.Progress.update", ["points.npy"]),
     "deconvolve": ("stepwell.apps.waveform.deconvolve", ["returns.npz"]),
+    "study": ("stepwell.studies.frame.Table.add", ["out.json"]),
+    "t2map": ("stepwell.apps.images.work.Work.put", ["maps/.unfinished/done.npy"]),
+    "unmix": ("stepwell.apps.images.work.Work.put", ["a.unfinished/done.npy"]),
 }
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("stepwell.cli.tour.CHAPTERS", CHAPTERS[2:3])  # one that takes a moment
     return tmp_path
 
 
@@ -59,7 +100,54 @@ def invoke(*arguments):
 
 
 def test_the_table_has_every_command():
-    assert set(WORK) | {"tour"} <= set(COMMANDS)
+    assert set(WORK) == set(COMMANDS)
+    computing = set(COMMANDS) - {"problems", "info"}
+    assert set(ON_A_DEVICE) == computing
+    assert set(INTERRUPTED) | {"tour"} == computing
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_that_all_have_and_those_of_solvers(command):
+    arguments = [command, "nnls-updates"] if command == "study" else [command]
+    run = invoke(*arguments, "--help")
+    options = set(re.findall(r"--[\w-]+", run.stdout))
+    assert options >= {"--json", "--quiet", "--verbose", *ON_A_DEVICE.get(command, ())}
+
+
+@pytest.mark.parametrize("command", ON_A_DEVICE)
+def test_a_device_that_is_none_is_refused_before_work(command, folder):
+    run = invoke(command, *WORK[command][0], "--device", "gpu")
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert "'gpu' is not a device; allowed: cpu, cuda, cuda:K" in " ".join(run.stderr.split())
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("command", [name for name, options in ON_A_DEVICE.items() if "--array" in options])
+def test_a_gpu_needs_a_library_with_arrays_there(command, folder):
+    run = invoke(command, *WORK[command][0], "--device", "cuda")
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert "needs --array torch, cupy or jax" in " ".join(run.stderr.split())
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("command", ["solve", "deconvolve", "reconstruct", "t2map", "unmix", "voronoi"])
+def test_results_do_not_depend_on_threads(command, folder):
+    arguments, files = WORK[command]
+    held = []
+    for threads in ("1", "2"):
+        run = invoke(command, *arguments, "--threads", threads)
+        assert run.exit_code == 0, run.output
+        held.append([read_result(folder / name) for name in files if not name.endswith(".json")])
+    assert held[0] == held[1]
+
+
+def read_result(path):
+    """The numbers of a file, without when it was written."""
+    opened = np.load(path)
+    if isinstance(opened, np.ndarray):
+        return opened.tobytes()
+    with opened:
+        return {name: opened[name].tobytes() for name in opened.files}
 
 
 @pytest.mark.parametrize("command", WORK)
@@ -67,10 +155,12 @@ def test_json_on_standard_output_is_alone_there(command, folder):
     arguments, files = WORK[command]
     run = invoke(command, *arguments, "--json", "-")
     assert run.exit_code == 0, run.output
-    held = json.loads(run.stdout)
+    held = json.loads(run.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert held["stepwell"] == stepwell.__version__
     assert held["command"].split()[0] == command
-    assert {"settings", "result"} <= set(held)
+    assert isinstance(held["settings"], dict)
+    assert isinstance(held["result"], dict)
+    assert all(isinstance(value, float) for value in held.get("seconds", {}).values())
     assert all((folder / name).exists() for name in files)
 
 
@@ -155,14 +245,13 @@ def test_ctrl_c_writes_what_there_is(command, folder, monkeypatch):
     if command == "solve":  # a callback with another signature would be told something else
         pressed = functools.wraps(original)(pressed)
     monkeypatch.setattr(place, pressed)
-    run = invoke(command, *WORK[command][0])
+    run = invoke(command, *WORK[command][0], *(["--json", "out.json"] if command == "study" else []))
     assert run.exit_code == 130, run.output
     assert "interrupted" in run.stderr
     assert all((folder / name).exists() for name in files), run.output
 
 
 def test_an_interrupted_tour_reports_its_chapters(folder, monkeypatch):
-    from stepwell.tour import CHAPTERS
     from stepwell.tour.run import take_tour
 
     def interrupt(stage):

@@ -6,12 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.optimize
 
 import stepwell
 from stepwell.derivatives import least_squares
 from stepwell.derivatives.matrices import Dense, Pulses
-from stepwell.derivatives.normal_equations import solve_free
+from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
 
 random = np.random.default_rng(5)
 
@@ -96,50 +95,6 @@ def test_rules_of_the_solve_agree_with_differences(name):
     np.testing.assert_allclose(flow, np.sum(weight * tangent), rtol=1e-9, atol=1e-10)
 
 
-def test_bounds_and_a_sum_are_the_same_formula():
-    """Against differences of scipy's SLSQP solution, with the sum bound and some unknowns at their bounds."""
-    A, b = random.normal(size=(9, 5)), random.normal(size=9)
-    lower, upper, total = np.full(5, -0.2), np.array([0.1, 0.4, 0.5, 0.3, 0.6]), 0.7
-
-    def solution(A, b, lower, upper, total):
-        whole = {"type": "eq", "fun": lambda x: x.sum() - total, "jac": lambda x: np.ones(5)}
-        found = scipy.optimize.minimize(
-            lambda x: 0.5 * np.sum((A @ x - b) ** 2),
-            np.full(5, total / 5),
-            jac=lambda x: A.T @ (A @ x - b),
-            bounds=list(zip(lower, upper)),
-            constraints=whole,
-            method="SLSQP",
-            options={"ftol": 1e-15, "maxiter": 500},
-        )
-        return found.x
-
-    x = solution(A, b, lower, upper, total)
-    free = ((x > lower + 1e-7) & (x < upper - 1e-7)).astype(float)
-    assert 0 < free.sum() < 5
-    matrix = Dense(A)
-    bound = least_squares.with_sum(solver(matrix, free, 0.0), free)
-    g = random.normal(size=5)
-    u, nu = bound(g)
-    assert abs(u.sum()) < 1e-12
-    back = least_squares.reverse(matrix, b, np.asarray(0.0), x, u)
-    held = least_squares.reverse_held(matrix, np.asarray(0.0), u, g, nu)
-    np.testing.assert_allclose(held[free > 0], 0, atol=1e-10)
-    for argument, own in (
-        (0, back.matrix),
-        (1, back.b),
-        (2, held * (x < lower + 1e-7)),
-        (3, held * (x > upper - 1e-7)),
-        (4, nu),
-    ):
-        arguments = [A, b, lower, upper, total]
-        change, h = random.normal(size=np.shape(arguments[argument])), 1e-3
-        ends = [list(arguments), list(arguments)]
-        ends[0][argument], ends[1][argument] = arguments[argument] + h * change, arguments[argument] - h * change
-        difference = g @ (solution(*ends[0]) - solution(*ends[1])) / (2 * h)
-        np.testing.assert_allclose(np.sum(own * change), difference, atol=2e-3 * (1 + abs(difference)))
-
-
 def exact_solution(A, g):
     """(AᵀA)⁻¹g in fractions, which round nothing."""
     rows = [[Fraction(float(v)) for v in row] for row in A]
@@ -190,6 +145,29 @@ def test_leading_axes_and_shared_matrices():
     v = solve_free(own, np.ones(3), np.full((2, 1), 0.1), g)
     H = np.swapaxes(own, 1, 2) @ own + 0.01 * np.eye(3)
     np.testing.assert_allclose(v, np.linalg.solve(H, g[..., None])[..., 0], rtol=1e-9)
+
+
+def test_normal_equations_and_rows_that_bind():
+    """Against the whole matrix [H Cᵀ; C 0] of the free unknowns; the last system has no free unknown in a row."""
+    A, g, t = random.normal(size=(3, 9, 6)), random.normal(size=(3, 6)), random.normal(size=(3, 2))
+    C = random.normal(size=(3, 2, 6))
+    free = np.array([[1, 1, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0.0]])
+    C[2, 1, :3] = 0
+    lam, gram = np.array([0.0, 0.5, 1.0]), np.swapaxes(A, 1, 2) @ A
+    for entries, given in ((A, False), (gram, True)):
+        found = solve_free_with_rows(entries, free, lam, g, C, t, None, gram=given)
+        alone = solve_free(entries, free, lam, g, gram=given)
+        for k in range(3):
+            F, rows = free[k] > 0, slice(0, 1 if k == 2 else 2)
+            H = gram[k][np.ix_(F, F)] + lam[k] ** 2 * np.eye(F.sum())
+            np.testing.assert_allclose(alone[k][F], np.linalg.solve(H, g[k][F]), rtol=1e-9)
+            bound = C[k][rows][:, F]
+            whole = np.block([[H, bound.T], [bound, np.zeros((len(bound),) * 2)]])
+            want = np.linalg.solve(whole, np.concatenate([g[k][F], t[k][rows]]))
+            np.testing.assert_allclose(found[k][:6][F], want[: F.sum()], rtol=1e-8, atol=1e-10)
+            np.testing.assert_allclose(found[k][6:][rows], want[F.sum() :], rtol=1e-8)
+            assert (found[k][:6][~F] == 0).all()
+    assert found[2, 7] == 0
 
 
 def test_systems_without_solution_free_columns_or_independence():

@@ -233,7 +233,7 @@ def test_precision_is_that_of_the_arguments(dtypes):
 
 def test_errors_name_the_argument():
     A, b = tensor(5, 3).requires_grad_(), tensor(5)
-    with pytest.raises(ValueError, match=r"lam has shape \(2,\); allowed: \(\), one number"):
+    with pytest.raises(ValueError, match=r"lam has shape \(2,\); allowed: \(\) or \(1,\)"):
         stepwell.nnls(A, b, lam=torch.ones(2))
     with pytest.raises(TypeError, match=r"(?s)b is array.*; allowed: a tensor"):
         stepwell.nnls(A, b.numpy())

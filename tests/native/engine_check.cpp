@@ -14,6 +14,7 @@
 #include "host/common/pool.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/rank_exchange.hpp"
 
 namespace stepwell {
@@ -221,7 +222,8 @@ double chain(const T* x, T* g, int64_t n, double load) {
 }
 
 template <class T>
-void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, bool bounded, bool weighted) {
+void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, bool bounded, bool weighted,
+                HistoryType narrowest = HistoryType::float64) {
     Options options{};
     options.capacity = options.slots = m;
     options.cauchy = policy;
@@ -232,6 +234,9 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     options.max_iterations = 400, options.max_evaluations = 15000;
     options.bounded = options.boxed = bounded;
     options.weighted = weighted;
+    const HistoryType own = sizeof(T) == 8 ? HistoryType::float64 : HistoryType::float32;
+    options.history = own < narrowest ? narrowest : own;
+    options.narrowed = options.history != own;
     std::vector<State> states(batch);
     for (State& s : states) start_state(s);
     std::vector<double> small(batch * small_matrices_length(m)), f(batch);
@@ -245,23 +250,27 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     }
     const EngineKernels& kernels = baseline::engine_table();
     void* workspaces = kernels.make_workspaces(threads, m);
-    const BatchMemory<T> memory{batch,
-                                n,
-                                n,
-                                states.data(),
-                                small.data(),
-                                x.data(),
-                                g.data(),
-                                d.data(),
-                                trial.data(),
-                                s.data(),
-                                y.data(),
-                                bounded ? lower.data() : nullptr,
-                                bounded ? upper.data() : nullptr,
-                                weighted ? weights.data() : nullptr,
-                                0,
-                                0};
-    const EngineView<T> view{memory, &options, threads, workspaces};
+    const HostMemory<T> memory{batch,
+                               n,
+                               n * int64_t(sizeof(T)),
+                               states.data(),
+                               small.data(),
+                               x.data(),
+                               g.data(),
+                               d.data(),
+                               trial.data(),
+                               reinterpret_cast<Byte*>(s.data()),
+                               reinterpret_cast<Byte*>(y.data()),
+                               bounded ? lower.data() : nullptr,
+                               bounded ? upper.data() : nullptr,
+                               weighted ? weights.data() : nullptr,
+                               0,
+                               0};
+    EngineView<T> view{memory, &options, threads, workspaces};
+    const Chunks chunks(n, threads);
+    view.kept_stride = KeptGrams::doubles_of(options, chunks);
+    std::vector<double> kept(size_t(batch * view.kept_stride));
+    if (!kept.empty()) view.kept = kept.data();
     bool running = true, inside = true;
     while (running) {
         for (int64_t b = 0; b < batch; ++b)
@@ -305,6 +314,9 @@ void check_engine() {
     run_engine<double>(3, 30, 4, 1, Cauchy::exact, true, false);
     run_engine<float>(1, 37, 5, 1, Cauchy::exact, true, false);
     run_engine<float>(2, 257, 3, 1, Cauchy::exact, true, true);
+    run_engine<double>(1, 37, 5, 1, Cauchy::exact, true, false, HistoryType::float32);
+    run_engine<double>(1, 37, 5, 1, Cauchy::exact, true, true, HistoryType::bfloat16);
+    run_engine<float>(1, 37, 5, 1, Cauchy::exact, true, false, HistoryType::bfloat16);
 }
 
 // Several chunks, several threads; a batch over threads.
@@ -365,22 +377,22 @@ struct Piece {
             trial[k] = i % 2 ? upper[k] : lower[k];
         }
         workspaces = baseline::engine_table().make_workspaces(1, m);
-        const BatchMemory<double> memory{1,
-                                         n,
-                                         n,
-                                         &state,
-                                         small.data(),
-                                         x.data(),
-                                         g.data(),
-                                         d.data(),
-                                         trial.data(),
-                                         s.data(),
-                                         y.data(),
-                                         lower.data(),
-                                         upper.data(),
-                                         nullptr,
-                                         0,
-                                         0};
+        const HostMemory<double> memory{1,
+                                        n,
+                                        n * int64_t(sizeof(double)),
+                                        &state,
+                                        small.data(),
+                                        x.data(),
+                                        g.data(),
+                                        d.data(),
+                                        trial.data(),
+                                        reinterpret_cast<Byte*>(s.data()),
+                                        reinterpret_cast<Byte*>(y.data()),
+                                        lower.data(),
+                                        upper.data(),
+                                        nullptr,
+                                        0,
+                                        0};
         view = {memory, &options, 1, workspaces, {}};
     }
     ~Piece() { baseline::engine_table().free_workspaces(workspaces); }

@@ -141,6 +141,26 @@ int main() {
             violation<Dense<double>>(2, 3, system.job, 20000, variant == 0 ? Shared() : prepared.shared),
             "many columns", variant);
     }
+    // Many columns that leave at once: a start with most signs wrong; then little damping, approached from
+    // more.
+    for (int variant = 0; variant < 4; ++variant) {
+        const int update = variant % 2 ? cgs2 : gram;
+        RandomSystem system(70, 90, {0.0, 3e-15, variant < 2 ? 0.0 : 1e-3, 1000, update, 1, 0}, random);
+        if (variant < 2) {
+            for (int j = 0; j < 90; ++j) system.start[j] += 0.5;
+            system.job.columns = system.job.row_stride = 69;
+            system.job.warm_values = system.start.data();
+        } else {
+            for (int i = 0; i < 70; ++i) {
+                system.b[i] = 0;
+                for (int j = 0; j < 90; ++j) {
+                    system.a[i * 90 + j] -= 0.5;
+                    system.b[i] += system.a[i * 90 + j] * std::max(0.0, system.start[j]);
+                }
+            }
+        }
+        expect_optimal(violation<Dense<double>>(2, 3, system.job, 20000), "many at once", variant);
+    }
     // Shifts of a pulse: most whole, those at the ends cut; then longer than the rows, so that all are cut.
     std::vector<double> b(50);
     for (double& value : b) value = uniform(random);

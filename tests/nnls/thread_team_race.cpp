@@ -57,6 +57,11 @@ int main() {
                 }
                 failures += !agree<Dense<double>>(system.job, 3);
             }
+    // Many columns that leave at once.
+    RandomSystem wrong(80, 69, {0.0, 3e-15, 0.0, 1000, gram, 1, 0}, random);
+    for (double& value : wrong.start) value += 0.5;
+    wrong.job.warm_values = wrong.start.data();
+    failures += !agree<Dense<double>>(wrong.job, 3);
     std::vector<double> pulse = {0.1, 0.6, 1.0, 0.5, 0.2, 0.1}, b(90);
     for (double& value : b) value = uniform(random);
     failures += !agree<Convolution<double>>(pulse_job(pulse, 2, b), 4);

@@ -12,7 +12,7 @@ import pytest
 
 import stepwell
 from stepwell import LBFGSB
-from stepwell.quasi_newton.state import memory_words, thread_bytes
+from stepwell.quasi_newton.state import kept_bytes, memory_words, thread_bytes
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -24,7 +24,11 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
     assert opt.nbytes == opt._run.target.nbytes
     words = memory_words(n, m, bounded=bounded, weighted=weighted)
     threads = min(stepwell.threads.default_threads(), -(-n // 4096))
-    assert opt.nbytes == pytest.approx(words * np.dtype(dtype).itemsize + threads * thread_bytes(m), rel=0.02)
+    products = kept_bytes(n, m) if bounded and not weighted else 0
+    expected = words * np.dtype(dtype).itemsize + threads * thread_bytes(m) + products
+    assert opt.nbytes == pytest.approx(expected, rel=0.02)
+    # A number for each pair of the 2m rows, for each 256 variables.
+    assert products <= 8 * (m * (2 * m + 1) + 5) * (n / 256 + n / 4096 + 2)
     # The formula itself: 2m + 4 vectors, two of bounds, one of the diagonal, and terms without n.
     vectors = (2 * m + 4 + 2 * bounded + weighted) * n
     assert vectors <= words <= vectors + 3 * m * m + 100
@@ -75,7 +79,7 @@ def test_nothing_stays_after_a_memory_error():
 GROWTH = """
 import numpy as np
 from stepwell import LBFGSB
-from stepwell.quasi_newton.state import memory_words
+from stepwell.quasi_newton.state import kept_bytes, memory_words
 
 n, m, bounded, dtype = {n}, 8, {bounded}, np.dtype("{dtype}")
 
@@ -100,7 +104,7 @@ opt = LBFGSB(x0, (0.0, 2.0) if bounded else None, m=m, gtol=0, ftol=0)
 while not opt.done and opt.state["pairs"] < m:
     opt.tell(evaluate(opt.x, g), g)
 assert opt.state["pairs"] == m
-print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize)
+print(resident() - before, memory_words(n, m, bounded=bounded) * dtype.itemsize + bounded * kept_bytes(n, m))
 """
 
 

@@ -95,7 +95,7 @@ def chain_minimum(n, load, bounded):
 
 def test_engine_runs_clean_and_finds_the_minimum(checked):
     lines = run(checked, "engine")
-    assert len(lines) == 9
+    assert len(lines) == 12
     for line in lines:
         assert set(line["status"]) == {1}
         assert line["inside"]

@@ -152,8 +152,7 @@ protected:
                     if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
                         // (Free columns are in the factor from the start.)
-                        if (Matrix::general && restarted && !exact && factor.count > 0)
-                            pending = Pending::solution;
+                        if (restarted && !exact && factor.count > 0) pending = Pending::solution;
                         continue;
                     }
                     // Barred columns do not count in `top`: only with them is the point certified.
@@ -217,13 +216,11 @@ protected:
         if (warm.values) return Pending::solution;
         for (bool all_positive = false; !all_positive && factor.count > 0;) {
             factor.solve();
-            all_positive = true;
-            for (int p = factor.count - 1; p >= 0; --p)
-                if (!(ws.z[p] > 0)) {
-                    all_positive = false;
-                    this->remove(p);
-                    // ws.z keeps the old order below p: only higher places moved.
-                }
+            const int before = factor.count;
+            team.each_short(before, [&](int p) { ws.x[p] = ws.z[p] > 0 ? ws.z[p] : 0.0; });
+            team.sync();
+            this->remove_zeros();
+            all_positive = factor.count == before;
         }
         finish_step();
         return Pending::nothing;
@@ -315,6 +312,7 @@ protected:
     }
 
     SW_HD bool advance_positive(bool solved) {
+        const bool many = factor.count >= many_columns;
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -329,24 +327,50 @@ protected:
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.sync();
+            const bool leaps = many && may_leap(alpha);
             team.each_short(factor.count, [&](int p) {
-                const bool blocks = !(ws.z[p] > 0) && !(longest_step(p) > alpha);
-                const double moved = ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
+                const bool blocks = !(ws.z[p] > 0) && (leaps || !(longest_step(p) > alpha));
+                const double moved = leaps ? ws.z[p] : ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
                 ws.x[p] = blocks || !(moved > 0) ? 0.0 : moved;
             });
             team.sync();
             factor.settled = 0;
             fresh = false;
-            for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
-                int last = -1;
-                team.lane_each(end, [&](int p) {
-                    if (!(ws.x[p] > 0)) last = max_of(last, p);
-                });
-                end = team.lane_max_int(last);
-                if (end >= 0) this->remove(end);
-            }
+            this->remove_zeros();
             if (factor.count == 0) return true;
         }
+    }
+
+    // Whether all negatives of z may leave at once: x with them at zero and the rest at z is then no worse
+    // than where the step of length alpha ends. On the positive columns the objective is that of z plus
+    // |A_P (x - z)|^2, which the step brings down to (1 - alpha)^2 of what it is.
+    SW_CALL bool may_leap(double alpha) {
+        double negatives = 0;
+        team.lane_each(factor.count, [&](int p) { negatives += ws.z[p] > 0 ? 0.0 : 1.0; });
+        if (projected || !task.options.guarded || team.lane_sum(negatives) < 2) return false;
+        const double left = square_of_image([&](int p) { return (1 - alpha) * (ws.x[p] - ws.z[p]); });
+        return square_of_image([&](int p) { return ws.z[p] > 0 ? 0.0 : -ws.z[p]; }) < left;
+    }
+
+    // |A_P y|^2, the rows of the damping included.
+    template <class Entry>
+    SW_HD double square_of_image(const Entry& entry) const {
+        const int length = task.extent.row_length();
+        double* image = ws.v;
+        team.sync();
+        team.each_short(factor.count, [&](int p) { ws.g[p] = entry(p); });
+        team.each(length, [&](int i) { image[i] = 0; });
+        team.sync();
+        subtract_columns(team, factor.positive(), factor.count, ws.g, image, length);
+        double part = part_of_dot(team, image, image, length);
+        if (task.extent.damped)
+            team.each_short(factor.count, [&](int p) {
+                const double d = task.below(ws.order[p]) * ws.g[p];
+                part += d * d;
+            });
+        const double square = team.sum(part);
+        team.sync();
+        return square;
     }
 
     // How far from x to z position p can go.
@@ -399,11 +423,12 @@ protected:
 
     // Rounding may hide a dual: first the residual becomes exact and the point as good as its columns let it
     // be, which is all that a fit to rounding wants. Then Q and R decide, on columns they chose themselves:
-    // those that the normal equations chose can be beyond repair. False where there is nothing closer.
+    // those that the normal equations chose can be beyond repair, unless damping keeps them apart. False
+    // where there is nothing closer.
     SW_HD bool look_closer() {
         // (With a bound sum the set has to have it all the time.)
         const bool summed = Matrix::general && ws.sum_of;
-        if (exact && (factor.update == csne || summed)) return false;
+        if (exact && (factor.update == csne || summed || damping_outweighs_rounding())) return false;
         fresh = false;
         best = double_infinity;
         if (!exact) {
@@ -411,13 +436,39 @@ protected:
         } else if (tally.escalated || factor.update == gram) {
             tally.escalated = 0;
             exact = false;
-            rebuild(ws.best_order, ws.best_x, 0, cgs2, false);
+            const bool sound = damping_keeps_columns_apart();
+            if (sound) remember();
+            rebuild(ws.best_order, ws.best_x, sound ? best_count : 0, cgs2, false);
             if constexpr (Matrix::general) this->insert_free();
             restarted = true;
         } else {
             projected = true;
         }
         return true;
+    }
+
+    // Whether the damping bounds what a hidden dual can be worth: the objective is strictly convex, so that
+    // duals w_j of the zeros lower it by sum w_j^2 / below(j)^2 at the most. Few columns are looked at closer
+    // all the same, which costs nothing.
+    SW_HD bool damping_outweighs_rounding() const {
+        if (!task.extent.damped || factor.count < many_columns) return false;
+        double part = 0;
+        team.each(this->columns(), [&](int j) {
+            const double share = ws.gate[j] != 0 ? slack * task.norm_of(j) / task.below(j) : 0.0;
+            part += share * share;
+        });
+        return team.sum(part) < 1e-4 * squared_residual;
+    }
+
+    // Whether no positive column can be nearly dependent: each is alone in its row of the damping. Few
+    // columns are chosen anew all the same, which costs nothing.
+    SW_HD bool damping_keeps_columns_apart() const {
+        if (Matrix::general || !task.extent.damped || factor.count < many_columns) return false;
+        double nearest = 0;
+        team.each(this->columns(), [&](int j) {
+            if (ws.state[j] & is_positive && task.below(j) < escalate_below * task.norm_of(j)) nearest = 1;
+        });
+        return team.max(nearest) == 0;
     }
 
     // Factors the columns it has anew, for another lambda^2.

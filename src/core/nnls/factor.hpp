@@ -86,6 +86,24 @@ struct Factor : FactorState<Team> {
     // Takes the last column back: nothing to rotate.
     SW_HD void take_back() { --count; }
 
+    // Leaves the first columns alone.
+    SW_HD void truncate(int left) {
+        count = left;
+        this->settled = min_of(this->settled, left);
+    }
+
+    // Flops of a column that enters after `others`, and of the removal of one that has `behind` to rotate.
+    SW_HD double cost_of_entry(int others) const {
+        const Extent& extent = setting.extent;
+        const double k = others;
+        if (keeps_q()) return 8.0 * extent.q_length() * k;
+        return k * k + (setting.shared.gram || extent.shifted() ? k : 2.0 * extent.row_length() * k);
+    }
+    SW_HD double cost_of_removal(int behind) const {
+        const double k = behind;
+        return 3.0 * k * k + (keeps_q() ? 6.0 * setting.extent.q_length() * k : 0.0);
+    }
+
     // z = R^-1 Q'b, the least-squares solution on the positive columns. With v = R^-T c and c'z = e it is
     // R^-1 (Q'b + mu v), mu = (e - v'Q'b) / v'v.
     SW_HD void solve() {

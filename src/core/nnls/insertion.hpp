@@ -65,15 +65,7 @@ struct Insertion : DualState<Team, Matrix> {
         team.sync();
         if (team.row() == 0) fetch(place);
         team.sync();
-        const Columns columns = factor.positive();
-        const int first = columns.first(place), length = columns.last(place) - first;
-        const double part = part_of_dot(team, columns.at(place) + first, ws.weighed_b + first, length);
-        double product = columns.factor_of(place) * team.sum(part);
-        if constexpr (Matrix::general)
-            if (task.extent.gram_only) product += ws.c[j];
-        const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
-        if (column.outcome == Entry::entered) accept(j, column);
-        return column.outcome;
+        return enter_at_end(j);
     }
 
     SW_HD void remove(int position) {
@@ -82,6 +74,20 @@ struct Insertion : DualState<Team, Matrix> {
         factor.leave(position);
         if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
         team.sync();
+    }
+
+    // Removes all positions where x is zero: one after the other from the last, or by entering anew what
+    // stays behind the first of them, whatever costs less.
+    SW_HD void remove_zeros() {
+        if (factor.count >= many_columns && task.options.guarded && remove_at_once()) return;
+        for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
+            int last = -1;
+            team.lane_each(end, [&](int p) {
+                if (!(ws.x[p] > 0)) last = max_of(last, p);
+            });
+            end = team.lane_max_int(last);
+            if (end >= 0) remove(end);
+        }
     }
 
     // The way from a column's bound into what is allowed.
@@ -114,6 +120,71 @@ private:
         const Peak peak = largest(team, score, this->columns());
         team.sync();
         return peak;
+    }
+
+    // Inserts column j, which is already gathered after the positive ones.
+    SW_HD Entry enter_at_end(int j) {
+        const int place = factor.count;
+        const Columns columns = factor.positive();
+        const int first = columns.first(place), length = columns.last(place) - first;
+        const double part = part_of_dot(team, columns.at(place) + first, ws.weighed_b + first, length);
+        double product = columns.factor_of(place) * team.sum(part);
+        if constexpr (Matrix::general)
+            if (task.extent.gram_only) product += ws.c[j];
+        const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
+        if (column.outcome == Entry::entered) accept(j, column);
+        return column.outcome;
+    }
+
+    // False where rotations cost less.
+    SW_CALL bool remove_at_once() {
+        const int count = factor.count;
+        int first = count, stay = 0;
+        double rotating = 0, entering = 0;
+        for (int p = 0; p < count; ++p) {
+            const bool stays = ws.x[p] > 0;
+            if (!stays && first == count) first = stay;
+            if (stays) ++stay;
+            if (first == count) continue;
+            if (stays)
+                entering += factor.cost_of_entry(stay);
+            else
+                rotating += factor.cost_of_removal(count - p);
+        }
+        team.sync();
+        if (entering >= rotating || this->projected) return false;
+        // What stays moves ahead of what goes, in its order.
+        if (team.rank() == 0)
+            for (int p = first, place = first; p < count; ++p) {
+                const int32_t j = ws.order[p], slot = ws.slot[p];
+                if (!(ws.x[p] > 0)) {
+                    this->mark(j, ws.state[j] & ~is_positive);
+                    continue;
+                }
+                ws.order[p] = ws.order[place];
+                ws.slot[p] = ws.slot[place];
+                ws.order[place] = j;
+                ws.slot[place] = slot;
+                ws.x[place++] = ws.x[p];
+            }
+        team.sync();
+        const int insertions = factor.insertions, removals = factor.removals;
+        factor.truncate(first);
+        for (int p = first; p < stay; ++p) {
+            const int place = factor.count, j = ws.order[p];
+            const double value = ws.x[p];
+            team.sync();
+            if (place != p) exchange(p, place);
+            if (enter_at_end(j) != Entry::entered) {
+                if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
+            } else if (team.rank() == 0) {
+                ws.x[place] = value;
+            }
+            team.sync();
+        }
+        factor.insertions = insertions;
+        factor.removals = removals + count - factor.count;
+        return true;
     }
 
     SW_HD int take_one(int j) const {

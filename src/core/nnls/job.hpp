@@ -71,10 +71,33 @@ struct SolverOf<Team, Matrix, Scalar, true> {
     typedef Search<Team, Matrix, Scalar> type;
 };
 
+template <class Team>
+SW_HD void set_damping(const Team& team, Setting& task, double damping) {
+    team.sync();
+    if (team.rank() == 0) task.options.damping = damping;
+    team.sync();
+}
+
+// The damping to begin with; 0: that which is asked for. With fewer rows than columns and little damping a
+// cold start first fits b by a vertex, as without damping, and then exchanges hundreds of columns one by one
+// for the many that share the fit in the solution. More damping shows nearly all of these at once.
+template <class Team, class Matrix>
+SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task) {
+    const Matrix& matrix = task.matrix;
+    if (!task.extent.damped || !task.extent.gathers || matrix.rows >= matrix.columns) return 0;
+    if (matrix.rows < many_columns || !task.options.guarded) return 0;
+    double part = 0;
+    team.each(matrix.columns, [&](int j) {
+        for (int i = 0; i < matrix.rows; ++i) part += matrix.entry(i, j) * matrix.entry(i, j);
+    });
+    const double more = first_damping * square_root(team.sum(part) / matrix.columns);
+    return is_finite(more) && task.options.damping < 0.2 * more ? more : 0.0;
+}
+
 // The task's matrix is that of the system.
 template <class Scalar, class Team, class Matrix>
-SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const Task<Matrix>& task) {
-    typename SolverOf<Team, Matrix, Scalar, Matrix::general>::type solver(team, task);
+SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
+    typedef typename SolverOf<Team, Matrix, Scalar, Matrix::general>::type Solver;
     const int64_t n = job.columns;
     WarmStart<Scalar> warm;
     if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;
@@ -84,7 +107,10 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
     Scalar *x = static_cast<Scalar*>(job.x) + system * n, *dual = static_cast<Scalar*>(job.dual) + system * n;
     uint8_t* active = job.active + system * n;
     double residual, violation;
+    Tally tally;
+    int insertions, removals;
     if constexpr (Matrix::general) {
+        Solver solver(team, task);
         const Family& family = job.family;
         if (family.has_states && warm.marks) {
             warm.states = reinterpret_cast<const int8_t*>(warm.marks);
@@ -111,18 +137,43 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, const 
             family.passive[system] = known ? solver.factor.count - family.summed : 0;
         }
         if (family.variance) solver.variances(family.variance + system * n, known);
+        tally = solver.tally;
+        insertions = solver.factor.insertions;
+        removals = solver.factor.removals;
     } else {
-        solver.run(b, warm);
-        solver.answer(x, dual, active, residual);
-        violation = solver.tally.status == non_finite ? double_nan() : solver.violation();
+        const bool cold = !warm.values && !warm.marks;
+        double more = cold ? damping_to_begin_with(team, task) : 0.0;
+        const double damping = task.options.damping;
+        int64_t costs[4] = {0, 0, 0, 0};
+        insertions = removals = 0;
+        for (;;) {
+            if (more > 0) set_damping(team, task, more);
+            Solver solver(team, task);
+            solver.tally.solves = tally.solves;
+            solver.tally.passes = tally.passes;
+            solver.run(b, warm);
+            solver.answer(x, dual, active, residual);
+            violation = solver.tally.status == non_finite ? double_nan() : solver.violation();
+            tally = solver.tally;
+            insertions += solver.factor.insertions;
+            removals += solver.factor.removals;
+            for (int k = 0; k < 4; ++k) costs[k] += task.ws.costs[k];
+            if (!(more > 0)) break;
+            more = 0;
+            set_damping(team, task, damping);
+            if (tally.status == non_finite) break;
+            warm.values = x;
+        }
+        team.sync();
+        if (team.rank() == 0)
+            for (int k = 0; k < 4; ++k) task.ws.costs[k] = costs[k];
     }
     if (team.rank() != 0) return;
-    const Tally& tally = solver.tally;
     job.residual[system] = residual;
     job.violation[system] = violation;
     job.status[system] = tally.status;
-    job.insertions[system] = solver.factor.insertions;
-    job.removals[system] = solver.factor.removals;
+    job.insertions[system] = insertions;
+    job.removals[system] = removals;
     job.solves[system] = tally.solves;
     job.passes[system] = tally.passes;
     job.escalated[system] = tally.escalated;

@@ -65,6 +65,12 @@ constexpr double dependence = 100 * double_epsilon;
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
 
+// From so many positive columns on, several may leave at once: fewer cost nothing.
+constexpr int many_columns = 64;
+
+// What the damping is to begin with, of the columns' norm, where little is asked for.
+constexpr double first_damping = 0.05;
+
 // From so many times their size on, unknowns do not count from the bounds they left; and so much of that size
 // stays in what rounding is measured by.
 constexpr double large_bounds = 16;

@@ -5,6 +5,7 @@
 
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/decide_search.hpp"
+#include "core/quasi_newton/history.hpp"
 
 SW_BEGIN
 
@@ -42,8 +43,9 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
                      const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
-    const double promised = -s.search.slope0 * s.step;
-    const bool keep = sy > double_epsilon * promised && sy > min_scale * yy && sy < yy / min_scale;
+    const double promised = -s.search.slope0 * s.step, scale = pair_scale(o, promised);
+    const bool keep =
+        sy > double_epsilon * (scale * scale * promised) && sy > min_scale * yy && sy < yy / min_scale;
     if (team.rank() == 0) {
         if (keep) {
             s.head = s.head + 1 == o.slots ? 0 : s.head + 1;

@@ -6,24 +6,26 @@
 
 namespace stepwell {
 
-// Arrays are (batch, n) unless said; bounds and weights may be shared by the batch.
-template <class Real>
+// Arrays are (batch, n) unless said; bounds and weights may be shared by the batch. Kept: the type of the
+// history; the host, where it is known at run time, counts bytes.
+template <class Real, class Kept = Real>
 struct BatchMemory {
-    int64_t batch, n, stride;  // stride: length of a history row, at least n
+    int64_t batch, n, stride;  // stride: from one history row to the next, in words of Kept
     State* states;
     double* small;  // (batch, 3 slots²): products of pairs
     Real *x, *g, *d, *trial;
-    Real *s, *y;                          // (batch, slots, stride): ring buffers
+    Kept *s, *y;                          // (batch, slots, stride): ring buffers
     const Real *lower, *upper;            // both or neither
     const Real* weights;                  // diagonal of H0, or null
     int64_t bound_stride, weight_stride;  // n, or 0 where shared
 };
 
 // Those of one problem.
-template <class Real>
+template <class Real, class Kept = Real>
 struct ProblemVectors {
     int64_t n, stride;
-    Real *x, *g, *d, *trial, *s, *y;
+    Real *x, *g, *d, *trial;
+    Kept *s, *y;
     const Real *lower, *upper, *weights;
 };
 
@@ -31,8 +33,8 @@ struct ProblemVectors {
 
 SW_BEGIN
 
-template <class Real>
-SW_HD ProblemVectors<Real> vectors_of(const BatchMemory<Real>& b, int64_t problem, int slots) {
+template <class Real, class Kept>
+SW_HD ProblemVectors<Real, Kept> vectors_of(const BatchMemory<Real, Kept>& b, int64_t problem, int slots) {
     const int64_t at = problem * b.n, history = problem * slots * b.stride;
     return {b.n,
             b.stride,

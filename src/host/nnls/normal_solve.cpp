@@ -30,6 +30,7 @@ public:
         if (count == 0) return;
         rows_ = static_cast<int>(padded(job.rows));
         damping_ = job.damping[system * job.damping_stride];
+        if (job.gram) return factor_gram(job, job.a + system * job.a_stride);
         // Below A the rows of the damping, which fill up to the diagonal.
         length_ = rows_ + (damping_ != 0 ? padded(count) : 0);
         columns_.assign(static_cast<size_t>(length_) * count, 0.0);
@@ -77,6 +78,27 @@ private:
         }
         if (damping_ != 0)
             for (int t = 0; t < count; ++t) column(t)[rows_ + t] = damping_;
+    }
+
+    // R of a matrix that is given as A' A: Cholesky's, row by row.
+    void factor_gram(const NormalJob& job, const double* gram) {
+        const int count = static_cast<int>(free_.size());
+        r_.assign(static_cast<size_t>(count) * count, 0.0);
+        for (int t = 0; t < count; ++t) {
+            double* own = r_at(t);
+            const double* row = gram + static_cast<int64_t>(free_[t]) * job.columns;
+            for (int s = t; s < count; ++s) own[s] = row[free_[s]];
+            own[t] += damping_ * damping_;
+            const double whole = own[t];
+            for (int s = 0; s < t; ++s) add_scaled(-r_at(s)[t], r_at(s) + t, own + t, count - t);
+            // What depends on the others to rounding has no say.
+            if (!(own[t] > 1e-15 * count * whole)) {
+                std::fill(own + t, own + count, 0.0);
+                continue;
+            }
+            const double pivot = std::sqrt(own[t]);
+            for (int s = t; s < count; ++s) own[s] /= pivot;
+        }
     }
 
     // Entries of a column that may differ from zero, a multiple of `padding`.

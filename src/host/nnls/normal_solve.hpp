@@ -1,5 +1,6 @@
 // Solves the normal equations of the columns that are free, which derivatives of least squares need: for each
-// system, (A_F' A_F + damping^2 I) u_F = g_F and u = 0 elsewhere.
+// system, (A_F' A_F + damping^2 I) u_F = g_F and u = 0 elsewhere. Where normal equations are what is given,
+// their matrix stands for A' A.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct NormalJob {
     const double* g;  // (systems, right_sides, columns)
     double* u;
     int32_t threads;
+    bool gram = false;  // a is A' A itself: rows = columns
 };
 
 struct NormalKernels {

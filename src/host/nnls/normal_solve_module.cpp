@@ -14,12 +14,13 @@ template <class T, int Axes>
 using Block = nb::ndarray<T, nb::ndim<Axes>, nb::c_contig, nb::device::cpu>;
 
 void solve(Block<const double, 3> a, int32_t rows, int32_t origin, bool pulses, Block<const uint8_t, 2> free,
-           Block<const double, 1> damping, Block<const double, 3> g, Block<double, 3> u, int32_t threads) {
+           Block<const double, 1> damping, Block<const double, 3> g, Block<double, 3> u, int32_t threads,
+           bool gram) {
     const size_t systems = free.shape(0), columns = free.shape(1);
     const auto fits = [&](size_t count) { return count == 1 || count == systems; };
     const bool good = fits(a.shape(0)) && fits(damping.shape(0)) && g.shape(0) == systems &&
                       g.shape(2) == columns && u.shape(0) == systems && u.shape(1) == g.shape(1) &&
-                      u.shape(2) == columns &&
+                      u.shape(2) == columns && !(pulses && gram) && (!gram || size_t(rows) == columns) &&
                       (pulses ? a.shape(1) == 1 : a.shape(1) == size_t(rows) && a.shape(2) == columns);
     if (!good) throw nb::value_error("nnls_normal_solve: shapes do not fit together");
     const NormalJob job{
@@ -37,6 +38,7 @@ void solve(Block<const double, 3> a, int32_t rows, int32_t origin, bool pulses, 
         g.data(),
         u.data(),
         threads,
+        gram,
     };
     const nb::gil_scoped_release release;
     SW_BEST(normal_kernels)().solve(job);
@@ -47,8 +49,10 @@ void solve(Block<const double, 3> a, int32_t rows, int32_t origin, bool pulses, 
 void bind_normal_solve(nb::module_& m) {
     m.def("nnls_normal_solve", &solve, nb::arg("a").noconvert(), nb::arg("rows"), nb::arg("origin"),
           nb::arg("pulses"), nb::arg("free").noconvert(), nb::arg("damping").noconvert(),
-          nb::arg("g").noconvert(), nb::arg("u").noconvert(), nb::arg("threads"),
-          "Write to u the solutions of (A_F' A_F + damping^2 I) u_F = g_F of each system's free columns F.");
+          nb::arg("g").noconvert(), nb::arg("u").noconvert(), nb::arg("threads"), nb::arg("gram") = false,
+          "Write to u the solutions of (A_F' A_F + damping^2 I) u_F = g_F of each system's free columns F; "
+          "`gram` "
+          "says that a is A' A.");
 }
 
 }  // namespace stepwell

@@ -35,12 +35,14 @@ struct Exchange {
 
 // Everything a turn works on.
 template <class T>
-struct EngineView : BatchMemory<T> {
+struct EngineView : BatchMemory<T, unsigned char> {
     const Options* options;
     int threads;
     void* workspaces;  // one per thread
     Exchange exchange = {};
     int64_t chunk_length = 0, chunk_before = 0;  // of the Cut, where n is a piece of the variables
+    double* kept = nullptr;                      // (batch, kept_stride): products of tiles (kept_grams.hpp)
+    int64_t kept_stride = 0;
 };
 
 // The functions of one instruction set.

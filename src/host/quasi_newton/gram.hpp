@@ -1,29 +1,67 @@
-// Dot products of rows of a tile, accumulated lane by lane: the arithmetic of the absorb sweep. The history
-// is read once, by gather_rows; the Gram matrix is then formed from copies that the first-level cache holds.
+// Dot products of rows of a tile, lane by lane: the arithmetic of the absorb sweep. The history is read once,
+// by gather_rows; the Gram matrix is then formed from copies that the first-level cache holds. Each tile is
+// summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
 #pragma once
 
 #include "core/common/simd.hpp"
+#include "core/quasi_newton/history.hpp"
 
 SW_BEGIN
 
-// Four by four dot products at once: 16 accumulators for 8 loads keeps the multipliers busy.
+// Sums are kept lane by lane in Packs, and formed a register of their lanes at a time: as many sums at once
+// as there are registers for, and the same bits on every instruction set.
+typedef Register<double> Lanes;
+constexpr int slice_lanes = register_lanes<double>;
+constexpr int slices = lanes / slice_lanes;
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int most_columns = 4;  // 4 x 4 sums in 32 registers, and 4 x 5
+constexpr int most_rows(int) {
+    return 4;
+}
+#else
+constexpr int most_columns = 3;  // 4 x 3 sums in 16 registers, or 2 x 5
+constexpr int most_rows(int columns) {
+    return columns <= 3 ? 4 : 2;
+}
+#endif
+
+inline Lanes& slice_of(Pack& pack, int slice) {
+    return reinterpret_cast<Lanes*>(&pack)[slice];
+}
+
+inline Lanes load_slice(const double* p) {
+    return register_at(p);
+}
+
+inline Lanes load_slice(const float* p) {
+    typedef VectorOf<float, slice_lanes>::anywhere Narrow;
+    return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Lanes);
+}
+
+inline Lanes load_slice(const Bfloat16* p) {
+    typedef VectorOf<uint16_t, slice_lanes>::anywhere Bits;
+    typedef VectorOf<uint32_t, slice_lanes>::aligned Wide;
+    typedef VectorOf<float, slice_lanes>::aligned Floats;
+    const Wide shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Wide) << 16;
+    return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Lanes);
+}
+
+// R x C dot products over a tile at once, R + C loads for R C products.
 template <int R, int C>
 inline void dot_block(const double* const* rows, const double* const* columns, int packs, Pack* const* sums) {
-    // Each tile is summed from zero and then added: a sum of sums loses far less to rounding than one long
-    // sum.
-    Pack acc[R][C];
-    for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) acc[i][j] = splat(0);
-    for (int k = 0; k < packs; ++k) {
-        Pack a[R];
-        for (int i = 0; i < R; ++i) a[i] = load(rows[i] + k * lanes);
-        for (int j = 0; j < C; ++j) {
-            const Pack b = load(columns[j] + k * lanes);
-            for (int i = 0; i < R; ++i) acc[i][j] += a[i] * b;
+    for (int slice = 0; slice < slices; ++slice) {
+        Lanes acc[R][C] = {};
+        for (int at = slice * slice_lanes; at < packs * lanes; at += lanes) {
+            Lanes a[R];
+            for (int i = 0; i < R; ++i) a[i] = load_slice(rows[i] + at);
+            for (int j = 0; j < C; ++j) {
+                const Lanes b = load_slice(columns[j] + at);
+                for (int i = 0; i < R; ++i) acc[i][j] += a[i] * b;
+            }
         }
+        for (int i = 0; i < R; ++i)
+            for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
     }
-    for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] += acc[i][j];
 }
 
 template <int R>
@@ -31,7 +69,7 @@ inline void dot_columns(const double* const* rows, const double* const* columns,
                         Pack* const* sums) {
     switch (count) {
         case 4:
-            dot_block<R, 4>(rows, columns, packs, sums);
+            dot_block<R, most_columns == 4 ? 4 : 1>(rows, columns, packs, sums);
             break;
         case 3:
             dot_block<R, 3>(rows, columns, packs, sums);
@@ -61,29 +99,34 @@ inline void dot_rows(const double* const* rows, int row_count, const double* con
     }
 }
 
-// R rows read once: acc += products with C columns and, given a mask, copies of the rows with the mask
-// applied.
+// R rows of a tile read once, in slices: sums of their products with C columns and, given a mask, copies of
+// the rows with the mask applied.
 template <int R, int C, bool masked, class T>
 inline void gather_span(const T* const* rows, const double* const* columns, const double* mask,
                         double* const* copies, int from, int packs, Pack (&sums)[R][C]) {
-    Pack acc[R][C];
-    for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) acc[i][j] = sums[i][j];
-    for (int k = 0; k < packs; ++k) {
-        const int at = from + k * lanes;
-        Pack column[C];
-        for (int j = 0; j < C; ++j) column[j] = load(columns[j] + at);
-        const Pack kept = masked ? load(mask + at) : splat(0);
-        for (int i = 0; i < R; ++i) {
-            const Pack row = load(rows[i] + k * lanes);
-            prefetch(rows[i] + k * lanes +
-                     tile);  // a row comes in pieces of one tile: too short for the hardware
-            for (int j = 0; j < C; ++j) acc[i][j] += row * column[j];
-            if (masked) store(copies[i] + at, row * kept);
+    // Copies of the places, which a store might change for all that the compiler knows.
+    const T* row[R];
+    const double* column[C];
+    double* copy[R];
+    for (int i = 0; i < R; ++i) row[i] = rows[i], copy[i] = copies[i] + from;
+    for (int j = 0; j < C; ++j) column[j] = columns[j] + from;
+    for (int slice = 0; slice < slices; ++slice) {
+        Lanes acc[R][C];
+        for (int i = 0; i < R; ++i)
+            for (int j = 0; j < C; ++j) acc[i][j] = slice_of(sums[i][j], slice);
+        for (int k = slice * slice_lanes; k < packs * lanes; k += lanes) {
+            Lanes factor[C];
+            for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
+            const Lanes kept = masked ? load_slice(mask + from + k) : Lanes{};
+            for (int i = 0; i < R; ++i) {
+                const Lanes value = load_slice(row[i] + k);
+                for (int j = 0; j < C; ++j) acc[i][j] += value * factor[j];
+                if (masked) register_at(copy[i] + k) = value * kept;
+            }
         }
+        for (int i = 0; i < R; ++i)
+            for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
     }
-    for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = acc[i][j];
 }
 
 template <int R, int C, bool masked, class T>
@@ -93,6 +136,9 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
     for (int i = 0; i < R; ++i)
         for (int j = 0; j < C; ++j) acc[i][j] = splat(0);
     const int packs = count / lanes, rest = count % lanes;
+    // A row comes in pieces of one tile: too short for the hardware.
+    for (int i = 0; i < R; ++i)
+        for (int k = 0; k < packs * lanes; k += lanes) prefetch(rows[i] + k + tile);
     gather_span<R, C, masked>(rows, columns, mask, copies, 0, packs, acc);
     if (rest > 0) {
         T padded[R][lanes] = {};
@@ -104,25 +150,26 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         gather_span<R, C, masked>(tails, columns, mask, copies, packs * lanes, 1, acc);
     }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] += acc[i][j];
+        for (int j = 0; j < C; ++j) sums[i][j] = acc[i][j];
 }
 
-// sums[i * stride + j] += row i · column j over a tile of `count` elements; with a mask, also masked copies
+// sums[i * stride + j] = row i · column j over a tile of `count` elements; with a mask, also masked copies
 // into consecutive tile rows. Columns, mask and copies are padded to whole packs.
 template <int C, bool masked, class T>
 inline void gather_rows(const T* const* rows, int row_count, const double* const* columns, const double* mask,
                         double* copies, int count, Pack* sums, int stride) {
-    for (int i = 0; i < row_count; i += 4) {
+    constexpr int most = most_rows(C);
+    for (int i = 0; i < row_count; i += most) {
         double* copy[4];
         Pack* out[4];
-        for (int a = 0; a < 4; ++a)
+        for (int a = 0; a < most; ++a)
             copy[a] = copies + int64_t(i + a) * tile, out[a] = sums + (i + a) * stride;
-        switch (min_of(4, row_count - i)) {
+        switch (min_of(most, row_count - i)) {
             case 4:
-                gather_block<4, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<most == 4 ? 4 : 1, C, masked>(rows + i, columns, mask, copy, count, out);
                 break;
             case 3:
-                gather_block<3, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<most == 4 ? 3 : 1, C, masked>(rows + i, columns, mask, copy, count, out);
                 break;
             case 2:
                 gather_block<2, C, masked>(rows + i, columns, mask, copy, count, out);
@@ -133,15 +180,14 @@ inline void gather_rows(const T* const* rows, int row_count, const double* const
     }
 }
 
-// Lower triangle of tile · tileᵀ, stored as a full square of accumulators so that blocks need no special
-// cases.
-inline void add_gram(const double* rows, int row_count, int stride, int packs, Pack* sums) {
+// Lower triangle of tile · tileᵀ, stored as a full square of sums so that blocks need no special cases.
+inline void form_gram(const double* rows, int row_count, int stride, int packs, Pack* sums) {
     for (int i = 0; i < row_count; i += 4) {
-        const int r = min_of(4, row_count - i);
+        const int r = min_of(4, row_count - i), end = min_of(i + 4, row_count);
         const double* left[4];
         for (int a = 0; a < r; ++a) left[a] = rows + int64_t(i + a) * stride;
-        for (int j = 0; j <= i; j += 4) {
-            const int c = min_of(4, row_count - j);
+        for (int j = 0; j < end; j += most_columns) {
+            const int c = min_of(most_columns, end - j);
             const double* right[4];
             Pack* out[4];
             for (int b = 0; b < c; ++b) right[b] = rows + int64_t(j + b) * stride;

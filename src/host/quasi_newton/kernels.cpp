@@ -13,13 +13,13 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     Options free = *e.options;
     free.bounded = free.boxed = 0;
     auto run = [&](int64_t p, int threads, int workspace) {
-        ProblemVectors<T> vectors = vectors_of<T>(e, p, slots);
+        HostVectors<T> vectors = vectors_of<T, Byte>(e, p, slots);
         const bool is_free = e.states[p].own_bounds == OwnBounds::none;
         if (is_free) vectors.lower = vectors.upper = nullptr;
         Problem<T> problem(vectors, e.states[p], is_free ? free : *e.options,
                            small_matrices(e.small + p * small_matrices_length(slots), slots),
                            Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
-                           e.exchange);
+                           e.exchange, e.kept ? e.kept + p * e.kept_stride : nullptr);
         problem.turn(f[p], gradient + p * e.n, part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);

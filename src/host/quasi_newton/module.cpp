@@ -13,6 +13,8 @@
 #include "host/common/large_memory.hpp"
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
+#include "host/quasi_newton/history_rows.hpp"
+#include "host/quasi_newton/kept_grams.hpp"
 #include "host/quasi_newton/layout.hpp"
 #include "host/quasi_newton/rank_bindings.hpp"
 
@@ -47,8 +49,8 @@ public:
           chosen(wanted),
           all_states(size_t(batch)),
           all_small(size_t(batch * small_matrices_length(wanted.slots))),
-          memory(size_t(batch * n * (2 * wanted.slots + 4)) * sizeof(T)) {
-        this->batch = batch, this->n = this->stride = n;
+          memory(bytes_of_vectors(batch, n, wanted)) {
+        this->batch = batch, this->n = n, this->stride = stride_of(n, wanted);
         this->options = &chosen;
         // Each takes memory that grows with the square of the history.
         this->threads = batch == 1 ? Chunks(n, threads).useful_threads() : threads;
@@ -60,14 +62,15 @@ public:
         x = next, next += batch * n;
         g = next, next += batch * n;
         d = next, next += batch * n;
-        s = next, next += batch * n * m;
-        y = next;
+        s = reinterpret_cast<Byte*>(next);
+        y = s + batch * m * this->stride;
         // The history is not touched: its pages are the operating system's until the first pair is written.
         std::memset(d, 0, size_t(batch * n) * sizeof(T));
         std::memset(x, 0, size_t(batch * n) * sizeof(T));
         std::fill(g, g + batch * n,
                   std::numeric_limits<T>::quiet_NaN());  // not known before the first evaluation
         this->workspaces = engine_kernels().make_workspaces(this->threads, chosen.capacity);
+        forget();
     }
     Engine(const Engine&) = delete;
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
@@ -87,6 +90,15 @@ public:
     // A piece of the variables of a problem over several ranks.
     void set_chunks(int64_t length, int64_t before) {
         this->chunk_length = length, this->chunk_before = before;
+        forget();
+    }
+    // What is kept of the products of pairs is taken anew; before the first turn, and where pairs have
+    // changed.
+    void forget() {
+        const Chunks chunks(n, 1, {this->chunk_length, this->chunk_before});
+        this->kept_stride = KeptGrams::doubles_of(chosen, chunks);
+        kept_products.assign(size_t(batch * this->kept_stride), 0.0);
+        this->kept = kept_products.empty() ? nullptr : kept_products.data();
     }
     void set_exchange(PythonExchange& between) { this->exchange = between.hook(); }
 
@@ -130,8 +142,9 @@ public:
     }
 
     int64_t bytes() const {
-        return int64_t(sizeof(T)) * batch * n * (2 * chosen.slots + 4) +
-               int64_t(sizeof(double) * all_small.size()) + int64_t(sizeof(State) * all_states.size()) +
+        return int64_t(bytes_of_vectors(batch, n, chosen)) +
+               int64_t(sizeof(double) * (all_small.size() + kept_products.size())) +
+               int64_t(sizeof(State) * all_states.size()) +
                engine_kernels().bytes_of_workspaces(this->workspaces);
     }
 
@@ -140,7 +153,14 @@ public:
     std::vector<double> all_small;
 
 private:
+    std::vector<double> kept_products;
     LargeMemory memory;
+
+    // Rows of the history begin where every type may, and neighbours may lie side by side.
+    static int64_t stride_of(int64_t n, const Options& o) { return n * bytes_of(o.history); }
+    static size_t bytes_of_vectors(int64_t batch, int64_t n, const Options& o) {
+        return size_t(batch * (4 * n * int64_t(sizeof(T)) + 2 * o.slots * stride_of(n, o)));
+    }
 
     // The Python side has checked all arguments; this one costs nothing and keeps memory whole.
     static void require_size(bool fits) {
@@ -154,9 +174,15 @@ void bind_engine(nb::module_& m, const char* name) {
     auto rows = [](T* E::* member) {
         return [member](E& e) { return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.n)}); };
     };
-    auto ring = [](T* E::* member) {
+    auto ring = [](Byte* E::* member) {  // of bfloat16, which NumPy has not, the bits
         return [member](E& e) {
-            return Numpy<T>(e.*member, {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)});
+            const size_t shape[] = {size_t(e.batch), size_t(e.chosen.slots), size_t(e.n)};
+            const HistoryType type = e.chosen.history;
+            return nb::ndarray<nb::numpy, nb::c_contig>(e.*member, 3, shape, nb::handle(), nullptr,
+                                                        type == HistoryType::float64 ? nb::dtype<double>()
+                                                        : type == HistoryType::float32
+                                                            ? nb::dtype<float>()
+                                                            : nb::dtype<uint16_t>());
         };
     };
     nb::class_<E>(m, name)
@@ -165,6 +191,7 @@ void bind_engine(nb::module_& m, const char* name) {
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
         .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0)
+        .def("forget", &E::forget)
         .def("set_exchange", &E::set_exchange, nb::keep_alive<1, 2>())
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
@@ -231,7 +258,15 @@ void bind_quasi_newton(nb::module_& m) {
         .def_rw("bounded", &Options::bounded)
         .def_rw("boxed", &Options::boxed)
         .def_rw("weighted", &Options::weighted)
-        .def_rw("weights_vary", &Options::weights_vary)
+        .def_prop_rw(
+            "weights_vary", [](const Options& o) { return int(o.weights_vary); },
+            [](Options& o, int value) { o.weights_vary = uint8_t(value); })
+        .def_prop_rw(
+            "history", [](const Options& o) { return int(o.history); },
+            [](Options& o, int value) { o.history = HistoryType(value); })
+        .def_prop_rw(
+            "narrowed", [](const Options& o) { return int(o.narrowed); },
+            [](Options& o, int value) { o.narrowed = uint8_t(value); })
         .def("to_bytes",
              [](const Options& o) { return nb::bytes(reinterpret_cast<const char*>(&o), sizeof(o)); })
         .def_static("from_bytes", [](nb::bytes b) {
@@ -257,6 +292,9 @@ void bind_quasi_newton(nb::module_& m) {
 
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
     m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });
+    m.def("kept_bytes", [](const Options& o, int64_t n) {
+        return int64_t(sizeof(double)) * KeptGrams::doubles_of(o, Chunks(n, 1));
+    });
     m.def("scratch_length", [](int capacity) { return scratch_length(capacity); });
     m.def("sums_length", [](const Options& o) { return sum_layout(o, o.capacity).length(); });
     m.def("start_state_bytes", [] {

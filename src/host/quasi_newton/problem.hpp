@@ -14,9 +14,9 @@ class Problem {
 public:
     static constexpr bool walks = true;
 
-    Problem(const ProblemVectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
+    Problem(const HostVectors<T>& v, State& state, const Options& options, const SmallMatrices& matrices,
             const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace,
-            const Exchange& exchange)
+            const Exchange& exchange, double* kept)
         : v(v),
           state(state),
           options(options),
@@ -24,7 +24,8 @@ public:
           chunks(chunks),
           workspaces(workspaces),
           first_workspace(first_workspace),
-          exchange(exchange) {}
+          exchange(exchange),
+          kept{kept, KeptGrams::tiles_of(chunks)} {}
 
     // One evaluation, one turn: from f and g at the trial point to the next trial point or the end. A turn
     // may be cut after the line search has decided, so that the caller can supply the diagonal for an
@@ -77,7 +78,7 @@ public:
             [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                 row[0] = slope_chunk(v, gradient, begin, end);
                 row[1] = 0;
-                sweep.chunk(begin, end, w, row + slope_row.sums);
+                sweep.chunk(begin, end, w, row + slope_row.sums, kept_of(begin));
             });
         decide_slope(state, options, f, total[0]);
         if (state.action != Action::absorb) return;
@@ -146,7 +147,7 @@ public:
     }
 
 private:
-    const ProblemVectors<T> v;
+    const HostVectors<T> v;
     State& state;
     const Options& options;
     const SmallMatrices matrices;
@@ -154,6 +155,7 @@ private:
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     const Exchange exchange;
+    const KeptGrams kept;
     const T* gradient = nullptr;
     DecidingThread team;
 
@@ -170,9 +172,11 @@ private:
     const double* products(const SumLayout& layout, Gather gather, const RowShape& shape) {
         const Absorb<T> sweep(v, state, options, layout, gather, gradient);
         return totals({.shape = shape}, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
-            sweep.chunk(begin, end, w, row);
+            sweep.chunk(begin, end, w, row, kept_of(begin));
         });
     }
+
+    double* kept_of(int64_t begin) const { return kept.of_chunk(chunks, begin, options.slots); }
 
     struct Phase {
         RowShape shape;

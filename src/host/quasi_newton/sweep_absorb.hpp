@@ -14,7 +14,7 @@ SW_BEGIN
 template <class T>
 class Absorb {
 public:
-    Absorb(const ProblemVectors<T>& v, const State& state, const Options& options, SumLayout layout,
+    Absorb(const HostVectors<T>& v, const State& state, const Options& options, SumLayout layout,
            Gather gather, const T* gradient, bool accepted = true)
         : v(v),
           state(state),
@@ -24,29 +24,34 @@ public:
           gradient(gradient),
           accepted(accepted) {}
 
-    // Leaves the row of one chunk: absorb_row or regather_row.
-    void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
+    // Leaves the row of one chunk: absorb_row or regather_row. `kept`: the products of its tiles, or null.
+    void chunk(int64_t begin, int64_t end, Workspace& w, double* row, double* kept) const {
         AbsorbTotals totals;
+        w.set_slots(layout.rows, head(), options.slots);
         w.clear(layout);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
             load_point(at, count, packs, w);
             classify(count, packs, w, totals);
-            if (layout.rows > 0) add_rows(at, count, packs, w);
+            if (layout.rows > 0) add_rows(at, count, packs, w, reinterpret_cast<TileGram*>(kept));
+            if (kept) kept += TileGram::doubles_of(options.slots);
         }
         if (layout.rows > 0) w.collect(layout, row);
         if (gather != Gather::again) totals.put(row + layout.length());
     }
 
 private:
-    const ProblemVectors<T>& v;
+    const HostVectors<T>& v;
     const State& state;
     const Options& options;
     const SumLayout layout;
     const Gather gather;
     const T* gradient;
     const bool accepted;  // else the point may yet be refused, and x and g stay
+
+    // The new pair lies in the ring already, in the slot that the head will leave behind.
+    int head() const { return gather == Gather::pair ? state.head + 1 : state.head; }
 
     // The accepted point in the tile buffers; with a new pair, s and y in buffers and ring.
     void load_point(int64_t at, int count, int packs, Workspace& w) const {
@@ -57,16 +62,11 @@ private:
             // step * d, not the difference of the points: no digits cancel.
             const double *d = view(w.s, v.d + at, count, padded),
                          *g_before = view(w.y, v.g + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.s[i] = state.search.step * d[i];
-            for (int i = 0; i < padded; ++i) w.y[i] = w.g[i] - g_before[i];
-            T* s = v.s + int64_t(state.head) * v.stride + at;
-            T* y = v.y + int64_t(state.head) * v.stride + at;
-            narrow(s, w.s, count);
-            narrow(y, w.y, count);
-            if (sizeof(T) < sizeof(double)) {  // sums must see the pair as it is stored
-                widen(w.s, s, count, padded);
-                widen(w.y, y, count, padded);
-            }
+            const double scale = pair_scale(options, -state.search.slope0 * state.search.step);
+            const double step = scale * state.search.step;
+            for (int i = 0; i < padded; ++i) w.s[i] = step * d[i];
+            for (int i = 0; i < padded; ++i) w.y[i] = scale * (w.g[i] - g_before[i]);
+            store_pair(at, count, padded, w);
         }
         if (gather != Gather::again && accepted) {
             narrow(v.x + at, w.x, count);
@@ -88,12 +88,31 @@ private:
         }
     }
 
+    // The new pair from the tile buffers to the ring, and back as it is stored: sums must see it so.
+    void store_pair(int64_t at, int count, int padded, Workspace& w) const {
+        with_type(options.history, [&](auto type) {
+            using H = decltype(type);
+            const int64_t place = int64_t(state.head) * v.stride;
+            H* s = reinterpret_cast<H*>(v.s + place) + at;
+            H* y = reinterpret_cast<H*>(v.y + place) + at;
+            narrow(s, w.s, count);
+            narrow(y, w.y, count);
+            if (sizeof(H) == sizeof(double)) return;
+            widen(w.s, s, count, padded);
+            widen(w.y, y, count, padded);
+        });
+    }
+
     // Which variables are free, which carried; norms and the first breakpoint.
     void classify(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
         const int padded = packs * lanes;
         const double *x = w.x, *g = w.g;
         // √h g: its square is h g², and its product with the stacked rows is q.
-        for (int i = 0; i < padded; ++i) w.moving[i] = v.weights ? w.root[i] * g[i] : g[i];
+        if (v.weights) {
+            for (int i = 0; i < padded; ++i) w.moving[i] = w.root[i] * g[i];
+        } else {
+            std::memcpy(w.moving, g, sizeof(double) * padded);
+        }
         if (v.lower) {
             if (gather == Gather::again) {
                 stand<true>(padded, w);
@@ -133,26 +152,98 @@ private:
         }
     }
 
-    void add_rows(int64_t at, int count, int packs, Workspace& w) const {
+    void add_rows(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
         const int r = layout.rows;
-        // The new pair lies in the ring already, in the slot that the head will leave behind.
-        const int head = gather == Gather::pair ? state.head + 1 : state.head;
-        const T** places = w.places<T>();
+        const Byte** places = w.places<Byte>();
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, head, r, options.slots)) * v.stride + at;
-            places[age] = v.y + row;
-            places[r + age] = v.s + row;
+            places[age] = place_of(v.y, v, options, age, head(), r, at);
+            places[r + age] = place_of(v.s, v, options, age, head(), r, at);
         }
         if (v.weights) {
-            scale_rows(places, count, packs, w);
+            with_type(options.history,
+                      [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
             gather_scaled(packs, w);
-        } else if (v.lower) {
-            gather_from<true>(places, count, w);
+        } else if (kept && layout.gram) {
+            unsigned char free[tile / 8] = {};
+            for (int k = 0; k < packs; ++k) free[k] = nonzero_lanes(load(w.mask + k * lanes));
+            const bool same = std::memcmp(free, kept->free, sizeof(free)) == 0;
+            if (same && (kept->slots | slots_from(r - fresh_pairs())) == kept->slots) {
+                update_gram(count, packs, w, *kept);
+            } else {
+                gather_rows_of<true>(count, w);
+                form_tile_gram(packs, w, gather == Gather::pair ? *kept : *w.tile_gram);
+                if (gather == Gather::pair) {
+                    std::memcpy(kept->free, free, sizeof(free));
+                    kept->slots = slots_from(r);
+                }
+            }
+        } else if (layout.gram) {
+            gather_rows_of<true>(count, w);
         } else {
-            gather_from<false>(places, count, w);
+            gather_rows_of<false>(count, w);
         }
-        if (layout.gram) add_gram(w.rows, 2 * r, tile, packs, w.gram_sums);
+        if (layout.gram && (v.weights || !kept)) form_tile_gram(packs, w, *w.tile_gram);
         if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+    // A bit each slot of the oldest pairs.
+    uint64_t slots_from(int pairs) const {
+        uint64_t bits = 0;
+        for (int age = 0; age < pairs; ++age)
+            bits |= uint64_t(1) << slot_of(age, head(), layout.rows, options.slots);
+        return bits;
+    }
+    int fresh_pairs() const { return gather == Gather::pair ? 1 : 0; }
+
+    template <bool masked>
+    void gather_rows_of(int count, Workspace& w) const {
+        with_type(options.history,
+                  [&](auto type) { gather_from<masked>(w.places<decltype(type)>(), count, w); });
+    }
+
+    // All products of a tile from the masked copies of its rows.
+    void form_tile_gram(int packs, Workspace& w, TileGram& gram) const {
+        const int size = 2 * layout.rows;
+        form_gram(w.rows, size, tile, packs, w.gram_sums);
+        double* products = gram.products();
+        for (int i = 0; i < size; ++i)
+            for (int j = 0; j <= i; ++j) {
+                products[w.product_of(w.slot_of_row(i), w.slot_of_row(j))] =
+                    add_lanes(w.gram_sums[int64_t(i) * size + j]);
+            }
+        add_products(products, w);
+    }
+
+    static void add_products(const double* products, Workspace& w) {
+        const int count = w.product_count();
+        SW_APART
+        for (int i = 0; i < count; ++i) w.chunk_products[i] += products[i];
+    }
+
+    // The products of a tile whose free variables are the same as before: those with the new pair, if any.
+    void update_gram(int count, int packs, Workspace& w, TileGram& kept) const {
+        const int r = layout.rows;
+        if (gather == Gather::pair) {
+            SW_APART
+            for (int i = 0; i < packs * lanes; ++i) {
+                w.free_s[i] = w.s[i] * w.mask[i];
+                w.free_y[i] = w.y[i] * w.mask[i];
+            }
+            const double* columns[] = {w.s, w.y, w.moving, w.free_s, w.free_y};
+            with_type(options.history, [&](auto type) {
+                gather_columns<5, 3, false>(w.places<decltype(type)>(), columns, 0, count, w);
+            });
+            for (int j = 0; j < 2 * r; ++j) {
+                const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
+                const int row = w.slot_of_row(j);
+                kept.products()[w.product_of(row, w.slot_of_row(2 * r - 1))] = add_lanes(sums[3]);
+                kept.products()[w.product_of(row, w.slot_of_row(r - 1))] = add_lanes(sums[4]);
+            }
+            kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
+        } else {
+            gather_rows_of<false>(count, w);
+        }
+        add_products(kept.products(), w);
     }
 
     // Products of all rows with the new pair and with √h g, or with the latter alone; masked copies for the
@@ -161,15 +252,27 @@ private:
     void gather_from(const Element* const* rows, int count, Workspace& w) const {
         const double* columns[] = {w.s, w.y, w.moving};
         if (gather == Gather::pair) {
-            gather_rows<3, masked>(rows, 2 * layout.rows, columns, w.mask, w.rows, count, w.fresh_sums, 3);
+            gather_columns<3, 3, masked>(rows, columns, 0, count, w);
         } else {
-            gather_rows<1, masked>(rows, 2 * layout.rows, columns + 2, w.mask, w.rows, count,
-                                   w.fresh_sums + 2, 3);
+            gather_columns<1, 1, masked>(rows, columns + 2, 2, count, w);
         }
     }
 
+    // Products of all rows with C columns; those with the first few are summed over the chunk, `from` there.
+    template <int C, int summed, bool masked, class Element>
+    void gather_columns(const Element* const* rows, const double* const* columns, int from, int count,
+                        Workspace& w) const {
+        const int r = 2 * layout.rows;
+        constexpr int stride = Workspace::tile_columns;
+        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.tile_sums, stride);
+        for (int j = 0; j < r; ++j)
+            for (int c = 0; c < summed; ++c)
+                w.fresh_sums[j * Workspace::columns + from + c] += w.tile_sums[j * stride + c];
+    }
+
     // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
-    void scale_rows(const T* const* places, int count, int packs, Workspace& w) const {
+    template <class H>
+    void scale_rows(const H* const* places, int count, int packs, Workspace& w) const {
         const int r = layout.rows, padded = packs * lanes;
         for (int j = 0; j < 2 * r; ++j) {
             double* row = w.tile_row(j);
@@ -184,8 +287,10 @@ private:
         const double** rows = w.places<double>();
         for (int j = 0; j < 2 * r; ++j) rows[j] = w.tile_row(j);
         gather_from<false>(rows, packs * lanes, w);
-        if (layout.all_ss)
-            add_gram(w.tile_row(r), r, tile, packs, w.whole_sums);  // over all variables: before masking
+        if (layout.all_ss) {  // over all variables: before masking
+            form_gram(w.tile_row(r), r, tile, packs, w.gram_sums);
+            for (int j = 0; j < r * r; ++j) w.whole_sums[j] += w.gram_sums[j];
+        }
         if (!v.lower) return;
         for (int j = 0; j < 2 * r; ++j) {
             double* row = w.tile_row(j);
@@ -198,12 +303,16 @@ private:
         if (largest_magnitude(w.carried, packs) == 0) return;
         const int r = layout.rows;
         for (int age = 0; age < r; ++age) {
-            const int64_t row = int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
+            const Byte *y_row = place_of(v.y, v, options, age, state.head, r, at),
+                       *s_row = place_of(v.s, v, options, age, state.head, r, at);
+            const int word = bytes_of(options.history);
             double y = 0, s = 0;
             for (int i = 0; i < count; ++i) {
                 if (w.carried[i] == 0) continue;
-                y += w.carried[i] * double(v.y[row + i]) * (v.weights ? w.root[i] : 1.0);
-                s += w.carried[i] * double(v.s[row + i]) * (v.weights ? w.inverse_root[i] : 1.0);
+                const double y_i = element_at(y_row + i * word, options.history),
+                             s_i = element_at(s_row + i * word, options.history);
+                y += w.carried[i] * y_i * (v.weights ? w.root[i] : 1.0);
+                s += w.carried[i] * s_i * (v.weights ? w.inverse_root[i] : 1.0);
             }
             w.carried_sums[age] += y;
             w.carried_sums[r + age] += s;

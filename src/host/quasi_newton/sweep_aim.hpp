@@ -12,7 +12,7 @@ SW_BEGIN
 template <class T>
 class Aim {
 public:
-    Aim(const ProblemVectors<T>& v, const State& state, const Options& options, const double* coefficients)
+    Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients)
         : v(v), state(state), options(options), coefficients(coefficients) {}
 
     // Leaves the row of one chunk: aim_row.
@@ -39,7 +39,11 @@ public:
             if (v.lower) {
                 w.lower = view(w.lower_tile, v.lower + at, count, padded);
                 w.upper = view(w.upper_tile, v.upper + at, count, padded);
-                for (int i = 0; i < padded; ++i) w.descent[i] = v.weights ? w.root[i] * w.g[i] : w.g[i];
+                if (v.weights) {
+                    for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
+                } else {
+                    std::memcpy(w.descent, w.g, sizeof(double) * padded);
+                }
                 if (state.confine == Confine::measure) {
                     measure(padded, w);
                     totals.truncation = min_of(totals.truncation, smallest(w.projected, packs));
@@ -64,37 +68,41 @@ public:
     }
 
 private:
-    const ProblemVectors<T>& v;
+    const HostVectors<T>& v;
     const State& state;
     const Options& options;
     const double* coefficients;
 
     // out = base + Σ coefficient · row, eight rows at a time, added in groups of four.
-    void combine(const T* history, const double* c, int64_t at, int count, const double* base, double* out,
+    void combine(const Byte* history, const double* c, int64_t at, int count, const double* base, double* out,
                  int padded) const {
         const int r = state.pairs;
         if (base && r == 0) std::memcpy(out, base, sizeof(double) * padded);
         if (!base) std::memset(out, 0, sizeof(double) * padded);
-        for (int a = 0; a < r; a += 8) {
-            const T* rows[8];
-            double k[8];
-            for (int b = 0; b < 8; ++b) {
-                const int age = min_of(a + b, r - 1);
-                rows[b] = history + int64_t(slot_of(age, state.head, r, options.slots)) * v.stride + at;
-                k[b] = a + b < r ? c[a + b] : 0.0;
+        with_type(options.history, [&](auto type) {
+            using H = decltype(type);
+            for (int a = 0; a < r; a += 8) {
+                const H* rows[8];
+                double k[8];
+                for (int b = 0; b < 8; ++b) {
+                    const int age = min_of(a + b, r - 1);
+                    rows[b] =
+                        reinterpret_cast<const H*>(place_of(history, v, options, age, state.head, r, at));
+                    k[b] = a + b < r ? c[a + b] : 0.0;
+                }
+                const double* from = a == 0 && base ? base : out;
+                if (r - a > 4) {
+                    add_multiples<8>(rows, k, from, count, out);
+                } else {
+                    add_multiples<4>(rows, k, from, count, out);
+                }
             }
-            const double* from = a == 0 && base ? base : out;
-            if (r - a > 4) {
-                add_multiples<8>(rows, k, from, count, out);
-            } else {
-                add_multiples<4>(rows, k, from, count, out);
-            }
-        }
+        });
         for (int i = count; i < padded; ++i) out[i] = 0;
     }
 
-    template <int R>
-    static void add_multiples(const T* const* rows, const double* k, const double* from, int count,
+    template <int R, class H>
+    static void add_multiples(const H* const* rows, const double* k, const double* from, int count,
                               double* out) {
         int i = 0;
         for (; i + lanes <= count; i += lanes) {
@@ -109,8 +117,8 @@ private:
         for (; i < count; ++i) {
             double total = from[i];
             for (int b = 0; b < R; b += 4) {
-                total += (k[b] * double(rows[b][i]) + k[b + 1] * double(rows[b + 1][i])) +
-                         (k[b + 2] * double(rows[b + 2][i]) + k[b + 3] * double(rows[b + 3][i]));
+                total += (k[b] * widened(rows[b][i]) + k[b + 1] * widened(rows[b + 1][i])) +
+                         (k[b + 2] * widened(rows[b + 2][i]) + k[b + 3] * widened(rows[b + 3][i]));
             }
             out[i] = total;
         }

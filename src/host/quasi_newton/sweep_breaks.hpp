@@ -13,7 +13,7 @@ SW_BEGIN
 template <class T>
 class BreakSweep {
 public:
-    BreakSweep(const ProblemVectors<T>& v, const State& state, const Options& options)
+    BreakSweep(const HostVectors<T>& v, const State& state, const Options& options)
         : v(v), state(state), options(options) {}
 
     // Breakpoints in (above, high] with their rows, in any order; no more once there are too many. Leaves how
@@ -48,7 +48,7 @@ public:
     }
 
 private:
-    const ProblemVectors<T>& v;
+    const HostVectors<T>& v;
     const State& state;
     const Options& options;
 
@@ -94,9 +94,10 @@ private:
         const int r = state.pairs;
         const double g = v.g[i], descent = descent_of(i);
         for (int a = 0; a < r; ++a) {
-            const int64_t row = int64_t(slot_of(a, state.head, r, options.slots)) * v.stride + i;
-            sums[a] += crossing_of_y(v.y[row], descent);
-            sums[r + a] += crossing_of_s(v.s[row], g, state.gamma);
+            const double y = element_at(place_of(v.y, v, options, a, state.head, r, i), options.history),
+                         s = element_at(place_of(v.s, v, options, a, state.head, r, i), options.history);
+            sums[a] += crossing_of_y(y, descent);
+            sums[r + a] += crossing_of_s(s, g, state.gamma);
         }
         sums[2 * r] += g * descent;
     }

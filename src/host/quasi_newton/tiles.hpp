@@ -2,6 +2,7 @@
 // with zeros to whole packs. Whole packs of doubles need no buffer and are read in place.
 #pragma once
 
+#include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/workspace.hpp"
 
 SW_BEGIN
@@ -14,6 +15,14 @@ SW_BEGIN
 #define SW_APART _Pragma("GCC ivdep")
 #endif
 
+inline Pack load(const Bfloat16* p) {
+    typedef VectorOf<uint16_t, lanes>::anywhere Bits;
+    typedef VectorOf<uint32_t, lanes>::aligned Wide;
+    typedef VectorOf<float, lanes>::aligned Floats;
+    const Wide shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Wide) << 16;
+    return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Pack);
+}
+
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;
@@ -21,7 +30,7 @@ inline void widen(double* out, const T* in, int count, int padded) {
         store(out + i, load(in + i));
         prefetch(in + i + tile);
     }
-    for (; i < count; ++i) out[i] = in[i];
+    for (; i < count; ++i) out[i] = widened(in[i]);
     for (; i < padded; ++i) out[i] = 0;
 }
 
@@ -45,9 +54,16 @@ inline void narrow(T* out, const double* in, int count) {
     for (int i = 0; i < count; ++i) out[i] = T(in[i]);
 }
 
-inline double sum_products(const double* a, const double* b, int packs) {
+// a · b over whole packs, in four sums of packs: more than one, to keep the multipliers busy.
+template <class A, class B>
+inline double sum_products(const A* a, const B* b, int packs) {
     Pack sums[4] = {splat(0), splat(0), splat(0), splat(0)};
-    for (int k = 0; k < packs; ++k) sums[k & 3] += load(a + k * lanes) * load(b + k * lanes);
+    const auto product = [&](int k) { return load(a + k * lanes) * load(b + k * lanes); };
+    int k = 0;
+    for (; k + 4 <= packs; k += 4)
+        for (int u = 0; u < 4; ++u) sums[u] += product(k + u);
+    for (int u = 0; u < 3; ++u)
+        if (k + u < packs) sums[u] += product(k + u);
     return add_lanes((sums[0] + sums[2]) + (sums[1] + sums[3]));
 }
 

@@ -7,40 +7,52 @@
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/memory.hpp"
+#include "host/quasi_newton/kept_grams.hpp"
 
 SW_BEGIN
 
 class Workspace {
 public:
-    static constexpr int columns = 3;  // of fresh_sums: s, y and √h g over the movable variables
-    static constexpr size_t tile_doubles = size_t(tile) * 14;
+    static constexpr int columns = 3;       // of fresh_sums: s, y and √h g over the movable variables
+    static constexpr int tile_columns = 5;  // of a tile: s and y over the free variables besides
+    static constexpr size_t tile_doubles = size_t(tile) * 16;
     static size_t history_doubles(size_t capacity) { return size_t(tile) * 2 * capacity; }
     static size_t pack_doubles(size_t capacity) {
-        return (5 * capacity * capacity + 2 * columns * capacity) * lanes;
+        return (5 * capacity * capacity + 2 * (columns + tile_columns) * capacity) * lanes;
+    }
+    // The products of a tile and those of a chunk, by slots, of which there may be one more than pairs.
+    static size_t product_doubles(size_t capacity) {
+        return size_t(TileGram::doubles_of(int(capacity) + 1) + TileGram::products_of(int(capacity) + 1));
     }
     // Bytes of a new workspace.
     static int64_t bytes_for(int capacity) {
         const size_t m = size_t(capacity);
-        const size_t doubles =
-            tile_doubles + history_doubles(m) + pack_doubles(m) + 2 * m + size_t(scratch_length(capacity));
-        return int64_t(sizeof(double) * doubles + sizeof(void*) * 2 * m);
+        const size_t doubles = tile_doubles + history_doubles(m) + pack_doubles(m) + product_doubles(m) +
+                               2 * m + size_t(scratch_length(capacity));
+        return int64_t(sizeof(double) * doubles + (sizeof(void*) + sizeof(int)) * 2 * m);
     }
 
     explicit Workspace(int capacity)
         : buffers(tile_doubles),
           history(history_doubles(capacity)),
           packs(pack_doubles(capacity)),
+          product_memory(product_doubles(capacity)),
           carried_memory(2 * size_t(capacity)),
           decision_memory(size_t(scratch_length(capacity))),
-          row_places(2 * size_t(capacity)) {
-        double** names[] = {&x_tile,       &g_tile, &s,    &y,      &lower_tile, &upper_tile, &root,
-                            &inverse_root, &moving, &mask, &breaks, &carried,    &projected,  &descent};
+          row_places(2 * size_t(capacity)),
+          row_slots(2 * size_t(capacity)) {
+        double** names[] = {&x_tile,    &g_tile,       &s,      &y,     &lower_tile, &upper_tile,
+                            &root,      &inverse_root, &moving, &mask,  &breaks,     &carried,
+                            &projected, &descent,      &free_s, &free_y};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
         gram_sums = reinterpret_cast<Pack*>(packs.data());
         whole_sums = gram_sums + 4 * capacity * capacity;
         fresh_sums = whole_sums + capacity * capacity;
+        tile_sums = fresh_sums + 2 * columns * capacity;
+        tile_gram = reinterpret_cast<TileGram*>(product_memory.data());
+        chunk_products = product_memory.data() + TileGram::doubles_of(capacity + 1);
         carried_sums = carried_memory.data();
         scratch = scratch_views(decision_memory.data(), capacity);
     }
@@ -49,9 +61,13 @@ public:
         *upper;  // the current tile: the caller's memory, or copies in the buffers below
     double *x_tile, *g_tile, *lower_tile, *upper_tile;
     double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
-    double* rows;  // stacked history rows of the tile, [Y; S] in order of age
-    Pack *gram_sums, *whole_sums;
-    Pack* fresh_sums;  // [row, column]
+    double *free_s, *free_y;       // s and y where a variable is free, else 0
+    double* rows;                  // stacked history rows of the tile, [Y; S] in order of age
+    Pack *gram_sums, *whole_sums;  // of a tile; of a chunk
+    Pack* fresh_sums;              // of a chunk, [row, column]
+    Pack* tile_sums;               // of a tile, [row, column]
+    TileGram* tile_gram;           // of a tile whose products are not kept
+    double* chunk_products;
     double* carried_sums;
     Scratch scratch;
     std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
@@ -68,10 +84,10 @@ public:
     // Bytes held; lists of breakpoints and the rows of chunks grow with what they have to hold.
     int64_t bytes() const {
         const size_t doubles = buffers.capacity() + history.capacity() + packs.capacity() +
-                               carried_memory.capacity() + decision_memory.capacity() +
-                               break_rows.capacity() + chunk_rows.capacity();
+                               product_memory.capacity() + carried_memory.capacity() +
+                               decision_memory.capacity() + break_rows.capacity() + chunk_rows.capacity();
         return int64_t(sizeof(double) * doubles + sizeof(void*) * row_places.capacity() +
-                       sizeof(Break) * breaks_listed.capacity());
+                       sizeof(int) * row_slots.capacity() + sizeof(Break) * breaks_listed.capacity());
     }
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }
@@ -79,7 +95,7 @@ public:
     void clear(const SumLayout& layout) {
         const int r = layout.rows;
         const Pack zero = splat(0);
-        if (layout.gram) std::fill(gram_sums, gram_sums + 4 * r * r, zero);
+        if (layout.gram) std::fill_n(chunk_products, product_count(), 0.0);
         if (layout.all_ss) std::fill(whole_sums, whole_sums + r * r, zero);
         std::fill(fresh_sums, fresh_sums + 2 * r * columns, zero);
         std::fill(carried_sums, carried_sums + 2 * r, 0.0);
@@ -101,7 +117,8 @@ public:
         if (layout.gram) {
             for (int i = 0; i < 2 * r; ++i)
                 for (int j = 0; j <= i; ++j) {
-                    sums[layout.free_gram() + triangle(i, j)] = add_lanes(gram_sums[int64_t(i) * 2 * r + j]);
+                    sums[layout.free_gram() + triangle(i, j)] =
+                        chunk_products[product_of(row_slots[i], row_slots[j])];
                 }
         }
         if (layout.all_ss) {
@@ -117,11 +134,25 @@ public:
         return reinterpret_cast<const T**>(row_places.data());
     }
 
+    // Where the stacked rows lie among products by slots.
+    void set_slots(int rows, int head, int ring) {
+        slots = ring;
+        for (int age = 0; age < rows; ++age) {
+            row_slots[age] = slot_of(age, head, rows, ring);
+            row_slots[rows + age] = ring + row_slots[age];
+        }
+    }
+    int slot_of_row(int row) const { return row_slots[row]; }
+    int product_count() const { return TileGram::products_of(slots); }
+    static int product_of(int a, int b) { return a > b ? triangle(a, b) : triangle(b, a); }
+
 private:
+    int slots = 0;
     std::vector<Break> breaks_listed;
     std::vector<double> break_rows;
-    std::vector<double> buffers, history, packs, carried_memory, decision_memory;
+    std::vector<double> buffers, history, packs, product_memory, carried_memory, decision_memory;
     std::vector<const void*> row_places;
+    std::vector<int> row_slots;
 };
 
 SW_END

@@ -1,5 +1,5 @@
 // Bindings of the discrete Voronoi diagram: one object holds the scratch memory of an image and a number of
-// sites. All checking of values is done at the Python door.
+// sites. All checking of values is done in Python.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 

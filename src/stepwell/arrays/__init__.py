@@ -10,8 +10,10 @@ Arrays of dask and xarray hold such arrays (``stepwell.arrays.lazy``). Sparse ma
 from __future__ import annotations
 
 from stepwell.arrays.autograd import (
+    compiled,
     differentiating_library,
     graph_library,
+    is_compiled,
     recording_library,
     refusing_writes,
     value_and_gradient,
@@ -40,6 +42,7 @@ from stepwell.arrays.conversion import (
     double_precision,
     host_copy,
     host_view,
+    jax_does_alike,
     jax_double,
     own_copy,
     readonly_view,
@@ -98,6 +101,7 @@ __all__ = [
     "bytes_as_bool",
     "capture",
     "column_dots",
+    "compiled",
     "copy_to_device_of",
     "current_stream",
     "default_dtype",
@@ -117,6 +121,7 @@ __all__ = [
     "host_view",
     "is_array",
     "is_bfloat16",
+    "is_compiled",
     "is_container",
     "is_contiguous",
     "is_cuda",
@@ -124,6 +129,7 @@ __all__ = [
     "is_lazy",
     "is_sparse_tensor",
     "is_traced",
+    "jax_does_alike",
     "jax_double",
     "kind_of",
     "namespace_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,17 @@ Function = Callable[[Any], Any]
 ValueAndGradient = Callable[[Array], tuple[Any, Array]]
 
 
-def value_and_gradient(fun: Function, template: Array, *, batch: bool = False) -> ValueAndGradient | None:
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def value_and_gradient(
+    fun: Function, template: Array, *, batch: bool = False, read: Function = _as_it_is
+) -> ValueAndGradient | None:
     """Return the function that evaluates `fun` and differentiates it, or None where the library cannot.
+
+    A function that JAX has compiled already is compiled together with its gradient, once for all calls with it: tracing
+    it for each gradient would take many times as long as the rest.
 
     Parameters
     ----------
@@ -22,6 +32,8 @@ def value_and_gradient(fun: Function, template: Array, *, batch: bool = False) -
         Of the caller's library: PyTorch and JAX differentiate, NumPy and CuPy do not.
     batch : bool, default False
         Each value depends on its own row alone, so that the gradient of their sum holds the gradients of all.
+    read : callable, optional
+        Looks at what `fun` returns, and returns it.
 
     Examples
     --------
@@ -31,8 +43,39 @@ def value_and_gradient(fun: Function, template: Array, *, batch: bool = False) -
     """
     kind = kind_of(template)
     if kind == "torch":
-        return _by_torch(fun, batch)
-    return _by_jax(fun, batch) if kind == "jax" else None
+        return _by_torch(lambda point: read(fun(point)), batch)
+    if kind != "jax":
+        return None
+    if is_compiled(fun, template):
+        return _compiled_by_jax(fun, batch, read)
+    return _by_jax(lambda point: read(fun(point)), batch)
+
+
+def is_compiled(fun: Function, template: Array) -> bool:
+    """Whether JAX compiles a function of its arrays: one of ``jax.jit``, which sees no array itself, only its trace."""
+    if kind_of(template) != "jax":
+        return False
+    import jax
+
+    return isinstance(fun, jax.stages.Wrapped)
+
+
+def compiled(fun: Function, template: Array) -> Function | None:
+    """Return a function of arrays of the template's library as a compiled one: in JAX; elsewhere None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> compiled(np.sum, np.zeros(2)) is None
+    True
+    """
+    if kind_of(template) != "jax":
+        return None
+    import jax
+
+    # A function of its own: JAX would know what it has compiled before, whatever has changed that it reads.
+    function: Function = fun if is_compiled(fun, template) else jax.jit(lambda point: fun(point))
+    return function
 
 
 def graph_library(*values: Any) -> str | None:
@@ -143,3 +186,23 @@ def _by_jax(fun: Function, batch: bool) -> ValueAndGradient:
         return values, gradient
 
     return evaluate
+
+
+#: Compiled gradients of functions that are still there: they hold these by weak references alone.
+_gradients: weakref.WeakKeyDictionary[Any, dict[tuple[bool, Function], ValueAndGradient]] = weakref.WeakKeyDictionary()
+
+
+def _compiled_by_jax(fun: Function, batch: bool, read: Function) -> ValueAndGradient:
+    import jax
+
+    known, key = _gradients.setdefault(fun, {}), (batch, read)
+    if key not in known:
+        held = weakref.ref(fun)
+
+        def function(point: Array) -> Any:
+            alive = held()
+            assert alive is not None
+            return read(alive(point))
+
+        known[key] = jax.jit(_by_jax(function, batch))
+    return known[key]

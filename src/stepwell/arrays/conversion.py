@@ -100,13 +100,22 @@ def _in_jax(make: Callable[[np.ndarray], Array], values: np.ndarray, template: A
     """
     import jax
 
-    device = next(iter(template.devices()))
-    usual = jax.config.jax_default_device
-    at_home = device == (jax.local_devices()[0] if usual is None else usual)
-    if at_home and jax.dtypes.canonicalize_dtype(values.dtype) == values.dtype:
+    if jax_does_alike(template, values.dtype):
         return make(values)
+    device = next(iter(template.devices()))
     with jax.default_device(device), jax_double():
         return make(values)
+
+
+def jax_does_alike(template: Array, dtype: np.dtype) -> bool:
+    """Whether JAX by itself puts host values where the template is, and leaves their dtype as it is."""
+    if kind_of(template) != "jax":
+        return False
+    import jax
+
+    usual = jax.config.jax_default_device
+    home = jax.local_devices()[0] if usual is None else usual
+    return next(iter(template.devices())) == home and bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from stepwell.cli.inputs import (
     check_plot,
     file_trouble,
     open_place,
-    read_device,
+    place_options,
     read_range,
     refuse_input_as_output,
     usage_errors,
@@ -29,7 +29,6 @@ from stepwell.cli.inputs import (
 from stepwell.cli.voice import Voice, first_interrupt, output_options
 from stepwell.files import replacing, write_arrays
 from stepwell.nnls import NNLSResult, NNLSStatus
-from stepwell.studies.places import LIBRARIES
 
 #: Shots that are solved at a time: after each part Ctrl-C is heeded. Systems are independent, so the bits are the same.
 _PART = 2000
@@ -56,11 +55,7 @@ _HDF5 = (".h5", ".hdf5", ".he5")
 @click.option("--lam", "--damping", "lam", default=0.0, show_default=True, help="Weight λ of λ²‖x‖².")
 @click.option("--synthetic", type=click.IntRange(min=1), help="Make so many synthetic shots instead of reading FILE.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the synthetic shots.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of the solver.  [default: all]")
-@click.option("--array", type=click.Choice(LIBRARIES), default="numpy", show_default=True,
-              help="Library in which the systems are solved.")  # fmt: skip
-@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
-              help="Where the systems are solved; a GPU needs --array torch, cupy or jax.")  # fmt: skip
+@place_options
 @output_options()
 def command(file: pathlib.Path | None, synthetic: int | None, voice: Voice, **given: Any) -> None:
     """Recover arrival times and amplitudes from lidar waveforms.

@@ -1,9 +1,8 @@
-"""What the commands that map images share: packages asked for in time, a bar of slabs, an interrupt that keeps all."""
+"""What the commands that map images share: options, packages asked for in time, a bar, an interrupt that keeps all."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +13,8 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from stepwell.apps.images.sources import require_package
-from stepwell.cli.console import make_console
-from stepwell.cli.inputs import check_file, file_trouble, open_place
-from stepwell.files import write_text
+from stepwell.cli.inputs import file_trouble, place_options
+from stepwell.cli.voice import Voice, output_options
 
 #: Bytes in a unit of --memory.
 MEBIBYTE = 2**20
@@ -34,13 +32,19 @@ def check_packages(files: dict[str, Path | None], *, plots: bool) -> None:
         raise click.BadParameter("needs matplotlib: pip install 'stepwell[plot]'; or --no-plots", param_hint="--plots")
 
 
-def device_array(device: str) -> Any:
-    """Return an array of PyTorch on the device that was asked for, None for the host."""
-    if device == "cpu":
-        return None
-    if importlib.util.find_spec("torch") is None:
-        raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
-    return open_place("torch", "float64", device).like
+def imaging_options(picture: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command what those that map images share: restarts, a picture, where it solves, memory, and a voice."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = output_options()(command)
+        memory = click.option("--memory", type=click.IntRange(min=1), default=128, show_default=True,
+                              help="MiB that one step may take, about.")  # fmt: skip
+        plots = click.option("--plots/--no-plots", default=True, show_default=True, help=f"Write {picture}.")
+        restart = click.option("--restart", is_flag=True, help="Discard what an unfinished run has left.")
+        decorated: Callable[..., Any] = restart(plots(place_options(memory(command))))
+        return decorated
+
+    return decorate
 
 
 def read_sizes(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -54,8 +58,8 @@ def read_sizes(ctx: click.Context, option: click.Parameter, value: str | None) -
 
 
 @contextmanager
-def slab_bar(title: str, again: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error; an interrupt says how to go on, with status 130."""
+def slab_bar(voice: Voice, title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar to a person; an interrupt says what is kept and how to go on, with status 130."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -63,20 +67,18 @@ def slab_bar(title: str, again: str) -> Iterator[Callable[[int, int], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    done = 0
     try:
-        with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=voice.console(), transient=True, disable=not voice.moving) as bar:
             task = bar.add_task(title, total=None)
 
             def tell(count: int, total: int) -> None:
-                nonlocal done
-                done = count
                 bar.update(task, completed=count, total=total)
+                voice.detail(f"{title}: {count} of {total} slabs")
 
             yield tell
     except KeyboardInterrupt:
-        click.echo(f"stopped after {done} slabs, which are kept; {again}", err=True)
-        raise click.exceptions.Exit(130) from None
+        click.echo("the slabs that are done are kept; give the same command again to go on", err=True)
+        voice.interrupted()
 
 
 @contextmanager
@@ -89,17 +91,7 @@ def image_trouble(path: Path | str) -> Iterator[None]:
             raise ValueError(str(error)) from error
 
 
-def check_json(path: str | None) -> None:
-    """Refuse a file that could not be written; ``-`` is standard output."""
-    check_file(path, "--json")
-
-
-def write_json(path: str | None, record: dict[str, Any]) -> None:
-    """Write a record to a file, or for ``-`` to standard output."""
-    if path is None:
-        return
-    text = json.dumps(record, indent=1)
-    if path == "-":
-        click.echo(text)
-    else:
-        write_text(path, text + "\n")
+def record_run(voice: Voice, summary: dict[str, Any], **place: Any) -> None:
+    """Write the JSON of the command from the account that a run has left beside its maps, and where it solved."""
+    result = {name: value for name, value in summary.items() if name not in ("stepwell", "settings", "seconds")}
+    voice.record(summary["settings"] | place, result, seconds={"total": summary["seconds"]})

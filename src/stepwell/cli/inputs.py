@@ -7,7 +7,7 @@ import importlib.util
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,23 @@ def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
         raise click.BadParameter(f"{value!r} is not a device; allowed: cpu, cuda, cuda:K")
     return value
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --array, --device and --threads: by which library, where and on how many cores it solves."""
+    array = click.option("--array", type=click.Choice(places.LIBRARIES), default="numpy", show_default=True,
+                         help="Library in which the systems are solved.")  # fmt: skip
+    device = click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
+                          help="Where they are solved; a GPU needs --array torch, cupy or jax.")  # fmt: skip
+    decorated: Callable[..., Any] = array(device(threads_option(command)))
+    return decorated
+
+
+def threads_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --threads, which it gets as ``threads``."""
+    option = click.option("--threads", type=click.IntRange(min=1), help="Threads of the solver.  [default: all]")
+    decorated: Callable[..., Any] = option(command)
+    return decorated
 
 
 def choose_device(device: str, array: str) -> str:

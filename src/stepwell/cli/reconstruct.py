@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from stepwell.cli.inputs import (
     check_folder,
     file_trouble,
     open_place,
-    read_device,
+    place_options,
     refuse_input_as_output,
     require_matplotlib,
     usage_errors,
@@ -38,7 +39,7 @@ from stepwell.krylov import Progress as Told
 from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES, Rule
 from stepwell.krylov.solving import METHODS, MethodChoice
-from stepwell.studies.places import LIBRARIES
+from stepwell.threads import threads_at_most
 
 
 @dataclass
@@ -88,10 +89,7 @@ class Task:
               help="Width of a detector pixel: attenuation comes out per this unit of length.")  # fmt: skip
 @click.option("--angle-range", type=FiniteRange(min=0, min_open=True), default=180.0, show_default=True,
               help="Degrees over which the angles of a TIFF stack are spread evenly.")  # fmt: skip
-@click.option("--array", type=click.Choice(LIBRARIES), default="numpy", show_default=True,
-              help="Library in which the slices are solved.")  # fmt: skip
-@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
-              help="Where they are solved; a GPU needs --array torch, cupy or jax.")  # fmt: skip
+@place_options
 @output_options()
 def command(
     source: str,
@@ -113,6 +111,7 @@ def command(
     angle_range: float,
     array: str,
     device: str,
+    threads: int | None,
     voice: Voice,
 ) -> None:
     """Reconstruct slices from parallel-beam projections.
@@ -166,7 +165,8 @@ def command(
         if place.library != "numpy":
             B = place.put(B)
             A = in_library_of(A, B)
-        with _bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed:
+        limited = nullcontext() if threads is None else threads_at_most(threads)
+        with _bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed, limited:
             watch = _Watch(bar, tol, pressed)
             with warnings.catch_warnings():  # what they say of λ stands in the table
                 warnings.simplefilter("ignore", OptimizeWarning)
@@ -215,7 +215,7 @@ def command(
     settings = {"source": source, "lam": lam, "relative_lam": relative_lam, "smooth": smooth, "tol": tol}
     settings |= {"nonnegative": nonnegative}
     settings |= {"method": method, "slices": slices, "noise": noise, "order": order, "center": center}
-    settings |= {"pixel_size": pixel_size, "array": array, "device": device}
+    settings |= {"pixel_size": pixel_size, "array": array, "device": device, "threads": threads}
     with writing_trouble():
         voice.record(settings, _record(result, quality), seconds={"total": result.seconds})
     if interrupted:

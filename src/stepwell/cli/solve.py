@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -29,11 +28,11 @@ from stepwell.cli.inputs import (
 )
 from stepwell.cli.voice import Voice, output_options
 from stepwell.cli.watching import ProgressLine, TablePrinter, Watcher
-from stepwell.files import Unreadable, replacing, write_text
+from stepwell.files import Unreadable, replacing
 from stepwell.problems import Problem
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.driver import Interrupted
-from stepwell.quasi_newton.settings import CAUCHY_POLICIES, LineSearch, Settings
+from stepwell.quasi_newton.settings import CAUCHY_POLICIES, HISTORY_DTYPES, LineSearch, Settings
 from stepwell.report.convergence import plot_convergence
 from stepwell.report.history import History
 from stepwell.report.record import run_record
@@ -69,6 +68,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
 )
 @click.option("--no-bounds", is_flag=True, help="Leave out the problem's bounds.")
 @click.option("-m", type=int, default=10, show_default=True, help="Pairs of history.")
+@click.option("--history", type=click.Choice(HISTORY_DTYPES), help="Dtype of the pairs; a narrower one saves memory.")
 @click.option("--cauchy", type=click.Choice(CAUCHY_POLICIES), help="How the Cauchy point is found.")
 @click.option(
     "--line-search",
@@ -122,14 +122,6 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     "rows; 1: also x and g at the start; 2: also x with each row; 3: also g.  [default for va15: 1 0]",
 )
 @click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
-    metavar="FILE|-",
-    help="Write problem, settings, result, times and history as JSON; - is standard output, and then the "
-    "report is left out.",
-)
-@click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
@@ -155,7 +147,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     metavar="K|TIME",
     help="How often: every K iterations, or a time such as '30 s', '5 min', '1 h'.",
 )
-@output_options(json=False)
+@output_options()
 def command(problem: str, voice: Voice, **given: Any) -> None:  # fmt: skip
     """Minimise the test problem PROBLEM and report.
 
@@ -182,14 +174,13 @@ def _check_files(given: dict[str, Any]) -> None:
     """Refuse, before any work, a file that could not be written after it."""
     check_plot(given["plot"])
     check_file(given["solution"], "--solution", ("npy",))
-    check_file(given["json_file"], "--json")
     check_file(given["checkpoint"], "--checkpoint")
 
 
 def _read_settings(given: dict[str, Any]) -> Settings:
     constants = {name: given[option] for option, name in _SEARCH.items()} | {"maxls": given["maxls"]}
     stopping = dict(_VA15_STOPPING) if given["line_search"] == "va15" else {}
-    stopping |= {name: given[name] for name in (*_STOPPING, "cauchy", "threads") if given[name] is not None}
+    stopping |= {name: given[name] for name in (*_STOPPING, "cauchy", "threads", "history") if given[name] is not None}
     with usage_errors():
         settings = Settings(m=given["m"], line_search=LineSearch(given["line_search"], **constants), **stopping)
     return settings
@@ -212,11 +203,11 @@ class _Run:
         self.as_va15 = settings.line_search.preset == "va15"
         self.iprint: tuple[int, int] | None = given["iprint"] or ((1, 0) if self.as_va15 else None)
         # Standard output holds either the JSON or the report.
-        self.silent = given["json_file"] == "-" or (self.iprint is not None and self.iprint[0] < 0)
+        self.silent = voice.json_file == "-" or (self.iprint is not None and self.iprint[0] < 0)
         self.on_gpu = kind["device"] != "cpu"
         shown = (self.iprint is not None and not self.silent) or sys.stderr.isatty()
         # On a GPU a callback makes the host wait for every turn: there is none where nobody looks at iterations.
-        self.watched = not self.on_gpu or shown or given["json_file"] is not None or given["plot"] is not None
+        self.watched = not self.on_gpu or shown or voice.json_file is not None or given["plot"] is not None
         search = settings.line_search.constants()
         self.va15 = VA15Report(problem.name, problem.n, settings.m, search["xtol"])
         self.summary = SummaryReport(problem, bounds, settings, **kind)
@@ -258,7 +249,7 @@ class _Run:
             sys.exit(1)
 
     def _options(self) -> Any:
-        names = (*_STOPPING, "cauchy", "threads", "line_search")
+        names = (*_STOPPING, "cauchy", "threads", "history", "line_search")
         chosen = {"maxcor": self.settings.m, "time_objective": self.on_gpu}
         return chosen | {name: getattr(self.settings, name) for name in names}
 
@@ -284,14 +275,9 @@ class _Run:
         if self.given["solution"] is not None:
             with replacing(self.given["solution"]) as file:  # given a name, save would add an ending to X.NPY
                 np.save(file, on_host(result.x))
-        if self.given["json_file"] is not None:
-            bounded = self.bounds is not None
-            record = run_record(self.problem, bounded, self.settings, self.kind, result, seconds, history.iterations)
-            text = json.dumps(record, indent=1, allow_nan=False)
-            if self.given["json_file"] == "-":
-                click.echo(text)
-            else:
-                write_text(self.given["json_file"], text + "\n")
+        bounded = self.bounds is not None
+        record = run_record(self.problem, bounded, self.settings, self.kind, result, seconds, history.iterations)
+        self.voice.record(record.pop("settings"), record.pop("result"), **record)
         if self.given["plot"] is not None:
             plot_convergence(
                 history.iterations,

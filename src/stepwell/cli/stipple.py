@@ -51,8 +51,8 @@ from stepwell.cli.voronoi import finish
               help="What SVG and PNG files show.")  # fmt: skip
 @click.option("--order", type=click.Choice(ORDERS), default="auto", show_default=True,
               help="Order of the dots for a pen.")  # fmt: skip
-@output_options(json=False)
 @run_options
+@output_options()
 def command(
     image: str | None,
     demo: bool,
@@ -69,7 +69,6 @@ def command(
     draw: str,
     order: str,
     outputs: tuple[Path, ...],
-    json_file: str | None,
     size: float,
     pixels: int,
     voice: Voice,
@@ -84,7 +83,7 @@ def command(
     """
     if demo == (image is not None):
         raise click.UsageError("give either IMAGE or --demo")
-    check_outputs(outputs, json_file, image, drawn=draw, order=order)
+    check_outputs(outputs, voice.json_file, image, drawn=draw, order=order)
     if demo:
         from stepwell.apps.voronoi.shell import nautilus
 

@@ -16,7 +16,7 @@ from rich.table import Table as RichTable
 from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import check_folder, choose_device, read_device, writing_trouble
 from stepwell.cli.voice import Voice, output_options, output_parameters
-from stepwell.studies import STUDIES, run, settings_of
+from stepwell.studies import STUDIES, StudyInterrupted, run, settings_of
 from stepwell.studies.frame import Setting, Table
 
 #: Tables of studies are wide; in a pipe nothing need be cut.
@@ -136,7 +136,9 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
         check_folder(folder, "-o")
     try:
         with voice.status("starting") as tell:
-            study = run(name, device=device, size=size, settings=settings, tell=tell)
+            study, interrupted = run(name, device=device, size=size, settings=settings, tell=tell), False
+    except StudyInterrupted as stop:
+        study, interrupted = stop.study, True
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     console = make_console()
@@ -163,6 +165,8 @@ def _run(name: str, device: str, size: str, folder: Path | None, settings: dict[
         voice.record({"name": name, "device": device, "size": size, **settings}, study_record(study))
     if folder is not None and not plotting():
         make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")
+    if interrupted:
+        voice.interrupted()
 
 
 def _print(console: Console, parts: list[str | RichTable]) -> None:

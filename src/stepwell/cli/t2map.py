@@ -9,27 +9,28 @@ from typing import Any
 
 import click
 import numpy as np
+from rich.table import Table
 
 from stepwell.checks import meant, require
-from stepwell.cli.console import make_table, show
+from stepwell.cli.console import make_table
 from stepwell.cli.imaging import (
     MEBIBYTE,
-    check_json,
     check_packages,
-    device_array,
     image_trouble,
+    imaging_options,
     read_sizes,
+    record_run,
     slab_bar,
-    write_json,
 )
 from stepwell.cli.inputs import (
     FiniteRange,
     check_folder,
-    read_device,
+    open_place,
     refuse_input_as_output,
     usage_errors,
     writing_trouble,
 )
+from stepwell.cli.voice import Voice
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POSITIVE = FiniteRange(min=0, min_open=True)
@@ -71,14 +72,7 @@ SYNTHETIC_TE = 0.010
 @click.option("--echoes", type=click.IntRange(min=2), default=32, show_default=True, help="Echoes of the phantom.")
 @click.option("--snr", type=_POSITIVE, default=200.0, show_default=True, help="Signal to noise of the phantom.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the phantom's noise.")
-@click.option("--restart", is_flag=True, help="Discard what an unfinished run has left.")
-@click.option("--plots/--no-plots", default=True, show_default=True, help="Write maps.png.")
-@click.option("--json", "record", metavar="FILE", help="Write the summary; - is standard output.")
-@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
-              help="Where systems are solved; cuda needs PyTorch.")  # fmt: skip
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; all by default.")
-@click.option("--memory", type=click.IntRange(min=1), default=128, show_default=True,
-              help="MiB that one step may take, about.")  # fmt: skip
+@imaging_options("maps.png")
 def command(
     image: Path | None,
     output: Path,
@@ -99,10 +93,11 @@ def command(
     seed: int,
     restart: bool,
     plots: bool,
-    record: str | None,
+    array: str,
     device: str,
     threads: int | None,
     memory: int,
+    voice: Voice,
     **options: Any,
 ) -> None:
     """Map T2 distributions, myelin water and more from multi-echo spin-echo MRI.
@@ -119,11 +114,11 @@ def command(
         raise click.UsageError("give --te, the seconds between echoes")
     te = SYNTHETIC_TE if te is None else te
     check_folder(output, "-o")
-    check_json(record)
     made = output / ("simulated.npy" if kind == "npy" else "simulated.nii.gz")
     check_packages({"IMAGE": image or made, "--mask": mask, "--b1": b1,
                     "--format": None if kind in ("auto", "npy") else Path(f"x.{kind}")}, plots=plots)  # fmt: skip
-    like = device_array(device)
+    place = open_place(array, "float64", device)
+    like = None if place.library == "numpy" else place.like
     if flip is not None:
         angles = (flip, flip, 1)
     options |= {"angles": angles, "lam": _read_lam(lam)}
@@ -140,7 +135,7 @@ def command(
     refuse_input_as_output(
         image, [output / f"{name}.{end}" for name in _names() for end in ("nii.gz", "nii", "npy")], "-o"
     )
-    with slab_bar(f"mapping {image.name}", "give the same command again to go on") as tell, image_trouble(image):
+    with slab_bar(voice, f"mapping {image.name}") as tell, image_trouble(image):
         run = map_image(image, output, te, mask=mask, b1=b1, threshold=threshold, distribution=distribution,
                         errors=errors, format=kind, variable=variable, restart=restart, like=like, threads=threads,
                         progress=tell, step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
@@ -153,9 +148,8 @@ def command(
     if truth is not None:
         summary["errors"] = _errors(run, truth)
     with writing_trouble():
-        write_json(record, summary)
-    if record != "-":
-        _print(run, summary, output, written)
+        record_run(voice, summary, array=array, device=device, threads=threads)
+    voice.say(*_report(run, summary, output, written))
     if run.fitted and not run.converged:
         raise click.ClickException(f"none of {run.fitted} voxels converged")
     if not run.fitted:
@@ -265,7 +259,7 @@ def _typical(fraction: np.ndarray, status: np.ndarray) -> tuple[int, int]:
     return int(found[0]), int(found[1])
 
 
-def _print(run: Any, summary: dict[str, Any], output: Path, written: list[str]) -> None:
+def _report(run: Any, summary: dict[str, Any], output: Path, written: list[str]) -> tuple[Table, str]:
     table = make_table("", "", header=False)
     resumed = f", {run.resumed} slabs from an earlier run" if run.resumed else ""
     table.add_row("voxels", f"{run.converged:,} converged of {run.fitted:,} fitted, of {run.voxels:,}{resumed}")
@@ -280,4 +274,4 @@ def _print(run: Any, summary: dict[str, Any], output: Path, written: list[str]) 
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
         table.add_row("mean absolute errors", found)
     table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.fitted):.3g} µs a voxel")
-    show(table, f"wrote {', '.join(written)} to {output}")
+    return table, f"wrote {', '.join(written)} to {output}"

@@ -28,6 +28,7 @@ from stepwell.cli.inputs import (
     open_place,
     read_device,
     refuse_input_as_output,
+    threads_option,
     usage_errors,
 )
 from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
@@ -57,11 +58,8 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Millimetres of a drawing's longer side."),
         click.option("--pixels", type=click.IntRange(16, 20000), default=2000, show_default=True,
                      help="Pixels of a PNG's longer side."),
-        click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, allow_dash=True),
-                     metavar="FILE|-", help="Write statistics as JSON; - is standard output, and then the report is "
-                     "left out."),
     ]  # fmt: skip
-    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+    return reduce(lambda decorated, option: option(decorated), reversed(options), threads_option(command))
 
 
 def read_resolution(ctx: click.Context, option: click.Parameter, value: str | None) -> int | tuple[int, int] | None:
@@ -169,12 +167,19 @@ def check_outputs(
             raise click.BadParameter(f"{str(path)!r} needs matplotlib: pip install 'stepwell[plot]'", param_hint="-o")
         check_file(path, "-o")
         refuse_input_as_output(given, [path], "-o")
-    check_file(json_file, "--json")
     refuse_input_as_output(given, [json_file], "--json")
 
 
 def tessellate(
-    count: int, density: np.ndarray, *, method: str, seed: int, maxiter: int, device: str, moving: bool = True
+    count: int,
+    density: np.ndarray,
+    *,
+    method: str,
+    seed: int,
+    maxiter: int,
+    device: str,
+    threads: int | None,
+    moving: bool = True,
 ) -> Tessellation:
     """Run the tessellation with a progress bar on standard error."""
     dark = int(np.count_nonzero(density))
@@ -213,6 +218,12 @@ def tessellate(
 
         with usage_errors():
             made = centroidal(
-                count, given, method=method, seed=seed, maxiter=maxiter, progress=progress if on_host else None
+                count,
+                given,
+                method=method,
+                seed=seed,
+                maxiter=maxiter,
+                threads=threads,
+                progress=progress if on_host else None,
             )
     return replace(made, message=INTERRUPTED) if interrupted() else made

@@ -9,26 +9,27 @@ from typing import Any
 
 import click
 import numpy as np
+from rich.table import Table
 
-from stepwell.cli.console import make_table, show
+from stepwell.cli.console import make_table
 from stepwell.cli.imaging import (
     MEBIBYTE,
-    check_json,
     check_packages,
-    device_array,
     image_trouble,
+    imaging_options,
     read_sizes,
+    record_run,
     slab_bar,
-    write_json,
 )
 from stepwell.cli.inputs import (
     FiniteRange,
     check_file,
-    read_device,
+    open_place,
     refuse_input_as_output,
     usage_errors,
     writing_trouble,
 )
+from stepwell.cli.voice import Voice
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -59,14 +60,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--synthetic", callback=read_sizes, metavar="SAMPLESxLINES",
               help="Make such a scene, with library and truth, and unmix it.")  # fmt: skip
 @click.option("--bands", type=click.IntRange(min=6), default=120, show_default=True, help="Bands of the scene.")
-@click.option("--restart", is_flag=True, help="Discard what an unfinished run has left.")
-@click.option("--plots/--no-plots", default=True, show_default=True, help="Write NAME.png.")
-@click.option("--json", "record", metavar="FILE", help="Write the summary; - is standard output.")
-@click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
-              help="Where systems are solved; cuda needs PyTorch.")  # fmt: skip
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; all by default.")
-@click.option("--memory", type=click.IntRange(min=1), default=128, show_default=True,
-              help="MiB that one step may take, about.")  # fmt: skip
+@imaging_options("NAME.png")
 def command(
     image: Path | None,
     library: Path | None,
@@ -82,10 +76,11 @@ def command(
     bands: int,
     restart: bool,
     plots: bool,
-    record: str | None,
+    array: str,
     device: str,
     threads: int | None,
     memory: int,
+    voice: Voice,
     **options: Any,
 ) -> None:
     """Unmix a hyperspectral image: how much of each material is in every pixel.
@@ -107,9 +102,9 @@ def command(
     outputs = [Path(f"{stem}.{end}") for end in (*endings, "json", "png")]
     for path in outputs:
         check_file(path, "-o")
-    check_json(record)
     check_packages({"IMAGE": image}, plots=plots)
-    like = device_array(device)
+    place = open_place(array, "float64", device)
+    like = None if place.library == "numpy" else place.like
     options["by_class"] = per == "class"
     truth = None
     if synthetic is not None:
@@ -128,11 +123,11 @@ def command(
             waves = (
                 np.load(wavelengths) if wavelengths.suffix == ".npy" else np.loadtxt(wavelengths, delimiter=",").ravel()
             )
-    with slab_bar(f"unmixing {image.name}", "give the same command again to go on") as tell, image_trouble(image):
+    with slab_bar(voice, f"unmixing {image.name}") as tell, image_trouble(image):
         run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale, noise=noise,
                           variable=variable, restart=restart, like=like, threads=threads, progress=tell,
                           step_bytes=memory * MEBIBYTE, **options)  # fmt: skip
-    for note in run.notes:
+    for note in [] if voice.quiet else run.notes:
         click.echo(f"note: {note}", err=True)
     written = list(run.files)
     if plots and run.converged:
@@ -143,9 +138,8 @@ def command(
     if truth is not None:
         summary["errors"] = _errors(run, truth)
     with writing_trouble():
-        write_json(record, summary)
-    if record != "-":
-        _print(run, summary, written)
+        record_run(voice, summary, array=array, device=device, threads=threads)
+    voice.say(*_report(run, summary, written))
     if not run.converged:
         what = f"none of {run.solved} pixels converged" if run.solved else "there is no pixel to unmix"
         raise click.ClickException(what)
@@ -237,7 +231,7 @@ def _draw(run: Any, image: Path, variable: str | None, stem: Path) -> Path | Non
     return path
 
 
-def _print(run: Any, summary: dict[str, Any], written: list[Path]) -> None:
+def _report(run: Any, summary: dict[str, Any], written: list[Path]) -> tuple[Table, str]:
     table = make_table("", "", header=False)
     resumed = f", {run.resumed} lines from an earlier run" if run.resumed else ""
     table.add_row("pixels", f"{run.converged:,} converged of {run.solved:,} unmixed, of {run.pixels:,}{resumed}")
@@ -248,4 +242,4 @@ def _print(run: Any, summary: dict[str, Any], written: list[Path]) -> None:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["errors"].items())
         table.add_row("mean absolute errors", found)
     table.add_row("time", f"{run.seconds:.3g} s, {1e6 * run.seconds / max(1, run.solved):.3g} µs a pixel")
-    show(table, f"wrote {', '.join(str(path) for path in written)}")
+    return table, f"wrote {', '.join(str(path) for path in written)}"

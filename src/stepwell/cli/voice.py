@@ -99,35 +99,32 @@ class Voice:
         click.get_current_context().exit(INTERRUPTED)
 
 
-def output_parameters(*, json: bool = True) -> list[click.Option]:
-    """Return --json, --quiet and --verbose; `json` False: the command has one of its own."""
-    options = [
+def output_parameters() -> list[click.Option]:
+    """Return --json, --quiet and --verbose."""
+    kind = click.Path(dir_okay=False, writable=True, allow_dash=True)
+    text = "Write settings and result as JSON; - is standard output, and then the report is left out."
+    return [
+        click.Option(["--json", "json_file"], type=kind, metavar="FILE|-", help=text),
         click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing but what is wrong."),
         click.Option(["-v", "--verbose"], is_flag=True, help="Say more."),
     ]
-    if json:
-        kind = click.Path(dir_okay=False, writable=True, allow_dash=True)
-        text = "Write settings and result as JSON; - is standard output, and then the report is left out."
-        options.insert(0, click.Option(["--json", "json_file"], type=kind, metavar="FILE|-", help=text))
-    return options
 
 
-def output_options(*, json: bool = True, declare: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def output_options(*, declare: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the `output_parameters`, which it gets as ``voice``; `declare` False: it declares them itself."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def call(*args: Any, quiet: bool, verbose: bool, **given: Any) -> Any:
+        def call(*args: Any, json_file: str | None, quiet: bool, verbose: bool, **given: Any) -> Any:
             if quiet and verbose:
                 raise click.UsageError("--quiet and --verbose exclude each other")
-            json_file = given.pop("json_file") if json else given["json_file"]
             check_file(json_file, "--json")
             name = click.get_current_context().command_path.split(" ", 1)[-1]
             return command(*args, voice=Voice(name, json_file, quiet, verbose), **given)
 
         if declare:
             declared = getattr(call, "__click_params__", [])  # click reads them from the last to the first
-            call.__click_params__ = [*reversed(output_parameters(json=json)), *declared]  # type: ignore[attr-defined]
+            call.__click_params__ = [*reversed(output_parameters()), *declared]  # type: ignore[attr-defined]
         return call
 
     return decorate

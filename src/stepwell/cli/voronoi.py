@@ -8,9 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from stepwell.apps.voronoi import files
 from stepwell.apps.voronoi.route import METHODS as ORDERS
-from stepwell.cli.console import show
 from stepwell.cli.inputs import FiniteRange
 from stepwell.cli.products import DRAWINGS, Products, can_draw, is_folder
 from stepwell.cli.tessellating import (
@@ -41,8 +39,8 @@ from stepwell.cli.voice import Voice, output_options
               help="What SVG and PNG files show.")  # fmt: skip
 @click.option("--order", type=click.Choice(ORDERS), default="given", show_default=True,
               help="Order of the sites for a pen; with --draw route, auto.")  # fmt: skip
-@output_options(json=False)
 @run_options
+@output_options()
 def command(
     count: int,
     resolution: int | tuple[int, int] | None,
@@ -52,7 +50,6 @@ def command(
     draw: str,
     order: str,
     outputs: tuple[Path, ...],
-    json_file: str | None,
     size: float,
     pixels: int,
     voice: Voice,
@@ -67,7 +64,7 @@ def command(
     """
     if draw == "route" and order == "given":
         order = "auto"
-    check_outputs(outputs, json_file, density_file, drawn=draw, order=order)
+    check_outputs(outputs, voice.json_file, density_file, drawn=draw, order=order)
     if density_file is None:
         if invert or gamma != 1.0:
             raise click.UsageError("--invert and --gamma need --density")
@@ -86,22 +83,18 @@ def command(
 
 def finish(products: Products, outputs: tuple[Path, ...], voice: Voice) -> None:
     """Write what was asked for and report."""
-    json_file = voice.json_file
     try:
         written = products.write_all(outputs)
-        if json_file not in (None, "-"):
-            files.write_json(str(json_file), products.record() | {"command": voice.command})
-            written.append(Path(str(json_file)))
+        record = products.record()
+        settings, result = record.pop("settings"), record.pop("result")
+        voice.record(settings, result, **record)
     except ImportError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot write: {error}") from None
-    if json_file == "-":
-        click.echo(files.json_text(products.record() | {"command": voice.command}))
-    elif not voice.quiet:
-        show(products.summary())
-        if written:
-            click.echo("wrote " + ", ".join(str(path) for path in written))
+    if voice.json_file not in (None, "-"):
+        written.append(Path(str(voice.json_file)))
+    voice.say(products.summary(), *(["wrote " + ", ".join(str(path) for path in written)] if written else []))
     if any(is_folder(path) for path in outputs) and not can_draw():
         click.echo("left out the PNG files, which need matplotlib: pip install 'stepwell[plot]'", err=True)
     if products.tessellation.message == INTERRUPTED:

@@ -2,10 +2,11 @@
 
 ======================  ===============================================================================================
 `matrices`              a dense matrix and a pulse as linear maps that know the cotangent of their own entries
-`least_squares`         NNLS and bounded least squares: reverse and forward rules
+`least_squares`         NNLS: reverse and forward rules
+`bounded`               ``lsq_linear`` and ``lsq_gram``: x as a function of all that they are given
 `linear`                ``tikhonov`` and ``cg``: reverse and forward rules
 `normal_equations`      the one solve that they all need, from a QR factor of the free columns
-`systems`               a solver called with any number of leading axes, as transformations of programs need it
+`..systems`             a solver called with any number of leading axes, as transformations of programs need it
 `torch_...`             the plug for PyTorch: operations, autograd functions, re-attached minimisers
 `jax_...`               the plug for JAX: callbacks with rules
 `argmin`                minimisers of a caller's function as functions of its parameters

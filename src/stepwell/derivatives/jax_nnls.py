@@ -117,7 +117,7 @@ def _(spec: Spec, primals: Any, tangents: Any) -> tuple[Outcome, Outcome]:
     return found, Outcome(tangent, *rest)
 
 
-# ---- the door ----
+# ---- the API ----
 
 
 def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any, **options: Any) -> NNLSResult:

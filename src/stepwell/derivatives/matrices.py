@@ -6,7 +6,7 @@ systems in a batch, vectors are rows: x has shape (n,) or (systems, n).
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from stepwell.arrays import Array, namespace_of
 from stepwell.nnls.convolution import convolve
@@ -31,8 +31,39 @@ class Matrix(Protocol):
     def cotangent(self, y: Array, x: Array) -> Array:
         """The gradient of Σ yᵀ A x with respect to the entries, summed over the systems that share them."""
 
+    def normal_times(self, x: Array) -> Array:
+        """AᵀA x of each system."""
 
-class Dense:
+    def normal_change(self, change: Array, x: Array) -> Array:
+        """(ȦᵀA + AᵀȦ) x, where `change` is Ȧ."""
+
+    def normal_cotangent(self, y: Array, x: Array) -> Array:
+        """The gradient of Σ yᵀ AᵀA x with respect to the entries."""
+
+
+class _Columns:
+    """What follows from products with A and its transpose."""
+
+    like: Any
+    times: Any
+    transposed_times: Any
+    cotangent: Any
+
+    def normal_times(self, x: Array) -> Array:
+        """AᵀA x."""
+        return self.transposed_times(self.times(x))
+
+    def normal_change(self, change: Array, x: Array) -> Array:
+        """(ȦᵀA + AᵀȦ) x."""
+        other = self.like(change)
+        return other.transposed_times(self.times(x)) + self.transposed_times(other.times(x))
+
+    def normal_cotangent(self, y: Array, x: Array) -> Array:
+        """A y xᵀ + A x yᵀ, as entries have it."""
+        return self.cotangent(self.times(y), x) + self.cotangent(self.times(x), y)
+
+
+class Dense(_Columns):
     """A of shape (m, n), or (systems, m, n)."""
 
     def __init__(self, entries: Array) -> None:
@@ -59,7 +90,30 @@ class Dense:
         return y[..., :, None] * x[..., None, :]
 
 
-class Pulses:
+class Gram(_Columns):
+    """AᵀA itself, (n, n) or (systems, n, n), where normal equations are what is given: used as symmetric."""
+
+    def __init__(self, entries: Array) -> None:
+        self.entries, self._dense = entries, Dense(entries)
+
+    def like(self, entries: Array) -> Gram:
+        """Return the matrix with other entries."""
+        return Gram(entries)
+
+    def normal_times(self, x: Array) -> Array:
+        """G x."""
+        return (self._dense.times(x) + self._dense.transposed_times(x)) / 2
+
+    def normal_change(self, change: Array, x: Array) -> Array:
+        """Ġ x."""
+        return Gram(change).normal_times(x)
+
+    def normal_cotangent(self, y: Array, x: Array) -> Array:
+        """The symmetric part of y xᵀ."""
+        return (self._dense.cotangent(y, x) + self._dense.cotangent(x, y)) / 2
+
+
+class Pulses(_Columns):
     """The convolution ``A[i, j] = pulse[i − j + origin]``, with one pulse, or one a system."""
 
     def __init__(self, entries: Array, m: int, n: int, origin: int) -> None:
@@ -84,6 +138,19 @@ class Pulses:
             x = _padded(x, missing)
         found = _convolve(x, y, self.m, length, self.origin, transposed=True)
         return found.sum(0) if self.entries.ndim == 1 and found.ndim == 2 else found
+
+
+#: How compiled programs, which keep plain numbers, say what kind a matrix is: as the rows of a convolution.
+DENSE, GRAM = (-1, 0, 0), (-2, 0, 0)
+Kind = tuple[int, int, int]
+
+
+def matrix_of(entries: Array, kind: Kind) -> Any:
+    """Return the matrix made of entries: `DENSE`, `GRAM`, or rows, columns and origin of a convolution."""
+    rows, columns, origin = kind
+    if rows >= 0:
+        return Pulses(entries, rows, columns, origin)
+    return Gram(entries) if rows == GRAM[0] else Dense(entries)
 
 
 def _padded(x: Array, count: int) -> Array:

@@ -1,12 +1,14 @@
 """The solve that derivatives of least squares need: (A_FᵀA_F + λ²I) u = g on the free columns F, by their QR factor.
 
-The Gram matrix is never formed: it has the square of the condition. On the host each system's free columns alone are
-factored, a system a thread; on a device all columns, the held ones replaced by unit vectors of their own.
+The Gram matrix is never formed: it has the square of the condition. (Where normal equations are what a caller has
+given, their matrix stands for AᵀA.) On the host each system's free columns alone are factored, a system a thread; on a
+device all columns, the held ones replaced by unit vectors of their own.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,15 @@ from stepwell.arrays import Array, as_float, host_view, is_cuda, namespace_of, s
 from stepwell.threads import default_threads
 
 
-def solve_free(entries: Array, free: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None = None) -> Array:
+def solve_free(
+    entries: Array,
+    free: Array,
+    lam: Array,
+    g: Array,
+    shape: tuple[int, int, int] | None = None,
+    *,
+    gram: bool = False,
+) -> Array:
     """Solve for any number of leading axes, which arguments may have as ones or lack.
 
     Parameters
@@ -29,6 +39,8 @@ def solve_free(entries: Array, free: Array, lam: Array, g: Array, shape: tuple[i
         Axes that it alone has are right-hand sides of one system: the factor serves all of them.
     shape : tuple (m, n, origin), optional
         Of convolutions.
+    gram : bool, default False
+        Whether `entries` are AᵀA, (..., n, n).
 
     Returns
     -------
@@ -64,19 +76,62 @@ def solve_free(entries: Array, free: Array, lam: Array, g: Array, shape: tuple[i
     )  # fmt: skip
     if not systems or not n:
         return xp.zeros_like(xp.broadcast_to(xp.reshape(g, (*leads[3], n)), (*whole, n)))
-    u = (_on_device if is_cuda(entries) else _on_host)(own, marks, damping, rhs, shape)
+    u = (_on_device if is_cuda(entries) else _on_host)(own, marks, damping, rhs, shape, gram)
     back = np.argsort([*axes, *alone, rank])
     return xp.permute_dims(xp.reshape(u, turned), tuple(map(int, back)))
 
 
-def _on_host(entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None) -> Array:
+def solve_free_with_rows(
+    entries: Array, free: Array, lam: Array, g: Array, rows: Array, t: Array, shape: Any, *, gram: bool = False
+) -> Array:
+    """Solve H u + Cᵀν = g and C u = t on the free unknowns, C being a few `rows`: a bound sum, or equalities.
+
+    Parameters
+    ----------
+    entries, free, lam, g, shape, gram
+        As in `solve_free`.
+    rows : array, (..., k, n)
+    t : array, (..., k)
+        Leading axes are as many as those of all others, ones where an argument is shared.
+
+    Returns
+    -------
+    array, (..., n + k)
+        u and ν. A row without a free unknown has no say: its ν is zero.
+
+    Examples
+    --------
+    >>> A, C = np.eye(3), np.ones((1, 3))
+    >>> solve_free_with_rows(A, np.array([1.0, 1.0, 0.0]), np.array(0.0), np.array([1.0, 3, 9]), C, np.ones(1), None)
+    array([-0.5,  1.5,  0. ,  1.5])
+    """
+    xp = namespace_of(entries, g, rows)
+    count, n = int(rows.shape[-2]), int(g.shape[-1])
+    lead = np.broadcast_shapes(tuple(g.shape[:-1]), tuple(rows.shape[:-2]), tuple(free.shape[:-1]))
+    apart = [xp.broadcast_to(one, (*lead, n)) for one in (g, *(rows[..., k, :] for k in range(count)))]
+    solved = solve_free(entries, free, lam, xp.stack(apart), shape, gram=gram)
+    u, bent = solved[0], xp.moveaxis(solved[1:], 0, -2)
+    rows = xp.broadcast_to(rows, bent.shape)
+    small = xp.matmul(rows, xp.matrix_transpose(bent))
+    idle = xp.linalg.diagonal(small) == 0
+    missing = xp.where(idle, 0.0, xp.matmul(rows, u[..., None])[..., 0] - t)
+    unit = xp.eye(count, dtype=g.dtype, **({"device": g.device} if is_cuda(g) else {}))
+    small = small + xp.where(idle, 1.0, 0.0)[..., None] * unit
+    multipliers = xp.linalg.solve(small, xp.astype(missing, small.dtype)[..., None])[..., 0]
+    u = u - xp.matmul(multipliers[..., None, :], bent)[..., 0, :]
+    return xp.astype(xp.concat([u, multipliers], axis=-1), g.dtype)
+
+
+def _on_host(
+    entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None, gram: bool
+) -> Array:
     """Solve (systems, right-hand sides, n) on all threads."""
     a, free, damping, rhs = (np.ascontiguousarray(host_view(array), np.float64) for array in (entries, marks, lam, g))
     rows, origin = (a.shape[-2], 0) if shape is None else (shape[0], shape[2])
     u = np.empty_like(rhs)
     _core.nnls_normal_solve(
         a if shape is None else a[:, None], rows, origin, shape is not None, (free > 0).view(np.uint8),
-        np.ascontiguousarray(damping), rhs, u, default_threads(),
+        np.ascontiguousarray(damping), rhs, u, default_threads(), gram,
     )  # fmt: skip
     unsolved = np.isnan(free).any(axis=-1)
     if unsolved.any():
@@ -85,9 +140,13 @@ def _on_host(entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[in
     return xp.asarray(u if g.dtype == xp.float64 else u.astype(np.float32), dtype=g.dtype)
 
 
-def _on_device(entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None) -> Array:
+def _on_device(
+    entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None, gram: bool
+) -> Array:
     """Solve by a QR factorisation of all columns at once, on the device."""
     xp = namespace_of(g)
+    if gram:
+        return _gram_on_device(entries, marks, lam, g)
     if shape is not None:
         from stepwell.nnls.convolution import Convolution
 
@@ -99,4 +158,16 @@ def _on_device(entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[
     unit = xp.eye(n, dtype=xp.float64, device=g.device)
     columns = xp.concat([A * xp.where(free > 0, 1.0, 0.0)[:, None, :], below[:, :, None] * unit], axis=-2)
     u = solve_with_triangle(columns, xp.matrix_transpose(rhs * free[:, None, :]))
+    return xp.astype(xp.matrix_transpose(u) * free[:, None, :], g.dtype)
+
+
+def _gram_on_device(gram: Array, marks: Array, lam: Array, g: Array) -> Array:
+    """Solve with the whole matrix, rows and columns of held unknowns replaced by those of the unit matrix."""
+    xp = namespace_of(g)
+    G, free, rhs = (as_float(array, "float64") for array in (gram, marks, g))
+    damping = xp.astype(xp.asarray(lam, device=g.device), xp.float64)
+    unit = xp.eye(int(g.shape[-1]), dtype=xp.float64, device=g.device)
+    diagonal = xp.where(free > 0, damping[:, None] ** 2, xp.ones_like(free))
+    whole = G * (free[:, :, None] * free[:, None, :]) + diagonal[:, :, None] * unit
+    u = xp.linalg.solve(whole, xp.matrix_transpose(rhs * free[:, None, :]))
     return xp.astype(xp.matrix_transpose(u) * free[:, None, :], g.dtype)

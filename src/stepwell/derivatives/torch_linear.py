@@ -252,7 +252,7 @@ def _reattached(X: Tensor, gradient: Any, solve: Any) -> Tensor:
     return X + Inverse.apply(rest, solve, torch.zeros_like) if rest.requires_grad else X
 
 
-# ---- the doors ----
+# ---- the API ----
 
 
 def _refuse_beside(options: dict[str, Any], *names: str) -> None:

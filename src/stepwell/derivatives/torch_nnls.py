@@ -19,7 +19,7 @@ from torch import Tensor
 from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
 from stepwell.derivatives import least_squares
-from stepwell.derivatives.matrices import Dense, Matrix, Pulses
+from stepwell.derivatives.matrices import matrix_of
 from stepwell.derivatives.normal_equations import solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, solve_systems, turned
 from stepwell.nnls.convolution import Convolution
@@ -64,7 +64,7 @@ def _(entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, rows: int, columns:
     return g.new_empty((*lead, g.shape[-1]))
 
 
-def _with_axis(tensors: list[tuple[Tensor | None, int | None, int]]) -> list[Tensor | None]:
+def with_axis(tensors: list[tuple[Tensor | None, int | None, int]]) -> list[Tensor | None]:
     """Bring the axis of ``vmap`` to the front of each tensor; (tensor, its axis or None, axes of one system).
 
     All get as many leading axes, those that a tensor lacks as ones: that is what says that it is shared.
@@ -85,22 +85,17 @@ def _with_axis(tensors: list[tuple[Tensor | None, int | None, int]]) -> list[Ten
 def _(info: Any, axes: Any, entries: Tensor, b: Tensor, lam: Tensor, warm: Tensor | None, *rest: Any) -> Any:
     core = 2 if rest[0] < 0 else 1
     given = [(entries, axes[0], core), (b, axes[1], 1), (lam, axes[2], 0), (warm, axes[3], 1)]
-    return _nnls(*_with_axis(given), *rest), (0,) * 6
+    return _nnls(*with_axis(given), *rest), (0,) * 6
 
 
 @_normal_solve.register_vmap
 def _(info: Any, axes: Any, entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, *rest: Any) -> Any:
     core = 2 if rest[0] < 0 else 1
     given = [(entries, axes[0], core), (free, axes[1], 1), (lam, axes[2], 0), (g, axes[3], 1)]
-    return _normal_solve(*_with_axis(given), *rest), 0
+    return _normal_solve(*with_axis(given), *rest), 0
 
 
 # ---- their derivatives ----
-
-
-def _matrix(entries: Tensor, spec: tuple[int, int, int]) -> Matrix:
-    rows, columns, origin = spec
-    return Dense(entries) if rows < 0 else Pulses(entries, rows, columns, origin)
 
 
 class _NormalSolve(torch.autograd.Function):
@@ -124,7 +119,7 @@ class _NormalSolve(torch.autograd.Function):
         entries, free, lam, u = ctx.saved_tensors
         v = _solve(entries, free, lam, g, ctx.spec)
         own, shrink = least_squares.reverse_of_solve(
-            _matrix(entries, ctx.spec), lam, u, v, matrix_too=ctx.needs_input_grad[0], lam_too=ctx.needs_input_grad[2]
+            matrix_of(entries, ctx.spec), lam, u, v, matrix_too=ctx.needs_input_grad[0], lam_too=ctx.needs_input_grad[2]
         )
         return own, None, _as(shrink, lam), v, None, None, None
 
@@ -136,7 +131,7 @@ class _NormalSolveWithTangents(_NormalSolve):
     def jvp(ctx: Any, entries_dot: Any, _: Any, lam_dot: Any, g_dot: Any, *others: Any) -> Tensor:
         entries, free, lam, u = ctx.saved_tensors
         return least_squares.forward_of_solve(
-            _matrix(entries, ctx.spec), lam, u, lambda rhs: _solve(entries, free, lam, rhs, ctx.spec),
+            matrix_of(entries, ctx.spec), lam, u, lambda rhs: _solve(entries, free, lam, rhs, ctx.spec),
             matrix_dot=entries_dot, lam_dot=lam_dot, g_dot=g_dot,
         )  # fmt: skip
 
@@ -187,7 +182,7 @@ class _Solution(torch.autograd.Function):
         needs = ctx.needs_input_grad
         u = _solve(entries, _free(x), lam, g, ctx.spec)
         own, data, shrink = least_squares.reverse(
-            _matrix(entries, ctx.spec), b, lam, x, u, matrix_too=needs[0], lam_too=needs[2]
+            matrix_of(entries, ctx.spec), b, lam, x, u, matrix_too=needs[0], lam_too=needs[2]
         )
         return own, data, _as(shrink, lam), *[None] * (2 + len(Spec._fields))
 
@@ -199,14 +194,14 @@ class _SolutionWithTangents(_Solution):
     def jvp(ctx: Any, entries_dot: Any, b_dot: Any, lam_dot: Any, *others: Any) -> Any:
         entries, b, lam, x = ctx.saved_tensors
         tangent = least_squares.forward(
-            _matrix(entries, ctx.spec), b, lam, x,
+            matrix_of(entries, ctx.spec), b, lam, x,
             lambda rhs: _solve(entries, _free(x), lam, rhs, ctx.spec),
             matrix_dot=entries_dot, b_dot=b_dot, lam_dot=lam_dot,
         )  # fmt: skip
         return (tangent, *[None] * ctx.others)
 
 
-# ---- the door ----
+# ---- the API ----
 
 
 class _Call:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell import arrays
-from stepwell.checks import read_axis, require
+from stepwell.checks import read_axis
 from stepwell.deprecation import renamed
+from stepwell.derivatives import plug_for
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
 from stepwell.nnls.batch import Batch
 from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
+from stepwell.nnls.family import is_number
 from stepwell.nnls.result import AnyResult, NNLSResult
 from stepwell.typing import ArrayLike, NumberOrArray
 
@@ -123,25 +125,18 @@ def nnls(
         given |= dict(uncertainty=uncertainty, progress=progress)
         lazy: NNLSResult = over_blocks(nnls, A, b, given, axis=read_axis(axis), dim=dim)
         return lazy
-    library = arrays.graph_library(A.pulse if isinstance(A, Convolution) else A, b, lam)
-    if library is not None:
-        from stepwell.derivatives import plug
-
-        for name, value in (
-            ("mask", mask),
-            ("weights", weights),
-            ("which", which),
-            ("L", L),
-            ("noise", noise),
-            ("uncertainty", uncertainty),
-        ):
-            require(value is None, name, value, "None where derivatives are asked for")
-        require(not isinstance(lam, str), "lam", lam, "a number where derivatives are asked for")
-        differentiable: NNLSResult = plug(library).nnls(
-            A, b, lam=lam, warm_start=warm_start, axis=axis, progress=progress, method=method, insertion=insertion,
-            update=update, maxiter=maxiter, tol=tol, threads=threads,
+    plug = plug_for((A,), b, lam, weights, L, look=False)
+    if plug is not None:
+        options: dict[str, Any] = dict(
+            warm_start=warm_start, progress=progress, method=method, insertion=insertion, update=update,
+            maxiter=maxiter, tol=tol, threads=threads,
         )  # fmt: skip
-        return differentiable
+        general = dict(mask=mask, weights=weights, which=which, L=L)
+        others: dict[str, Any] = dict(noise=noise, uncertainty=uncertainty)
+        if is_number(lam) and all(value is None for value in (general | others).values()):
+            differentiable: NNLSResult = plug.nnls(A, b, lam=lam, axis=axis, **options)
+            return differentiable
+        return _within_bounds(plug, A, b, axis, general | {"lam": lam}, options | others | {"chi2": chi2})
     more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, uncertainty=uncertainty)
     more["chi2"] = None if chi2 == 1.02 else chi2
     batch = check(
@@ -150,6 +145,24 @@ def nnls(
     result = solve(batch)
     assert isinstance(result, NNLSResult)
     if axis == 0 or batch.lone:
+        return result
+    return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
+
+
+def _within_bounds(plug: Any, A: Any, b: Any, axis: int, arrays: dict[str, Any], options: dict[str, Any]) -> NNLSResult:
+    """Solve with derivatives what ``lsq_linear`` has within the bounds (0, ∞)."""
+    from stepwell.derivatives.bounded_systems import as_nnls_result
+
+    def plain(A: Any, b: Any, *, bounds: Any, **given: Any) -> NNLSResult:
+        return nnls(A, b, **given)
+
+    across = read_axis(axis) == 1 and b.ndim == 2
+    start = options["warm_start"]
+    if across:
+        options["warm_start"] = start.T if getattr(start, "ndim", 0) == 2 else start
+    found = plug.lsq(plain, A, b.T if across else b, arrays | {"bounds": (0.0, float("inf"))}, options)
+    result = found if isinstance(found, NNLSResult) else as_nnls_result(found)
+    if not across:
         return result
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
 

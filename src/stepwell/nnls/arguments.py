@@ -72,7 +72,7 @@ def check(
     rows, columns = shape[-2:]
     if rows + columns > MAX_ROWS_AND_COLUMNS:
         raise ValueError(f"A has shape {shape}; allowed: at most {MAX_ROWS_AND_COLUMNS} rows and columns together")
-    b, column = _without_column(b, shape, which is not None) if family_door else (b, False)
+    b, column = without_column(b, shape, which is not None) if family_door else (b, False)
     forms = "(m,), or (systems, m), with axis=1 (m, systems)" if not family_door else "(m,), or (systems, m)"
     require_shape(b.ndim in (1, 2) or (family_door and b.ndim > 2), "b", b, forms)
     lone = b.ndim == 1
@@ -185,7 +185,7 @@ def _choose(
     return "gram", "gram: products of the positive columns alone, dual and residual from A"
 
 
-def _without_column(b: Array, shape: tuple[int, ...], named: bool) -> tuple[Array, bool]:
+def without_column(b: Array, shape: tuple[int, ...], named: bool) -> tuple[Array, bool]:
     """Return b without a last axis of length one, as a column vector has it, and whether it had one."""
     rows, lead = shape[-2], () if named else shape[:-2]
     column = b.ndim > 1 and b.shape[-1] == 1 and rows != 1 and b.shape[-2] == rows

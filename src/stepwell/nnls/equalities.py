@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from stepwell import arrays
 from stepwell.checks import require, require_finite, require_kind, require_shape
 from stepwell.nnls.convolution import Convolution
@@ -43,6 +45,9 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
     require(not isinstance(options["lam"], str), "lam", options["lam"], "numbers with `equality`")
     told = options["uncertainty"] is None or options["noise"] is not None
     require(told, "uncertainty", options["uncertainty"], "None with `equality`, unless `noise` is given")
+    if not arrays.is_cuda(b) and not isinstance(b, np.ndarray):
+        found = solve_with_equalities(_on_host(A), _on_host(b), _on_host(equality), _on_host(options), solve)
+        return _as_caller_has_it(found, b)
     xp = arrays.namespace_of(A, b)
     lone = b.ndim == 1
     rows = b[None] if lone else b.reshape(-1, b.shape[-1])
@@ -73,6 +78,29 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
             break
         shift, warm, before = shift + missing, r.state, worst
     return _with_multipliers(r, xp, C, heavy, shift, missing, error, lone, tuple(b.shape[:-1]))
+
+
+def _on_host(value: Any) -> Any:
+    """Return NumPy's views of the host's arrays of other libraries, wherever they stand in an argument."""
+    if isinstance(value, dict):
+        return {name: _on_host(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(map(_on_host, value))
+    return arrays.host_view(value) if arrays.is_array(value) else value
+
+
+def _as_caller_has_it(r: LSQResult, b: Any) -> LSQResult:
+    """Return a result of NumPy's arrays in the library of b."""
+    names = [field.name for field in dataclasses.fields(r)]
+    changed: dict[str, Any] = {name: getattr(r, name) for name in names if isinstance(getattr(r, name), np.ndarray)}
+    changed["costs"] = r.costs
+    for name, value in changed.items():
+        if isinstance(value, dict):
+            own = {key: arrays.as_user_array(one, b) if arrays.is_array(one) else one for key, one in value.items()}
+            changed[name] = own
+        else:
+            changed[name] = arrays.as_user_array(np.ascontiguousarray(value), b)
+    return dataclasses.replace(r, **changed)
 
 
 def _with_multipliers(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from stepwell.checks import read_array
+from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram
 from stepwell.nnls.blocks import are_containers, over_blocks
@@ -114,6 +115,14 @@ def lsq_linear(
         given |= dict(warm_start=warm_start, method=method, insertion=insertion, maxiter=maxiter, tol=tol)
         lazy: LSQResult = over_blocks(lsq_linear, A, b, given | dict(threads=threads, progress=progress), dim=dim)
         return lazy
+    plug = plug_for((A,), b, lam, L, weights, *_ends(bounds), *_ends(sum_bounds), *_ends(equality), look=False)
+    if plug is not None:
+        arrays: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
+        arrays |= dict(weights=weights, which=which, lam=lam, L=L)
+        rest: dict[str, Any] = dict(noise=noise, chi2=chi2, uncertainty=uncertainty, warm_start=warm_start)
+        rest |= dict(method=method, insertion=insertion, maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+        differentiable: LSQResult = plug.lsq(lsq_linear, A, b, arrays, rest)
+        return differentiable
     coefficients = None
     if equality is not None:
         matrix: Any = A if isinstance(A, Convolution) else read_array("A", A)
@@ -155,6 +164,10 @@ def lsq_linear(
     result = solve(batch)
     assert isinstance(result, LSQResult)
     return result
+
+
+def _ends(pair: Any) -> tuple[Any, ...]:
+    return tuple(pair) if isinstance(pair, tuple | list) else ()
 
 
 def lsq_gram(
@@ -207,6 +220,13 @@ def lsq_gram(
     >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
     array([ 1.5, -0.5])
     """
+    plug = plug_for((G,), c, lam, L, *_ends(bounds), *_ends(sum_bounds), look=False)
+    if plug is not None:
+        given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, mask=mask, lam=lam, L=L, gram=True)
+        rest: dict[str, Any] = dict(bb=bb, rows=rows, noise=noise, uncertainty=uncertainty, warm_start=warm_start)
+        rest |= dict(maxiter=maxiter, tol=tol, threads=threads, progress=progress)
+        differentiable: LSQResult = plug.lsq(lsq_gram, G, c, given, rest)
+        return differentiable
     batch = check_gram(
         G,
         c,

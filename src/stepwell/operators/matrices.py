@@ -21,6 +21,7 @@ from stepwell.arrays.sparse import (
 from stepwell.checks import WrongKind, require_real, require_shape
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
 from stepwell.operators.operator import Operator, by_column, from_functions
+from stepwell.operators.over_ranks import products_of_pieces, takes_distributed_arrays
 from stepwell.threads import default_threads
 
 
@@ -69,6 +70,8 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     A = without_graph(A)
     if has_own_product(A):
         return _library_sparse(A, dtype, name, columns)
+    if takes_distributed_arrays(A):
+        return from_functions(*products_of_pieces(A), name=name)
     if hasattr(A, "shape") and (hasattr(A, "matvec") or (hasattr(A, "matmat") and hasattr(A, "rmatmat"))):
         return _linear_operator(A, name)
     if is_array(A):

@@ -98,11 +98,13 @@ def minimize(
         ``cauchy``                ``"exact"``    Cauchy point: also ``"first-interval"``, ``"none"``
         ``line_search``           ``"lbfgsb"``   also ``"va15"``, or a `LineSearch`
         ``h0``                    none           diagonal of the initial inverse Hessian: an array, or ``h0(x)``
+        ``history``               as x0          dtype of the pairs: ``"float32"`` or ``"bfloat16"`` saves memory
         ``threads``               all            threads on the host
         ``eps``                   none           absolute step of finite differences: a number, or one a variable
         ``finite_diff_rel_step``  by rounding    the step over abs(x); where x is (near) 0, the default, as in SciPy
         ``workers``               1              processes, or a map, that evaluate the points of differences
         ``zero_copy``             False          hand out read-only views of points, which are overwritten
+        ``jit``                   False          JAX: compile `fun`, with `jac` or its gradient, for this run
         ``verbose``               0              1: print a summary, 2: a line an iteration
         ``graph``                 ``"auto"``     GPU: capture evaluations and turns in a CUDA graph (True, False)
         ``time_objective``        False          GPU: let the device time both, for ``result.seconds``
@@ -118,8 +120,8 @@ def minimize(
     checkpoint : path, optional
         A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
         the same program again after a crash, SIGKILL or Ctrl-C. It is replaced in one step and has a checksum. Other
-        x0, bounds, ``h0``, ``maxcor``, ``cauchy`` or ``line_search`` than the file's are an error, and so is another
-        `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
+        x0, bounds, ``h0``, ``maxcor``, ``history``, ``cauchy`` or ``line_search`` than the file's are an error, and so
+        is another `fun`, of which one evaluation tells; other tolerances and limits are taken as they are.
     checkpoint_every : int or str, default "60 s"
         How often: so many iterations, or a time in ``s``, ``min`` or ``h``.
 
@@ -356,6 +358,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
             "True or a callable where comm is given (differences would take n evaluations of all ranks, and a rank "
             "that differentiates its own part knows nothing of its neighbours)",
         )
+        require(not plan.jit, "options['jit']", plan.jit, "False where comm is given")
     objective = Objective(
         fun,
         jac,
@@ -366,6 +369,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
         absolute_step=plan.absolute_step,
         workers=plan.workers,
         zero_copy=plan.zero_copy,
+        jit=plan.jit,
     )
     if plan.absolute_step is not None and not objective.differenced:
         warn_caller(
@@ -381,6 +385,7 @@ def _batch_objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, pla
     more = args if isinstance(args, tuple) else (args,)
     if not takes_rows(fun, more):
         return _objective(run, fun, jac, args, plan)
+    require(not plan.jit, "options['jit']", plan.jit, "False where fun takes rows, which change while it runs")
     return RunningRows(run, fun, jac, more, lambda value, gradient: _objective(run, value, gradient, (), plan))
 
 

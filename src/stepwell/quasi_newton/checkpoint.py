@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KIND = "quasi-Newton run"
 #: Settings that enter the arithmetic of a run; the others say when it ends or how many threads it has.
-_PATH = ("m", "cauchy", "line_search")
+_PATH = ("m", "history", "cauchy", "line_search")
 
 
 def write(path: Path, run: Run, more: Mapping[str, Any] | None = None) -> None:

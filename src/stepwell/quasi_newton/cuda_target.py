@@ -109,6 +109,7 @@ class CudaTarget:
             weights_vary=weights_vary,
             single=self.dtype.itemsize == 4,
         )
+        require(not shared_options.narrowed, "history", settings.history, f"None, {self.dtype} on a GPU")
         self._options = _core.Options.from_bytes(shared_options.to_bytes())
         m, word = settings.m, self.dtype.itemsize
         self.slots = self._options.slots = m + 1  # a pair is written before its step is accepted

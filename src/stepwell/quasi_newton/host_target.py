@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.quasi_newton.settings import Settings
-from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, pair_slots
+from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, pair_slots, widened
 from stepwell.quasi_newton.target import Box
 
 #: Flag returned by ``turn_one``: the problem has ended.
@@ -106,10 +106,10 @@ class HostTarget:
         return np.array(getattr(self._engine, name))
 
     def pairs(self, problem: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the pairs of one problem, rows of S and of Y, oldest first, as views."""
+        """Return the pairs of one problem, rows of S and of Y, oldest first: views, but for bfloat16."""
         s, y = self._engine.s[problem], self._engine.y[problem]
         slots = pair_slots(self._states[problem], s.shape[0])
-        return [s[slot] for slot in slots.tolist()], [y[slot] for slot in slots.tolist()]
+        return [widened(s[slot]) for slot in slots.tolist()], [widened(y[slot]) for slot in slots.tolist()]
 
     def set_diagonal(self, weights: np.ndarray, problems: np.ndarray) -> None:
         """Replace the diagonal H0 of some problems."""
@@ -127,6 +127,7 @@ class HostTarget:
         """Go on from saved arrays."""
         for name, mine in self._views().items():
             mine[...] = arrays[name]
+        self._engine.forget()
         self.running = int(np.count_nonzero(self._states["action"] != _core.ACTION_DONE))
 
     def repeated(

@@ -14,8 +14,10 @@ import numpy as np
 
 from stepwell.arrays import (
     Array,
+    compiled,
     copy_to_device_of,
     host_copy,
+    is_compiled,
     is_cuda,
     namespace_of,
     refusing_writes,
@@ -32,6 +34,29 @@ from stepwell.quasi_newton.variables import Points, Variables
 _PAIR = "fun returned a pair; did you mean jac=True?"
 
 
+def _one(value: Any) -> Any:
+    """Return a value, which is not a pair."""
+    if isinstance(value, tuple | list) and len(value) == 2:
+        raise TypeError(_PAIR)
+    return value
+
+
+def _one_a_row(values: Any) -> Any:
+    """Return values, which are not a pair: two values of a batch of two are none."""
+    if isinstance(values, tuple | list) and len(values) == 2 and np.ndim(values[1]) > 1:
+        raise TypeError(_PAIR)
+    return values
+
+
+def _compiled_pair(fun: Callable[[Any], Any], jac: Any, template: Array) -> tuple[Callable[[Any], Any], Any]:
+    """Return a function and its gradient compiled: both together, as ``jac=True``, where both are given."""
+    whole = (lambda x: (fun(x), jac(x))) if callable(jac) else fun
+    function = compiled(whole, template)
+    require(function is not None, "options['jit']", True, "False where x0 is no JAX array")
+    assert function is not None
+    return function, True if callable(jac) else jac
+
+
 class WithArgs:
     """A function of the point alone, made of one that takes more arguments. Workers get it pickled."""
 
@@ -41,6 +66,10 @@ class WithArgs:
     def __call__(self, x: Array) -> Any:
         """Call the function with the point and its other arguments."""
         return self.fun(x, *self.args)
+
+
+def _compiles(fun: Any, template: Array) -> bool:
+    return is_compiled(fun.fun if isinstance(fun, WithArgs) else fun, template)
 
 
 class Objective:
@@ -60,6 +89,8 @@ class Objective:
         Who evaluates the points of differences: processes, or a map.
     zero_copy : bool
         Hand out views, which the solver overwrites, instead of copies.
+    jit : bool
+        Let JAX compile what is evaluated.
     """
 
     def __init__(
@@ -74,15 +105,20 @@ class Objective:
         absolute_step: Any = None,
         workers: Any = None,
         zero_copy: bool = False,
+        jit: bool = False,
     ) -> None:
         require_function("fun", fun, optional=False)
         named = isinstance(jac, str) and jac in SCHEMES  # an array would be compared element by element
         good = named or jac is None or isinstance(jac, bool | np.bool_) or callable(jac)
         require(good, "jac", jac, "None, True, a callable, '2-point', '3-point' or 'cs'")
         self._variables = variables
-        self._points, self._zero_copy = Points(variables, zero_copy), zero_copy
+        self._no_pair = _one_a_row if variables.is_batch else _one
         self._fun: Callable[[Any], Any] = WithArgs(fun, args) if args else fun
         self._jac: Any = WithArgs(jac, args) if args and callable(jac) else jac
+        if jit:
+            self._fun, self._jac = _compiled_pair(self._fun, self._jac, variables.template)
+        self._compiled = all(_compiles(one, variables.template) for one in (self._fun, self._jac) if callable(one))
+        self._points, self._zero_copy = Points(variables, zero_copy, self._compiled), zero_copy
         self._workers = None if workers is None else Workers(workers)
         self._mapped = self._fun
         if zero_copy or variables.on_device:
@@ -113,7 +149,7 @@ class Objective:
 
     def serve(self, variables: Variables, box: Box | None) -> None:
         """Go on with other variables: fewer problems of the same kind."""
-        self._variables, self._points = variables, Points(variables, self._zero_copy)
+        self._variables, self._points = variables, Points(variables, self._zero_copy, self._compiled)
         if self._differences is not None:
             self._differences = self._differences.within(box)
 
@@ -159,7 +195,9 @@ class Objective:
         if jac is not None and not isinstance(jac, str) and bool(jac):
             return Objective._together
         batch, template = self._variables.is_batch, self._variables.template
-        derivative = None if isinstance(jac, str) else value_and_gradient(self._value, template, batch=batch)
+        derivative = (
+            None if isinstance(jac, str) else value_and_gradient(self._fun, template, batch=batch, read=self._no_pair)
+        )
         if derivative is not None:
             self._derivative = derivative
             return Objective._by_library
@@ -230,10 +268,3 @@ class Objective:
         if self._variables.on_device and isinstance(values, np.ndarray):
             return copy_to_device_of(values, self._variables.template)
         return values
-
-    def _no_pair(self, value: Any) -> Any:
-        # Two values of a batch of two are no pair.
-        pair = isinstance(value, tuple | list) and len(value) == 2
-        if pair and (not self._variables.is_batch or np.ndim(value[1]) > 1):
-            raise TypeError(_PAIR)
-        return value

@@ -16,7 +16,7 @@ from stepwell.deprecation import renamed
 from stepwell.quasi_newton import checkpoint, saved_state
 from stepwell.quasi_newton.results import single_result
 from stepwell.quasi_newton.run import Run
-from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
+from stepwell.quasi_newton.settings import CauchyPolicy, HistoryDtype, LineSearch, LineSearchPreset, Settings
 from stepwell.quasi_newton.state import LOOK_EVERY
 from stepwell.quasi_newton.status import Status, status_message
 from stepwell.quasi_newton.target import Box
@@ -46,7 +46,7 @@ class LBFGSB:
         Diagonal of the initial inverse Hessian, all positive; or ``h0(x)`` giving it at each accepted point.
     line_search : str, dict or LineSearch
         ``"lbfgsb"`` or ``"va15"``, or constants of your own.
-    gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads
+    gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, threads, history
         As the options of `stepwell.minimize`.
     comm : optional
         As in `stepwell.minimize`: one problem over many ranks, each of which has a piece of x0 and what belongs to it.
@@ -88,13 +88,15 @@ class LBFGSB:
         time_limit: float = _DEFAULT.time_limit,
         cauchy: CauchyPolicy = _DEFAULT.cauchy,
         threads: int | None = None,
+        history: HistoryDtype | None = None,
         comm: Any = None,
     ) -> None:
         def read() -> Settings:
             search = LineSearch.of(line_search)
             return Settings(
-                m, gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads
-            )
+                m, gtol, ftol, patience, relative_gtol, maxiter, maxfun, target, time_limit, cauchy, search, threads,
+                history,
+            )  # fmt: skip
 
         if comm is None and not hasattr(x0, "base_comm"):
             self._begin(Run(x0, bounds, h0, read()))

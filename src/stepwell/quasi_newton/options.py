@@ -19,7 +19,7 @@ from stepwell.checks import (
     require_kind,
     warn_caller,
 )
-from stepwell.quasi_newton.settings import CauchyPolicy, LineSearch, LineSearchPreset, Settings
+from stepwell.quasi_newton.settings import CauchyPolicy, HistoryDtype, LineSearch, LineSearchPreset, Settings
 
 
 class Options(TypedDict, total=False):
@@ -39,9 +39,11 @@ class Options(TypedDict, total=False):
     line_search: LineSearchPreset | LineSearch | dict[str, Any]
     h0: Array | Callable[[Array], Array]
     threads: int | None
+    history: HistoryDtype | None
     finite_diff_rel_step: Any
     eps: Any
     zero_copy: bool
+    jit: bool
     graph: Literal["auto"] | bool
     time_objective: bool
     verbose: int
@@ -62,6 +64,7 @@ _SETTINGS = (
     "time_limit",
     "cauchy",
     "threads",
+    "history",
 )
 _DEFAULT = Settings()
 
@@ -79,6 +82,7 @@ class Plan:
     graph: Literal["auto"] | bool = "auto"
     time_objective: bool = False
     verbose: int = 0
+    jit: bool = False
 
 
 _PLAIN = Plan()
@@ -117,6 +121,7 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
         graph,
         bool(given.get("time_objective")),
         _read_verbose(given),
+        read_switch("options['jit']", given.get("jit", False)),
     )
 
 

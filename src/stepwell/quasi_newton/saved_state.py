@@ -15,7 +15,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import host_copy
 from stepwell.quasi_newton.settings import LineSearch, Settings
-from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE
+from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
 
 if TYPE_CHECKING:
     from stepwell.quasi_newton.run import Run
@@ -108,6 +108,8 @@ def _require_shapes(saved: Saved) -> None:
         raise ValueError(f"state['x'] has dtype {saved.dtype}; allowed: float64, float32")
     vectors = dict.fromkeys(("trial", "x", "g", "d"), (1, n)) | dict.fromkeys(("s", "y"), (1, m, n))
     wanted: dict[str, tuple[tuple[int, ...], Any]] = {name: (shape, saved.dtype) for name, shape in vectors.items()}
+    history = history_array_dtype(saved.settings.history_dtype(saved.dtype == np.float32))
+    wanted |= {name: (wanted[name][0], history) for name in "sy"}
     wanted["states"] = ((1, int(_core.STATE_SIZE)), np.dtype(np.uint8))
     wanted["small"] = ((1, int(_core.small_length(m))), np.dtype(np.float64))
     found = dict(saved.arrays)

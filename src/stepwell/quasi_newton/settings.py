@@ -16,6 +16,8 @@ from stepwell.threads import default_threads, read_threads
 CauchyPolicy = Literal["exact", "first-interval", "none"]
 CAUCHY_POLICIES: tuple[CauchyPolicy, ...] = get_args(CauchyPolicy)
 LineSearchPreset = Literal["lbfgsb", "va15"]
+HistoryDtype = Literal["float64", "float32", "bfloat16"]
+HISTORY_DTYPES: tuple[HistoryDtype, ...] = get_args(HistoryDtype)  #: in the order of the engine's HistoryType
 
 #: The Moré–Thuente search as two published codes use it: L-BFGS-B (Zhu, Byrd, Lu, Nocedal 1997) and the MCSRCH of
 #: Harwell VA15 (Liu, Nocedal 1989). The last seven have no public name; src/core/quasi_newton/options.hpp says
@@ -137,6 +139,7 @@ class Settings:
     cauchy: CauchyPolicy = "exact"
     line_search: LineSearch = _NAMED["lbfgsb"]
     threads: int | None = None
+    history: HistoryDtype | None = None  #: None: the dtype of x
 
     def __post_init__(self) -> None:
         kept: dict[str, Any] = {
@@ -151,6 +154,7 @@ class Settings:
             "time_limit": read_real("time_limit", self.time_limit, above=0, infinite=True),
             "cauchy": read_choice("cauchy", self.cauchy, CAUCHY_POLICIES),
             "threads": read_threads(self.threads),
+            "history": None if self.history is None else read_choice("history", self.history, HISTORY_DTYPES),
         }
         for name, value in kept.items():  # plain numbers, whatever kind they were given as
             object.__setattr__(self, name, value)
@@ -172,7 +176,22 @@ class Settings:
         o.max_evaluations = int(min(self.maxfun, UNLIMITED))
         o.bounded, o.boxed = int(bounded), int(boxed)
         o.weighted, o.weights_vary = int(weighted), int(weights_vary)
+        history = self.history_dtype(single)
+        o.history, o.narrowed = HISTORY_DTYPES.index(history), int(history != self._widest(single))
         return o
+
+    @staticmethod
+    def _widest(single: bool) -> HistoryDtype:
+        return "float32" if single else "float64"
+
+    def history_dtype(self, single: bool) -> HistoryDtype:
+        """Return the dtype of the history, for variables of single or double precision: theirs, or a narrower one."""
+        widest = self._widest(single)
+        if self.history is None:
+            return widest
+        allowed = HISTORY_DTYPES[HISTORY_DTYPES.index(widest) :]
+        require(self.history in allowed, "history", self.history, f"{', '.join(allowed)}, as x0 is {widest}")
+        return self.history
 
     def thread_count(self) -> int:
         """Return the number of threads to use: as asked, else all that this process may run on."""

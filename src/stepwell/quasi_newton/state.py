@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from stepwell import _core
+from stepwell.quasi_newton.settings import Settings
 
 #: The engine's state, one record per problem.
 STATE_DTYPE = np.dtype(
@@ -26,6 +28,7 @@ WHOLE, BEGIN, FINISH = 0, 1, 2
 LOOK_EVERY = 8
 
 #: The arrays that make up a complete run; ``s`` and ``y`` are rings of pairs, ``small`` holds their products.
+#: Of bfloat16, which NumPy has not, ``s`` and ``y`` hold the bits.
 ARRAYS = ("trial", "x", "g", "d", "s", "y", "states", "small")
 
 
@@ -57,19 +60,47 @@ def with_slots(arrays: Mapping[str, np.ndarray], slots: int) -> dict[str, np.nda
     return {**arrays, **rings, "states": states, "small": small.reshape(batch, -1)}
 
 
-def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = False) -> int:
+def widened(rows: np.ndarray) -> np.ndarray:
+    """Return rows of the history as numbers: a copy where they are bits of bfloat16, the upper half of a float32."""
+    return (rows.astype(np.uint32) << 16).view(np.float32) if rows.dtype == np.uint16 else rows
+
+
+def history_array_dtype(history: str) -> np.dtype:
+    """Return what NumPy has for a dtype of the history."""
+    return np.dtype(np.uint16 if history == "bfloat16" else history)
+
+
+def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = False, history: float = 1) -> int:
     """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with bounds.
 
     A diagonal H0 adds n; the products of pairs and the scalars add 3m² and a constant. Bounds and a diagonal that the
-    problems of a batch share are counted once for the batch; what threads take is `thread_bytes`.
+    problems of a batch share are counted once for the batch; what threads take is `thread_bytes`. `history`: the size
+    of a number of the history in words, 1/2 for float32 beside float64.
 
     Examples
     --------
     >>> memory_words(1_000_000, 8, bounded=True) // 1_000_000
     22
+    >>> memory_words(1_000_000, 8, bounded=True, history=1 / 2) // 1_000_000
+    14
     """
-    vectors = 2 * m + 4 + 2 * bounded + weighted
-    return vectors * n + 3 * m * m + int(_core.STATE_SIZE) // 8
+    vectors = 2 * m * history + 4 + 2 * bounded + weighted
+    return math.ceil(vectors * n) + 3 * m * m + int(_core.STATE_SIZE) // 8
+
+
+def kept_bytes(n: int, m: int) -> int:
+    """Return the bytes of products of pairs that a problem with bounds and without a diagonal keeps on the host.
+
+    They save time while the free variables of a piece of 256 stay the same: (2m + 1) m numbers a piece, for 2048 to 2²⁴
+    variables and up to 20 pairs.
+
+    Examples
+    --------
+    >>> kept_bytes(1_000_000, 8) / 1_000_000 < 5
+    True
+    """
+    options = Settings(m=m).engine_options(bounded=True, boxed=False, weighted=False, weights_vary=False)
+    return int(_core.kept_bytes(options, n))
 
 
 def thread_bytes(m: int) -> int:

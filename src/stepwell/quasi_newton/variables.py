@@ -21,6 +21,7 @@ from stepwell.arrays import (
     device_name,
     is_array,
     is_cuda,
+    jax_does_alike,
     namespace_of,
     readonly_view,
     same_library,
@@ -135,11 +136,13 @@ class Points:
     """Trial points as the objective gets them: copies that it may keep and change.
 
     A copy that nobody has kept is used again: a fresh one costs the operating system more than the copying. With
-    ``zero_copy``, and on a device, points are views that the solver overwrites.
+    ``zero_copy``, and on a device, points are views that the solver overwrites. Functions that JAX has compiled see no
+    array, only its trace: they get NumPy's, which spares JAX the making of one of its own.
     """
 
-    def __init__(self, variables: Variables, zero_copy: bool) -> None:
+    def __init__(self, variables: Variables, zero_copy: bool, compiled: bool = False) -> None:
         self._variables = variables
+        self._plain = compiled and not variables.on_device and jax_does_alike(variables.template, variables.dtype)
         self._views = zero_copy or variables.on_device or view_is_copy(variables.template)
         self._shape = variables.shape
         self._is_numpy = same_library(variables.template, np.empty(0))
@@ -147,6 +150,8 @@ class Points:
 
     def __call__(self, trial: Array) -> Array:
         """Return trial points for the objective."""
+        if self._plain:
+            return trial.reshape(self._shape).copy()
         if self._views:
             return self._variables.shown(trial)
         if trial.size < _WORTH_KEEPING:

@@ -55,7 +55,7 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
             rows.writerow([column.key for column in table.columns])
             rows.writerows([[row[column.key] for column in table.columns] for row in table.rows])
     if plotting():
-        for plot in study.plots:
+        for plot in (plot for plot in study.plots if plot.curves):
             written.append(folder / f"{stem}-{plot.name}.png")
             draw(plot, written[-1])
     return written

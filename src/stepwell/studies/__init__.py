@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.checks import meant
-from stepwell.studies.frame import Context, Setting, Study
+from stepwell.studies.frame import Context, Setting, Study, StudyInterrupted
 
-__all__ = ["STUDIES", "Study", "run", "settings_of"]
+__all__ = ["STUDIES", "Study", "StudyInterrupted", "run", "settings_of"]
 
 _FEI = "Y. Fei, G. Rong, B. Wang, W. Wang: Parallel L-BFGS-B algorithm on GPU. Computers & Graphics 40 (2014)"
 _AMORE = "L. D'Amore, R. Arcucci, V. Mele, G. Scotti, A. Murli: L-BFGS for GPU-CUDA. CMCC Research Paper RP0167 (2013)"
@@ -94,6 +94,11 @@ def run(
     Returns
     -------
     Study
+
+    Raises
+    ------
+    StudyInterrupted
+        By Ctrl-C; it has the tables and plots so far.
     """
     module = _module(name)
     known = {setting.name: setting.default for setting in settings_of(name)}
@@ -109,6 +114,11 @@ def run(
     about = machine() | (gpu_machine(context.device) if context.device != "cpu" else {})
     study = Study(name, title, paper, context.device, size, dict(context.settings), about)
     began = time.perf_counter()
-    module.run(context, study)
-    study.seconds = time.perf_counter() - began
+    try:
+        module.run(context, study)
+    except KeyboardInterrupt as stop:
+        study.remarks.append("Interrupted: these are the figures so far.")
+        raise StudyInterrupted(study) from stop
+    finally:
+        study.seconds = time.perf_counter() - began
     return study

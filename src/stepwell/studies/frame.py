@@ -182,6 +182,14 @@ class Study:
         raise KeyError(f"study {self.name} has no table {name}; it has {', '.join(t.name for t in self.tables)}")
 
 
+class StudyInterrupted(KeyboardInterrupt):
+    """The Ctrl-C that ended a study; `study` has what was found so far."""
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(f"study {study.name} was interrupted")
+        self.study = study
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """An option that one study takes beside those that all take; a tuple as default may be given several times."""

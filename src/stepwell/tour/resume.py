@@ -1,4 +1,4 @@
-"""Chapter: a run that is killed and goes on from its checkpoint, to the same bits."""
+"""Part of a chapter: a run that is killed and goes on from its checkpoint, to the same bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.problems import get
 from stepwell.quasi_newton.api import minimize
 from stepwell.quasi_newton.options import Options
 from stepwell.report.html import Block, Figure, Series, Text, chart
-from stepwell.tour.chapter import Account, Chapter, Clock, Comparison, Stage, duration
+from stepwell.tour.chapter import Account, Clock, Comparison, Stage, duration
 
 #: Points along each side of the grid, and evaluations after which the first run is killed: for the tour, and quick.
 SIDES, LIMITS = (100, 16), (60, 12)
@@ -40,13 +40,13 @@ def run(stage: Stage) -> Account:
 
     how: dict[str, Any] = {"jac": True, "bounds": problem.bounds, "options": OPTIONS}
     killing = False
-    stage.tell("without a break", 0.0)
+    stage.tell("without a break", 0.6)
     whole = minimize(fun, problem.x0, **how)
     alone, values = values, []
     size = 0
     with tempfile.TemporaryDirectory() as folder:
         how |= {"checkpoint": Path(folder) / "run.checkpoint", "checkpoint_every": EVERY}
-        stage.tell("until it is killed", 0.4)
+        stage.tell("until it is killed", 0.75)
         killing = True
         try:
             minimize(fun, problem.x0, **how)
@@ -54,7 +54,7 @@ def run(stage: Stage) -> Account:
             size = how["checkpoint"].stat().st_size
         before, values = values, []
         killing = False
-        stage.tell("resumed", 0.7)
+        stage.tell("resumed", 0.9)
         with Clock() as clock:
             resumed = minimize(fun, problem.x0, **how)
             stage.place.wait()
@@ -91,11 +91,3 @@ def run(stage: Stage) -> Account:
         ),
     ]
     return Account([comparison], blocks)
-
-
-CODE = """from stepwell import minimize, problems
-
-problem = problems.get("torsion", nx=100, ny=100)
-result = minimize(problem.fun, problem.x0, jac=True, bounds=problem.bounds,
-                  checkpoint="run.checkpoint", checkpoint_every="60 s")"""
-CHAPTER = Chapter("resume", "New in this version, stop and resume", run, CODE, "quasi-newton")

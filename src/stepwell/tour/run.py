@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from stepwell.studies.measure import blas_threads
 from stepwell.studies.places import Place
-from stepwell.tour import bounded, phantom, resume, rosenbrock, voronoi, waveform
+from stepwell.tour import bounded, new, phantom, rosenbrock, voronoi, waveform
 from stepwell.tour.chapter import Account, Chapter, Comparison, Stage
 from stepwell.tour.machine import told_facts
 
@@ -19,7 +19,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     waveform.CHAPTER,
     phantom.CHAPTER,
     voronoi.CHAPTER,
-    resume.CHAPTER,
+    new.CHAPTER,
 )
 
 

@@ -59,12 +59,6 @@ class Header:
         return value if isinstance(value, list) else [value]
 
 
-def is_header(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as ENVI headers do."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"ENVI"
-
-
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read a header.
 

@@ -1,0 +1,69 @@
+// Rows of the history on the host, whose type is known at run time (core/quasi_newton/history.hpp). Only what
+// reads and writes them is compiled for each type; the sweeps around it are not.
+#pragma once
+
+#include "core/quasi_newton/history.hpp"
+#include "core/quasi_newton/memory.hpp"
+#include "host/quasi_newton/workspace.hpp"
+
+namespace stepwell {
+
+typedef unsigned char Byte;
+template <class T>
+using HostMemory = BatchMemory<T, Byte>;  // the stride of its history is in bytes
+template <class T>
+using HostVectors = ProblemVectors<T, Byte>;
+
+constexpr int bytes_of(HistoryType type) {
+    return type == HistoryType::float64 ? 8 : type == HistoryType::float32 ? 4 : 2;
+}
+
+}  // namespace stepwell
+
+SW_BEGIN
+
+// use(value of that type)
+template <class Use>
+inline void with_type(HistoryType type, const Use& use) {
+    switch (type) {
+        case HistoryType::float64:
+            return use(double{});
+        case HistoryType::float32:
+            return use(float{});
+        default:
+            return use(Bfloat16{});
+    }
+}
+
+inline double widened(double value) {
+    return value;
+}
+
+inline double widened(float value) {
+    return value;
+}
+
+inline void narrow(Bfloat16* out, const double* in, int count) {
+    for (int i = 0; i < count; ++i) out[i] = bfloat16_of(float(in[i]));
+}
+
+// Where the element `at` of the row of the pair of a given age lies.
+template <class T>
+inline const Byte* place_of(const Byte* history, const HostVectors<T>& v, const Options& o, int age, int head,
+                            int pairs, int64_t at) {
+    return history + int64_t(slot_of(age, head, pairs, o.slots)) * v.stride + at * bytes_of(o.history);
+}
+
+// One element of a row.
+inline double element_at(const Byte* place, HistoryType type) {
+    switch (type) {
+        case HistoryType::float64:
+            return *reinterpret_cast<const double*>(place);
+        case HistoryType::float32:
+            return *reinterpret_cast<const float*>(place);
+        default:
+            return widened(*reinterpret_cast<const Bfloat16*>(place));
+    }
+}
+
+SW_END

@@ -1,0 +1,60 @@
+// Products of all pairs over the free variables of each tile, kept from one sweep to the next. While the free
+// variables of a tile stay the same, only the products with the new pair are formed: 4 a variable and pair in
+// place of 2 m. What is kept is what would be computed again, to the last bit: nothing depends on it but
+// time.
+#pragma once
+
+#include "core/common/simd.hpp"
+#include "core/quasi_newton/options.hpp"
+#include "host/quasi_newton/chunks.hpp"
+
+SW_BEGIN
+
+// Of one tile. Rows are numbered by their slots, [Y; S], so that they stay where they are as pairs grow
+// older.
+struct TileGram {
+    unsigned char free[tile / 8];  // a bit each variable
+    uint64_t slots;                // a bit each slot whose products with those others are here
+    double* products() { return reinterpret_cast<double*>(this + 1); }
+    const double* products() const { return reinterpret_cast<const double*>(this + 1); }
+
+    static constexpr int products_of(int slots) { return slots * (2 * slots + 1); }  // lower triangle by rows
+    static constexpr int64_t doubles_of(int slots) {
+        return int64_t(sizeof(TileGram) / sizeof(double)) + products_of(slots);
+    }
+};
+
+// Those of one problem, by chunks; none where they would not pay.
+struct KeptGrams {
+    double* memory = nullptr;
+    int64_t tiles = 0;  // of a chunk
+
+    // Small problems have little to save, and in large ones the memory takes longer than the products.
+    static constexpr int64_t min_size = 2048, max_size = int64_t(1) << 24;
+    static constexpr int max_capacity = 20;
+
+    static bool pays(const Options& o, int64_t n) {
+        return o.bounded && !o.weighted && o.capacity <= max_capacity && n >= min_size && n <= max_size;
+    }
+    static int64_t tiles_of(const Chunks& chunks) { return (chunks.length + tile - 1) / tile; }
+    static int64_t doubles_of(const Options& o, const Chunks& chunks) {
+        return pays(o, chunks.n) ? chunks.count * tiles_of(chunks) * TileGram::doubles_of(o.slots) : 0;
+    }
+
+    // The first of a chunk, or null.
+    double* of_chunk(const Chunks& chunks, int64_t begin, int slots) const {
+        const int64_t chunk = (begin + chunks.before) / chunks.length;
+        return memory ? memory + chunk * tiles * TileGram::doubles_of(slots) : nullptr;
+    }
+};
+
+// A bit for each lane that is not zero.
+inline unsigned char nonzero_lanes(Pack v) {
+    typedef VectorOf<int64_t, lanes>::aligned Bits;
+    Bits bits = (v != 0.0) & Bits{1, 2, 4, 8, 16, 32, 64, 128};
+    bits |= __builtin_shufflevector(bits, bits, 4, 5, 6, 7, 0, 1, 2, 3);
+    bits |= __builtin_shufflevector(bits, bits, 2, 3, 0, 1, 6, 7, 4, 5);
+    return (unsigned char)(bits[0] | bits[1]);
+}
+
+SW_END

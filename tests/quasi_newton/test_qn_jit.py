@@ -1,0 +1,117 @@
+"""Objectives that JAX compiles, by option or because they are compiled already: same minima, traced once."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from stepwell import minimize, minimize_batch
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+CENTRE = np.array([0.5, 2.0, -1.5])
+
+
+class Counted:
+    """A quadratic of which each call in Python is counted: as often as it is traced."""
+
+    def __init__(self, centre=CENTRE):
+        self.calls, self.centre = 0, centre
+
+    def __call__(self, x, scale=1.0):
+        self.calls += 1
+        return scale * ((x - self.centre.astype(x.dtype)) ** 2 * jnp.array([1, 4, 9], x.dtype)).sum()
+
+
+def start():
+    return jnp.zeros(3)
+
+
+def solves_the_quadratic(result):
+    assert result.success
+    np.testing.assert_allclose(np.clip(CENTRE, -1, 1), result.x, atol=1e-4)  # float32; the gradient tolerance is 1e-5
+
+
+@pytest.mark.parametrize("form", ["none", "callable", "True", "2-point"])
+def test_a_function_is_traced_once(form):
+    fun = Counted()
+    slope = jax.grad(Counted())
+    given = {"none": None, "callable": slope, "True": True, "2-point": "2-point"}[form]
+    objective = (lambda x: (fun(x), slope(x))) if form == "True" else fun
+    result = minimize(objective, start(), jac=given, bounds=(-1.0, 1.0), options={"jit": True})
+    if form == "2-point":  # differences of float32 end at its rounding
+        np.testing.assert_allclose(np.clip(CENTRE, -1, 1), result.x, atol=1e-2)
+    else:
+        solves_the_quadratic(result)
+    assert result.nfev > 2
+    assert fun.calls == 1
+    assert isinstance(result.x, jax.Array)
+
+
+def test_without_the_option_nothing_is_traced_but_for_gradients():
+    fun = Counted()
+    result = minimize(fun, start(), bounds=(-1.0, 1.0))
+    assert fun.calls == result.nfev
+
+
+def test_other_arguments_are_constants_of_the_run():
+    fun = Counted()
+    solves_the_quadratic(minimize(fun, start(), args=(2.0,), bounds=(-1.0, 1.0), options={"jit": True}))
+    assert fun.calls == 1
+
+
+def test_what_a_function_has_captured_is_read_in_every_run():
+    fun = Counted()
+    minimize(fun, start(), options={"jit": True})
+    fun.centre = -CENTRE
+    moved = minimize(fun, start(), options={"jit": True})
+    np.testing.assert_allclose(moved.x, -CENTRE, atol=1e-4)
+
+
+def test_the_gradient_of_a_compiled_function_is_compiled_once_for_all_runs():
+    fun = Counted()
+    ready = jax.jit(fun)
+    for _ in range(3):
+        solves_the_quadratic(minimize(ready, start(), bounds=(-1.0, 1.0)))
+    assert fun.calls == 1
+
+
+def test_compiled_functions_are_not_kept_alive():
+    ready = jax.jit(lambda x: ((x - 1) ** 2).sum())
+    minimize(ready, start())
+    gone = weakref.ref(ready)
+    del ready
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_batch():
+    x0 = jnp.zeros((2, 3))
+    centre = jnp.asarray([[1.0, 2, 3], [3, 2, 1]])
+    fun = jax.jit(lambda x: ((x - centre) ** 2).sum(1))
+    for result in (minimize_batch(fun, x0), minimize_batch(fun, x0, options={"jit": True})):
+        np.testing.assert_allclose(result.x, centre, atol=1e-4)
+
+
+def test_a_pair_is_told_so():
+    pair = jax.jit(lambda x: (x.sum(), x))
+    with pytest.raises(TypeError, match="did you mean jac=True"):
+        minimize(pair, start())
+
+
+@pytest.mark.parametrize(
+    ("x0", "jit", "error"),
+    [(np.zeros(2), True, "no JAX array"), (jnp.zeros(2), "yes", "True or False")],
+)
+def test_what_cannot_be_compiled_is_an_error(x0, jit, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        minimize(lambda x: (x**2).sum(), x0, options={"jit": jit})
+
+
+def test_rows_that_change_are_refused():
+    with pytest.raises(ValueError, match="takes rows"):
+        minimize_batch(lambda x, rows: (x**2).sum(1), jnp.zeros((2, 3)), options={"jit": True})
