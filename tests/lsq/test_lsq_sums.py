@@ -142,3 +142,27 @@ def test_no_gap_where_more_is_asked():
     assert stepwell.lsq_linear(A, b, (0, 1), sum_bounds=(1, 1)).gap is None
     assert stepwell.lsq_linear(A, b, (0, np.inf)).gap is None
     assert stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1)).gap < 1e-12
+
+
+def test_columns_of_very_different_sizes_are_judged_by_their_own():
+    """Norms 1e±6 apart: a column at zero whose dual says that it should not be there is no convergence.
+
+    Oracle: the duals in extended precision. Of columns between bounds they are all equal, of those at zero no larger,
+    to the rounding of a column's own norm times that of the residual.
+    """
+    exact = np.longdouble
+    converged = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        m, n = int(rng.integers(3, 25)), int(rng.integers(2, 12))
+        A = rng.random((m, n)) * 10.0 ** rng.uniform(-6, 6, n)
+        b = rng.standard_normal(m) * 10.0 ** rng.uniform(-2, 4)
+        r = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1))
+        wide, x = A.astype(exact), r.x.astype(exact)
+        w = wide.T @ (b.astype(exact) - wide @ x)
+        norms = np.sqrt((wide**2).sum(axis=0))
+        scale = norms * (np.linalg.norm(b) + (norms * x).sum())
+        breaches = [np.max(np.where(x > 0, abs(w - mu), np.maximum(w - mu, 0)) / scale) for mu in w[x > 0]]
+        assert min(breaches) < 1e-10, seed
+        converged += r.status == NNLSStatus.CONVERGED
+    assert converged > 290

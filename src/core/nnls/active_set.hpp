@@ -140,7 +140,7 @@ protected:
                 factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
             if (!refines) {
                 // An exact residual shows rounding of x itself: no refinement takes that away.
-                const bool at_rest = !steep || (exact && refinements >= 3);
+                const bool at_rest = !steep || (refinements >= 3 && (exact || this->rests_on_sum()));
                 if (nothing_left && at_rest && !from_gram) {
                     if constexpr (Matrix::general) {
                         if (this->leave_large_bounds()) {

@@ -42,15 +42,19 @@ struct Bounded : Insertion<Team, Matrix> {
             team.each(this->columns(), [&](int j) {
                 const double square =
                     ws.square[j] + (ws.penalty_square ? penalty * ws.penalty_square[j] : 0.0);
-                ws.norm[j] = square_root(square);
-                ws.inverse_norm[j] = square > 0 ? 1.0 / ws.norm[j] : 0.0;
+                const double sum = ws.sum_of ? factor.row_weight * ws.sum_of[j] * ws.sum_of[j] : 0.0;
+                ws.norm[j] = square_root(square + sum);
+                // The row of a bound sum is for the factor. The dual is rounded to what A and b are, and the
+                // sum's part of it is in the multiplier; but for columns of zeros there is nothing else.
+                const double judged = square > 0 ? square_root(square) : ws.norm[j];
+                ws.inverse_norm[j] = judged > 0 ? 1.0 / judged : 0.0;
             });
         team.sync();
         double size = 0;
         team.each(this->columns(), [&](int j) {
             this->mark(j, ws.state[j]);
             const double reference = task.reference_of(j);
-            if (reference != 0) size += task.norm_of(j) * absolute(reference);
+            if (reference != 0) size += task.size_of(j) * absolute(reference);
         });
         reference_size = team.sum(size);
         fresh = false;
@@ -93,7 +97,7 @@ struct Bounded : Insertion<Team, Matrix> {
         team.sync();
         if (team.rank() == 0) this->mark(j, state);
         team.sync();
-        reference_size += task.norm_of(j) * (absolute(task.reference_of(j)) - before);
+        reference_size += task.size_of(j) * (absolute(task.reference_of(j)) - before);
     }
 
     // x of a column in the factor counts from zero instead of from a bound, or from that bound again. Far
@@ -108,7 +112,7 @@ struct Bounded : Insertion<Team, Matrix> {
         factor.shift_target(position, d);
         take_from_b(position, j, d);
         if (team.rank() == 0) ws.x[position] -= d;
-        reference_size += task.norm_of(j) * (absolute(after) - absolute(before));
+        reference_size += task.size_of(j) * (absolute(after) - absolute(before));
         fresh = false;
         team.sync();
     }
@@ -119,7 +123,7 @@ struct Bounded : Insertion<Team, Matrix> {
         double bounds = 0, size = 0;
         team.lane_each(factor.count, [&](int p) {
             const int j = ws.order[p];
-            const double reference = task.reference_of(j), norm = task.norm_of(j);
+            const double reference = task.reference_of(j), norm = task.size_of(j);
             bounds += norm * absolute(reference);
             size += norm * absolute(reference + ws.x[p]);
         });
@@ -143,7 +147,7 @@ struct Bounded : Insertion<Team, Matrix> {
         take_from_b(0, j, d);
         if (team.rank() == 0) this->mark(j, ws.state[j] ^ reflected);
         team.sync();
-        reference_size += task.norm_of(j) * (absolute(task.reference_of(j)) - before);
+        reference_size += task.size_of(j) * (absolute(task.reference_of(j)) - before);
         fresh = false;
     }
 
@@ -287,7 +291,8 @@ private:
         const double most = task.most_of(j), least = task.least_of(j);
         if (e > 0 ? !(most > 0) : e < 0 ? !(least < 0) : false) return -double_infinity;
         const double x = e > 0 ? min_of(most, e / c) : e < 0 ? max_of(least, e / c) : 0.0;
-        const double square = task.norm_of(j) * task.norm_of(j) - factor.row_weight * c * c;
+        const double square =
+            ws.square[j] + (ws.penalty_square ? factor.penalty * ws.penalty_square[j] : 0.0);
         const double w = ws.w[j] - multiplier * c;
         return x == 0 ? task.sign_of(j) * w : x * (2 * w - x * square);
     }

@@ -39,7 +39,7 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
         const int j = order[p];
         const double slope = task.extent.general ? breach(task, j, x[p], w[j]) : absolute(w[j]);
         steepest = max_of(steepest, slope * inverse_norm[j]);
-        size += absolute(x[p]) * norm[j];
+        size += absolute(x[p]) * (task.extent.general ? task.size_of(j) : norm[j]);
     });
     return {peak.value, team.lane_max(steepest), team.lane_sum(size), peak.index};
 }
@@ -211,6 +211,14 @@ struct DualState {
             });
         return team.max(hidden) > 0;
     }
+
+    // Whether the positives' dual is as small as a factor that has the row of a bound sum in it makes it: the
+    // row is as long as those of the largest column, and rounds x of much smaller ones to fewer digits.
+    SW_HD bool rests_on_sum() const {
+        if constexpr (Matrix::general) return ws.sum_of && slope <= rounding_with_sum * slope_slack;
+        return false;
+    }
+    static constexpr double rounding_with_sum = 256;
 
     // What b is rounded to.
     SW_HD double square_of_rounding() const {

@@ -32,7 +32,7 @@ struct GeneralSet : GeneralSystem<Team, Matrix, Scalar> {
                 outside = max_of(outside, absolute(ws.w[j]) * task.inverse_norm_of(j));
         });
         outside = team.max(outside);
-        team.lane_each(factor.count, [&](int p) { size += absolute(ws.x[p]) * task.norm_of(ws.order[p]); });
+        team.lane_each(factor.count, [&](int p) { size += absolute(ws.x[p]) * task.size_of(ws.order[p]); });
         const double room = b_norm + this->reference_size + team.lane_sum(size);
         return room > 0 ? max_of(max_of(0.0, outside), max_of(top, slope)) / room : 0.0;
     }

@@ -156,14 +156,12 @@ private:
         }
         team.sync();
         team.each(n, [&](int j) {
-            const double row_weight = factor.row_weight;
             if (ws.penalty_square) {
                 ws.penalty_square[j] = shared ? task.shared.penalty_diagonal[j]
                                               : ws.scale[j] * ws.scale[j] * square_in_penalty(matrix, j);
             }
             if (matrix.summed) {
                 ws.sum_of[j] = task.scale_of(j) * matrix.coefficient(j);
-                ws.square[j] += row_weight * ws.sum_of[j] * ws.sum_of[j];
             }
         });
         team.sync();

@@ -137,8 +137,7 @@ private:
         team.each(this->columns(), [&](int j) {
             const double scale = task.scale_of(j);
             if ((ws.state[j] & excluded) || !(scale > 0)) return;
-            const double sum = ws.sum_of ? factor.row_weight * ws.sum_of[j] * ws.sum_of[j] : 0.0;
-            a += max_of(0.0, ws.square[j] - sum) / (scale * scale);
+            a += ws.square[j] / (scale * scale);
             l += ws.penalty_square[j] / (scale * scale);
         });
         a = team.sum(a);

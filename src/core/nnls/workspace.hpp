@@ -113,7 +113,7 @@ struct Workspace {
     double *lower, *upper;            // columns: the bounds, scaled
     double* c_penalty;                // columns: the part of A'b that is lambda^2 times
     double* sum_of;                   // columns: scaled coefficients of the sum
-    double *square, *penalty_square;  // columns: squared norms in A and the sum's row, and in L
+    double *square, *penalty_square;  // columns: squared norms in A, and in L
     int32_t* best_state;              // columns: of the best point
 
     // What a team needs without fast memory: the most it can ever need of the slow.
@@ -207,6 +207,11 @@ struct Setting {
 
     SW_HD double scale_of(int j) const { return shared.scale ? shared.scale[j] : ws.scale[j]; }
     SW_HD double norm_of(int j) const { return shared.norm ? shared.norm[j] : ws.norm[j]; }
+    // |a_j| as it counts in the rounding of b - A x: without the row of a bound sum.
+    SW_HD double size_of(int j) const {
+        if (!ws.sum_of) return norm_of(j);
+        return ws.square[j] > 0 ? 1.0 / ws.inverse_norm[j] : 0.0;
+    }
     SW_HD double inverse_norm_of(int j) const {
         return shared.inverse_norm ? shared.inverse_norm[j] : ws.inverse_norm[j];
     }
