@@ -210,7 +210,7 @@ def test_two_exchanges_an_iteration():
 
 
 def test_memory_is_that_of_the_piece():
-    """(2m + 6) words a variable with bounds, two more for a pair that may be refused, and the products that are kept."""
+    """(2m + 6) words a variable with bounds, two more for a pair that may be refused, and kept products."""
     m = 5
     results = run_threads(2, lambda comm: solve_rosenbrock(comm, maxcor=m, maxiter=3))
     words = sum(r.nbytes for r in results) / 8
