@@ -8,7 +8,7 @@ namespace stepwell {
 enum class Cauchy : int32_t { exact = 0, first_interval = 1, none = 2 };
 
 // In what pairs are kept (history.hpp).
-enum class HistoryType : int32_t { float64 = 0, float32 = 1, bfloat16 = 2 };
+enum class HistoryType : int8_t { float64 = 0, float32 = 1, bfloat16 = 2 };
 
 // Constants of the Moré–Thuente search. Two published codes differ in the rows marked (*): L-BFGS-B's search
 // (Zhu, Byrd, Lu, Nocedal 1997) and the MCSRCH of Harwell VA15 (Liu, Nocedal 1989).
@@ -42,12 +42,13 @@ struct Options {
     double target;      // stop at f <= target
     int64_t max_iterations;
     int64_t max_evaluations;
-    int32_t bounded;       // lower and upper bounds are given
-    int32_t boxed;         // every variable has two finite bounds
-    int32_t weighted;      // a diagonal H0 is given
-    int32_t weights_vary;  // ... and may change from one iteration to the next
+    int32_t bounded;   // lower and upper bounds are given
+    int32_t boxed;     // every variable has two finite bounds
+    int32_t weighted;  // a diagonal H0 is given
+    // (Two blocks of a device share a multiprocessor's memory to the last bytes: these are short.)
+    uint8_t weights_vary;  // ... and may change from one iteration to the next
     HistoryType history;
-    int32_t narrowed;  // the history is of a narrower type than the vectors
+    uint8_t narrowed;  // the history is of a narrower type than the vectors
 };
 
 }  // namespace stepwell

@@ -258,11 +258,15 @@ void bind_quasi_newton(nb::module_& m) {
         .def_rw("bounded", &Options::bounded)
         .def_rw("boxed", &Options::boxed)
         .def_rw("weighted", &Options::weighted)
-        .def_rw("weights_vary", &Options::weights_vary)
+        .def_prop_rw(
+            "weights_vary", [](const Options& o) { return int(o.weights_vary); },
+            [](Options& o, int value) { o.weights_vary = uint8_t(value); })
         .def_prop_rw(
             "history", [](const Options& o) { return int(o.history); },
             [](Options& o, int value) { o.history = HistoryType(value); })
-        .def_rw("narrowed", &Options::narrowed)
+        .def_prop_rw(
+            "narrowed", [](const Options& o) { return int(o.narrowed); },
+            [](Options& o, int value) { o.narrowed = uint8_t(value); })
         .def("to_bytes",
              [](const Options& o) { return nb::bytes(reinterpret_cast<const char*>(&o), sizeof(o)); })
         .def_static("from_bytes", [](nb::bytes b) {
