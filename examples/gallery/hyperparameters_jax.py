@@ -83,8 +83,8 @@ def told(log_penalties):
     return float(value), np.asarray(gradient)
 
 
-outer = stepwell.minimize(told, np.asarray(start), jac=True, bounds=(-9.0, 2.0), options={"maxiter": 12, "gtol": 1e-4})
-one = np.linspace(-7, 1, 9)
+outer = stepwell.minimize(told, np.asarray(start), jac=True, bounds=(-9.0, 2.0), options={"maxiter": 10, "gtol": 1e-4})
+one = np.linspace(-7, 1, 7)
 grid = [float(loss(fitted(jnp.full(groups, value)), X_valid, y_valid)) for value in one]
 best_of_one = jnp.full(groups, one[int(np.argmin(grid))])
 for name, log_penalties in (("one penalty for all", best_of_one), ("one for each group", jnp.asarray(outer.x))):

@@ -28,7 +28,11 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
             raise WrongKind(
                 "the arguments of argmin are traced; allowed: outside of jit and vmap, where values are known"
             )
-        result = minimize(lambda x: fun(x, *theta), start, bounds=limits, options=options)
+        if hasattr(fun, "lower"):  # compiled already: so is its gradient, once
+            both = _value_and_gradient(fun)
+            result = minimize(lambda x: both(x, *theta), start, jac=True, bounds=limits, options=options)
+        else:
+            result = minimize(lambda x: fun(x, *theta), start, bounds=limits, options=options)
         return fail([] if result.success else [str(result.message)], result.x)
 
     @solution.defjvp
@@ -39,6 +43,11 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
         return x, _tangent(fun, x, theta, limits, theta_dot, limits_dot)
 
     return solution(theta, limits)
+
+
+@functools.lru_cache(maxsize=32)
+def _value_and_gradient(fun: Any) -> Any:
+    return jax.jit(jax.value_and_grad(fun))
 
 
 @functools.partial(jax.jit, static_argnums=0)
