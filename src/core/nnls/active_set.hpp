@@ -47,8 +47,6 @@ struct ActiveSet : Bounded<Team, Matrix> {
     int best_count = 0;
     bool trusting = false;   // the dual is not verified from A at the end
     bool restarted = false;  // with Q and R in place of the Gram factor
-    // Steps until the next look whether many can leave at once; longer after every one in vain.
-    int leap_waits = 0, leap_pause = 0;
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
@@ -347,18 +345,11 @@ protected:
     // than where the step of length alpha ends. On the positive columns the objective is that of z plus
     // |A_P (x - z)|^2, which the step brings down to (1 - alpha)^2 of what it is.
     SW_CALL bool may_leap(double alpha) {
-        if (leap_waits > 0) {
-            --leap_waits;
-            return false;
-        }
         double negatives = 0;
         team.lane_each(factor.count, [&](int p) { negatives += ws.z[p] > 0 ? 0.0 : 1.0; });
         if (projected || !task.options.guarded || team.lane_sum(negatives) < 2) return false;
         const double left = square_of_image([&](int p) { return (1 - alpha) * (ws.x[p] - ws.z[p]); });
-        const bool leaps = square_of_image([&](int p) { return ws.z[p] > 0 ? 0.0 : -ws.z[p]; }) < left;
-        leap_pause = leaps ? 0 : 2 * leap_pause + 1;
-        leap_waits = leap_pause;
-        return leaps;
+        return square_of_image([&](int p) { return ws.z[p] > 0 ? 0.0 : -ws.z[p]; }) < left;
     }
 
     // |A_P y|^2, the rows of the damping included.
