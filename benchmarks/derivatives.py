@@ -1,4 +1,5 @@
-"""What derivatives of solutions cost beside the solutions, and beside cvxpylayers, jaxnnls and torch.optim.LBFGS.
+"""What derivatives of solutions cost beside the solutions, and beside cvxpylayers, jaxnnls, torch.optim.LBFGS
+and BoTorch's own optimizer.
 
     python benchmarks/derivatives.py [--quick]
 
@@ -19,6 +20,9 @@ import stepwell
 import stepwell.torch
 
 SHAPES = [(1, 20, 8), (100, 20, 8), (1000, 20, 8), (1, 56, 40), (200, 56, 40), (1, 200, 100), (20, 200, 100)]
+#: With a λ: two blurs, and a random matrix with more columns than rows.
+DAMPED = [(1, 432, 432, 1e-3), (4, 432, 432, 1e-3), (1, 600, 1000, 1e-3)]
+PARTS = ("x", "gradient")
 
 
 def torch_rows(shapes, repeats):
@@ -45,8 +49,17 @@ def torch_rows(shapes, repeats):
     return rows
 
 
+def blur(n):
+    """A row of Gaussians of width 2, as a blur has them."""
+    place = np.arange(n)
+    return np.exp(-0.5 * ((place[:, None] - place) / 2.0) ** 2)
+
+
 def jax_rows(shapes, repeats):
-    """jit(vmap(nnls)) and its gradient in b, one matrix for all; jaxnnls beside it where it is installed."""
+    """jit(vmap(nnls)) and its gradient in b, one matrix for all; jaxnnls beside it where it is installed.
+
+    A shape with a fourth entry has that λ, a square one a blur as its matrix. (jaxnnls is given AᵀA + λ²I.)
+    """
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -55,12 +68,18 @@ def jax_rows(shapes, repeats):
     except ImportError:
         jaxnnls = None
     rows = []
-    for systems, m, n in shapes:
+    for systems, m, n, *damped in shapes:
         random = np.random.default_rng(n)
-        A, b = jax.numpy.asarray(random.normal(size=(m, n))), jax.numpy.asarray(random.normal(size=(systems, m)))
-        ways = {"ours": lambda b, A=A: stepwell.nnls(A, b).x}
+        lam = damped[0] if damped else 0.0
+        matrix = blur(n) if m == n else random.normal(size=(m, n))
+        right = random.normal(size=(systems, m))
+        if m == n:
+            right = np.maximum(0, random.normal(size=(systems, n)) - 1) @ matrix.T + 0.01 * right
+        A, b = jax.numpy.asarray(matrix), jax.numpy.asarray(right)
+        ways = {"ours": lambda b, A=A, lam=lam: stepwell.nnls(A, b, lam=lam).x}
         if jaxnnls is not None:
-            ways["jaxnnls"] = lambda b, A=A: jaxnnls.solve_nnls_primal(A.T @ A, A.T @ b)
+            gram = A.T @ A + lam**2 * jax.numpy.eye(n)
+            ways["jaxnnls"] = lambda b, A=A, gram=gram: jaxnnls.solve_nnls_primal(gram, A.T @ b)
         runs = {}
         for name, way in ways.items():
             value = jax.jit(jax.vmap(way))
@@ -68,10 +87,78 @@ def jax_rows(shapes, repeats):
             for part, call in (("x", value), ("gradient", slope)):
                 jax.block_until_ready(call(b))
                 runs[f"{name} {part}"] = wall(lambda call=call, b=b: jax.block_until_ready(call(b)))
-        found = medians(interleave(repeats, **runs))
-        rows.append({"shape": [systems, m, n], "ms": {k: 1e3 * v for k, v in found.items()}})
+        found = medians(interleave(repeats if n < 500 else 2, **runs))
+        row = {"shape": [systems, m, n], "lam": lam, "ms": {k: 1e3 * v for k, v in found.items()}}
+        row["gradient over solution"] = found["ours gradient"] / found["ours x"]
+        if jaxnnls is not None:
+            row |= {f"jaxnnls over ours, {part}": found[f"jaxnnls {part}"] / found[f"ours {part}"] for part in PARTS}
+        rows.append(row)
         print(rows[-1])
     return rows
+
+
+def bounded_rows(shapes, repeats):
+    """Forward and backward of lsq_linear in torch, one matrix for all, with a sum and without."""
+    rows = []
+    for systems, m, n in shapes:
+        random = np.random.default_rng(n)
+        A = torch.tensor(random.normal(size=(m, n)), requires_grad=True)
+        b = torch.tensor(random.normal(size=(systems, m)), requires_grad=True)
+        for name, given in (("bounds", {}), ("bounds and a sum", {"sum_bounds": (1.0, 1.0)})):
+            x = stepwell.lsq_linear(A, b, (0.0, 0.5), **given).x
+            weights, plain = torch.ones_like(x), (A.detach(), b.detach())
+            runs = {
+                "solution": wall(lambda plain=plain, given=given: stepwell.lsq_linear(*plain, (0.0, 0.5), **given)),
+                "backward": wall(lambda x=x, A=A, b=b, w=weights: torch.autograd.grad(x, (A, b), w, retain_graph=True)),
+            }
+            found = medians(interleave(repeats, **runs))
+            rows.append({"shape": [systems, m, n], "what": name, "ms": {k: 1e3 * v for k, v in found.items()}})
+            rows[-1]["backward over solution"] = found["backward"] / found["solution"]
+            print(rows[-1])
+    return rows
+
+
+def acquisition_rows(repeats):
+    """Sixty-four restarts of an acquisition function, beside BoTorch's own where it is installed: rows and seconds."""
+    try:
+        from botorch.acquisition import LogExpectedImprovement
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.generation import gen_candidates_scipy
+        from botorch.models import SingleTaskGP
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+
+        from stepwell.plugs.botorch import gen_candidates
+    except ImportError:
+        print("BoTorch is not installed")
+        return []
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(30, 4, generator=generator, dtype=torch.float64)
+    Y = (torch.sin(5 * X[:, :1]) + torch.cos(3 * X[:, 1:2]) - (X[:, 2:] - 0.4).square().sum(1, keepdim=True)).detach()
+    model = SingleTaskGP(X, Y)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    counted = []
+
+    class Counted(LogExpectedImprovement):
+        def forward(self, X):
+            counted.append(len(X))
+            return super().forward(X)
+
+    acquisition = Counted(model, best_f=Y.max())
+    starts = torch.rand(64, 1, 4, generator=generator, dtype=torch.float64)
+    ways = {"ours": gen_candidates, "botorch": gen_candidates_scipy}
+    figures = {}
+    for name, way in ways.items():
+        counted.clear()
+        _, values = way(starts, acquisition, 0.0, 1.0)
+        figures[name] = {"rows": sum(counted), "calls": len(counted), "best": float(values.max())}
+    found = medians(
+        interleave(repeats, **{name: wall(lambda f=f: f(starts, acquisition, 0.0, 1.0)) for name, f in ways.items()})
+    )
+    for name, seconds in found.items():
+        figures[name]["seconds"] = seconds
+    figures["botorch over ours"] = found["botorch"] / found["ours"]
+    print(figures)
+    return figures
 
 
 def layer_rows(repeats):
@@ -136,8 +223,9 @@ def main() -> None:
     quick = parser.parse_args().quick
     shapes, repeats = (SHAPES[:4], 3) if quick else (SHAPES, 7)
     figures = {"torch": torch_rows(shapes, repeats), "layers": layer_rows(repeats), "optimizer": optimizer_rows(quick)}
+    figures["bounded"], figures["acquisition"] = bounded_rows(shapes[1:4], repeats), acquisition_rows(repeats)
     try:
-        figures["jax"] = jax_rows(shapes, repeats)
+        figures["jax"] = jax_rows(shapes if quick else shapes + DAMPED, repeats)
     except ImportError:
         print("JAX is not installed")
     save("derivatives", "quick" if quick else "all", figures)

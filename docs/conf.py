@@ -38,6 +38,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
 autosummary_generate = True
+autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]
 autodoc_typehints = "none"  # the docstrings have the types in words
 autodoc_default_options = {"member-order": "bysource"}
 numpydoc_show_class_members = False  # the template lists methods with their texts

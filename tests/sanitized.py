@@ -101,7 +101,7 @@ def main() -> int:
     where = "import stepwell._core as c; import sys; sys.stdout.write(c.__file__ + chr(10))"
     commands = [[sys.executable, "-c", where]]
     if tests:
-        options = ["-q", "-p", "no:cacheprovider", "-m", "not cuda and not native", "-W", "ignore"]
+        options = ["-q", "-p", "no:cacheprovider", "-m", "not cuda and not native and not wheels", "-W", "ignore"]
         commands.append([sys.executable, "-m", "pytest", *options, *tests])
     if given.minutes:
         fuzz = [sys.executable, "tests/fuzz.py", "--minutes", str(given.minutes), "--seed", str(given.seed)]

@@ -24,11 +24,14 @@ PRINTED = {
     "checkpoint_and_resume": ("same bits as without a break: True",),
     "full_waveform_inversion": ("mean error within the lens",),
     "unmixing": ("14000 converged",),
+    "learning_lambda": ("of signals not seen",),
+    "learning_endmembers": ("angles to the true spectra",),
+    "hyperparameters_jax": ("one for each group",),
     "botorch_restarts": ("256 restarts", "optimize_acqf"),
     "ranks_of_mpi": ("1 ranks", "the noise is"),
 }
 #: What an example says it needs, and the package that this is.
-NEEDED = {"needs PyTorch": "torch", "needs BoTorch": "botorch"}
+NEEDED = {"needs PyTorch": "torch", "needs BoTorch": "botorch", "needs JAX": "jax"}
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -72,3 +73,41 @@ def test_wheels_are_of_the_stable_abi_from_3_12_on():
     assert override["if"]["python-version"] == ">=3.12"
     assert override["wheel"]["py-api"] == "cp312"
     assert "${SKBUILD_SABI_COMPONENT}" in (ROOT / "CMakeLists.txt").read_text()
+
+
+def test_the_smoke_test_passes(tmp_path):
+    """What is run in a clean environment of every wheel, here with the package that is installed."""
+    run = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "smoke_test.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    assert f"stepwell {stepwell.__version__} works" in run.stdout
+
+
+@pytest.mark.wheels
+def test_wheels_are_built_repaired_and_tried(tmp_path):
+    subprocess.run([ROOT / "scripts" / "wheels", tmp_path], check=True, timeout=3600)
+    names = [path.name for path in tmp_path.iterdir()]
+    assert any(name.endswith(".tar.gz") for name in names)
+    assert all("manylinux" in name or "musllinux" in name for name in names if name.endswith(".whl"))
+    assert any(name.endswith(".whl") for name in names)
+
+
+def test_a_changelog_of_each_version():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## \[(\S+)\](?: - (\d{4}-\d\d-\d\d))?$", text, re.MULTILINE)
+    assert versions[0] == ("Unreleased", "")
+    assert [number for number, _ in versions[1:]] == ["0.1.0"]
+    assert all(date for _, date in versions[1:])
+
+
+@pytest.mark.parametrize(
+    "file", ["CITATION.cff", "CODE_OF_CONDUCT.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE", "CHANGELOG.md"]
+)
+def test_what_a_project_has_is_there(file):
+    assert (ROOT / file).stat().st_size > 200
+
+
+def test_every_gallery_example_that_is_promised():
+    named = {path.stem for path in (ROOT / "examples" / "gallery").glob("*.py")}
+    assert len(named) >= 12

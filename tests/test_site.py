@@ -55,6 +55,8 @@ def test_every_public_name_is_in_the_api_reference():
 
 @pytest.mark.parametrize("module", [name for name in reference() if name != "stepwell"])
 def test_the_api_reference_has_what_a_module_offers(module):
+    if module == "stepwell.torch":
+        pytest.importorskip("torch")
     offered = importlib.import_module(module)
     listed = reference()[module]
     for name in listed:

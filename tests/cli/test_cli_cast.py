@@ -17,6 +17,8 @@ import stepwell
 from stepwell.cli import COMMANDS, main
 from stepwell.tour import CHAPTERS
 
+#: Maps as NumPy files, and no picture.
+PLAIN = ["--format", "npy", "--no-plots"]
 #: Command -> arguments that make it work for a moment, and files that it then leaves.
 WORK = {
     "solve": (["rosenbrock", "-n", "20", "--solution", "x.npy"], ["x.npy"]),
@@ -31,22 +33,8 @@ WORK = {
     "stipple": (["--demo", "-n", "30", "--resolution", "64", "-o", "points.npy"], ["points.npy"]),
     "deconvolve": (["--synthetic", "3", "-o", "returns.npz"], ["returns.npz"]),
     "t2map": (
-        [
-            "--synthetic",
-            "6x5x2",
-            "--echoes",
-            "16",
-            "--flip",
-            "180",
-            "--lam",
-            "0.02",
-            "--format",
-            "npy",
-            "--no-plots",
-            "-o",
-            "maps",
-        ],
-        ["maps/sfr.nii.gz", "maps/t2map.json"],
+        ["--synthetic", "6x5x2", "--echoes", "16", "--flip", "180", "--lam", "0.02", *PLAIN, "-o", "maps"],
+        ["maps/sfr.npy", "maps/t2map.json"],
     ),
     "unmix": (["--synthetic", "8x6", "--bands", "20", "-o", "a.npy", "--no-plots"], ["a.npy", "a.json"]),
     "tour": (["--quick", "--no-open", "-o", "tour.html"], ["tour.html"]),

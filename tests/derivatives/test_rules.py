@@ -121,6 +121,11 @@ def test_the_factor_is_not_that_of_a_gram_matrix():
         assert error < 100 * condition * np.finfo(float).eps
         gram = np.linalg.norm(A @ (np.linalg.solve(A.T @ A, g) - want)) / np.linalg.norm(A @ want)
         assert condition < 1e6 or error < gram / 10
+        # Systems that share A share its triangle.
+        both = solve_free(A, np.ones((2, 6)), np.zeros(()), np.stack([g, 2 * g]))
+        for factor, u in zip((1, 2), both):
+            error = np.linalg.norm(A @ (u - factor * want)) / np.linalg.norm(A @ (factor * want))
+            assert error < 100 * condition * np.finfo(float).eps
 
 
 @pytest.mark.parametrize("size", [(20, 8), (150, 60), (60, 90)])

@@ -134,7 +134,7 @@ def drawn(name):
         given = make()
         with torch.no_grad():
             result = solve(*given)
-        if np.all(result.success) and away_from_kinks(result):
+        if torch.as_tensor(result.success).all() and away_from_kinks(result):
             return given
     raise AssertionError("no such systems")
 

@@ -8,6 +8,7 @@
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/common/layout.hpp"
+#include "host/nnls/choice.hpp"
 #include "host/nnls/kernels.hpp"
 
 namespace nb = nanobind;
@@ -192,6 +193,10 @@ void bind_nnls(nb::module_& m) {
     m.def(
         "nnls_solve", &solve, nb::arg("job"), nb::arg("single"), nb::arg("form_gram"), nb::arg("threads"),
         "Solve a batch of NNLS systems: the bytes of a job, whose addresses are the caller's to vouch for.");
+    m.def("nnls_is_tiny", &nnls_is_tiny, nb::arg("rows"), nb::arg("columns"), nb::arg("damped"),
+          "Whether a system is so small that the most careful method costs nothing.");
+    m.def("nnls_gram_is_worth_forming", &nnls_gram_is_worth_forming, nb::arg("systems"), nb::arg("columns"),
+          nb::arg("matrices"), "Whether so many systems repay the Gram matrices of so many matrices.");
     m.def(
         "nnls_shares_columns", [](const nb::bytes& job) { return nnls::shares_columns(job_from(job)); },
         nb::arg("job"), "Whether the one matrix of all systems is prepared once, with its columns stored.");

@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "solve": ("stepwell.cli.solve", "Minimise a test problem."),
     "problems": ("stepwell.cli.problems", "List the test problems, or show one."),
     "info": ("stepwell.cli.info", "Show versions, threads and devices."),
-    "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from parallel-beam projections."),
+    "reconstruct": ("stepwell.cli.reconstruct", "Reconstruct slices from projections."),
     "study": ("stepwell.cli.study", "Repeat a published experiment beside other methods."),
     "voronoi": ("stepwell.cli.voronoi", "Tessellate: points, cells, mesh and its quality."),
     "stipple": ("stepwell.cli.stipple", "Draw a picture with dots."),

@@ -41,6 +41,8 @@ from stepwell.krylov.selection import RULES, Rule
 from stepwell.krylov.solving import METHODS, MethodChoice
 from stepwell.threads import threads_at_most
 
+_POSITIVE = FiniteRange(min=0, min_open=True)
+
 
 @dataclass
 class Task:
@@ -87,6 +89,9 @@ class Task:
 )
 @click.option("--pixel-size", type=FiniteRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Width of a detector pixel: attenuation comes out per this unit of length.")  # fmt: skip
+@click.option("--fan", type=(_POSITIVE, _POSITIVE), metavar="AXIS DETECTOR",
+              help="Distances of the rotation axis and of the flat detector from the source, in units of --pixel-size: "
+              "rays of the scan spread from a point.  [default: parallel rays]")  # fmt: skip
 @click.option("--angle-range", type=FiniteRange(min=0, min_open=True), default=180.0, show_default=True,
               help="Degrees over which the angles of a TIFF stack are spread evenly.")  # fmt: skip
 @place_options
@@ -108,13 +113,14 @@ def command(
     order: Order,
     center: float | None,
     pixel_size: float,
+    fan: tuple[float, float] | None,
     angle_range: float,
     array: str,
     device: str,
     threads: int | None,
     voice: Voice,
 ) -> None:
-    """Reconstruct slices from parallel-beam projections.
+    """Reconstruct slices from projections, of parallel rays or of a fan.
 
     SOURCE is `phantom` (the three-dimensional Shepp–Logan head) or a scan: an .npz file with `angles_deg` and either
     `integrals` or `projections` with `flat` and `dark` (`center_column` is optional); HDF5 with the same names, or as
@@ -141,6 +147,10 @@ def command(
     if nonnegative and lam in RULES and world.spread:
         raise click.BadParameter("over ranks a number is needed with --nonnegative", param_hint="--lam")
     _check(output, lam, relative_lam, tol, size, angles, noise)
+    if fan is not None:
+        with usage_errors():
+            require(source != "phantom", "--fan", f"{fan[0]:g} {fan[1]:g}", "none beside the phantom")
+            require(fan[0] < fan[1], "--fan", f"{fan[0]:g} {fan[1]:g}", "an axis between source and detector")
     if source != "phantom":
         names = ("volume.npy", "montage.png", "convergence.png")
         if not Path(source).exists():
@@ -151,7 +161,7 @@ def command(
             if source == "phantom":
                 task = _phantom(size, angles, noise, slices)
             else:
-                task = _scan(source, slices, order, center, pixel_size, angle_range)
+                task = _scan(source, slices, order, center, pixel_size, fan, angle_range)
             chosen = _lam(lam, relative_lam, task.A)
         count, whole_truth = task.B.shape[1], task.truth
         voice.say(f"{task.name}: {count} slices of {task.shape[0]} x {task.shape[1]}, matrix "
@@ -212,10 +222,16 @@ def command(
         if quality:
             voice.say(f"signal to noise against the truth: {min(quality):.2f} to {max(quality):.2f} dB")
     voice.say(f"wrote {', '.join(written)} to {output}")
-    settings = {"source": source, "lam": lam, "relative_lam": relative_lam, "smooth": smooth, "tol": tol}
+    settings: dict[str, Any] = {
+        "source": source,
+        "lam": lam,
+        "relative_lam": relative_lam,
+        "smooth": smooth,
+        "tol": tol,
+    }
     settings |= {"nonnegative": nonnegative}
     settings |= {"method": method, "slices": slices, "noise": noise, "order": order, "center": center}
-    settings |= {"pixel_size": pixel_size, "array": array, "device": device, "threads": threads}
+    settings |= {"pixel_size": pixel_size, "fan": fan, "array": array, "device": device, "threads": threads}
     with writing_trouble():
         voice.record(settings, _record(result, quality), seconds={"total": result.seconds})
     if interrupted:
@@ -367,9 +383,15 @@ def _phantom(size: int, angles: int, noise: float, slices: str | None) -> Task:
 
 
 def _scan(
-    source: str, slices: str | None, order: Order, center: float | None, pixel_size: float, angle_range: float
+    source: str,
+    slices: str | None,
+    order: Order,
+    center: float | None,
+    pixel_size: float,
+    fan: tuple[float, float] | None,
+    angle_range: float,
 ) -> Task:
-    from stepwell.apps.tomography import load_scan, parallel_beam, sinograms
+    from stepwell.apps.tomography import fan_beam, load_scan, parallel_beam, sinograms
 
     with file_trouble(source):
         try:
@@ -379,7 +401,13 @@ def _scan(
     detectors = scan.integrals.shape[2]
     first, last = _range(slices, scan.integrals.shape[1])
     middle = scan.center if center is None else center
-    A = pixel_size * parallel_beam(detectors, angles=scan.angles, detectors=detectors, center=middle)
+    geometry: dict[str, Any] = {"angles": scan.angles, "detectors": detectors, "center": middle}
+    if fan is None:
+        A = pixel_size * parallel_beam(detectors, **geometry)
+    else:  # a pixel of the image is what one of the detector sees at the axis
+        pixel = pixel_size * fan[0] / fan[1]
+        lengths: dict[str, Any] = {"source": fan[0] / pixel, "detector": fan[1] / pixel, "spacing": pixel_size / pixel}
+        A = pixel * fan_beam(detectors, **geometry, **lengths)
     if not A.nnz:
         raise ValueError(f"{source}: no ray meets the image, with a rotation axis at column {middle:g}")
     B = sinograms(scan.integrals[:, first:last])

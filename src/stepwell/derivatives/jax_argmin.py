@@ -5,6 +5,7 @@ The run itself needs values: it is never put into a callback, inside of which JA
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -20,7 +21,6 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
     """As `stepwell.argmin`, for arrays of JAX."""
     start = jax.lax.stop_gradient(x0)
     limits = None if bounds is None else tuple(jnp.broadcast_to(jnp.asarray(b, x0.dtype), x0.shape) for b in bounds)
-    gradient = jax.grad(fun)
 
     @jax.custom_jvp
     def solution(theta: Any, limits: Any) -> Array:
@@ -36,27 +36,32 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
         theta, limits = primals
         theta_dot, limits_dot = tangents
         x = solution(theta, limits)
-        held_dot, held = jnp.zeros_like(x), jnp.zeros(x.shape, bool)
-        if limits is not None:
-            for side in (1, 0):  # of equal bounds the lower one
-                at = x == limits[side]
-                held_dot, held = jnp.where(at, limits_dot[side], held_dot), held | at
-        x_fixed = x
-
-        def slope(x: Array, theta: Any) -> Array:
-            return gradient(x, *theta)
-
-        _, mixed = jax.jvp(slope, (x_fixed, theta), (held_dot, theta_dot))
-
-        def product(v: Array) -> Array:
-            inner = jnp.where(held, 0, v)
-            image = jax.jvp(lambda x: slope(x, theta), (x_fixed,), (inner,))[1]
-            return jnp.where(held, v, image)
-
-        def solve(product: Any, rhs: Array) -> Array:
-            return jax.scipy.sparse.linalg.cg(product, rhs, tol=1e-12, maxiter=4 * x.size + 20)[0]
-
-        moved = jax.lax.custom_linear_solve(product, jnp.where(held, 0, -mixed), solve, symmetric=True)
-        return x, jnp.where(held, held_dot, moved)
+        return x, _tangent(fun, x, theta, limits, theta_dot, limits_dot)
 
     return solution(theta, limits)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _tangent(fun: Any, x: Array, theta: Any, limits: Any, theta_dot: Any, limits_dot: Any) -> Array:
+    """How x moves with parameters and bounds. Compiled once for a function, not in each call."""
+    held_dot, held = jnp.zeros_like(x), jnp.zeros(x.shape, bool)
+    if limits is not None:
+        for side in (1, 0):  # of equal bounds the lower one
+            at = x == limits[side]
+            held_dot, held = jnp.where(at, limits_dot[side], held_dot), held | at
+
+    def slope(x: Array, theta: Any) -> Array:
+        return jax.grad(fun)(x, *theta)
+
+    _, mixed = jax.jvp(slope, (x, theta), (held_dot, theta_dot))
+
+    def product(v: Array) -> Array:
+        inner = jnp.where(held, 0, v)
+        image = jax.jvp(lambda x: slope(x, theta), (x,), (inner,))[1]
+        return jnp.where(held, v, image)
+
+    def solve(product: Any, rhs: Array) -> Array:
+        return jax.scipy.sparse.linalg.cg(product, rhs, tol=1e-12, maxiter=4 * x.size + 20)[0]
+
+    moved = jax.lax.custom_linear_solve(product, jnp.where(held, 0, -mixed), solve, symmetric=True)
+    return jnp.where(held, held_dot, moved)

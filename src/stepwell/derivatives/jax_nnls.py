@@ -1,4 +1,4 @@
-"""NNLS in the programs of JAX: a callback to the host, with a forward rule that JAX transposes for reverse mode.
+"""NNLS in the programs of JAX: a call to the host, with a forward rule that JAX transposes for reverse mode.
 
 The rule's own solve is ``jax.lax.custom_linear_solve``: JAX transposes it and differentiates it again by its matrix, so
 that every order follows from one rule. The rule calls the function that has the rule, not the callback, or second
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape
-from stepwell.derivatives import least_squares
+from stepwell.derivatives import jax_handlers, least_squares
 from stepwell.derivatives.matrices import Dense, Matrix, Pulses
 from stepwell.derivatives.normal_equations import solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, turned
@@ -53,9 +53,13 @@ def _raw(spec: Spec, entries: Array, b: Array, lam: Array, warm: Array | None) -
         found = _solve_on_host(spec, dtype, *arrays, *[None] * (4 - len(arrays)))
         return found._replace(costs=found.costs.astype(np.dtype(costs)))
 
+    def by_callback(*arrays: Array) -> Outcome:
+        return Outcome(*jax.pure_callback(called, shapes, *arrays, vmap_method="expand_dims"))
+
     given = [_with_lead(entries, core, len(lead)), b, _with_lead(lam, 0, len(lead))]
-    given += [] if warm is None else [_with_lead(warm, 1, len(lead))]
-    return Outcome(*jax.pure_callback(called, shapes, *given, vmap_method="expand_dims"))
+    if jax_handlers.handles(spec, entries, b, warm):
+        return jax_handlers.solve_nnls(by_callback, spec, shapes, *given)
+    return by_callback(*given, *([] if warm is None else [_with_lead(warm, 1, len(lead))]))
 
 
 def _with_lead(array: Array, core: int, rank: int) -> Array:
@@ -76,10 +80,19 @@ def _normal_solve(matrix: Matrix, free: Array, lam: Array, g: Array, shape: Any)
     def solved(entries: Array, free: Array, lam: Array, g: Array) -> np.ndarray:
         return np.asarray(solve_free(np.asarray(entries), np.asarray(free), np.asarray(lam), np.asarray(g), shape))
 
+    def by_callback(entries: Array, free: Array, lam: Array, g: Array) -> Array:
+        result = jax.ShapeDtypeStruct(g.shape, g.dtype)
+        return jax.pure_callback(solved, result, entries, free, lam, g, vmap_method="expand_dims")
+
+    def solve_by(*given: Array) -> Array:
+        if jax_handlers.registered() and given[-1].shape[-1] > 0:
+            return jax_handlers.solve_normal(by_callback, shape, *given)
+        return by_callback(*given)
+
     def solve(_: Any, rhs: Array) -> Array:
         rank, core = rhs.ndim - 1, 2 if shape is None else 1
         given = (_with_lead(matrix.entries, core, rank), free, _with_lead(lam, 0, rank), rhs)
-        u = jax.pure_callback(solved, jax.ShapeDtypeStruct(rhs.shape, rhs.dtype), *given, vmap_method="expand_dims")
+        u = solve_by(*given)
         return jnp.where(free == 0, rhs, u)  # held unknowns: the identity; of an unsolved system NaN
 
     u = jax.lax.custom_linear_solve(product, g, solve, symmetric=True)

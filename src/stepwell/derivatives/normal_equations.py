@@ -127,6 +127,8 @@ def _on_host(
 ) -> Array:
     """Solve (systems, right-hand sides, n) on all threads."""
     a, free, damping, rhs = (np.ascontiguousarray(host_view(array), np.float64) for array in (entries, marks, lam, g))
+    if shape is None and not gram and len(a) == 1 < len(rhs) and a.shape[1] > a.shape[2] and np.isfinite(a).all():
+        a = np.linalg.qr(a, mode="r")  # R of some columns of A is R of those of its triangle, which has fewer rows
     rows, origin = (a.shape[-2], 0) if shape is None else (shape[0], shape[2])
     u = np.empty_like(rhs)
     _core.nnls_normal_solve(

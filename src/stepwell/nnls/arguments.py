@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from stepwell import arrays
+from stepwell import _core, arrays
 from stepwell.checks import (
     read_array,
     read_axis,
@@ -101,7 +101,7 @@ def check(
     warm_x, warm_set, chain = _warm(warm_start, b, single, lead, columns, across, family)
     shared = len(shape) == 2 or which is not None
     whole = systems_of_whole(systems)
-    worth = whole * GRAM_WORTH >= columns * (shape[0] if which is not None else 1)
+    worth = _core.nnls_gram_is_worth_forming(whole, columns, shape[0] if which is not None else 1)
     damped = damping > 0 or (family is not None and family.penalized)
     method, choice = _choose(method, update, shared, whole, rows, columns, damped, worth)
     weighted = family is not None and family.weights is not None
@@ -164,10 +164,6 @@ def _family(
 
 #: The core counts rows and columns of one system, and both together, in 32 bits, with room to pad them.
 MAX_ROWS_AND_COLUMNS = 2**31 - 2**10
-#: The Gram matrix of a shared A costs n/2 products with A; a solve saves some tens of them.
-GRAM_WORTH = 60
-#: Systems with fewer positive unknowns than this cost nothing: they get the most careful method.
-TINY = 8
 
 
 def _choose(
@@ -177,8 +173,7 @@ def _choose(
         return method, f"{method}, as asked"
     if update != "cgs2":
         return "qr", f"qr: update={update!r} belongs to it"
-    most_positive = columns if damped else min(rows, columns)
-    if most_positive < TINY and not (shared and systems > 1):
+    if _core.nnls_is_tiny(rows, columns, damped) and not (shared and systems > 1):
         return "qr", f"qr: {rows} x {columns} is tiny"
     if shared and worth and systems > 1:
         return "gram", f"gram: one matrix for {systems} right-hand sides, its Gram matrix is formed once"

@@ -106,7 +106,8 @@ def _spread(stage: Stage) -> Account:
 
     def program(comm: Any) -> tuple[np.ndarray, int]:
         layout = split(n, comm, align=2)
-        start = np.where(np.arange(layout.begin, layout.end) % 2, 0.8, -1.2)
+        place = np.arange(layout.begin, layout.end)
+        start = np.where(place % 2, 0.8, -1.2 + 0.5 * np.sin(place))
 
         def fun(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             odd, even = x[::2], x[1::2]

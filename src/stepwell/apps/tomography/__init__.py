@@ -1,4 +1,4 @@
-"""Parallel-beam tomography: projection matrices, a phantom and real scans.
+"""Tomography: projection matrices of parallel and fan beams, a phantom and real scans.
 
 Slices of a volume share one projection matrix, so a volume is one system with many right-hand sides; or, where its
 slices are to be smooth from one to the next, or lie over ranks, one right-hand side with many unknowns.
@@ -7,7 +7,7 @@ slices are to be smooth from one to the next, or lie over ranks, one right-hand 
 from __future__ import annotations
 
 from stepwell.apps.tomography.phantom import shepp_logan_3d
-from stepwell.apps.tomography.projector import default_detectors, parallel_beam
+from stepwell.apps.tomography.projector import default_detectors, fan_beam, parallel_beam
 from stepwell.apps.tomography.scan import Scan, line_integrals, load_scan, sinograms
 from stepwell.apps.tomography.simulate import add_noise, largest_singular_value, signal_to_noise
 from stepwell.apps.tomography.volume import project_slices, slices_of_rank, volume_gradient
@@ -16,6 +16,7 @@ __all__ = [
     "Scan",
     "add_noise",
     "default_detectors",
+    "fan_beam",
     "largest_singular_value",
     "line_integrals",
     "load_scan",

@@ -1,0 +1,315 @@
+// NNLS, and the solve that its derivatives need, as calls of XLA's programs on the CPU: no Python, no GIL.
+// Built where the headers of an installed jaxlib are given (CMakeLists.txt, STEPWELL_JAX); nothing of it is
+// linked.
+//
+// Leading axes of arguments are systems, as `jax.vmap` makes them: an argument that has ones there is shared
+// by all. The answers are those of stepwell/derivatives/systems.py and normal_equations.py, which serve where
+// these handlers are missing.
+#include <nanobind/nanobind.h>
+
+#include <cmath>
+#include <new>
+#include <vector>
+
+#include "core/nnls/types.hpp"
+#include "host/common/bindings.hpp"
+#include "host/common/dispatch.hpp"
+#include "host/nnls/choice.hpp"
+#include "host/nnls/kernels.hpp"
+#include "host/nnls/normal_solve.hpp"
+#include "xla/ffi/api/ffi.h"
+
+namespace nb = nanobind;
+namespace ffi = xla::ffi;
+
+namespace stepwell {
+namespace {
+
+// The axes of an array before its last `core`.
+std::vector<int64_t> lead_of(const ffi::AnyBuffer& array, size_t core) {
+    const auto axes = array.dimensions();
+    return std::vector<int64_t>(axes.begin(), axes.end() - static_cast<std::ptrdiff_t>(core));
+}
+
+int64_t product(const std::vector<int64_t>& axes) {
+    int64_t all = 1;
+    for (const int64_t axis : axes) all *= axis;
+    return all;
+}
+
+// Axes of ones stretch to those of the others. False where they do not fit, or are not as many.
+bool stretch(std::vector<int64_t>& whole, const std::vector<int64_t>& lead) {
+    if (lead.size() != whole.size()) return false;
+    for (size_t k = 0; k < lead.size(); ++k) {
+        if (whole[k] == 1) whole[k] = lead[k];
+        if (lead[k] != 1 && lead[k] != whole[k]) return false;
+    }
+    return true;
+}
+
+// The number, among blocks with axes `lead`, of that which stands at `index` of axes `whole`.
+int64_t block_at(int64_t index, const std::vector<int64_t>& whole, const std::vector<int64_t>& lead) {
+    int64_t at = 0, step = 1;
+    for (size_t k = whole.size(); k-- > 0;) {
+        if (lead[k] != 1) at += index % whole[k] * step;
+        index /= whole[k];
+        step *= lead[k];
+    }
+    return at;
+}
+
+// An argument's blocks in the order of all systems: the argument itself, or a copy where only some of its
+// axes are shared. `Number` is what the copy holds.
+template <class Number>
+struct Blocks {
+    const Number* data;
+    int64_t stride;  // from one system to the next; 0: one for all
+    std::vector<Number> own;
+
+    Blocks(const Number* given, int64_t size, const std::vector<int64_t>& whole,
+           const std::vector<int64_t>& lead)
+        : data(given), stride(product(lead) == 1 ? 0 : size) {
+        if (stride == 0 || lead == whole) return;
+        const int64_t systems = product(whole);
+        own.resize(static_cast<size_t>(systems * size));
+        for (int64_t s = 0; s < systems; ++s)
+            std::copy_n(given + block_at(s, whole, lead) * size, size, own.data() + s * size);
+        data = own.data();
+    }
+};
+
+struct NnlsAttributes {
+    int32_t rows, columns, origin;  // of a convolution; rows below zero: the matrix is dense
+    int32_t method;                 // 0: chosen here, 1: Q and R, 2: the Gram factor
+    int32_t update, guarded, chain, max_solves, threads;
+    double tolerance, rounding;
+};
+
+template <class Scalar>
+ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, const ffi::AnyBuffer& lam,
+                      const NnlsAttributes& given, ffi::AnyBuffer& x, ffi::AnyBuffer& dual,
+                      ffi::AnyBuffer& active, ffi::AnyBuffer& reals, ffi::AnyBuffer& counts,
+                      ffi::AnyBuffer& costs) {
+    const bool pulses = given.rows >= 0;
+    const size_t core = pulses ? 1 : 2;
+    const std::vector<int64_t> a_lead = lead_of(entries, core), b_lead = lead_of(b, 1),
+                               lam_lead = lead_of(lam, 0);
+    std::vector<int64_t> whole(b_lead.size(), 1);
+    if (!stretch(whole, b_lead) || !stretch(whole, a_lead) || !stretch(whole, lam_lead))
+        return ffi::Error::InvalidArgument("stepwell_nnls: leading axes do not fit together");
+    const auto a_axes = entries.dimensions();
+    const int64_t m = b.dimensions().back(), n = pulses ? given.columns : a_axes.back();
+    const int64_t systems = product(whole), size = (pulses ? 1 : m) * a_axes.back();
+    if (x.element_count() != static_cast<size_t>(systems * n))
+        return ffi::Error::InvalidArgument("stepwell_nnls: the result has another shape");
+    if (systems == 0) return ffi::Error::Success();
+    const Blocks<Scalar> a(entries.typed_data<Scalar>(), size, whole, a_lead),
+        rhs(b.typed_data<Scalar>(), m, whole, b_lead), dampings(lam.typed_data<Scalar>(), 1, whole, lam_lead);
+    // One matrix for all is prepared once, unless it is not finite: that is a status of each system.
+    bool shared = a.stride == 0;
+    for (int64_t k = 0; shared && k < size; ++k) shared = std::isfinite(a.data[k]);
+
+    std::vector<double> residual(static_cast<size_t>(systems)), violation(residual.size());
+    std::vector<int32_t> tallies(6 * residual.size());
+    std::vector<int64_t> spent(4 * residual.size());
+    const auto solve = [&](int64_t first, int64_t number) {
+        const double damping = dampings.data[first * dampings.stride];
+        const bool many = shared && number > 1;
+        const bool tiny = !many && nnls_is_tiny(m, n, damping > 0);
+        const bool gram = given.method == 2 || (given.method == 0 && given.update == nnls::cgs2 && !tiny);
+        NnlsJob job{};
+        job.systems = job.whole = number;
+        job.rows = static_cast<int32_t>(m);
+        job.columns = static_cast<int32_t>(n);
+        job.a = a.data + first * a.stride;
+        // (Of one system alone no stride counts but that it is none of a shared matrix.)
+        job.a_stride = a.stride == 0 ? (shared ? 0 : size) : a.stride;
+        job.row_stride = pulses ? 0 : n;
+        job.pulse_length = pulses ? static_cast<int32_t>(size) : 0;
+        job.pulse_origin = pulses ? given.origin : 0;
+        job.b = rhs.data + first * rhs.stride;
+        job.b_stride = rhs.stride;
+        job.options = {given.tolerance,
+                       given.rounding,
+                       damping,
+                       given.max_solves,
+                       gram ? int32_t(nnls::gram) : given.update,
+                       given.guarded,
+                       given.chain};
+        job.x = x.typed_data<Scalar>() + first * n;
+        job.dual = dual.typed_data<Scalar>() + first * n;
+        job.active = reinterpret_cast<uint8_t*>(active.typed_data<bool>()) + first * n;
+        job.residual = residual.data() + first;
+        job.violation = violation.data() + first;
+        int32_t** fields[] = {&job.status, &job.insertions, &job.removals,
+                              &job.solves, &job.passes,     &job.escalated};
+        for (int k = 0; k < 6; ++k) *fields[k] = tallies.data() + k * systems + first;
+        job.costs = spent.data() + 4 * first;
+        const bool forms = gram && many && nnls_gram_is_worth_forming(number, n, 1);
+        SW_BEST(nnls_kernels)().solve({job, sizeof(Scalar) == sizeof(float), forms, given.threads});
+    };
+    // A lambda of each system's own is a call of its own.
+    const bool together = dampings.stride == 0 && (shared || a.stride != 0);
+    const int64_t number = together ? systems : 1;
+    for (int64_t first = 0; first < systems; first += number) solve(first, number);
+
+    Scalar* both = reals.typed_data<Scalar>();
+    int32_t* counted = counts.typed_data<int32_t>();
+    for (int64_t s = 0; s < systems; ++s) {
+        both[2 * s] = static_cast<Scalar>(residual[static_cast<size_t>(s)]);
+        both[2 * s + 1] = static_cast<Scalar>(violation[static_cast<size_t>(s)]);
+        for (int k = 0; k < 6; ++k) counted[6 * s + k] = tallies[static_cast<size_t>(k * systems + s)];
+    }
+    if (costs.element_type() == ffi::DataType::S64)
+        std::copy(spent.begin(), spent.end(), costs.typed_data<int64_t>());
+    else
+        for (size_t k = 0; k < spent.size(); ++k)
+            costs.typed_data<int32_t>()[k] = static_cast<int32_t>(spent[k]);
+    return ffi::Error::Success();
+}
+
+// Calls what is written for one kind of numbers; memory that is not there is an error of the call.
+template <class Double, class Single>
+ffi::Error by_type(ffi::DataType type, const Double& in_double, const Single& in_single) {
+    try {
+        if (type == ffi::DataType::F64) return in_double();
+        if (type == ffi::DataType::F32) return in_single();
+    } catch (const std::bad_alloc&) {
+        return ffi::Error(ffi::ErrorCode::kResourceExhausted, "stepwell: no memory to work on these systems");
+    }
+    return ffi::Error::InvalidArgument("stepwell: allowed are float32 and float64");
+}
+
+ffi::Error nnls_call(ffi::AnyBuffer entries, ffi::AnyBuffer b, ffi::AnyBuffer lam,
+                     ffi::Result<ffi::AnyBuffer> x, ffi::Result<ffi::AnyBuffer> dual,
+                     ffi::Result<ffi::AnyBuffer> active, ffi::Result<ffi::AnyBuffer> reals,
+                     ffi::Result<ffi::AnyBuffer> counts, ffi::Result<ffi::AnyBuffer> costs, int32_t rows,
+                     int32_t columns, int32_t origin, int32_t method, int32_t update, int32_t guarded,
+                     int32_t chain, int32_t max_solves, int32_t threads, double tolerance, double rounding) {
+    const NnlsAttributes given{rows,  columns,    origin,  method,    update,  guarded,
+                               chain, max_solves, threads, tolerance, rounding};
+    return by_type(
+        b.element_type(),
+        [&] {
+            return solve_nnls<double>(entries, b, lam, given, *x, *dual, *active, *reals, *counts, *costs);
+        },
+        [&] {
+            return solve_nnls<float>(entries, b, lam, given, *x, *dual, *active, *reals, *counts, *costs);
+        });
+}
+
+XLA_FFI_DEFINE_HANDLER(nnls_handler, nnls_call,
+                       ffi::Ffi::Bind()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Attr<int32_t>("rows")
+                           .Attr<int32_t>("columns")
+                           .Attr<int32_t>("origin")
+                           .Attr<int32_t>("method")
+                           .Attr<int32_t>("update")
+                           .Attr<int32_t>("guarded")
+                           .Attr<int32_t>("chain")
+                           .Attr<int32_t>("max_solves")
+                           .Attr<int32_t>("threads")
+                           .Attr<double>("tolerance")
+                           .Attr<double>("rounding"));
+
+// u = (A_F'A_F + lambda^2 I)^-1 g on the free columns F. Axes that g alone has are right-hand sides of one
+// system, which is factored once.
+template <class Scalar>
+ffi::Error solve_normal(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& free, const ffi::AnyBuffer& lam,
+                        const ffi::AnyBuffer& g, int32_t rows, int32_t origin, int32_t threads,
+                        ffi::AnyBuffer& u) {
+    const bool pulses = rows >= 0;
+    const std::vector<int64_t> a_lead = lead_of(entries, pulses ? 1 : 2), free_lead = lead_of(free, 1),
+                               lam_lead = lead_of(lam, 0), g_lead = lead_of(g, 1);
+    std::vector<int64_t> ours(g_lead.size(), 1);
+    bool fits = stretch(ours, free_lead) && stretch(ours, a_lead) && stretch(ours, lam_lead);
+    std::vector<int64_t> whole = ours;
+    fits = fits && stretch(whole, g_lead);
+    const int64_t n = g.dimensions().back(), all = product(whole), systems = product(ours);
+    if (!fits || u.element_count() != static_cast<size_t>(all * n))
+        return ffi::Error::InvalidArgument("stepwell_normal_solve: axes do not fit together");
+    if (all == 0 || n == 0) return ffi::Error::Success();
+    const auto a_axes = entries.dimensions();
+    const int64_t m = pulses ? rows : a_axes[a_axes.size() - 2];
+    const int64_t size = (pulses ? 1 : m) * a_axes.back(), sides = all / systems;
+    const Blocks<Scalar> a(entries.typed_data<Scalar>(), size, ours, a_lead),
+        marks(free.typed_data<Scalar>(), n, ours, free_lead),
+        dampings(lam.typed_data<Scalar>(), 1, ours, lam_lead);
+    const auto doubled = [](const Scalar* from, int64_t count) {
+        return std::vector<double>(from, from + count);
+    };
+    const std::vector<double> matrix = doubled(a.data, a.stride == 0 ? size : systems * size),
+                              damping = doubled(dampings.data, dampings.stride == 0 ? 1 : systems);
+    std::vector<uint8_t> inside(static_cast<size_t>(systems * n)), unsolved(static_cast<size_t>(systems));
+    for (int64_t s = 0; s < systems; ++s)
+        for (int64_t j = 0; j < n; ++j) {
+            const Scalar mark = marks.data[s * marks.stride + j];
+            inside[static_cast<size_t>(s * n + j)] = mark > 0;
+            if (std::isnan(mark)) unsolved[static_cast<size_t>(s)] = 1;
+        }
+    // The place of each right-hand side among those of its system.
+    std::vector<int64_t> place(static_cast<size_t>(all)), taken(static_cast<size_t>(systems));
+    std::vector<double> right(static_cast<size_t>(all * n)), left(right.size());
+    const Scalar* given = g.typed_data<Scalar>();
+    for (int64_t k = 0; k < all; ++k) {
+        const int64_t system = block_at(k, whole, ours);
+        const int64_t at = system * sides + taken[static_cast<size_t>(system)]++;
+        place[static_cast<size_t>(k)] = at;
+        std::copy_n(given + block_at(k, whole, g_lead) * n, n, right.data() + at * n);
+    }
+    SW_BEST(normal_kernels)().solve({systems, sides, static_cast<int32_t>(m), static_cast<int32_t>(n),
+                                     pulses ? static_cast<int32_t>(size) : 0, origin, matrix.data(),
+                                     a.stride == 0 ? 0 : size, inside.data(), damping.data(),
+                                     dampings.stride == 0 ? 0 : 1, right.data(), left.data(), threads});
+    Scalar* out = u.typed_data<Scalar>();
+    for (int64_t k = 0; k < all; ++k) {
+        const int64_t at = place[static_cast<size_t>(k)];
+        const bool lost = unsolved[static_cast<size_t>(at / sides)];
+        for (int64_t j = 0; j < n; ++j)
+            out[k * n + j] = lost ? static_cast<Scalar>(NAN) : static_cast<Scalar>(left[at * n + j]);
+    }
+    return ffi::Error::Success();
+}
+
+ffi::Error normal_call(ffi::AnyBuffer entries, ffi::AnyBuffer free, ffi::AnyBuffer lam, ffi::AnyBuffer g,
+                       ffi::Result<ffi::AnyBuffer> u, int32_t rows, int32_t origin, int32_t threads) {
+    return by_type(
+        g.element_type(),
+        [&] { return solve_normal<double>(entries, free, lam, g, rows, origin, threads, *u); },
+        [&] { return solve_normal<float>(entries, free, lam, g, rows, origin, threads, *u); });
+}
+
+XLA_FFI_DEFINE_HANDLER(normal_handler, normal_call,
+                       ffi::Ffi::Bind()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Attr<int32_t>("rows")
+                           .Attr<int32_t>("origin")
+                           .Attr<int32_t>("threads"));
+
+}  // namespace
+
+void bind_jax_handlers(nb::module_& m) {
+    nb::dict handlers;
+    // A capsule of a function's address, as JAX wants it.
+    XLA_FFI_Error* (*const functions[])(XLA_FFI_CallFrame*) = {
+        +[](XLA_FFI_CallFrame* frame) { return (*nnls_handler)(frame); },
+        +[](XLA_FFI_CallFrame* frame) { return (*normal_handler)(frame); }};
+    handlers["stepwell_nnls"] = nb::capsule(reinterpret_cast<void*>(functions[0]));
+    handlers["stepwell_normal_solve"] = nb::capsule(reinterpret_cast<void*>(functions[1]));
+    m.attr("JAX_HANDLERS") = handlers;
+}
+
+}  // namespace stepwell
