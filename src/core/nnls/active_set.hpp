@@ -347,7 +347,8 @@ protected:
     SW_CALL bool may_leap(double alpha) {
         double negatives = 0;
         team.lane_each(factor.count, [&](int p) { negatives += ws.z[p] > 0 ? 0.0 : 1.0; });
-        if (projected || !task.options.guarded || team.lane_sum(negatives) < 2) return false;
+        // The look costs two products: as much as a few removals.
+        if (projected || !task.options.guarded || 16 * team.lane_sum(negatives) < factor.count) return false;
         const double left = square_of_image([&](int p) { return (1 - alpha) * (ws.x[p] - ws.z[p]); });
         return square_of_image([&](int p) { return ws.z[p] > 0 ? 0.0 : -ws.z[p]; }) < left;
     }
