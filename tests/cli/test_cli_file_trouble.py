@@ -138,9 +138,10 @@ DAMAGED = {
     "large header": npy(b"{" + b" " * 20_000 + b"}"),
     "deep header": npy(b"(" * 5_000),
     "no header": npy(b"'"),
-    "negative": array_of((-1, 4)),
     "half": array_of((9, 9)),
 }
+if np.lib.NumpyVersion(np.__version__) >= "2.0.0":  # before, NumPy took the missing size from the file
+    DAMAGED["negative"] = array_of((-1, 4))
 
 
 def archive(content, method=zipfile.ZIP_STORED):

@@ -14,7 +14,7 @@ import numpy as np
 from stepwell.apps import gedi, waveform
 from stepwell.arrays import host_copy
 from stepwell.checks import read_real, require
-from stepwell.cli.console import make_table
+from stepwell.cli.console import ProgressBar, make_table
 from stepwell.cli.inputs import (
     check_file,
     check_plot,
@@ -123,11 +123,11 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
 
 def _solve(shots: waveform.Shots, voice: Voice, **how: Any) -> tuple[waveform.Deconvolution, bool]:
     """Solve part by part, until the end or Ctrl-C."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
     parts: list[waveform.Deconvolution] = []
     columns = ("deconvolving", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=voice.console(), transient=True, disable=not voice.moving)
+    bar = ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving)
     with bar, first_interrupt() as pressed:
         task = bar.add_task("shots", total=len(shots))
         for first in range(0, len(shots), _PART):

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from stepwell.apps.images.sources import require_package
+from stepwell.cli.console import ProgressBar
 from stepwell.cli.inputs import file_trouble, place_options
 from stepwell.cli.voice import Voice, output_options
 
@@ -68,7 +69,7 @@ def slab_bar(voice: Voice, title: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     try:
-        with Progress(*columns, console=voice.console(), transient=True, disable=not voice.moving) as bar:
+        with ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving) as bar:
             task = bar.add_task(title, total=None)
 
             def tell(count: int, total: int) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.arrays import host_copy
 from stepwell.checks import meant, read_real, read_whole, require
-from stepwell.cli.console import make_table
+from stepwell.cli.console import ProgressBar, make_table
 from stepwell.cli.inputs import (
     FiniteRange,
     check_folder,
@@ -281,7 +281,7 @@ def _joined(parts: list[LinearResult]) -> LinearResult:
 class _Watch:
     """Moves the bar from 1 to the tolerance on a logarithmic scale."""
 
-    def __init__(self, bar: Progress, tol: float, pressed: Callable[[], bool]) -> None:
+    def __init__(self, bar: ProgressBar, tol: float, pressed: Callable[[], bool]) -> None:
         self.bar, self.tol, self.pressed = bar, tol, pressed
         self.task = bar.add_task("solving", total=-math.log10(tol), note="")
 
@@ -316,14 +316,14 @@ def _record(result: LinearResult, quality: list[float]) -> dict[str, Any]:
     }
 
 
-def _bar(voice: Voice) -> Progress:
+def _bar(voice: Voice) -> ProgressBar:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=voice.console(), transient=True, disable=not voice.moving)
+    return ProgressBar(*columns, console=voice.console(), transient=True, disable=not voice.moving)
 
 
 def _summary(result: LinearResult) -> Table:

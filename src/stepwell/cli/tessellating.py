@@ -13,14 +13,14 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from stepwell.apps.voronoi import Tessellation, centroidal
 from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.checks import require_each
-from stepwell.cli.console import make_console
+from stepwell.cli.console import ProgressBar, make_console
 from stepwell.cli.inputs import (
     FiniteRange,
     check_file,
@@ -197,7 +197,7 @@ def tessellate(
         if importlib.util.find_spec("torch") is None:
             raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
         given = open_place("torch", "float64", device).put(density)
-    bar = Progress(
+    bar = ProgressBar(
         TextColumn("tessellating"),
         BarColumn(),
         MofNCompleteColumn(),

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from stepwell.cli.console import make_console, make_table
+from stepwell.cli.console import ProgressBar, make_console, make_table
 from stepwell.cli.inputs import check_file, open_place, read_device, writing_trouble
 from stepwell.cli.voice import Voice, output_options
 from stepwell.files import write_text
@@ -115,7 +115,7 @@ class _Display(Watcher):
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
         self._tasks: dict[str, TaskID] = {}
-        self._progress = Progress(
+        self._progress = ProgressBar(
             TextColumn("{task.fields[mark]}"),
             TextColumn("{task.description}"),
             BarColumn(bar_width=18),

@@ -119,8 +119,8 @@ def get(name: str, *, xp: Any = None, dtype: Any = None, device: Any = None, **s
     --------
     >>> from stepwell import problems
     >>> problem = problems.get("journal-bearing", nx=8, ny=12, e=0.1)
-    >>> problem.n, problem.bounds[0].min(), problem.bounds[1].max()
-    (96, np.float64(0.0), np.float64(inf))
+    >>> problem.n, float(problem.bounds[0].min()), float(problem.bounds[1].max())
+    (96, 0.0, inf)
     """
     builder = _BUILDERS[read_choice("name", name, _BUILDERS)]
     allowed = tuple(inspect.signature(builder).parameters)

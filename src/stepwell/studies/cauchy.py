@@ -97,8 +97,8 @@ def minpack_case(name: str, n: int, place: Place) -> Case:
     Examples
     --------
     >>> case = minpack_case("journal-bearing", 100, Place())
-    >>> case.n, case.bounds[0].min(), case.bounds[1].max()
-    (100, np.float64(0.0), np.float64(1.0))
+    >>> case.n, float(case.bounds[0].min()), float(case.bounds[1].max())
+    (100, 0.0, 1.0)
     """
     sizes = {"lennard-jones": {"natoms": n // 2, "ndim": 2}}.get(name, {"n": n})
     problem = problems.get(name, **sizes)

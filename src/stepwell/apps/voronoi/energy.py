@@ -65,8 +65,8 @@ class VoronoiEnergy:
     >>> energy = VoronoiEnergy(1.0, 2, resolution=(32, 64))
     >>> start = np.array([[0.3, 0.2], [0.6, 0.3]])
     >>> r = stepwell.minimize(energy.fun, start.ravel(), jac=True, bounds=(0.0, 1.0), options={"ftol": 1e-12})
-    >>> np.abs(r.x.reshape(2, 2) - [[0.25, 0.25], [0.75, 0.25]]).max() < 1e-3
-    np.True_
+    >>> bool(np.abs(r.x.reshape(2, 2) - [[0.25, 0.25], [0.75, 0.25]]).max() < 1e-3)
+    True
 
     Notes
     -----
@@ -208,8 +208,8 @@ def cvt_energy(
     --------
     >>> import numpy as np
     >>> f, g = cvt_energy(np.array([[0.25, 0.5], [0.75, 0.5]]), np.ones((100, 100)))
-    >>> round(f, 3), np.abs(g).max() < 1e-12
-    (0.104, np.True_)
+    >>> round(f, 3), bool(np.abs(g).max() < 1e-12)
+    (0.104, True)
     """
     found = read_density(density, resolution)
     points = read_sites(sites, found.shape)
