@@ -19,7 +19,14 @@ REFERENCE = ROOT / "docs" / "reference"
 #: Python blocks of a page run, one after the other in one namespace.
 RUN = [page for page in PAGES if "```python" in page.read_text()]
 #: Modules that cannot be imported without an optional package.
-OPTIONAL = {"torch", "cupy", "jax", "cuda", "matplotlib", "dask", "xarray"} | {"botorch", "sklearn", "cil", "pylops", "optuna", "deepinv"}
+OPTIONAL = {"torch", "cupy", "jax", "cuda", "matplotlib", "dask", "xarray"} | {
+    "botorch",
+    "sklearn",
+    "cil",
+    "pylops",
+    "optuna",
+    "deepinv",
+}
 
 
 def modules() -> list[str]:
