@@ -52,6 +52,21 @@ def test_optimality(kind):
         assert r.equality_error < 1e-13 * (1 + np.abs(r.x).sum())
 
 
+def test_ranges_whose_ends_are_sums_of_bounds():
+    """With bounds ±1 and sums up to 1, all variables are at bounds and the sum at its end in many a corner."""
+    rng = np.random.default_rng(0)
+    for k in range(300):
+        n = int(rng.integers(2, 7))
+        A = rng.standard_normal((n + int(rng.integers(0, 6)), n))
+        b = 3 * rng.standard_normal(len(A))
+        lower, upper, sums = -np.ones(n), np.ones(n), (-0.2, 1.0)
+        r = stepwell.lsq_linear(A, b, (lower, upper), sum_bounds=sums)
+        assert r.status == NNLSStatus.CONVERGED, k
+        worst, outside = breach(A, b, r.x, lower, upper, sums=sums, multiplier=float(r.multipliers[0]))
+        assert outside < 1e-13
+        assert worst < 1e-11
+
+
 def test_against_quadprog():
     quadprog = pytest.importorskip("quadprog")
     rng = np.random.default_rng(2)

@@ -136,8 +136,11 @@ protected:
             const bool nothing_left = top <= slack, steep = slope > slope_slack;
             // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
             // dual.
+            // (What a bound sum leaves to one column alone is where it is: another may have to take its
+            // place.)
+            const bool sole = Matrix::general && ws.sum_of && factor.count == 1 && refinements == 0;
             bool refines =
-                factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3;
+                factor.count > 0 && steep && (nothing_left || slope > 0.1 * top) && refinements < 3 && !sole;
             if (!refines) {
                 // An exact residual shows rounding of x itself: no refinement takes that away.
                 const bool at_rest = !steep || (refinements >= 3 && (exact || this->rests_on_sum()));
@@ -163,7 +166,7 @@ protected:
                 }
                 if (tally.solves >= task.options.max_solves) return limit;
                 if constexpr (Matrix::general) {
-                    if (!nothing_left) this->reseat();
+                    if (!nothing_left || (sole && steep)) this->reseat();
                     if (!fresh) continue;
                 }
                 if (!nothing_left && this->insert_several()) {

@@ -201,13 +201,14 @@ struct Bounded : Insertion<Team, Matrix> {
         const int seated = ws.order[0];
         const double x = ws.x[0];
         if (x < task.most_of(seated) && x > task.least_of(seated)) return;
-        team.sync();
-        team.each(this->columns(), [&](int j) {
+        // Every member looks at all of them: this is rare, and the scores stay what insert_several() needs.
+        Peak asks{-double_infinity, -1};
+        for (int j = 0; j < this->columns(); ++j) {
             const int state = ws.state[j] & ~barred;
-            ws.score[j] = state == reflected && ws.sum_of[j] > 0 ? -ws.w[j] / ws.sum_of[j] : -double_infinity;
-        });
-        team.sync();
-        const Peak asks = largest(team, ws.score, this->columns());
+            const bool could = state == reflected && ws.sum_of[j] > 0;
+            const double value = could ? -ws.w[j] / ws.sum_of[j] : -double_infinity;
+            if (value > asks.value) asks = {value, j};
+        }
         const double own = !(x < task.most_of(seated)) ? -ws.w[seated] / ws.sum_of[seated] : -double_infinity;
         team.sync();
         if (asks.value > own) {
@@ -215,6 +216,7 @@ struct Bounded : Insertion<Team, Matrix> {
             insert_called(asks.index);
             factor.settled = 1;
             fresh = false;
+            this->inserted_count = 0;  // the next point is no worse for what was inserted before
         }
     }
 
