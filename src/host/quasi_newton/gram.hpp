@@ -67,9 +67,9 @@ inline void dot_block(const double* const* rows, const double* const* columns, i
 template <int R>
 inline void dot_columns(const double* const* rows, const double* const* columns, int count, int packs,
                         Pack* const* sums) {
-    switch (count) {
+    switch (count) {  // at most most_columns
         case 4:
-            dot_block<R, most_columns == 4 ? 4 : 1>(rows, columns, packs, sums);
+            dot_block<R, most_columns>(rows, columns, packs, sums);
             break;
         case 3:
             dot_block<R, 3>(rows, columns, packs, sums);

@@ -20,13 +20,15 @@ void add_tile(int rows, int columns, std::int64_t length, const double* left, co
         const int r = min_of(4, rows - i);
         const double* a[4];
         for (int k = 0; k < r; ++k) a[k] = left + (i + k) * length + at;
-        for (int j = 0; j < columns; j += 4) {
-            const int c = min_of(4, columns - j);
+        for (int j = 0; j < columns; j += most_columns) {
+            const int c = min_of(most_columns, columns - j);
             const double* b[4];
-            Pack* out[4];
+            Pack of_tile[4][4], *out[4];
             for (int k = 0; k < c; ++k) b[k] = right + (j + k) * length + at;
-            for (int k = 0; k < r; ++k) out[k] = sums + (i + k) * columns + j;
+            for (int k = 0; k < r; ++k) out[k] = of_tile[k];
             dot_rows(a, r, b, c, packs, out);
+            for (int k = 0; k < r; ++k)
+                for (int l = 0; l < c; ++l) sums[(i + k) * columns + j + l] += of_tile[k][l];
         }
     }
     for (int k = packs * lanes; k < count; ++k)
