@@ -1,4 +1,4 @@
-"""Array libraries with a CUDA device, for the tests that need one; and JAX's precision, which tests leave as it was."""
+"""Array libraries with a CUDA device for the tests that need one; random numbers and JAX as each test expects them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import inspect
 import os
 import sys
 
+import numpy as np
 import pytest
+
+_FIRST_STATES: dict = {}
+# Set by runners of parallel tests; commands that write to a pipe would wrap their lines there.
+os.environ.pop("COLUMNS", None)
 
 
 def _separate_stderr() -> None:
@@ -63,6 +68,15 @@ def jax_keeps_its_precision():
     yield
     if "jax" in sys.modules and sys.modules["jax"].config.jax_enable_x64 != before:
         sys.modules["jax"].config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_in_any_order(request):
+    """A module's generators begin each test where they began, whichever tests ran before it."""
+    for value in vars(request.module).values() if request.module else ():
+        if isinstance(value, np.random.Generator):
+            first = _FIRST_STATES.setdefault(id(value), (value, value.bit_generator.state))[1]
+            value.bit_generator.state = first
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
+from exact_arithmetic import exact_solution
 
 import stepwell
 from stepwell.derivatives import least_squares
@@ -93,19 +92,6 @@ def test_rules_of_the_solve_agree_with_differences(name):
     own, shrink = least_squares.reverse_of_solve(matrix, lam, u, v)
     flow = np.sum(own * e) + shrink * dlam + np.sum(v * dg)
     np.testing.assert_allclose(flow, np.sum(weight * tangent), rtol=1e-9, atol=1e-10)
-
-
-def exact_solution(A, g):
-    """(AᵀA)⁻¹g in fractions, which round nothing."""
-    rows = [[Fraction(float(v)) for v in row] for row in A]
-    count = A.shape[1]
-    table = [[sum(r[i] * r[j] for r in rows) for j in range(count)] + [Fraction(float(g[i]))] for i in range(count)]
-    for k in range(count):
-        for i in range(count):
-            if i != k:
-                factor = table[i][k] / table[k][k]
-                table[i] = [a - factor * c for a, c in zip(table[i], table[k])]
-    return np.array([float(table[i][count] / table[i][i]) for i in range(count)])
 
 
 def test_the_factor_is_not_that_of_a_gram_matrix():

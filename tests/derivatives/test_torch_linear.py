@@ -44,7 +44,8 @@ def test_vectors_rows_and_rules():
     torch.testing.assert_close(across.T, solution(A, B, 0.4))
     assert across.requires_grad
     # λ that a rule has chosen is a constant of the graph.
-    noise = 0.7 * B.detach().norm(dim=0).numpy()
+    least = B - A @ torch.linalg.lstsq(A, B).solution
+    noise = (0.5 * (least.norm(dim=0) + B.norm(dim=0))).detach().numpy()
     rule = stepwell.tikhonov(A, B, "discrepancy", tol=TOL, noise=noise)
     fixed = solution(A, B, torch.tensor(rule.lam))
     torch.testing.assert_close(rule.x, fixed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+from exact_arithmetic import exact_solution
 from scipy.optimize import OptimizeWarning
 
 import stepwell
@@ -299,8 +300,6 @@ def test_degenerate_systems():
 
 def test_ill_conditioned_columns_are_not_squared():
     """With condition 1e7, against exact arithmetic on the free columns, as of nnls; a Gram matrix has 1e-2 left."""
-    from tests.derivatives.test_rules import exact_solution
-
     columns, _ = np.linalg.qr(random.normal(size=(12, 6)))
     turned, _ = np.linalg.qr(random.normal(size=(6, 6)))
     A = columns * np.geomspace(1, 1e-7, 6) @ turned
