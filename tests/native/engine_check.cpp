@@ -15,6 +15,7 @@
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/history_rows.hpp"
+#include "host/quasi_newton/kept_grams.hpp"
 #include "host/quasi_newton/rank_exchange.hpp"
 
 namespace stepwell {
@@ -221,6 +222,30 @@ double chain(const T* x, T* g, int64_t n, double load) {
     return f + 0.5 * double(x[n - 1]) * x[n - 1];
 }
 
+// Vectors as the engine takes them; bounds and weights are shared by the batch.
+template <class T>
+HostMemory<T> memory_of(int64_t batch, int64_t n, State* states, std::vector<double>& small,
+                        std::vector<T>& x, std::vector<T>& g, std::vector<T>& d, std::vector<T>& trial,
+                        std::vector<T>& s, std::vector<T>& y, const T* lower, const T* upper,
+                        const T* weights) {
+    return {batch,
+            n,
+            n * int64_t(sizeof(T)),
+            states,
+            small.data(),
+            x.data(),
+            g.data(),
+            d.data(),
+            trial.data(),
+            reinterpret_cast<Byte*>(s.data()),
+            reinterpret_cast<Byte*>(y.data()),
+            lower,
+            upper,
+            weights,
+            0,
+            0};
+}
+
 template <class T>
 void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, bool bounded, bool weighted,
                 HistoryType narrowest = HistoryType::float64) {
@@ -250,22 +275,9 @@ void run_engine(int64_t batch, int64_t n, int m, int threads, Cauchy policy, boo
     }
     const EngineKernels& kernels = baseline::engine_table();
     void* workspaces = kernels.make_workspaces(threads, m);
-    const HostMemory<T> memory{batch,
-                               n,
-                               n * int64_t(sizeof(T)),
-                               states.data(),
-                               small.data(),
-                               x.data(),
-                               g.data(),
-                               d.data(),
-                               trial.data(),
-                               reinterpret_cast<Byte*>(s.data()),
-                               reinterpret_cast<Byte*>(y.data()),
-                               bounded ? lower.data() : nullptr,
-                               bounded ? upper.data() : nullptr,
-                               weighted ? weights.data() : nullptr,
-                               0,
-                               0};
+    const HostMemory<T> memory =
+        memory_of(batch, n, states.data(), small, x, g, d, trial, s, y, bounded ? lower.data() : nullptr,
+                  bounded ? upper.data() : nullptr, weighted ? weights.data() : nullptr);
     EngineView<T> view{memory, &options, threads, workspaces};
     const Chunks chunks(n, threads);
     view.kept_stride = KeptGrams::doubles_of(options, chunks);
@@ -377,22 +389,8 @@ struct Piece {
             trial[k] = i % 2 ? upper[k] : lower[k];
         }
         workspaces = baseline::engine_table().make_workspaces(1, m);
-        const HostMemory<double> memory{1,
-                                        n,
-                                        n * int64_t(sizeof(double)),
-                                        &state,
-                                        small.data(),
-                                        x.data(),
-                                        g.data(),
-                                        d.data(),
-                                        trial.data(),
-                                        reinterpret_cast<Byte*>(s.data()),
-                                        reinterpret_cast<Byte*>(y.data()),
-                                        lower.data(),
-                                        upper.data(),
-                                        nullptr,
-                                        0,
-                                        0};
+        const HostMemory<double> memory =
+            memory_of<double>(1, n, &state, small, x, g, d, trial, s, y, lower.data(), upper.data(), nullptr);
         view = {memory, &options, 1, workspaces, {}};
     }
     ~Piece() { baseline::engine_table().free_workspaces(workspaces); }

@@ -47,8 +47,16 @@ inline Pack load(const double* p) {
     return *reinterpret_cast<const Pack*>(p);
 }
 
+// `count` narrower numbers as doubles.
+template <int count>
+inline typename VectorOf<double, count>::anywhere load_wide(const float* p) {
+    typedef typename VectorOf<float, count>::anywhere Narrow;
+    typedef typename VectorOf<double, count>::anywhere Wide;
+    return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Wide);
+}
+
 inline Pack load(const float* p) {
-    return __builtin_convertvector(*reinterpret_cast<const HalfPack*>(p), Pack);
+    return load_wide<lanes>(p);
 }
 
 inline void store(double* p, Pack value) {

@@ -3,8 +3,7 @@
 // summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
 #pragma once
 
-#include "core/common/simd.hpp"
-#include "core/quasi_newton/history.hpp"
+#include "host/quasi_newton/history_rows.hpp"
 
 SW_BEGIN
 
@@ -33,17 +32,9 @@ inline Lanes load_slice(const double* p) {
     return register_at(p);
 }
 
-inline Lanes load_slice(const float* p) {
-    typedef VectorOf<float, slice_lanes>::anywhere Narrow;
-    return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Lanes);
-}
-
-inline Lanes load_slice(const Bfloat16* p) {
-    typedef VectorOf<uint16_t, slice_lanes>::anywhere Bits;
-    typedef VectorOf<uint32_t, slice_lanes>::aligned Wide;
-    typedef VectorOf<float, slice_lanes>::aligned Floats;
-    const Wide shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Wide) << 16;
-    return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Lanes);
+template <class Narrow>
+inline Lanes load_slice(const Narrow* p) {
+    return load_wide<slice_lanes>(p);
 }
 
 // R x C dot products over a tile at once, R + C loads for R C products.

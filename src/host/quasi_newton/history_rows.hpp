@@ -2,9 +2,10 @@
 // reads and writes them is compiled for each type; the sweeps around it are not.
 #pragma once
 
+#include "core/common/simd.hpp"
+#include "core/quasi_newton/compact.hpp"
 #include "core/quasi_newton/history.hpp"
 #include "core/quasi_newton/memory.hpp"
-#include "host/quasi_newton/workspace.hpp"
 
 namespace stepwell {
 
@@ -43,6 +44,18 @@ inline double widened(float value) {
     return value;
 }
 
+template <int count>
+inline typename VectorOf<double, count>::anywhere load_wide(const Bfloat16* p) {
+    typedef typename VectorOf<uint16_t, count>::anywhere Bits;
+    typedef typename VectorOf<uint32_t, count>::aligned Shifted;
+    const Shifted shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Shifted) << 16;
+    return load_wide<count>(reinterpret_cast<const float*>(&shifted));
+}
+
+inline Pack load(const Bfloat16* p) {
+    return load_wide<lanes>(p);
+}
+
 inline void narrow(Bfloat16* out, const double* in, int count) {
     for (int i = 0; i < count; ++i) out[i] = bfloat16_of(float(in[i]));
 }
@@ -56,14 +69,9 @@ inline const Byte* place_of(const Byte* history, const HostVectors<T>& v, const 
 
 // One element of a row.
 inline double element_at(const Byte* place, HistoryType type) {
-    switch (type) {
-        case HistoryType::float64:
-            return *reinterpret_cast<const double*>(place);
-        case HistoryType::float32:
-            return *reinterpret_cast<const float*>(place);
-        default:
-            return widened(*reinterpret_cast<const Bfloat16*>(place));
-    }
+    double value = 0;
+    with_type(type, [&](auto of) { value = widened(*reinterpret_cast<const decltype(of)*>(place)); });
+    return value;
 }
 
 SW_END

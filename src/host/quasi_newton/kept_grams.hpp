@@ -24,27 +24,20 @@ struct TileGram {
     }
 };
 
-// Those of one problem, by chunks; none where they would not pay.
+// Those of one problem lie chunk by chunk. Small problems have little to save, and in large ones the memory
+// takes longer than the products.
 struct KeptGrams {
-    double* memory = nullptr;
-    int64_t tiles = 0;  // of a chunk
-
-    // Small problems have little to save, and in large ones the memory takes longer than the products.
     static constexpr int64_t min_size = 2048, max_size = int64_t(1) << 24;
     static constexpr int max_capacity = 20;
 
-    static bool pays(const Options& o, int64_t n) {
+    static bool pay(const Options& o, int64_t n) {
         return o.bounded && !o.weighted && o.capacity <= max_capacity && n >= min_size && n <= max_size;
     }
-    static int64_t tiles_of(const Chunks& chunks) { return (chunks.length + tile - 1) / tile; }
-    static int64_t doubles_of(const Options& o, const Chunks& chunks) {
-        return pays(o, chunks.n) ? chunks.count * tiles_of(chunks) * TileGram::doubles_of(o.slots) : 0;
+    static int64_t doubles_of_chunk(const Chunks& chunks, int slots) {
+        return (chunks.length + tile - 1) / tile * TileGram::doubles_of(slots);
     }
-
-    // The first of a chunk, or null.
-    double* of_chunk(const Chunks& chunks, int64_t begin, int slots) const {
-        const int64_t chunk = (begin + chunks.before) / chunks.length;
-        return memory ? memory + chunk * tiles * TileGram::doubles_of(slots) : nullptr;
+    static int64_t doubles_of(const Options& o, const Chunks& chunks) {
+        return pay(o, chunks.n) ? chunks.count * doubles_of_chunk(chunks, o.slots) : 0;
     }
 };
 

@@ -19,7 +19,7 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
         Problem<T> problem(vectors, e.states[p], is_free ? free : *e.options,
                            small_matrices(e.small + p * small_matrices_length(slots), slots),
                            Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
-                           e.exchange, e.kept ? e.kept + p * e.kept_stride : nullptr);
+                           e.exchange, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr);
         problem.turn(f[p], gradient + p * e.n, part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);

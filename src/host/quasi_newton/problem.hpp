@@ -25,7 +25,7 @@ public:
           workspaces(workspaces),
           first_workspace(first_workspace),
           exchange(exchange),
-          kept{kept, KeptGrams::tiles_of(chunks)} {}
+          kept(kept) {}
 
     // One evaluation, one turn: from f and g at the trial point to the next trial point or the end. A turn
     // may be cut after the line search has decided, so that the caller can supply the diagonal for an
@@ -155,7 +155,7 @@ private:
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     const Exchange exchange;
-    const KeptGrams kept;
+    double* const kept;  // products of tiles (kept_grams.hpp), or null
     const T* gradient = nullptr;
     DecidingThread team;
 
@@ -176,7 +176,11 @@ private:
         });
     }
 
-    double* kept_of(int64_t begin) const { return kept.of_chunk(chunks, begin, options.slots); }
+    // Those of the chunk that begins there.
+    double* kept_of(int64_t begin) const {
+        const int64_t chunk = (begin + chunks.before) / chunks.length;
+        return kept ? kept + chunk * KeptGrams::doubles_of_chunk(chunks, options.slots) : nullptr;
+    }
 
     struct Phase {
         RowShape shape;

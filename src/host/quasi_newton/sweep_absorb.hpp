@@ -163,27 +163,33 @@ private:
             with_type(options.history,
                       [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
             gather_scaled(packs, w);
-        } else if (kept && layout.gram) {
-            unsigned char free[tile / 8] = {};
-            for (int k = 0; k < packs; ++k) free[k] = nonzero_lanes(load(w.mask + k * lanes));
-            const bool same = std::memcmp(free, kept->free, sizeof(free)) == 0;
-            if (same && (kept->slots | slots_from(r - fresh_pairs())) == kept->slots) {
-                update_gram(count, packs, w, *kept);
-            } else {
-                gather_rows_of<true>(count, w);
-                form_tile_gram(packs, w, gather == Gather::pair ? *kept : *w.tile_gram);
-                if (gather == Gather::pair) {
-                    std::memcpy(kept->free, free, sizeof(free));
-                    kept->slots = slots_from(r);
-                }
-            }
+        } else if (kept) {
+            add_kept(count, packs, w, *kept);
         } else if (layout.gram) {
             gather_rows_of<true>(count, w);
         } else {
             gather_rows_of<false>(count, w);
         }
-        if (layout.gram && (v.weights || !kept)) form_tile_gram(packs, w, *w.tile_gram);
+        if (layout.gram && !kept) form_tile_gram(packs, w, *w.tile_gram);
         if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+    // The products of a tile, of which as much as possible is kept.
+    void add_kept(int count, int packs, Workspace& w, TileGram& kept) const {
+        unsigned char free[tile / 8] = {};
+        for (int k = 0; k < packs; ++k) free[k] = nonzero_lanes(load(w.mask + k * lanes));
+        const bool adds_pair = gather == Gather::pair;
+        const uint64_t known = slots_from(adds_pair ? layout.rows - 1 : layout.rows);
+        if (std::memcmp(free, kept.free, sizeof(free)) == 0 && (kept.slots | known) == kept.slots) {
+            update_gram(count, packs, w, kept);
+            return;
+        }
+        gather_rows_of<true>(count, w);
+        // Without those that the Cauchy point carries to bounds, for once: the next sweep begins with them.
+        form_tile_gram(packs, w, adds_pair ? kept : *w.tile_gram);
+        if (!adds_pair) return;
+        std::memcpy(kept.free, free, sizeof(free));
+        kept.slots = slots_from(layout.rows);
     }
 
     // A bit each slot of the oldest pairs.
@@ -193,7 +199,6 @@ private:
             bits |= uint64_t(1) << slot_of(age, head(), layout.rows, options.slots);
         return bits;
     }
-    int fresh_pairs() const { return gather == Gather::pair ? 1 : 0; }
 
     template <bool masked>
     void gather_rows_of(int count, Workspace& w) const {

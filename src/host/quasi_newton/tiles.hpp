@@ -15,14 +15,6 @@ SW_BEGIN
 #define SW_APART _Pragma("GCC ivdep")
 #endif
 
-inline Pack load(const Bfloat16* p) {
-    typedef VectorOf<uint16_t, lanes>::anywhere Bits;
-    typedef VectorOf<uint32_t, lanes>::aligned Wide;
-    typedef VectorOf<float, lanes>::aligned Floats;
-    const Wide shifted = __builtin_convertvector(*reinterpret_cast<const Bits*>(p), Wide) << 16;
-    return __builtin_convertvector(reinterpret_cast<const Floats&>(shifted), Pack);
-}
-
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;

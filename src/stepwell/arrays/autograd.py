@@ -205,10 +205,10 @@ def _compiled_by_jax(fun: Function, batch: bool, read: Function) -> ValueAndGrad
             return read(alive(point))
 
         known[key] = jax.jit(_by_jax(function, batch))
-    compiled = known[key]
+    derivative = known[key]
 
     # Whoever has the gradient keeps the function; what is kept for later runs does not.
     def evaluate(point: Array, _kept: Function = fun) -> tuple[Any, Array]:
-        return compiled(point)
+        return derivative(point)
 
     return evaluate

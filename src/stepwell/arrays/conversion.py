@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.kinds import Array, is_bfloat16, is_cuda, kind_of, namespace_of
+from stepwell.arrays.kinds import Array, is_array, is_bfloat16, is_cuda, kind_of, namespace_of
 
 
 def host_view(array: Array) -> np.ndarray:
@@ -170,6 +170,19 @@ def own_copy(array: Array) -> Array:
 def without_graph(array: Array) -> Array:
     """Return a PyTorch tensor without what autograd has recorded of it, and anything else as it is."""
     return array.detach() if kind_of(array) == "torch" else array
+
+
+def on_device_of(template: Array) -> dict[str, Any]:
+    """Return the keyword with which functions that make arrays make them where another one is.
+
+    None for arrays of NumPy before version 2, which have no device, and for traced ones, which are nowhere yet.
+
+    Examples
+    --------
+    >>> np.zeros(2).shape == np.zeros(2, **on_device_of(np.ones(3))).shape
+    True
+    """
+    return {"device": template.device} if is_array(template) and hasattr(template, "device") else {}
 
 
 def copy_to_device_of(values: np.ndarray, template: Array) -> Array:

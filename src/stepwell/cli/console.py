@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 #: Width of output that goes to no terminal: wide enough that a line of the list of problems stays a line.
@@ -50,12 +49,3 @@ def show(*renderables: Any) -> None:
     with console.capture() as captured:
         console.print(*renderables, sep="\n")
     console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
-
-
-class ProgressBar(Progress):
-    """A bar that says nothing where it is disabled: rich before version 14 ends such a one with an empty line."""
-
-    def stop(self) -> None:
-        """Stop the bar."""
-        if not self.disable:
-            super().stop()

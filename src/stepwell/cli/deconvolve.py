@@ -14,7 +14,7 @@ import numpy as np
 from stepwell.apps import gedi, waveform
 from stepwell.arrays import host_copy
 from stepwell.checks import read_real, require
-from stepwell.cli.console import ProgressBar, make_table
+from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     check_file,
     check_plot,
@@ -124,6 +124,8 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
 def _solve(shots: waveform.Shots, voice: Voice, **how: Any) -> tuple[waveform.Deconvolution, bool]:
     """Solve part by part, until the end or Ctrl-C."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+
+    from stepwell.cli.progress_bar import ProgressBar
 
     parts: list[waveform.Deconvolution] = []
     columns = ("deconvolving", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -13,8 +13,8 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from stepwell.apps.images.sources import require_package
-from stepwell.cli.console import ProgressBar
 from stepwell.cli.inputs import file_trouble, place_options
+from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import Voice, output_options
 
 #: Bytes in a unit of --memory.

@@ -18,7 +18,7 @@ from rich.table import Table
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.arrays import host_copy
 from stepwell.checks import meant, read_real, read_whole, require
-from stepwell.cli.console import ProgressBar, make_table
+from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
     check_folder,
@@ -30,6 +30,7 @@ from stepwell.cli.inputs import (
     usage_errors,
     writing_trouble,
 )
+from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.ranks import World, write_stack
 from stepwell.cli.voice import Voice, first_interrupt, output_options
 from stepwell.distributed import RankError

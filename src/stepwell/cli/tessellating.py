@@ -20,7 +20,7 @@ from stepwell.apps.voronoi.centroidal import METHODS
 from stepwell.apps.voronoi.domain import LONGEST_SIDE
 from stepwell.apps.voronoi.picture import Picture, read_npy, read_picture
 from stepwell.checks import require_each
-from stepwell.cli.console import ProgressBar, make_console
+from stepwell.cli.console import make_console
 from stepwell.cli.inputs import (
     FiniteRange,
     check_file,
@@ -32,6 +32,7 @@ from stepwell.cli.inputs import (
     usage_errors,
 )
 from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
+from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import first_interrupt
 
 #: Pixels per site that the automatic resolution provides on average, and its limits.

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from stepwell.cli.console import ProgressBar, make_console, make_table
+from stepwell.cli.console import make_console, make_table
 from stepwell.cli.inputs import check_file, open_place, read_device, writing_trouble
+from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import Voice, output_options
 from stepwell.files import write_text
 from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.arrays import Array, is_array, namespace_of
+from stepwell.arrays import Array, namespace_of, on_device_of
 from stepwell.checks import require_kind, require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.nnls.arguments import without_column
@@ -160,7 +160,7 @@ def _gradient(problem: Problem, kind: Kind, y: Array, lam: Array) -> tuple[Array
     entries, b, L = problem.entries, problem.b, problem.L
     xp = namespace_of(entries, b)
     if kind == GRAM:
-        penalty = xp.eye(y.shape[-1], dtype=y.dtype, **_device_of(y)) if L is None else L.T @ L
+        penalty = xp.eye(y.shape[-1], dtype=y.dtype, **on_device_of(y)) if L is None else L.T @ L
         whole = entries + (lam * lam)[..., None, None] * penalty
         return whole, b - matrix_of(whole, kind).normal_times(y), xp.zeros_like(lam)
     if problem.weights is not None:
@@ -198,7 +198,3 @@ def _bound_rows(problem: Problem, x: Array, y: Array) -> tuple[Array | None, Arr
     if not rows:
         return None, None
     return xp.concat(rows, axis=-2), xp.concat(rest, axis=-1)
-
-
-def _device_of(array: Array) -> dict[str, Any]:
-    return {"device": array.device} if is_array(array) and hasattr(array, "device") else {}

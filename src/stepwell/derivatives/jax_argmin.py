@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from stepwell.arrays import is_compiled
 from stepwell.checks import WrongKind
 from stepwell.quasi_newton.api import minimize
 
@@ -28,7 +29,7 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
             raise WrongKind(
                 "the arguments of argmin are traced; allowed: outside of jit and vmap, where values are known"
             )
-        if hasattr(fun, "lower"):  # compiled already: so is its gradient, once
+        if is_compiled(fun, start):  # so is its gradient, once
             both = _value_and_gradient(fun)
             result = minimize(lambda x: both(x, *theta), start, jac=True, bounds=limits, options=options)
         else:

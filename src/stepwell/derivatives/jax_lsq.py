@@ -135,7 +135,7 @@ def _linear_solve(kind: Kind, entries: Array, free: Array, lam: Array, C: Array 
     return u if C is None else jnp.concatenate([u, found[..., n:]], axis=-1)
 
 
-# ---- the door ----
+# ---- the API ----
 
 
 def lsq(plain: Any, A: Any, b: Any, arrays: dict[str, Any], options: dict[str, Any]) -> LSQResult:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, as_float, host_view, is_cuda, namespace_of, solve_with_triangle
+from stepwell.arrays import Array, as_float, host_view, is_cuda, namespace_of, on_device_of, solve_with_triangle
 from stepwell.threads import default_threads
 
 
@@ -115,7 +115,7 @@ def solve_free_with_rows(
     small = xp.matmul(rows, xp.matrix_transpose(bent))
     idle = xp.linalg.diagonal(small) == 0
     missing = xp.where(idle, 0.0, xp.matmul(rows, u[..., None])[..., 0] - t)
-    unit = xp.eye(count, dtype=g.dtype, **({"device": g.device} if is_cuda(g) else {}))
+    unit = xp.eye(count, dtype=g.dtype, **on_device_of(g))
     small = small + xp.where(idle, 1.0, 0.0)[..., None] * unit
     multipliers = xp.linalg.solve(small, xp.astype(missing, small.dtype)[..., None])[..., 0]
     u = u - xp.matmul(multipliers[..., None, :], bent)[..., 0, :]

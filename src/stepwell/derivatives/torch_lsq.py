@@ -8,6 +8,7 @@ is zero and whose derivatives are solves, ``torch.ops.stepwell.lsq_step``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -160,17 +161,17 @@ class _StepWithTangents(_Step):
         )  # fmt: skip
 
 
-def _solve(entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind) -> Tensor:
+def _solve(
+    entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind, *, known: bool = False
+) -> Tensor:
     rule = _Step if torch.compiler.is_compiling() else _StepWithTangents
-    return rule.apply(entries, free, lam, g, C, t, *kind, False)
+    return rule.apply(entries, free, lam, g, C, t, *kind, known)
 
 
-def _step(entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind) -> Tensor:
-    rule = _Step if torch.compiler.is_compiling() else _StepWithTangents
-    return rule.apply(entries, free, lam, g, C, t, *kind, True)
+_step = functools.partial(_solve, known=True)
 
 
-# ---- the door ----
+# ---- the API ----
 
 
 def _constant(value: Any) -> Any:

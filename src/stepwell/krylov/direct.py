@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, factor_positive, namespace_of, plus_diagonal, to_host
+from stepwell.arrays import Array, factor_positive, namespace_of, on_device_of, plus_diagonal, to_host
 from stepwell.krylov.inputs import bytes_per_number
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus
@@ -97,7 +97,7 @@ def direct_bytes(A: Operator, L: Operator | None, lam: float, block: Array) -> i
 def dense(H: Operator, template: Array) -> Array:
     """Write out a square operator as a dense matrix."""
     xp = namespace_of(template)
-    return H.forward(xp.eye(int(template.shape[0]), dtype=template.dtype, **_on(template)))
+    return H.forward(xp.eye(int(template.shape[0]), dtype=template.dtype, **on_device_of(template)))
 
 
 def outer_gram(A: Operator, template: Array) -> Array:
@@ -106,7 +106,3 @@ def outer_gram(A: Operator, template: Array) -> Array:
     matrix = A.matrix.T if sp.issparse(A.matrix) else None
     turned = Operator(A.adjoint, A.forward, (A.shape[1], A.shape[0]), A.home, matrix)
     return turned.gram(template)
-
-
-def _on(template: Array) -> dict[str, object]:
-    return {"device": template.device} if hasattr(template, "device") else {}

@@ -149,7 +149,7 @@ def nnls(
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
 
 
-def _within_bounds(plug: Any, A: Any, b: Any, axis: int, arrays: dict[str, Any], options: dict[str, Any]) -> NNLSResult:
+def _within_bounds(plug: Any, A: Any, b: Any, axis: int, fields: dict[str, Any], options: dict[str, Any]) -> NNLSResult:
     """Solve with derivatives what ``lsq_linear`` has within the bounds (0, ∞)."""
     from stepwell.derivatives.bounded_systems import as_nnls_result
 
@@ -160,7 +160,7 @@ def _within_bounds(plug: Any, A: Any, b: Any, axis: int, arrays: dict[str, Any],
     start = options["warm_start"]
     if across:
         options["warm_start"] = start.T if getattr(start, "ndim", 0) == 2 else start
-    found = plug.lsq(plain, A, b.T if across else b, arrays | {"bounds": (0.0, float("inf"))}, options)
+    found = plug.lsq(plain, A, b.T if across else b, fields | {"bounds": (0.0, float("inf"))}, options)
     result = found if isinstance(found, NNLSResult) else as_nnls_result(found)
     if not across:
         return result

@@ -84,10 +84,10 @@ def solve_block(solver: Callable[..., AnyResult], b: Any, A: Any = None, pulse: 
     """Solve the systems of one block; pairs come as their members."""
     if pulse is not None:
         A = Convolution(pulse, given.pop("n"), m=given.pop("m"), origin=given.pop("origin"))
-    for name, missing in (("bounds", np.inf), ("sum_bounds", np.inf)):
+    for name in ("bounds", "sum_bounds"):
         if f"{name}_lower" in given or f"{name}_upper" in given:
             ends = given.pop(f"{name}_lower", None), given.pop(f"{name}_upper", None)
-            given[name] = tuple(sign * missing if end is None else end for sign, end in zip((-1.0, 1.0), ends))
+            given[name] = tuple(missing if end is None else end for missing, end in zip((-np.inf, np.inf), ends))
     if "equality_right" in given:
         given["equality"] = given["equality"], given.pop("equality_right")
     result = solver(A, b, **given)

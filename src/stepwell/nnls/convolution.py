@@ -127,7 +127,7 @@ class Convolution:
         delay = np.arange(self.m)[:, None] - np.arange(self.n)[None] + origin
         inside = (delay >= 0) & (delay < pulse.shape[-1])
         index = np.where(inside, delay, 0).ravel()
-        like = {"device": pulse.device} if hasattr(pulse, "device") else {}
+        like = arrays.on_device_of(pulse)
         picked = xp.take(pulse, xp.asarray(index, **like), axis=-1)
         mask = xp.asarray(inside.ravel(), **like)
         return xp.reshape(xp.where(mask, picked, xp.zeros_like(picked)), self.shape)
@@ -153,7 +153,7 @@ def _by_samples(pulse: arrays.Array, x: arrays.Array, rows: int, origin: int) ->
     """Σ_s pulse[s] x[i − s + origin], a shift of x after the other."""
     xp = arrays.namespace_of(pulse)
     length, unknowns = int(pulse.shape[-1]), int(x.shape[-2])
-    like = {"device": x.device} if hasattr(x, "device") else {}
+    like = arrays.on_device_of(x)
 
     def zeros(count: int) -> arrays.Array:
         return xp.zeros((*x.shape[:-2], max(0, count), x.shape[-1]), dtype=x.dtype, **like)

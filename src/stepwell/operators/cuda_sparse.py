@@ -10,8 +10,6 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import array_api_compat
-
 from stepwell.arrays import (
     Array,
     add_at,
@@ -21,6 +19,7 @@ from stepwell.arrays import (
     device_index,
     empty_block,
     namespace_of,
+    on_device_of,
 )
 from stepwell.cuda.nvrtc import cuda_core, load_kernel
 
@@ -66,7 +65,7 @@ def group_rows(indptr: Array, indices: Array, data: Array, shape: tuple[int, int
 
     Entries that occur twice are added up.
     """
-    xp, device = namespace_of(data), array_api_compat.device(data)
+    xp, here = namespace_of(data), on_device_of(data)
     rows, columns = shape
     entries = int(data.shape[0])
     groups = -(-rows // GROUP_ROWS)
@@ -74,7 +73,7 @@ def group_rows(indptr: Array, indices: Array, data: Array, shape: tuple[int, int
         return None
 
     def count(stop: int) -> Array:
-        return xp.arange(stop, dtype=xp.int64, device=device)
+        return xp.arange(stop, dtype=xp.int64, **here)
 
     row = xp.searchsorted(xp.astype(indptr, xp.int64), count(entries), side="right") - 1
     keys, slot_of_entry = xp.unique_inverse((row // GROUP_ROWS) * columns + xp.astype(indices, xp.int64))
@@ -99,7 +98,7 @@ def group_rows(indptr: Array, indices: Array, data: Array, shape: tuple[int, int
         at = place // STEP_SLOTS * 32 + line * STEP_SLOTS + place % STEP_SLOTS
     else:
         at = place * GROUP_ROWS + line
-    values = add_at(xp.zeros(steps * 32, dtype=data.dtype, device=device), at, data)
+    values = add_at(xp.zeros(steps * 32, dtype=data.dtype, **here), at, data)
     return GroupedRows(steps_before, xp.reshape(slots, (steps, STEP_SLOTS)), xp.reshape(values, (steps, 32)), shape)
 
 

@@ -85,16 +85,13 @@ def fit_mll(
         value, runtime = float(intermediate_result.fun), time.monotonic() - began
         callback(parameters, OptimizationResult(steps, value, OptimizationStatus.RUNNING, runtime))
 
-    given: Any = {name: value for name, value in (options or {}).items() if name not in _OF_BOTORCH}
-    if timeout_sec is not None:
-        given["time_limit"] = max(timeout_sec, 1e-9)
     result = minimize(
         lambda x: tuple(map(_own, loss(x))),
         loss.state,
         jac=True,
         bounds=None if pairs is None else (pairs[:, 0], pairs[:, 1]),
         callback=None if callback is None else told,
-        options=given,
+        options=_options(options, timeout_sec),
     )
     loss.state = result.x
     status = optimization_status(result.reason)
@@ -103,6 +100,12 @@ def fit_mll(
     return OptimizationResult(
         step=result.nit, fval=result.fun, status=status, runtime=time.monotonic() - began, message=result.message
     )
+
+
+def _options(options: dict[str, Any] | None, timeout_sec: float | None) -> Any:
+    """Return options for our solvers: the caller's, less those that are BoTorch's own, and its time limit."""
+    given = {name: value for name, value in (options or {}).items() if name not in _OF_BOTORCH}
+    return given if timeout_sec is None else given | {"time_limit": max(timeout_sec, 1e-9)}
 
 
 def _own(value: Any) -> Any:
@@ -169,14 +172,11 @@ def gen_candidates(
         points[..., free] = x.reshape(-1, q, len(free))
         return -acquisition_function(points)
 
-    given: Any = {name: value for name, value in (options or {}).items() if name not in _OF_BOTORCH}
-    if timeout_sec is not None:
-        given["time_limit"] = max(timeout_sec, 1e-9)
     result = minimize_batch(
         loss,
         whole[..., free].reshape(batch, -1),
         bounds=(side(lower_bounds, -torch.inf), side(upper_bounds, torch.inf)),
-        options={"maxiter": 2000} | given,
+        options={"maxiter": 2000} | _options(options, timeout_sec),
     )
     found = whole.clone()
     found[..., free] = result.x.reshape(batch, q, len(free)).to(whole.dtype)

@@ -144,8 +144,9 @@ def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
         return None
     low, high = _rounded_inwards(lower, upper, dtype)
     two = (low > -math.inf) & (high < math.inf)
-    if low.ndim == 1 or bool(two.all()):
-        return Box(low, high, bool(two.all()))
+    boxed = bool(two.all())
+    if boxed or low.ndim == 1:
+        return Box(low, high, boxed)
     none = ~((low > -math.inf) | (high < math.inf)).any(1)
     kinds = ((none, _core.OWN_BOUNDS_NONE), (two.all(1), _core.OWN_BOUNDS_BOXED))
     return Box(low, high, False, sum(host_copy(found).astype(np.int8) * kind for found, kind in kinds))
