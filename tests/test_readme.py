@@ -34,7 +34,7 @@ def test_commands():
     commands = re.findall(r"^pip install .*", README, re.MULTILINE)
     assert commands[0].startswith("pip install stepwell ")
     assert commands.count("pip install . && stepwell tour") == 1
-    assert [line for line in commands if "&&" in line][1:] == ['pip install ".[test]" && pytest']
+    assert [line for line in commands if "&&" in line][1:] == ['pip install ".[test]" && pytest -n 2']
 
 
 def test_links_are_absolute():
