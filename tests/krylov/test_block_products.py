@@ -1,13 +1,15 @@
 """Inner products and combinations of blocks against sums in extended precision; bits that no thread changes."""
 
+import threading
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import stepwell
 from stepwell import _core
-from stepwell.krylov.block_products import combined, inner_products, plus_combined
+from stepwell.operators.block_products import combined, dense_products, inner_products, plus_combined
 from stepwell.threads import threads_at_most
 
 #: Rows around the lengths at which the kernels cut (128, 1024, 32 pieces), columns around the widths of their tiles.
@@ -108,3 +110,56 @@ def test_block_answers_do_not_depend_on_threads_of_the_blas_or_of_our_own():
             answers.append(stepwell.tikhonov(A, B, 0.3, method="block", tol=1e-6).x)
     assert np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("order", ["C", "F", "neither"])
+@pytest.mark.parametrize("columns", [0, 1, 4, 5, 40])
+def test_products_with_a_dense_matrix(dtype, order, columns):
+    A = drawn((300, 270), dtype)
+    A = np.asfortranarray(A) if order == "F" else A[::2, ::2] if order == "neither" else A
+    m, n = A.shape
+    forward, adjoint = dense_products(A)
+    for apply, matrix in ((forward, A), (adjoint, A.T)):
+        block = drawn((matrix.shape[1], columns), dtype, 1)
+        exact, size = matrix.astype(np.longdouble) @ block, np.abs(matrix).astype(np.float64) @ np.abs(block)
+        found = apply(block)
+        assert found.dtype == dtype
+        assert found.flags.c_contiguous
+        assert np.all(np.abs(found - exact) <= max(m, n) * np.finfo(dtype).eps * size)
+        assert apply(block.astype(np.float64)).dtype == "float64"
+
+
+def test_two_solvers_at_once_have_the_bits_of_each_alone():
+    A, B = drawn((900, 700), np.float64), drawn((900, 40), np.float64, 1)
+    alone = [stepwell.tikhonov(A, B, lam, method="block", tol=1e-8).x for lam in (1.0, 2.0)]
+    together = [None, None]
+
+    def solve(which, lam):
+        together[which] = stepwell.tikhonov(A, B, lam, method="block", tol=1e-8).x
+
+    threads = [threading.Thread(target=solve, args=each) for each in ((0, 1.0), (1, 2.0))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(*each) for each in zip(alone, together))
+
+
+def test_the_blas_of_the_caller_is_left_alone():
+    """In functions and callbacks of the caller's, and after an exception, the BLAS has the threads that it had."""
+    A, B = drawn((300, 200), np.float64), drawn((300, 6), np.float64, 1)
+    seen = []
+
+    def look(_):
+        seen.append([lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"])
+        if len(seen) == 3:
+            raise RuntimeError("the third time")
+
+    with threadpool_limits(2, user_api="blas"):
+        before = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+        with pytest.raises(RuntimeError, match="the third time"):
+            stepwell.tikhonov((lambda v: A @ v, lambda v: A.T @ v), B, 0.1, method="block", callback=look)
+        after = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+    assert seen == [before] * 3
+    assert after == before

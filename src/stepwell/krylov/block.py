@@ -18,11 +18,11 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, take_columns, to_host
-from stepwell.krylov.block_products import combined, inner_products, plus_combined
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
+from stepwell.operators.block_products import combined, inner_products, plus_combined
 
 
 class BlockCG(Method):

@@ -20,8 +20,8 @@ from stepwell import _core
 from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, to_host
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
-from stepwell.krylov.block_products import inner_products
 from stepwell.operators import Operator
+from stepwell.operators.block_products import inner_products
 from stepwell.threads import default_threads
 
 #: Random numbers are drawn for so many entries of a spread vector at a time, seeded by where these begin.
