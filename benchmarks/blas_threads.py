@@ -30,14 +30,14 @@ from stepwell.threads import available_cores, threads_at_most
 @contextlib.contextmanager
 def products_of_numpy():
     """Put NumPy's products in the place of the package's own."""
-    own = block.combined, block.inner_products, block.plus_combined, reductions.inner_products
+    own = block.combined, block.plus_combined, reductions.inner_products
     block.combined = lambda left, right: left @ right
-    block.inner_products = reductions.inner_products = lambda left, right: left.T @ right
+    reductions.inner_products = lambda left, right: left.T @ right
     block.plus_combined = lambda base, left, right, sign=1: base + left @ right if sign > 0 else base - left @ right
     try:
         yield
     finally:
-        block.combined, block.inner_products, block.plus_combined, reductions.inner_products = own
+        block.combined, block.plus_combined, reductions.inner_products = own
 
 
 def blocks(repeats, size):

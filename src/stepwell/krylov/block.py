@@ -22,7 +22,7 @@ from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
-from stepwell.operators.block_products import combined, inner_products, plus_combined
+from stepwell.operators.block_products import combined, plus_combined
 
 
 class BlockCG(Method):
@@ -103,8 +103,8 @@ class BlockCG(Method):
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
-            half = copy_to_device_of(mix, residual).T
-            inverse = inner_products(half, half)  # (PᵀHP)⁻¹ on the independent part
+            half = copy_to_device_of(mix, residual)
+            inverse = combined(half, half.T)  # (PᵀHP)⁻¹ on the independent part
             step = combined(inverse, slopes)
             residual = plus_combined(residual, products, step, -1)
             norms = sums.norms(residual)

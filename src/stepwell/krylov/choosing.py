@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import available_bytes
+from stepwell.arrays import available_bytes, take_columns
 from stepwell.checks import require
 from stepwell.krylov.bounded import BoundedSystem
 from stepwell.krylov.costs import Work
@@ -96,11 +96,11 @@ def _work(problem: Problem, system: System, options: Options, block_memory: int)
     usable = np.flatnonzero(np.isfinite(norms) & (norms > 0))
     if not usable.size:
         return None
-    column = usable[usable.size // 2]  # the middle one of a volume's slices has most in it
+    column = usable[[usable.size // 2]]  # the middle one of a volume's slices has most in it
+    image = system.A.adjoint(take_columns(problem.B, column))
     with np.errstate(all="ignore"):
-        image = np.asarray(system.A.matrix.T @ problem.B[:, column]).ravel()
-        ratio = float(np.sqrt(np.vdot(image, image)) / norms[column])
-        ratio = ratio / lam if lam > 0 else np.inf
+        size = float(system.sums.norms(image)[0] / norms[column[0]])
+        ratio = size / lam if lam > 0 else np.inf
     if np.isnan(ratio):
         return None
     return Work(
