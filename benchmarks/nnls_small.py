@@ -25,7 +25,7 @@ from stepwell.studies.cases import decays
 from stepwell.threads import threads_at_most
 
 BANDS, MATERIALS, PIXELS = 198, 4, 10_000
-VOXELS, DAMPING, SCIPY_VOXELS = 20_000, 0.05, 300
+VOXELS, DAMPING, SCIPY_VOXELS = 20_000, 0.005, 300
 
 
 def scene():
