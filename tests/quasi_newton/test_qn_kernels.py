@@ -12,6 +12,8 @@ VARIANTS = {
     "sm_80": cuda.kernel_defines(256, 8, single=False, bounded=True, weighted=False, vary=False),
     "sm_90": cuda.kernel_defines(256, 10, single=True, bounded=False, weighted=True, vary=False),
     "sm_100": cuda.kernel_defines(256, 20, single=False, bounded=True, weighted=True, vary=True),
+    "sm_86": cuda.kernel_defines(256, 8, single=False, bounded=True, weighted=False, vary=False, history="float32"),
+    "sm_103": cuda.kernel_defines(256, 10, single=True, bounded=True, weighted=False, vary=False, history="bfloat16"),
     "sm_90a": cuda.kernel_defines(32, 8, single=False, bounded=True, weighted=False, vary=False),
 }
 
@@ -35,6 +37,8 @@ def test_staged_memory_is_what_the_sweeps_stage():
     assert cuda.staged_bytes(8, True, True, False, 256) == 16 * 16 * 256
     assert cuda.staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (128 + 8) * 8
     assert cuda.staged_bytes(9, True, False, True, 256) == 2 * (24 + 5) * (128 + 8) * 4
+    assert cuda.staged_bytes(8, False, True, False, 256, "float32") == 2 * (16 * 4 + 6 * 8) * (256 + 8)
+    assert cuda.staged_bytes(8, True, True, False, 256, "bfloat16") == 16 * 8 * 256
     assert cuda.staged_bytes(17, False, True, False, 256) == 0
     assert cuda.staged_bytes(8, False, True, False, cuda.WARP) == 0
 

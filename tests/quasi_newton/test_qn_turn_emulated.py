@@ -25,6 +25,7 @@ def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
         boxed=bounds is not None and bool(np.isfinite(bounds).all()),
         weighted=weights is not None,
         weights_vary=vary,
+        single=x0.dtype == np.float32,
     )
     options.slots = settings.m + 1
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as device:
@@ -58,6 +59,18 @@ CASES = {
     "one block of rows": (64, 3, "float64", ("wood", {"n": 24}), None, True, "exact"),
     "a diagonal that may vary": (64, 5, "float64", ("beale", {"n": 24}), (-2.0, 2.4), True, "exact"),
     "rows from the ring, strips": (64, 18, "float64", ("powell", {"n": 40}), (-1.0, 2.5), False, "first-interval"),
+    "history of float32": (64, 8, "float64", ("torsion", {"nx": 13, "ny": 13}), "own", False, "exact"),
+    "history of bfloat16, a tile of half a warp": (
+        64,
+        9,
+        "float64",
+        ("rosenbrock", {"n": 30}),
+        (-1.5, 0.8),
+        True,
+        "exact",
+    ),
+    "history of bfloat16, a warp": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
+    "history of bfloat16, from the ring": (64, 18, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
 }
 
 
@@ -78,7 +91,8 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     weights = (size * np.linspace(0.5, 2, x0.size)).astype(dtype) if weighted else None
     vary = "vary" in name
     gtol = 1e-7 if dtype == "float64" else 1e-3
-    defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary)
+    history = next((kind for kind in ("float32", "bfloat16") if f"history of {kind}" in name), None)
+    defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary, history)
     defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
     program = build(
         tmp_path,
@@ -89,10 +103,10 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     def fun(x):
         return problem.fun(x.astype(np.float64))
 
-    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60)
+    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, history=history)
     x, state, (hoped, refused) = emulated(program, fun, x0, bounds, weights, vary, settings, "grid" in name)
     h0 = (lambda _: weights) if vary else weights
-    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0)
+    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0, history=history)
     while not host.done:
         f, g = fun(np.asarray(host.x))
         host.tell(f, np.asarray(g, dtype=dtype))

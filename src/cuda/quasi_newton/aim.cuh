@@ -84,9 +84,10 @@ struct AimPlan {
 struct Combined {
     double y[lot] = {}, s[lot] = {};
 };
-__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const Lot& row) {
+using HistoryLot = LotOf<Kept>;
+__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const HistoryLot& row) {
 #pragma unroll
-    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(row.of[k]);
+    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(widened(row.of[k]));
 }
 
 // Lots straight from global memory: up to ten pairs are all on their way before the first is used.
@@ -100,7 +101,7 @@ public:
         int a = 0;
 #pragma unroll 1
         for (; a + group <= r; a += group) {
-            Lot y[group], s[group];
+            HistoryLot y[group], s[group];
 #pragma unroll
             for (int k = 0; k < group; ++k) {
                 y[k] = stream_lot(v.y + plan.offsets[a + k] + i);
@@ -114,7 +115,8 @@ public:
         }
 #pragma unroll 1
         for (; a < r; ++a) {
-            const Lot y = stream_lot(v.y + plan.offsets[a] + i), s = stream_lot(v.s + plan.offsets[a] + i);
+            const HistoryLot y = stream_lot(v.y + plan.offsets[a] + i);
+            const HistoryLot s = stream_lot(v.s + plan.offsets[a] + i);
             add_multiple(toward.y, plan.y[a], y);
             add_multiple(toward.s, plan.s[a], s);
         }
@@ -132,7 +134,7 @@ private:
 class StagedLots {
 public:
     __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r)
-        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<Lot*>(dynamic_shared) + threadIdx.x) {
+        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {
 #pragma unroll
         for (int a = 0; a < capacity; ++a) rows[a] = v.y + plan.offsets[a];
     }
@@ -154,8 +156,8 @@ private:
     const Vectors& v;
     const AimPlan& plan;
     const bool any;
-    Lot* const mine;             // the next one of this thread is a block's further
-    const Real* rows[capacity];  // of Y
+    HistoryLot* const mine;      // the next one of this thread is a block's further
+    const Kept* rows[capacity];  // of Y
 
     // One half: `first` is 0 for Y, and the number of rows before them for S.
     __device__ void fetch(int64_t i, int first) const {
@@ -165,7 +167,8 @@ private:
             to.settle();
 #pragma unroll
             for (int a = 0; a < capacity; ++a)
-                copy_async<sizeof(Lot)>(to.after((first + a) * threads * int(sizeof(Lot))), rows[a] + place);
+                copy_async<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
+                                               rows[a] + place);
         }
         commit_copies();
     }

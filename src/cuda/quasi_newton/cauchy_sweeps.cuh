@@ -23,7 +23,8 @@ __device__ inline double crossing_of(const Vectors& v, const State& s, int64_t i
     if (j == 2 * pairs) return g * descent;
     const int age = j < pairs ? j : j - pairs;
     const int64_t row = int64_t(slot_of(age, s.head, pairs, slots)) * v.stride + i;
-    return j < pairs ? crossing_of_y(v.y[row], descent) : crossing_of_s(v.s[row], g, s.gamma);
+    return j < pairs ? crossing_of_y(widened(v.y[row]), descent)
+                     : crossing_of_s(widened(v.s[row]), g, s.gamma);
 }
 
 // Breakpoints in (above, high] with their rows, in any order; no more once there are too many.

@@ -1,9 +1,11 @@
-// What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_CAPACITY (m),
+// What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_KEPT (the type
+// of the history: that one, or float or Bfloat16 where it is narrower), SW_CAPACITY (m),
 // SW_THREADS (of a block), SW_BOUNDED, SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1), and SW_STAGED_BYTES (the
 // dynamic shared memory of a block).
 #pragma once
 
 #include "core/quasi_newton/device_layout.hpp"
+#include "core/quasi_newton/history.hpp"
 
 typedef SW_REAL Real;
 
@@ -19,6 +21,8 @@ struct Choice<false, A, B> {
     using type = B;
 };
 
+using Kept = SW_KEPT;
+constexpr bool narrowed = sizeof(Kept) < sizeof(Real);
 constexpr int threads = SW_THREADS;
 constexpr int warps = threads / 32;
 constexpr int capacity = SW_CAPACITY;
@@ -31,7 +35,7 @@ constexpr bool lone_warp = warps == 1;
 constexpr bool staged = stages_rows(capacity, threads), lots_staged = stages_lots(capacity, threads);
 constexpr int tile = tile_length(capacity, threads);
 // Rows of the aim sweep that are not staged come straight from global memory, by twos.
-constexpr int lot = lots_staged ? 16 / int(sizeof(Real)) : 2;
-using Engine = DeviceEngine<Real>;
+constexpr int lot = lot_length(capacity, sizeof(Real), threads);
+using Engine = DeviceEngine<Real, Kept>;
 
 SW_END

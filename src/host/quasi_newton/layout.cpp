@@ -74,7 +74,7 @@ void bind_device_layout(nb::module_& m) {
 #undef CONSTANT
     m.attr("DEVICE_CONSTANTS") = constants;
     m.def("device_staged_bytes", &staged_bytes_of, nb::arg("capacity"), nb::arg("real_bytes"),
-          nb::arg("bounded"), nb::arg("weighted"), nb::arg("threads"),
+          nb::arg("kept_bytes"), nb::arg("bounded"), nb::arg("weighted"), nb::arg("threads"),
           "Dynamic shared memory of a block, in bytes.");
     m.def("device_longest_list", &longest_list_of, nb::arg("threads"),
           "Breakpoints that a block lists at a time, at most.");

@@ -279,16 +279,18 @@ void bind_quasi_newton(nb::module_& m) {
     // Device memory as an object that every array library takes by DLPack, without a copy.
     m.def(
         "device_array",
-        [](uintptr_t pointer, nb::tuple shape, bool single, int device, nb::object owner) {
+        [](uintptr_t pointer, nb::tuple shape, int bytes, int device, nb::object owner) {
             size_t dims[4] = {1, 1, 1, 1};
             const size_t count = nb::len(shape);
             if (count > 4) throw nb::value_error("device_array: at most four dimensions");
             for (size_t i = 0; i < count; ++i) dims[i] = nb::cast<size_t>(shape[i]);
+            const nb::dlpack::dtype type = bytes == 8   ? nb::dtype<double>()
+                                           : bytes == 4 ? nb::dtype<float>()
+                                                        : nb::dtype<int16_t>();
             return nb::ndarray<nb::array_api>(reinterpret_cast<void*>(pointer), count, dims, owner, nullptr,
-                                              single ? nb::dtype<float>() : nb::dtype<double>(),
-                                              nb::device::cuda::value, device);
+                                              type, nb::device::cuda::value, device);
         },
-        nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
+        nb::arg("pointer"), nb::arg("shape"), nb::arg("bytes"), nb::arg("device"), nb::arg("owner"));
 
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
     m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });

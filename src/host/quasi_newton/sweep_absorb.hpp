@@ -62,7 +62,7 @@ private:
             // step * d, not the difference of the points: no digits cancel.
             const double *d = view(w.s, v.d + at, count, padded),
                          *g_before = view(w.y, v.g + at, count, padded);
-            const double scale = pair_scale(options, -state.search.slope0 * state.search.step);
+            const double scale = pair_scale(options.narrowed, -state.search.slope0 * state.search.step);
             const double step = scale * state.search.step;
             for (int i = 0; i < padded; ++i) w.s[i] = step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = scale * (w.g[i] - g_before[i]);
