@@ -64,8 +64,9 @@ int main() {
     e.batch = 1, e.n = n, e.stride = stride;
     e.trial = received<Real>(n);
     if (bounded) {
-        e.lower = received<Real>(n);
-        e.upper = received<Real>(n);
+        e.lower_step = lower_step, e.upper_step = upper_step;
+        e.lower = received<Real>(lower_step ? n : 1);
+        e.upper = received<Real>(upper_step ? n : 1);
     }
     if (weighted) e.weights = received<Real>(n);
     e.x = allocate<Real>(n), e.g = allocate<Real>(n), e.d = allocate<Real>(n);

@@ -60,21 +60,21 @@ SW_HD constexpr bool stages_lots(int capacity, int threads) {
 }
 
 // The history is worked on as one stack of rows, Y by age and then S, in blocks of eight; behind them come
-// the vectors of a tile: g, x, g before, d; lower, upper; weight. Rows of a tile in shared memory lie a pitch
-// apart: those that a quarter warp reads together start in different banks.
+// the vectors of a tile: g, x, g before, d; lower, upper, but for numbers; weight. Rows of a tile in shared
+// memory lie a pitch apart: those that a quarter warp reads together start in different banks.
 SW_HD constexpr int row_blocks_of(int capacity) {
     return (2 * capacity + 7) / 8;
 }
-SW_HD constexpr int input_rows_of(bool bounded, bool weighted) {
-    return 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+SW_HD constexpr int input_rows_of(int bound_rows, bool weighted) {
+    return 4 + bound_rows + (weighted ? 1 : 0);
 }
 SW_HD constexpr int pitch_of(int capacity, int threads) {
     return tile_length(capacity, threads) + 8;
 }
 // Bytes of one stage of the absorb sweep: rows of the history, then vectors.
-SW_HD constexpr int stage_bytes_of(int capacity, int real_bytes, int kept_bytes, bool bounded, bool weighted,
-                                   int threads) {
-    return (8 * row_blocks_of(capacity) * kept_bytes + input_rows_of(bounded, weighted) * real_bytes) *
+SW_HD constexpr int stage_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
+                                   bool weighted, int threads) {
+    return (8 * row_blocks_of(capacity) * kept_bytes + input_rows_of(bound_rows, weighted) * real_bytes) *
            pitch_of(capacity, threads);
 }
 // What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged.
@@ -88,11 +88,11 @@ SW_HD constexpr int fold_length_of(int threads) {
     return chunk_numbers * (threads + 4);  // those of a thread lie so far apart, in different banks
 }
 // Dynamic shared memory of a block: two stages of the absorb sweep, or a lot of every row for each thread.
-SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes, bool bounded, bool weighted,
-                                    int threads) {
+SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
+                                    bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
     const int lot_bytes = lot_length(capacity, real_bytes, threads) * kept_bytes;
-    const int absorb = 2 * stage_bytes_of(capacity, real_bytes, kept_bytes, bounded, weighted, threads);
+    const int absorb = 2 * stage_bytes_of(capacity, real_bytes, kept_bytes, bound_rows, weighted, threads);
     const int aim = stages_lots(capacity, threads) ? 2 * capacity * threads * lot_bytes : 0;
     const int numbers = max_of(fold_length_of(threads), 64 * (threads / 32) * max_blocks_at_once);
     return max_of(max_of(absorb, aim), numbers * int(sizeof(double)));

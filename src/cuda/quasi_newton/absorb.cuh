@@ -18,8 +18,8 @@ struct AbsorbInput {
             d = v.d[i];
         }
         if (bounded) {
-            lower = v.lower[i];
-            upper = v.upper[i];
+            lower = v.lower_of(i);
+            upper = v.upper_of(i);
         }
         if (weighted) weight = v.weights[i];
     }
@@ -36,15 +36,14 @@ struct AbsorbInput {
             copy_element(to + 2 * pitch, from[2]);
             copy_element(to + 3 * pitch, from[3]);
         }
-        if (bounded) {
-            copy_element(to + 4 * pitch, from[4]);
-            copy_element(to + 5 * pitch, from[5]);
-        }
+        if (lower_step) copy_element(to + 4 * pitch, from[4]);
+        if (upper_step) copy_element(to + upper_row * pitch, from[5]);
         if (weighted) copy_element(to + weight_row * pitch, weight);
     }
-    __device__ void take(const Real* from, int pitch) {
+    __device__ void take(const Real* from, int pitch, const BoundNumbers& numbers) {
         g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
-        if (bounded) lower = from[4 * pitch], upper = from[5 * pitch];
+        lower = lower_step ? from[4 * pitch] : numbers.lower;
+        upper = upper_step ? from[upper_row * pitch] : numbers.upper;
         if (weighted) weight = from[weight_row * pitch];
     }
 };
@@ -124,6 +123,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
     const double scale = pair_scale(narrowed, -state.search.slope0 * state.search.step);
     const double length = scale * state.search.step;
+    const BoundNumbers numbers(v);
     const RowCopies copies(v, r, older, head);
     clear_unused(t, r);
     auto fetch = [&](int64_t at, int stage) {
@@ -159,7 +159,7 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
             if (i < count) {
                 AbsorbInput input;
                 if (staged) {
-                    input.take(staged_inputs(stage) + i, pitch);
+                    input.take(staged_inputs(stage) + i, pitch, numbers);
                 } else {
                     input.template load<gather>(v, at + i);
                 }

@@ -27,7 +27,7 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
     c.each_element([&](int64_t i) {
         const double move = step * double(v.d[i]);
         v.trial[i] =
-            bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+            bounded ? move_within(v.x[i], move, v.lower_of(i), v.upper_of(i)) : Real(double(v.x[i]) + move);
     });
 }
 
@@ -35,14 +35,22 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
 struct AimInput {
     Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
 
-    __device__ AimInput(const Vectors& v, int64_t i, int count) {
+    __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, int64_t i, int count) {
         x = v.some(v.at + i, count);
         g = v.some(v.gradient + i, count);
         if (bounded) {
-            lower = v.some(v.lower + i, count);
-            upper = v.some(v.upper + i, count);
+            lower = lower_step ? v.some(v.lower + i, count) : all_of(numbers.lower);
+            upper = upper_step ? v.some(v.upper + i, count) : all_of(numbers.upper);
         }
         if (weighted) weight = v.some(v.weights + i, count);
+    }
+
+private:
+    __device__ static Lot all_of(Real value) {
+        Lot found;
+#pragma unroll
+        for (int k = 0; k < lot; ++k) found.of[k] = value;
+        return found;
     }
 };
 
@@ -185,6 +193,7 @@ using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
 // The point that the sweep aims from becomes the accepted one.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
                                  CarefulSum& slope, AimTotals& sums) {
+    const BoundNumbers numbers(v);
     const Lots lots(v, plan, state.pairs);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
@@ -195,7 +204,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
         following = c.element<lot>(place);
         if (i >= c.n) continue;
         const int count = int(min_of(int64_t(lot), c.n - i));
-        const AimInput in(v, i, count);
+        const AimInput in(v, numbers, i, count);
         Combined toward;
         lots.take(i, following, toward);
         if (v.at_trial()) {

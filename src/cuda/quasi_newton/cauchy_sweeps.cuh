@@ -13,7 +13,8 @@ __device__ inline double descent_of(const Vectors& v, int64_t i) {
 // The number of the breakpoint of a variable that may move.
 __device__ inline uint64_t break_number(const Vectors& v, int64_t i) {
     return number_of_time(
-        classify_variable<false>(v.at[i], v.gradient[i], descent_of(v, i), v.lower[i], v.upper[i], 0.0).time);
+        classify_variable<false>(v.at[i], v.gradient[i], descent_of(v, i), v.lower_of(i), v.upper_of(i), 0.0)
+            .time);
 }
 
 // What variable i takes with it when it stops; number j of the row of a list.

@@ -1,7 +1,8 @@
 // What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_KEPT (the type
 // of the history: that one, or float or Bfloat16 where it is narrower), SW_CAPACITY (m),
-// SW_THREADS (of a block), SW_BOUNDED, SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1), and SW_STAGED_BYTES (the
-// dynamic shared memory of a block).
+// SW_THREADS (of a block), SW_BOUNDED, SW_LOWER_STEP and SW_UPPER_STEP (0 where one number bounds all
+// variables), SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1), and SW_STAGED_BYTES (the dynamic shared memory of a
+// block).
 #pragma once
 
 #include "core/quasi_newton/device_layout.hpp"
@@ -29,6 +30,7 @@ constexpr int capacity = SW_CAPACITY;
 // Of the ring: a new pair is written before its step is accepted.
 constexpr int slots = capacity + 1;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
+constexpr int lower_step = SW_LOWER_STEP, upper_step = SW_UPPER_STEP, bound_rows = lower_step + upper_step;
 // See core/quasi_newton/device_layout.hpp for all of these.
 constexpr int row_blocks = row_blocks_of(capacity);
 constexpr bool lone_warp = warps == 1;

@@ -104,6 +104,8 @@ struct Vectors : ProblemVectors<Real, Kept> {
     bool in_lots;  // all of these begin where a lot may; history rows always do
 
     __device__ bool at_trial() const { return at == trial; }
+    __device__ Real lower_of(int64_t i) const { return lower[lower_step * i]; }
+    __device__ Real upper_of(int64_t i) const { return upper[upper_step * i]; }
 
     // The first `count` elements of a lot. (Where rows come straight from memory, other loads had better not
     // depend on conditions: the compiler would begin fewer of them at a time.)
@@ -128,13 +130,24 @@ struct Vectors : ProblemVectors<Real, Kept> {
     }
 };
 
+// Bounds that are numbers: read once a sweep.
+struct BoundNumbers {
+    Real lower = 0, upper = 0;
+
+    __device__ explicit BoundNumbers(const Vectors& v) {
+        if (bounded && !lower_step) lower = *v.lower;
+        if (bounded && !upper_step) upper = *v.upper;
+    }
+};
+
 __device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gradient) {
     const auto begins_lot = [](const Real* from) {
         return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
     };
     Vectors v{vectors_of<Real, Kept>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
     v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
-                begins_lot(v.gradient) && begins_lot(v.lower) && begins_lot(v.upper) && begins_lot(v.weights);
+                begins_lot(v.gradient) && (!lower_step || begins_lot(v.lower)) &&
+                (!upper_step || begins_lot(v.upper)) && begins_lot(v.weights);
     return v;
 }
 

@@ -31,11 +31,12 @@ __device__ inline bool is_of_s(int row) {
 __device__ inline int age_of(int row) {
     return row < capacity ? row : row - capacity;
 }
-// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
-constexpr int weight_row = bounded ? 6 : 4;
-constexpr int stage_bytes = stage_bytes_of(capacity, sizeof(Real), sizeof(Kept), bounded, weighted, threads);
+// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper, but for numbers; weight.
+constexpr int upper_row = 4 + lower_step, weight_row = 4 + bound_rows;
+constexpr int stage_bytes =
+    stage_bytes_of(capacity, sizeof(Real), sizeof(Kept), bound_rows, weighted, threads);
 constexpr int staged_bytes =
-    staged_bytes_of(capacity, sizeof(Real), sizeof(Kept), bounded, weighted, threads);
+    staged_bytes_of(capacity, sizeof(Real), sizeof(Kept), bound_rows, weighted, threads);
 #if defined(__CUDA_ARCH__)
 extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #else

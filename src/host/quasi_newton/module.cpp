@@ -76,15 +76,18 @@ public:
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
-        require_size(low.size() == size_t(n) || low.size() == size_t(batch * n));
-        require_size(high.size() == low.size());
+        const size_t longer = std::max(low.size(), high.size());
+        require_size(longer == 1 || longer == size_t(n) || longer == size_t(batch * n));
+        require_size((low.size() == longer || low.size() == 1) &&
+                     (high.size() == longer || high.size() == 1));
         this->lower = low.data(), this->upper = high.data();
-        this->bound_stride = low.size() == size_t(n) ? 0 : n;
+        this->lower_step = low.size() > 1, this->upper_step = high.size() > 1;
+        this->own_bounds = longer > 1 && longer != size_t(n);
     }
     void set_weights(Vector<T> h) {
         require_size(h.size() == size_t(n) || h.size() == size_t(batch * n));
         this->weights = h.data();
-        this->weight_stride = h.size() == size_t(n) ? 0 : n;
+        this->own_weights = h.size() != size_t(n);
     }
 
     // A piece of the variables of a problem over several ranks.

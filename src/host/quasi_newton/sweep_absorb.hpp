@@ -82,10 +82,7 @@ private:
                 for (int i = 0; i < padded; ++i) w.s[i] *= w.inverse_root[i], w.y[i] *= w.root[i];
             }
         }
-        if (v.lower) {
-            w.lower = view(w.lower_tile, v.lower + at, count, padded);
-            w.upper = view(w.upper_tile, v.upper + at, count, padded);
-        }
+        if (v.lower) set_bounds(w, v, at, count, padded);
     }
 
     // The new pair from the tile buffers to the ring, and back as it is stored: sums must see it so.

@@ -40,12 +40,12 @@ _KEPT: dict[HistoryDtype, tuple[str, int]] = {
 
 
 def staged_bytes(
-    capacity: int, single: bool, bounded: bool, weighted: bool, threads: int, history: HistoryDtype | None = None
+    capacity: int, single: bool, bound_rows: int, weighted: bool, threads: int, history: HistoryDtype | None = None
 ) -> int:
     """Return the dynamic shared memory of a block, in bytes: for what the sweeps stage there."""
     word = 4 if single else 8
     kept = word if history is None else _KEPT[history][1]
-    return int(_core.device_staged_bytes(capacity, word, kept, bounded, weighted, threads))
+    return int(_core.device_staged_bytes(capacity, word, kept, bound_rows, weighted, threads))
 
 
 def kernel_defines(
@@ -56,11 +56,14 @@ def kernel_defines(
     weighted: bool,
     vary: bool,
     history: HistoryDtype | None = None,
+    steps: tuple[int, int] = (1, 1),
 ) -> dict[str, str | int]:
     """Return what a turn kernel is compiled for, as src/cuda/quasi_newton/constants.cuh names it.
 
-    `history`: the dtype of the pairs; None: that of the variables.
+    `history`: the dtype of the pairs; None: that of the variables. `steps` of the lower and the upper bounds from one
+    variable to the next: 0 for a number.
     """
+    lower_step, upper_step = steps if bounded else (0, 0)
     real = "float" if single else "double"
     return {
         "SW_REAL": real,
@@ -68,7 +71,9 @@ def kernel_defines(
         "SW_CAPACITY": capacity,
         "SW_THREADS": threads,
         "SW_BOUNDED": int(bounded),
+        "SW_LOWER_STEP": lower_step,
+        "SW_UPPER_STEP": upper_step,
         "SW_WEIGHTED": int(weighted),
         "SW_WEIGHTS_VARY": int(vary),
-        "SW_STAGED_BYTES": staged_bytes(capacity, single, bounded, weighted, threads, history),
+        "SW_STAGED_BYTES": staged_bytes(capacity, single, lower_step + upper_step, weighted, threads, history),
     }

@@ -57,12 +57,13 @@ def _kernel(
     weighted: bool,
     vary: bool,
     history: HistoryDtype,
+    steps: tuple[int, int],
     device_id: int,
 ) -> tuple[Any, int, int]:
     """Return the turn kernel, the dynamic shared memory of a block and how many a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
-    defines = kernel_defines(threads, capacity, single, bounded, weighted, vary, history)
+    defines = kernel_defines(threads, capacity, single, bounded, weighted, vary, history, steps)
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
     shared = int(defines["SW_STAGED_BYTES"])
     allow_shared_memory(kernel, shared, device_id)
@@ -128,9 +129,10 @@ class CudaTarget:
         sizes |= dict.fromkeys("sy", batch * self.slots * stride * kept)
         # The bulk of it, before a kernel is compiled in vain.
         self._require_memory(sum(sizes.values()), m)
+        steps = (0, 0) if box is None else box.steps
         threads = WARP if n <= SMALL and m <= SMALL_CAPACITY else BLOCK
         kernel, shared, resident = _kernel(
-            threads, m, word == 4, box is not None, weights is not None, weights_vary, history, device_id
+            threads, m, word == 4, box is not None, weights is not None, weights_vary, history, steps, device_id
         )
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident, LONGEST_WALK[threads])
@@ -176,8 +178,8 @@ class CudaTarget:
             lower=0 if box is None else device_address(box.lower),
             upper=0 if box is None else device_address(box.upper),
             weights=0 if weights is None else device_address(weights),
-            bound_stride=0 if box is None or box.lower.ndim == 1 else n,
-            weight_stride=0 if weights is None or weights.ndim == 1 else n,
+            lower_step=steps[0], upper_step=steps[1], own_bounds=box is not None and box.differs,
+            own_weights=weights is not None and weights.ndim > 1,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
             partial_stride=partial_stride, walk_stride=walk_stride,
