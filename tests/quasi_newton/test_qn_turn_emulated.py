@@ -22,7 +22,7 @@ def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
     absorbed while they were judged and how many of those refused."""
     options = settings.engine_options(
         bounded=bounds is not None,
-        boxed=bounds is not None and bool(np.isfinite(bounds).all()),
+        boxed=bounds is not None and all(np.isfinite(half).all() for half in bounds),
         weighted=weights is not None,
         weights_vary=vary,
         single=x0.dtype == np.float32,
