@@ -61,7 +61,8 @@ def build(kind: str, folder: Path) -> None:
     """Install the package of this checkout, with the sanitizer, into a folder."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--upgrade"]
     command += ["--target", str(folder), str(ROOT), "-C", f"build-dir={folder}-build", "-C", "install.strip=false"]
-    command += ["-C", "cmake.build-type=RelWithDebInfo"]
+    command += ["-C", "cmake.build-type=RelWithDebInfo", "-C", "cmake.define.CMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"]
+    command += ["-C", "cmake.define.STEPWELL_OPTIMIZE=-O1"]
     command += ["-C", f"cmake.define.CMAKE_CXX_FLAGS={FLAGS[kind]} -fno-omit-frame-pointer"]
     command += ["-C", f"cmake.define.CMAKE_MODULE_LINKER_FLAGS={FLAGS[kind]}"]
     subprocess.run(command, check=True)

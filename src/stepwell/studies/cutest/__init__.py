@@ -1,7 +1,7 @@
 """The public test set: unconstrained and bound-constrained CUTEst problems, solvers side by side, ends verified.
 
-`problems` loads the set and `large` larger ones, `solvers` calls the solvers, `runs` watches and verifies them, `profiles`
-has the figures.
+`problems` loads the set and `large` larger ones, `solvers` calls the solvers, `runs` watches and verifies them, and
+`profiles` has the figures.
 """
 
 from __future__ import annotations
