@@ -103,7 +103,7 @@ def main() -> int:
     commands = [[sys.executable, "-c", where]]
     if tests:
         options = ["-q", "-p", "no:cacheprovider", "-m", "not cuda and not native and not wheels", "-W", "ignore"]
-        options += ["-k", "not without_a_device"]  # NVRTC is not the module's, and is not found beside a sanitizer
+        options += ["-k", "not without_a_device"]  # what NVRTC compiles is not the module
         commands.append([sys.executable, "-m", "pytest", *options, *tests])
     if given.minutes:
         fuzz = [sys.executable, "tests/fuzz.py", "--minutes", str(given.minutes), "--seed", str(given.seed)]
