@@ -35,7 +35,7 @@ class Box(NamedTuple):
     @property
     def differs(self) -> bool:
         """Whether each problem has bounds of its own."""
-        return max(self.lower.ndim, self.upper.ndim) > 1
+        return bool(max(self.lower.ndim, self.upper.ndim) > 1)
 
 
 class Target(Protocol):
