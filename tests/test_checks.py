@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import stepwell
 from stepwell import checks
 
 NO_NUMBERS = [True, np.True_, np.array(True), "1", b"1", None, 1j, np.complex64(1), [1.0], np.ones(1), 10**400]
@@ -156,3 +158,43 @@ def test_arrays_of_two_libraries():
         checks.WrongKind, match=r"^b is a torch array on meta, A a torch array on cpu; allowed: one library"
     ):
         checks.require_one_home("b", torch.ones(2, device="meta"), "A", torch.ones(2), library=False)
+
+
+def unaligned(values):
+    """Return the values at an odd address, as np.frombuffer makes them of a file with a header of odd length."""
+    made = np.zeros(values.nbytes + 1, np.uint8)[1:].view(values.dtype).reshape(values.shape)
+    made[...] = values
+    assert not made.flags.aligned
+    return made
+
+
+def test_what_is_not_aligned_is_copied():
+    """To read a double at an odd address is undefined in C++, whatever a machine makes of it."""
+    values = np.arange(6.0).reshape(2, 3)
+    found = checks.read_host_array("a", unaligned(values))
+    assert found.flags.aligned
+    assert np.array_equal(found, values)
+    assert checks.read_host_array("a", values) is values
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_nnls_reads_aligned_arrays_alone(monkeypatch, shared):
+    host = importlib.import_module("stepwell.nnls.host")
+    rng = np.random.default_rng(0)
+    A, b, start = rng.random((5, 8, 4)), rng.random((5, 8)), rng.random((5, 4))
+    A = A[0] if shared else A
+    seen = []
+    monkeypatch.setattr(host, "_address", lambda array: seen.append(array.flags.aligned) or int(array.ctypes.data))
+    found = stepwell.nnls(unaligned(A), unaligned(b), warm_start=unaligned(start))
+    assert seen
+    assert all(seen)
+    assert np.array_equal(found.x, stepwell.nnls(A, b, warm_start=start).x)
+
+
+def test_gradients_and_products_that_are_not_aligned():
+    found = stepwell.minimize(lambda x: (float(x @ x), unaligned(2 * x)), np.arange(1.0, 5.0), jac=True)
+    assert np.array_equal(found.x, stepwell.minimize(lambda x: (float(x @ x), 2 * x), np.arange(1.0, 5.0), jac=True).x)
+    A = sparse.csr_matrix(np.arange(12.0).reshape(4, 3))
+    odd = sparse.csr_matrix((unaligned(A.data), A.indices, A.indptr), shape=A.shape)
+    b = np.arange(4.0)
+    assert np.array_equal(stepwell.tikhonov(odd, unaligned(b), 0.5).x, stepwell.tikhonov(A, b, 0.5).x)

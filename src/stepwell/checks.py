@@ -17,6 +17,7 @@ import numpy as np
 
 from stepwell.arrays import (
     Array,
+    as_readable,
     describe_home,
     device_name,
     host_copy,
@@ -265,7 +266,7 @@ def read_host_array(argument: str, value: Any, dtype: Any = np.float64) -> np.nd
         raise WrongKind(f"{argument} has dtype {array.dtype}; allowed: real numbers")
     if array.dtype.kind == "O":
         array = _numbers_of(argument, value, array, "an array of real numbers that doubles can hold")
-    return np.ascontiguousarray(array, dtype=dtype)
+    return as_readable(array, dtype)
 
 
 def _numbers_of(argument: str, value: Any, objects: np.ndarray, allowed: str) -> np.ndarray:

@@ -204,8 +204,12 @@ MINIMA = [
 @pytest.mark.parametrize(("name", "sizes", "printed"), MINIMA)
 def test_minimum(name, sizes, printed):
     # Ginzburg-Landau in 2-D: the Hessian is singular, and f so flat that a gradient of 1e-8, where the printed values
-    # were taken, leaves f 1e-11 above the minimum; both runs may be off by that.
-    flat = 2e-11 * abs(float(printed)) if name == "ginzburg-landau-2d" else 0.0
+    # were taken, leaves f 1e-11 above the minimum; both runs may be off by that. On 10 x 10 nodes 101 of its 400
+    # eigenvalues are zero within their rounding; along such directions f rises with a higher power than the second, and
+    # runs of SciPy 1.11 and 1.17 that end with gradients of 2e-8, restarted until f no longer falls, differ by 7.3e-10,
+    # one above the printed value and one below.
+    relative = 4.6e-11 if sizes == square(10) else 2e-11
+    flat = relative * abs(float(printed)) if name == "ginzburg-landau-2d" else 0.0
     x, value = solve(name, **sizes)
     if name == "ginzburg-landau-1d":
         value = after_newton_step(problems.get(name, **sizes), x)

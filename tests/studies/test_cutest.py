@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import itertools
 import json
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
 
 from stepwell import studies
 from stepwell.studies import cutest
-from stepwell.studies.cutest import problems, profiles, runs, solvers
+from stepwell.studies.cutest import large, problems, profiles, runs, solvers
 from stepwell.studies.cutest.problems import CutestProblem
 from stepwell.studies.cutest.runs import Kept, Run, Watched, best_known, perturbed, run_solver
 from stepwell.studies.cutest.solvers import Ended, Solver
@@ -149,6 +152,23 @@ def test_every_solver_is_named_once_and_missing_ones_are_told(monkeypatch):
     assert any("nobody's (no_such_package is not installed)" in line for line in study.remarks)
 
 
+@pytest.mark.parametrize("name", [name for name, solver in solvers.SOLVERS.items() if solver.package != "stepwell"])
+def test_others_reach_the_minimum_too(name):
+    """Each solver that is installed, twice: what it keeps compiled for one problem is not taken for the next."""
+    solver = solvers.SOLVERS[name]
+    if not solver.installed:
+        pytest.skip(f"{solver.package} is not installed")
+    if name == "jaxopt LBFGSB":
+        pytest.skip("compiles for ten seconds, and turns on 64-bit numbers for the whole process")
+    for centre in (0.5, 2.0):
+        shifted = CutestProblem(
+            "SHIFTED", np.array([3.0, 4.0]), *(np.full(2, side) for side in ((-np.inf, np.inf))),
+            lambda x, centre=centre: (float(((x - centre) ** 2).sum()), 2 * (x - centre)),
+        )  # fmt: skip
+        run = run_solver(shifted, solver, 100)
+        assert run.f <= 1e-6, run.reason
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -167,6 +187,85 @@ def test_without_the_problems_the_study_says_what_to_install(monkeypatch):
     monkeypatch.setattr(problems.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'stepwell\[study\]'"):
         studies.run("cutest", size="toy")
+
+
+class TestLargeProblems:
+    """With a package of the shape of sif2jax, whose own import takes minutes."""
+
+    @pytest.fixture(autouse=True)
+    def _package(self, monkeypatch):
+        jax = pytest.importorskip("jax")
+        before = jax.config.jax_enable_x64
+        jax.config.update("jax_enable_x64", True)
+
+        class BOWLS:  # Σ (x_i − i/n)²/2, from zero
+            n = 300
+            args = None
+
+            @property
+            def y0(self):
+                return jax.numpy.zeros(self.n)
+
+            def objective(self, y, args):
+                return 0.5 * ((y - jax.numpy.arange(self.n) / self.n) ** 2).sum()
+
+        class BOUNDED(BOWLS):  # the same, at most a half
+            @property
+            def bounds(self):
+                return jax.numpy.full(self.n, -1e30), jax.numpy.full(self.n, 0.5)
+
+        class SMALL(BOWLS):
+            n = 200
+
+        package = types.ModuleType("sif2jax")
+        package.__spec__ = importlib.machinery.ModuleSpec("sif2jax", None)
+        package.unconstrained_minimisation_problems = (BOWLS(), SMALL())
+        package.bounded_minimisation_problems = (BOUNDED(),)
+        monkeypatch.setitem(sys.modules, "sif2jax", package)
+        large._sources.cache_clear()
+        yield
+        large._sources.cache_clear()
+        jax.config.update("jax_enable_x64", before)
+
+    def test_the_list_has_sizes_in_its_names(self):
+        found = large.list_large(10**6)
+        assert [(problem.name, problem.n, problem.bounded) for problem in found] == [
+            ("BOUNDED_300", 300, True), ("BOWLS_300", 300, False)
+        ]  # fmt: skip
+        assert large.list_large(299) == []
+
+    def test_values_gradients_and_bounds(self):
+        problem = large.load_large("BOUNDED_300")
+        x = np.linspace(0.0, 0.5, 300)
+        f, g = problem(x)
+        np.testing.assert_allclose(g, x - np.arange(300) / 300, atol=1e-15)
+        assert f == pytest.approx(0.5 * float(g @ g), rel=1e-12)
+        assert (problem.lower == -np.inf).all()
+        assert (problem.upper == 0.5).all()
+        assert not large.load_large("BOWLS_300").bounded
+
+    def test_the_study_takes_them_in_place_of_the_set(self):
+        names = ("Stepwell", "SciPy L-BFGS-B", "fides BFGS")
+        study = studies.run("cutest", size="toy", settings={"large": 1000, "solver": names, "perturbed": 0})
+        rows = {row["solver"]: row for row in study.find_table("summary").rows}
+        assert set(rows) == set(names[:2])
+        assert all((row["problems"], row["unsolved_2"], row["false"]) == (2, 0, 0) for row in rows.values())
+        assert any("fides BFGS" in line for line in study.remarks)
+        with pytest.raises(ValueError, match="did you mean 'BOWLS_300'"):
+            studies.run("cutest", size="toy", settings={"large": 1000, "problem": ("BOWLS_30",)})
+
+    def test_what_cannot_be_traced_says_so(self, monkeypatch):
+        source = large._sources()["BOWLS"]
+        monkeypatch.setattr(type(source), "objective", lambda self, y, args: float(y[0]))
+        with pytest.raises(TypeError):
+            large.load_large("BOWLS_300")
+
+
+def test_without_the_larger_problems_the_study_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(large, "installed", lambda: False)
+    large._sources.cache_clear()
+    with pytest.raises(ValueError, match="pip install sif2jax"):
+        studies.run("cutest", size="toy", settings={"large": 1000})
 
 
 class TestProblems:

@@ -68,6 +68,7 @@ from stepwell.arrays.foreign import view_foreign
 from stepwell.arrays.kinds import (
     Array,
     as_contiguous,
+    as_readable,
     default_dtype,
     default_float,
     describe_home,
@@ -97,6 +98,7 @@ __all__ = [
     "as_contiguous",
     "as_float",
     "as_jax_mixes",
+    "as_readable",
     "as_user_array",
     "available_bytes",
     "bytes_as_bool",

@@ -198,7 +198,21 @@ def as_contiguous(array: Array) -> Array:
         import cupy
 
         return cupy.ascontiguousarray(array)
-    return array if kind == "jax" else np.ascontiguousarray(array)
+    return array if kind == "jax" else as_readable(array)
+
+
+def as_readable(array: Any, dtype: Any = None) -> np.ndarray:
+    """Return a host array as the compiled code reads it, in C order and aligned: itself where it is, else a copy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> odd = np.zeros(17, np.uint8)[1:].view(np.float64)  # what np.frombuffer may make of a file
+    >>> odd.flags.aligned, as_readable(odd).flags.aligned
+    (False, True)
+    """
+    found = np.ascontiguousarray(array, dtype)
+    return found if found.flags.aligned else found.copy()
 
 
 def strides_of(array: Array) -> tuple[int, ...]:

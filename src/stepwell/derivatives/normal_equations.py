@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, as_float, host_view, is_cuda, namespace_of, on_device_of, solve_with_triangle
+from stepwell.arrays import (
+    Array,
+    as_float,
+    as_readable,
+    host_view,
+    is_cuda,
+    namespace_of,
+    on_device_of,
+    solve_with_triangle,
+)
 from stepwell.threads import default_threads
 
 
@@ -126,7 +135,7 @@ def _on_host(
     entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None, gram: bool
 ) -> Array:
     """Solve (systems, right-hand sides, n) on all threads."""
-    a, free, damping, rhs = (np.ascontiguousarray(host_view(array), np.float64) for array in (entries, marks, lam, g))
+    a, free, damping, rhs = (as_readable(host_view(array), np.float64) for array in (entries, marks, lam, g))
     if shape is None and not gram and len(a) == 1 < len(rhs) and a.shape[1] > a.shape[2] and np.isfinite(a).all():
         # R of some columns of A is R of those of its triangle, which has fewer rows.
         triangle: Any = np.linalg.qr(a, mode="r")

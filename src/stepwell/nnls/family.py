@@ -128,7 +128,7 @@ class Reader:
 
     def table(self, values: np.ndarray) -> Array:
         """Return numbers of the host's where b lives."""
-        return arrays.copy_to_device_of(values, self.b) if self.on_device else np.ascontiguousarray(values)
+        return arrays.copy_to_device_of(values, self.b) if self.on_device else arrays.as_readable(values)
 
     def bounds(self, name: str, value: Any, length: int | None) -> tuple[Array, Array]:
         """Return two rows of bounds, either of which may be infinite on its own side."""

@@ -38,7 +38,7 @@ def solve(batch: Batch) -> AnyResult:
         variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
     )
     if batch.shared:
-        matrix = np.ascontiguousarray(matrix, dtype)
+        matrix = arrays.as_readable(matrix, dtype)
     if batch.rows == 0 and not general:
         for array in (whole.x, whole.dual, whole.active, whole.reals, whole.counts, whole.costs):
             array[...] = 0
@@ -94,7 +94,7 @@ def _needs_copy(array: np.ndarray, dtype: np.dtype) -> bool:
 
 
 def _readable(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return np.ascontiguousarray(array, dtype) if _needs_copy(array, dtype) else array
+    return arrays.as_readable(array, dtype) if _needs_copy(array, dtype) else array
 
 
 def _parts(batch: Batch, matrix: np.ndarray, b: np.ndarray, dtype: np.dtype, threads: int) -> list[tuple[int, int]]:
@@ -125,4 +125,4 @@ def _warm_part(batch: Batch, part: slice, dtype: np.dtype) -> np.ndarray | None:
     view = arrays.host_view(warm)
     with np.errstate(over="ignore"):  # infinity in float32 is positive all the same
         kind = dtype if batch.warm_x is not None else np.dtype(np.int8 if view.dtype == np.int8 else np.uint8)
-        return np.ascontiguousarray(view if view.shape[0] == 1 else view[part], kind)
+        return arrays.as_readable(view if view.shape[0] == 1 else view[part], kind)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, is_array, is_cuda, namespace_of, without_graph
+from stepwell.arrays import Array, as_readable, is_array, is_cuda, namespace_of, without_graph
 from stepwell.arrays.sparse import (
     csr_parts,
     csr_with_transpose,
@@ -162,12 +162,13 @@ def _scipy_sparse(A: Any, dtype: Any, name: str) -> Operator:
 
     def multiplier(csr: Any) -> Callable[[np.ndarray], np.ndarray]:
         index = np.int64 if np.int64 in (csr.indptr.dtype, csr.indices.dtype) else np.int32
-        indptr, indices = csr.indptr.astype(index, copy=False), csr.indices.astype(index, copy=False)
+        indptr, indices = as_readable(csr.indptr, index), as_readable(csr.indices, index)
+        entries = as_readable(csr.data)
 
         def apply(block: np.ndarray) -> np.ndarray:
             out = np.empty((csr.shape[0], block.shape[1]), dtype=value)
-            x = np.ascontiguousarray(block, dtype=value)
-            _core.csr_times_block(indptr, indices, csr.data, x, out, default_threads())
+            x = as_readable(block, value)
+            _core.csr_times_block(indptr, indices, entries, x, out, default_threads())
             return out
 
         return apply

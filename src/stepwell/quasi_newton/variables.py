@@ -116,7 +116,7 @@ class Variables:
     def read_gradient(self, g: Any, name: str = "the gradient") -> Array:
         """Check a gradient: of x0's shape and dtype and in x0's place; what is on the host may have to be cast."""
         if not self.on_device:
-            plain = type(g) is np.ndarray and g.dtype == self.dtype and g.flags.c_contiguous
+            plain = type(g) is np.ndarray and g.dtype == self.dtype and g.flags.c_contiguous and g.flags.aligned
             gradient: Array = g if plain else read_host_array(name, g, self.dtype)
         else:
             if not is_cuda(g):

@@ -10,7 +10,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.apps.voronoi.assignment import METHODS, thread_count
 from stepwell.apps.voronoi.domain import Density, read_density, read_sites, require_count
-from stepwell.arrays import Array, as_user_array, host_copy, host_view, is_cuda
+from stepwell.arrays import Array, as_readable, as_user_array, host_copy, host_view, is_cuda
 from stepwell.checks import read_choice, read_real, read_whole, require_one_home
 from stepwell.threads import OneAtATime
 
@@ -144,7 +144,7 @@ class VoronoiEnergy:
             from stepwell.apps.voronoi.device import flat_evaluation
 
             return flat_evaluation(x, self.count, lambda sites: self.evaluate(sites, self.scale))
-        sites = np.ascontiguousarray(host_view(x), dtype=np.float64).reshape(self.count, 2)
+        sites = as_readable(host_view(x), np.float64).reshape(self.count, 2)
         f, g = self.evaluate(sites, self.scale)
         flat = g.reshape(tuple(x.shape))
         return f, flat if isinstance(x, np.ndarray) else as_user_array(flat, x)

