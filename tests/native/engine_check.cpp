@@ -242,8 +242,10 @@ HostMemory<T> memory_of(int64_t batch, int64_t n, State* states, std::vector<dou
             lower,
             upper,
             weights,
-            0,
-            0};
+            1,
+            1,
+            false,
+            false};
 }
 
 template <class T>

@@ -56,7 +56,7 @@ struct Arguments {
 int main() {
     int64_t sizes[4];  // variables, numbers in the sums of a chunk, length of a walk's list, whether a grid
     receive(sizes, 4);
-    const int64_t n = sizes[0], stride = (n + 3) / 4 * 4, chunks = (n + span - 1) / span;
+    const int64_t n = sizes[0], stride = (n + 7) / 8 * 8, chunks = (n + span - 1) / span;
     const int64_t groups = (chunks + group_size - 1) / group_size;
     Arguments& arguments = *allocate<Arguments>(1);
     receive(arguments.options, sizeof(Options));
@@ -64,12 +64,13 @@ int main() {
     e.batch = 1, e.n = n, e.stride = stride;
     e.trial = received<Real>(n);
     if (bounded) {
-        e.lower = received<Real>(n);
-        e.upper = received<Real>(n);
+        e.lower_step = lower_step, e.upper_step = upper_step;
+        e.lower = received<Real>(lower_step ? n : 1);
+        e.upper = received<Real>(upper_step ? n : 1);
     }
     if (weighted) e.weights = received<Real>(n);
     e.x = allocate<Real>(n), e.g = allocate<Real>(n), e.d = allocate<Real>(n);
-    e.s = allocate<Real>(slots * stride), e.y = allocate<Real>(slots * stride);
+    e.s = allocate<Kept>(slots * stride), e.y = allocate<Kept>(slots * stride);
     e.small = allocate<double>(small_matrices_length(slots));
     e.coefficients = allocate<double>(2 * capacity);
     e.scratch = allocate<double>(scratch_length(capacity));

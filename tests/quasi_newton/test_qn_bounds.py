@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds
 
-from stepwell import LBFGSB, minimize, minimize_batch
+from stepwell import LBFGSB, minimize, minimize_batch, problems
 from stepwell.quasi_newton import inputs
 from stepwell.quasi_newton.variables import Variables
 
@@ -15,7 +15,10 @@ F8, F4 = np.dtype(float), np.dtype(np.float32)
 
 def read_bounds(bounds, shape, dtype, batch=False):
     box = inputs.read_bounds(bounds, Variables(np.empty(0, dtype), shape, dtype, batch, on_device=False))
-    return None if box is None else box[:2]
+    if box is None:
+        return None
+    # A number stays one; here it stands for what it means.
+    return tuple(np.broadcast_to(side, (np.prod(shape[batch:]),)) if side.shape == (1,) else side for side in box[:2])
 
 
 def read(bounds, n=3, dtype=F8):
@@ -106,7 +109,7 @@ def test_bounds_of_a_batch():
     shared = read_bounds((np.arange(3.0), 9.0), (2, 3), F8, batch=True)
     assert [half.shape for half in shared] == [(3,), (3,)]
     own = read_bounds((rows, 9.0), (2, 3), F8, batch=True)
-    assert [half.shape for half in own] == [(2, 3), (2, 3)]
+    assert [half.shape for half in own] == [(2, 3), (3,)]
     assert np.array_equal(own[0], rows)
     with pytest.raises(ValueError, match=r"shape \(2,\)"):
         read_bounds((np.zeros(2), 1.0), (2, 3), F8, batch=True)
@@ -197,3 +200,49 @@ def test_intervals_that_single_precision_cannot_enter():
     assert low[0] == high[0] == np.float32(third)
     with pytest.raises(ValueError, match=r"index 1 .*1e\+200"):
         read((np.array([0.0, 1e200, 0.0]), np.full(3, 1e300)), dtype=F4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("cauchy", ["exact", "first-interval", "none"])
+@pytest.mark.parametrize("box", [(-0.6, 0.4), (-0.6, np.inf), (-np.inf, 0.4)])
+def test_numbers_take_no_arrays_and_give_their_bits(dtype, cauchy, box):
+    """A number on either side is kept as one, and the run is that of the array which repeats it."""
+    n = 3001
+    fun, x0 = problems.get("rosenbrock", n=n + 1).fun, np.resize(np.array([-1.2, 1.0, 0.3], dtype), n + 1)
+    box = tuple(float(F4.type(half)) for half in box)
+    x0 = np.clip(x0, *box)
+    pairs = [(low, high) for low in (box[0], np.full(n + 1, box[0])) for high in (box[1], np.full(n + 1, box[1]))]
+    options = {"cauchy": cauchy, "maxiter": 40, "gtol": 0.0, "ftol": 0.0, "maxcor": 6}
+    runs = [minimize(lambda x: fun(x.astype(float)), x0, jac=True, bounds=pair, options=options) for pair in pairs]
+    for run in runs[1:]:
+        np.testing.assert_array_equal(run.x, runs[0].x)
+        assert (run.nit, run.nfev, run.fun) == (runs[0].nit, runs[0].nfev, runs[0].fun)
+    # No array, one on either side, both.
+    word = np.dtype(dtype).itemsize
+    held = [LBFGSB(x0, pair).nbytes for pair in pairs]
+    assert [(each - held[0]) // (word * n) for each in held] == [0, 1, 1, 2]
+
+
+def test_numbers_in_a_batch_and_in_saved_runs():
+    fun, x0 = problems.get("rosenbrock", n=20).fun, np.tile([-1.2, 1.0], 10)
+
+    def both(x):
+        values = [fun(row) for row in x]
+        return np.array([f for f, _ in values]), np.array([g for _, g in values])
+
+    lows = np.stack([np.full(20, -1.3), np.full(20, -0.9)])
+    options = {"gtol": 1e-9, "ftol": 0.0}
+    starts = np.clip(np.stack([x0, x0]), lows, 0.8)
+    mixed = minimize_batch(both, starts, jac=True, bounds=(lows, 0.8), options=options)
+    arrays = minimize_batch(both, starts, jac=True, bounds=(lows, np.full((2, 20), 0.8)), options=options)
+    np.testing.assert_array_equal(mixed.x, arrays.x)
+
+    def run(opt, turns):
+        while not opt.done and turns:
+            opt.tell(*fun(opt.x))
+            turns -= 1
+        return opt
+
+    through = run(LBFGSB(starts[0], (-1.3, 0.8), gtol=0, ftol=0), 25)
+    state = run(LBFGSB(starts[0], (-1.3, 0.8), gtol=0, ftol=0), 11).state_dict()
+    np.testing.assert_array_equal(run(LBFGSB.from_state_dict(state), 14).accepted_point(), through.accepted_point())

@@ -74,6 +74,38 @@ def test_parity_with_the_host(torch, name, cauchy, dtype):
         assert 0.6 * host.nit - 10 <= gpu.nit <= 1.6 * host.nit + 10
 
 
+@pytest.mark.parametrize(
+    ("dtype", "history"), [("float64", "float32"), ("float64", "bfloat16"), ("float32", "bfloat16")]
+)
+@pytest.mark.parametrize("m", [5, 10, 20])
+def test_histories_in_a_narrower_dtype(torch, dtype, history, m):
+    """As on the host: about the same run to the same minimum, resumed bit for bit, pairs that keep the secant."""
+    real = getattr(torch, dtype)
+    problem = stepwell.problems.get("torsion", nx=40, ny=41)
+    on_gpu = stepwell.problems.get("torsion", nx=40, ny=41, xp=torch, dtype=real, device="cuda")
+    options = {"gtol": 1e-6 if dtype == "float64" else 1e-2, "ftol": 0, "maxcor": m, "history": history}
+    host = stepwell.minimize(problem.fun, problem.x0.astype(dtype), jac=True, bounds=problem.bounds, options=options)
+    gpu = stepwell.minimize(on_gpu.fun, on_gpu.x0, jac=True, bounds=on_gpu.bounds, options=options)
+    assert gpu.reason in {Status.GRADIENT, Status.ROUNDING}
+    assert abs(gpu.fun - host.fun) <= (1e-7 if dtype == "float64" else 2e-3)
+    assert gpu.nit <= 1.6 * host.nit + 10
+    s, y = gpu.hess_inv.sk[-1], gpu.hess_inv.yk[-1]
+    assert s.dtype == real
+    torch.testing.assert_close(gpu.hess_inv @ y, s, rtol=1e-3, atol=1e-5)
+
+    def run(opt, turns):
+        while not opt.done and turns:
+            opt.tell(*on_gpu.fun(opt.x))
+            turns -= 1
+        return opt
+
+    settings = {"m": m, "history": history, "gtol": 0.0, "ftol": 0.0}
+    through = run(stepwell.LBFGSB(on_gpu.x0, on_gpu.bounds, **settings), 30)
+    state = run(stepwell.LBFGSB(on_gpu.x0, on_gpu.bounds, **settings), 17).state_dict()
+    resumed = run(stepwell.LBFGSB.from_state_dict(state, like=on_gpu.x0), 13)
+    assert (through.accepted_point() == resumed.accepted_point()).all()
+
+
 def test_every_point_is_inside_the_bounds(torch):
     centre, scale = (torch.tensor(a[0], device="cuda") for a in quartic_data(1, 3001))
     lower = torch.where(torch.rand(3001, device="cuda", dtype=torch.float64) < 0.5, -0.7, -torch.inf).double()

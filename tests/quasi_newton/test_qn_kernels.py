@@ -12,6 +12,10 @@ VARIANTS = {
     "sm_80": cuda.kernel_defines(256, 8, single=False, bounded=True, weighted=False, vary=False),
     "sm_90": cuda.kernel_defines(256, 10, single=True, bounded=False, weighted=True, vary=False),
     "sm_100": cuda.kernel_defines(256, 20, single=False, bounded=True, weighted=True, vary=True),
+    "sm_86": cuda.kernel_defines(256, 8, single=False, bounded=True, weighted=False, vary=False, history="float32"),
+    "sm_103": cuda.kernel_defines(
+        256, 10, single=True, bounded=True, weighted=False, vary=False, history="bfloat16", steps=(0, 0)
+    ),
     "sm_90a": cuda.kernel_defines(32, 8, single=False, bounded=True, weighted=False, vary=False),
 }
 
@@ -31,12 +35,15 @@ def test_staged_memory_is_what_the_sweeps_stage():
     """Two stages of history rows, in blocks of eight, and the inputs, each row padded by eight numbers; or, where that
     is more, 16 bytes of each of up to 16 rows for every thread. (A kernel that counts otherwise does not compile.)
     """
-    assert cuda.staged_bytes(8, False, True, False, 256) == 2 * (16 + 6) * (256 + 8) * 8
-    assert cuda.staged_bytes(8, True, True, False, 256) == 16 * 16 * 256
-    assert cuda.staged_bytes(16, False, True, False, 256) == 2 * (32 + 6) * (128 + 8) * 8
-    assert cuda.staged_bytes(9, True, False, True, 256) == 2 * (24 + 5) * (128 + 8) * 4
-    assert cuda.staged_bytes(17, False, True, False, 256) == 0
-    assert cuda.staged_bytes(8, False, True, False, cuda.WARP) == 0
+    assert cuda.staged_bytes(8, False, 2, False, 256) == 2 * (16 + 6) * (256 + 8) * 8
+    assert cuda.staged_bytes(8, True, 2, False, 256) == 16 * 16 * 256
+    assert cuda.staged_bytes(8, False, 1, False, 256) == 2 * (16 + 5) * (256 + 8) * 8
+    assert cuda.staged_bytes(16, False, 2, False, 256) == 2 * (32 + 6) * (128 + 8) * 8
+    assert cuda.staged_bytes(9, True, 0, True, 256) == 2 * (24 + 5) * (128 + 8) * 4
+    assert cuda.staged_bytes(8, False, 2, False, 256, "float32") == 2 * (16 * 4 + 6 * 8) * (256 + 8)
+    assert cuda.staged_bytes(8, True, 2, False, 256, "bfloat16") == 16 * 8 * 256
+    assert cuda.staged_bytes(17, False, 2, False, 256) == 0
+    assert cuda.staged_bytes(8, False, 2, False, cuda.WARP) == 0
 
 
 def test_a_walk_has_memory_for_its_list():

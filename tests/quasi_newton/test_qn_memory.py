@@ -20,7 +20,8 @@ from stepwell.quasi_newton.state import kept_bytes, memory_words, thread_bytes
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("n", "m"), [(20_000, 1), (20_000, 8), (50_000, 64), (100_000, 17)])
 def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
-    opt = LBFGSB(np.ones(n, dtype), (0.0, 2.0) if bounded else None, m=m, h0=np.ones(n) if weighted else None)
+    bounds = (np.zeros(n, dtype), np.full(n, 2, dtype)) if bounded else None
+    opt = LBFGSB(np.ones(n, dtype), bounds, m=m, h0=np.ones(n) if weighted else None)
     assert opt.nbytes == opt._run.target.nbytes
     words = memory_words(n, m, bounded=bounded, weighted=weighted)
     threads = min(stepwell.threads.default_threads(), -(-n // 4096))
@@ -99,8 +100,9 @@ for _ in range(2):
     warm.tell(float(warm.x.sum()), np.ones(1000, dtype))
 del warm
 x0 = np.full(n, 0.5, dtype)
+bounds = (np.zeros(n, dtype), np.full(n, 2, dtype)) if bounded else None
 before = resident()
-opt = LBFGSB(x0, (0.0, 2.0) if bounded else None, m=m, gtol=0, ftol=0)
+opt = LBFGSB(x0, bounds, m=m, gtol=0, ftol=0)
 while not opt.done and opt.state["pairs"] < m:
     opt.tell(evaluate(opt.x, g), g)
 assert opt.state["pairs"] == m

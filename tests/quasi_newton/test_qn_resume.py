@@ -164,7 +164,7 @@ def changed(state, **fields):
 
 
 def test_states_whose_fields_contradict_each_other_are_refused():
-    bounded = LBFGSB(np.ones(3), (0.0, 2.0), m=4).state_dict()
+    bounded = LBFGSB(np.ones(3), (np.zeros(3), np.full(3, 2.0)), m=4).state_dict()
     record = bounded["states"].copy()
     far = record.reshape(-1).view(state_layout.STATE_DTYPE)
     far["head"] = 4
@@ -172,7 +172,7 @@ def test_states_whose_fields_contradict_each_other_are_refused():
         ({"g": bounded["g"][:, :2]}, r"state\['g'\] is \(1, 2\), float64; allowed: \(1, 3\)"),
         ({"s": bounded["s"].astype(np.float32)}, r"state\['s'\] is .*float32; allowed"),
         ({"x": bounded["x"].astype(int)}, "dtype int64; allowed: float64, float32"),
-        ({"lower": bounded["lower"][:1]}, r"state\['lower'\] is \(1,\)"),
+        ({"lower": bounded["lower"][:2]}, r"state\['lower'\] is \(2,\)"),
         ({"lower": np.full(3, np.nan)}, "outside the bounds"),
         ({"upper": np.full(3, 0.5)}, "outside the bounds"),
         ({"states": record}, "no state of the engine"),

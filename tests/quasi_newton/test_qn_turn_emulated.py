@@ -22,9 +22,10 @@ def emulated(program, fun, x0, bounds, weights, vary, settings, grid):
     absorbed while they were judged and how many of those refused."""
     options = settings.engine_options(
         bounded=bounds is not None,
-        boxed=bounds is not None and bool(np.isfinite(bounds).all()),
+        boxed=bounds is not None and all(np.isfinite(half).all() for half in bounds),
         weighted=weights is not None,
         weights_vary=vary,
+        single=x0.dtype == np.float32,
     )
     options.slots = settings.m + 1
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as device:
@@ -58,6 +59,10 @@ CASES = {
     "one block of rows": (64, 3, "float64", ("wood", {"n": 24}), None, True, "exact"),
     "a diagonal that may vary": (64, 5, "float64", ("beale", {"n": 24}), (-2.0, 2.4), True, "exact"),
     "rows from the ring, strips": (64, 18, "float64", ("powell", {"n": 40}), (-1.0, 2.5), False, "first-interval"),
+    "history of float32": (64, 8, "float64", ("torsion", {"nx": 13, "ny": 13}), "own", False, "exact"),
+    "history of bfloat16, half a warp": (64, 9, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
+    "history of bfloat16, a warp": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
+    "history of bfloat16, from the ring": (64, 18, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
 }
 
 
@@ -70,7 +75,10 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     if box == "own":
         bounds = tuple(np.asarray(half, dtype=dtype).reshape(-1) for half in problem.bounds)
     elif box is not None:
-        bounds = tuple(np.full(x0.size, half, dtype=dtype) for half in box)
+        # A number for all, on one side where the other is a row: that has other steps and the same bits.
+        arrays = {"walks": (1, 1), "strips": (0, 1), "vary": (1, 0)}
+        rows = next((steps for word, steps in arrays.items() if word in name), (0, 0))
+        bounds = tuple(np.full(x0.size if row else 1, half, dtype=dtype) for half, row in zip(box, rows))
     if bounds is not None:
         x0 = np.clip(x0, *bounds)
     # About the inverse of the second derivatives: with a diagonal far too long no first trial would be accepted.
@@ -78,7 +86,9 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     weights = (size * np.linspace(0.5, 2, x0.size)).astype(dtype) if weighted else None
     vary = "vary" in name
     gtol = 1e-7 if dtype == "float64" else 1e-3
-    defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary)
+    history = next((kind for kind in ("float32", "bfloat16") if f"history of {kind}" in name), None)
+    steps = (1, 1) if bounds is None else tuple(int(half.size > 1) for half in bounds)
+    defines = kernel_defines(threads, m, dtype == "float32", bounds is not None, weighted, vary, history, steps)
     defines |= {"SW_REHEARSED_FROM": 0, "SW_GROUPS_FOR_ONE": 0}
     program = build(
         tmp_path,
@@ -89,10 +99,10 @@ def test_a_run_on_the_emulated_device_is_that_of_the_host(name, tmp_path):
     def fun(x):
         return problem.fun(x.astype(np.float64))
 
-    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60)
+    settings = Settings(m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, history=history)
     x, state, (hoped, refused) = emulated(program, fun, x0, bounds, weights, vary, settings, "grid" in name)
     h0 = (lambda _: weights) if vary else weights
-    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0)
+    host = LBFGSB(x0, bounds, m=m, gtol=gtol, ftol=0.0, cauchy=cauchy, maxiter=60, h0=h0, history=history)
     while not host.done:
         f, g = fun(np.asarray(host.x))
         host.tell(f, np.asarray(g, dtype=dtype))

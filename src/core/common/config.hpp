@@ -53,12 +53,12 @@ typedef signed char int8_t;
 SW_BEGIN
 
 template <class T>
-SW_HD T min_of(T a, T b) {
+SW_HD constexpr T min_of(T a, T b) {
     return b < a ? b : a;
 }
 
 template <class T>
-SW_HD T max_of(T a, T b) {
+SW_HD constexpr T max_of(T a, T b) {
     return a < b ? b : a;
 }
 

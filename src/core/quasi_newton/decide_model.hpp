@@ -43,7 +43,7 @@ SW_HD void take_pair(Team& team, State& s, const Options& o, const SmallMatrices
                      const double* sums) {
     const int r = layout.rows;
     const double sy = sums[layout.new_sy() + r - 1], yy = sums[layout.new_yy() + r - 1];
-    const double promised = -s.search.slope0 * s.step, scale = pair_scale(o, promised);
+    const double promised = -s.search.slope0 * s.step, scale = pair_scale(o.narrowed, promised);
     const bool keep =
         sy > double_epsilon * (scale * scale * promised) && sy > min_scale * yy && sy < yy / min_scale;
     if (team.rank() == 0) {

@@ -26,8 +26,8 @@ struct Barrier {
 
 // Everything that a turn works on, in device memory; the Options follow it. History rows are padded so that
 // they stay aligned.
-template <class Real>
-struct DeviceEngine : BatchMemory<Real> {
+template <class Real, class Kept = Real>
+struct DeviceEngine : BatchMemory<Real, Kept> {
     double* partials;      // per gang: sums by chunk, see sums.cuh
     double* coefficients;  // per gang: 2m
     double* scratch;       // per gang: decisions, where they do not fit shared memory
@@ -60,28 +60,42 @@ SW_HD constexpr bool stages_lots(int capacity, int threads) {
 }
 
 // The history is worked on as one stack of rows, Y by age and then S, in blocks of eight; behind them come
-// the vectors of a tile: g, x, g before, d; lower, upper; weight. Rows of a tile in shared memory lie a pitch
-// apart: those that a quarter warp reads together start in different banks.
+// the vectors of a tile: g, x, g before, d; lower, upper, but for numbers; weight. Rows of a tile in shared
+// memory lie a pitch apart: those that a quarter warp reads together start in different banks.
 SW_HD constexpr int row_blocks_of(int capacity) {
     return (2 * capacity + 7) / 8;
 }
-SW_HD constexpr int input_rows_of(bool bounded, bool weighted) {
-    return 4 + (bounded ? 2 : 0) + (weighted ? 1 : 0);
+SW_HD constexpr int input_rows_of(int bound_rows, bool weighted) {
+    return 4 + bound_rows + (weighted ? 1 : 0);
 }
 SW_HD constexpr int pitch_of(int capacity, int threads) {
     return tile_length(capacity, threads) + 8;
 }
-// Elements of one stage of the absorb sweep.
-SW_HD constexpr int stage_length_of(int capacity, bool bounded, bool weighted, int threads) {
-    return (8 * row_blocks_of(capacity) + input_rows_of(bounded, weighted)) * pitch_of(capacity, threads);
+// Bytes of one stage of the absorb sweep: rows of the history, then vectors.
+SW_HD constexpr int stage_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
+                                   bool weighted, int threads) {
+    return (8 * row_blocks_of(capacity) * kept_bytes + input_rows_of(bound_rows, weighted) * real_bytes) *
+           pitch_of(capacity, threads);
 }
-// Dynamic shared memory of a block: two stages of the absorb sweep, or a lot of 16 bytes of every row for
-// each thread.
-SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, bool bounded, bool weighted, int threads) {
+// What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged.
+SW_HD constexpr int lot_length(int capacity, int real_bytes, int threads) {
+    return stages_lots(capacity, threads) ? 16 / real_bytes : 2;
+}
+// Numbers of a block that sums over its threads and warps take between the sweeps, in what was staged
+// (sums.cuh, strip_sums.cuh).
+constexpr int max_blocks_at_once = 5;
+SW_HD constexpr int fold_length_of(int threads) {
+    return chunk_numbers * (threads + 4);  // those of a thread lie so far apart, in different banks
+}
+// Dynamic shared memory of a block: two stages of the absorb sweep, or a lot of every row for each thread.
+SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
+                                    bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
-    const int absorb = 2 * stage_length_of(capacity, bounded, weighted, threads) * real_bytes;
-    const int aim = stages_lots(capacity, threads) ? 2 * capacity * threads * 16 : 0;
-    return absorb > aim ? absorb : aim;
+    const int lot_bytes = lot_length(capacity, real_bytes, threads) * kept_bytes;
+    const int absorb = 2 * stage_bytes_of(capacity, real_bytes, kept_bytes, bound_rows, weighted, threads);
+    const int aim = stages_lots(capacity, threads) ? 2 * capacity * threads * lot_bytes : 0;
+    const int numbers = max_of(fold_length_of(threads), 64 * (threads / 32) * max_blocks_at_once);
+    return max_of(max_of(absorb, aim), numbers * int(sizeof(double)));
 }
 
 // Breakpoints listed at a time, at most: they are sorted in shared memory.

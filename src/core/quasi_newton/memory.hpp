@@ -14,10 +14,12 @@ struct BatchMemory {
     State* states;
     double* small;  // (batch, 3 slots²): products of pairs
     Real *x, *g, *d, *trial;
-    Kept *s, *y;                          // (batch, slots, stride): ring buffers
-    const Real *lower, *upper;            // both or neither
-    const Real* weights;                  // diagonal of H0, or null
-    int64_t bound_stride, weight_stride;  // n, or 0 where shared
+    Kept *s, *y;                // (batch, slots, stride): ring buffers
+    const Real *lower, *upper;  // both or neither
+    const Real* weights;        // diagonal of H0, or null
+    // From one variable to the next: 1, or 0 where one number bounds them all.
+    uint8_t lower_step, upper_step;
+    bool own_bounds, own_weights;  // each problem has its own
 };
 
 // Those of one problem.
@@ -27,6 +29,7 @@ struct ProblemVectors {
     Real *x, *g, *d, *trial;
     Kept *s, *y;
     const Real *lower, *upper, *weights;
+    uint8_t lower_step, upper_step;
 };
 
 }  // namespace stepwell
@@ -44,9 +47,11 @@ SW_HD ProblemVectors<Real, Kept> vectors_of(const BatchMemory<Real, Kept>& b, in
             b.trial + at,
             b.s + history,
             b.y + history,
-            b.lower ? b.lower + problem * b.bound_stride : nullptr,
-            b.upper ? b.upper + problem * b.bound_stride : nullptr,
-            b.weights ? b.weights + problem * b.weight_stride : nullptr};
+            b.lower ? b.lower + (b.own_bounds ? at * b.lower_step : 0) : nullptr,
+            b.upper ? b.upper + (b.own_bounds ? at * b.upper_step : 0) : nullptr,
+            b.weights ? b.weights + (b.own_weights ? at : 0) : nullptr,
+            b.lower_step,
+            b.upper_step};
 }
 
 SW_END

@@ -18,8 +18,8 @@ struct AbsorbInput {
             d = v.d[i];
         }
         if (bounded) {
-            lower = v.lower[i];
-            upper = v.upper[i];
+            lower = v.lower_of(i);
+            upper = v.upper_of(i);
         }
         if (weighted) weight = v.weights[i];
     }
@@ -36,15 +36,14 @@ struct AbsorbInput {
             copy_element(to + 2 * pitch, from[2]);
             copy_element(to + 3 * pitch, from[3]);
         }
-        if (bounded) {
-            copy_element(to + 4 * pitch, from[4]);
-            copy_element(to + 5 * pitch, from[5]);
-        }
+        if (lower_step) copy_element(to + 4 * pitch, from[4]);
+        if (upper_step) copy_element(to + upper_row * pitch, from[5]);
         if (weighted) copy_element(to + weight_row * pitch, weight);
     }
-    __device__ void take(const Real* from, int pitch) {
+    __device__ void take(const Real* from, int pitch, const BoundNumbers& numbers) {
         g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
-        if (bounded) lower = from[4 * pitch], upper = from[5 * pitch];
+        lower = lower_step ? from[4 * pitch] : numbers.lower;
+        upper = upper_step ? from[upper_row * pitch] : numbers.upper;
         if (weighted) weight = from[weight_row * pitch];
     }
 };
@@ -56,29 +55,32 @@ struct AbsorbShare {
     CarefulSum slope;
 };
 
-// A new pair at one element.
+// A new pair at one element, as it is kept.
 struct PairElement {
-    Real s, y;
+    Kept s, y;
 };
 
-// The point of one element; with a new pair, its ring rows, which it returns.
+// The point of one element; with a new pair, its ring rows, which it returns. The pair is s = length · d and
+// y times the scale.
 template <Gather gather>
-__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double carry_time,
-                                             const AbsorbInput& in, int64_t i, AbsorbTile& t, int at,
-                                             AbsorbShare& totals) {
+__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double scale,
+                                             double carry_time, const AbsorbInput& in, int64_t i,
+                                             AbsorbTile& t, int at, AbsorbShare& totals) {
     AbsorbTotals& sums = totals.scalars;
     const double g = in.g, x = in.x;
     const double h = weighted ? double(in.weight) : 1.0;
     const double root = weighted ? sqrt(h) : 1.0;
-    PairElement pair{0, 0};
+    PairElement pair{};
     double s = 0, y = 0;
     if (gather == Gather::pair) {
-        pair = {Real(length * double(in.d)), Real(g - double(in.g_before))};
+        const double change = g - double(in.g_before);
+        pair = {narrowed_to<Kept>(length * double(in.d)),
+                narrowed_to<Kept>(narrowed ? scale * change : change)};
         const int64_t row = int64_t(head) * v.stride + i;
         v.s[row] = pair.s;
         v.y[row] = pair.y;
-        s = weighted ? double(pair.s) / root : double(pair.s);
-        y = double(pair.y) * root;
+        s = weighted ? double(widened(pair.s)) / root : double(widened(pair.s));
+        y = double(widened(pair.y)) * root;
         add_product(totals.slope, g, double(in.d));
     }
     double mask = 1, carried = 0;
@@ -119,12 +121,14 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                                     StripSums& sums, AbsorbShare& totals) {
     constexpr int each = (tile + threads - 1) / threads;
     const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
-    const double step = state.search.step;
+    const double scale = pair_scale(narrowed, -state.search.slope0 * state.search.step);
+    const double length = scale * state.search.step;
+    const BoundNumbers numbers(v);
     const RowCopies copies(v, r, older, head);
     clear_unused(t, r);
     auto fetch = [&](int64_t at, int stage) {
         if (staged && at >= c.begin) {
-            Real* inputs = stage_memory(stage) + stage_rows * pitch;
+            Real* inputs = staged_inputs(stage);
 #pragma unroll
             for (int k = 0; k < each; ++k) {
                 const int place = threadIdx.x + k * threads;
@@ -133,9 +137,9 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
                 }
             }
             if (at + tile <= c.n) {
-                copies.whole(at, stage_memory(stage));
+                copies.whole(at, staged_history(stage));
             } else {
-                copies.part(at, int(c.n - at), stage_memory(stage));
+                copies.part(at, int(c.n - at), staged_history(stage));
             }
         }
         commit_copies();
@@ -155,15 +159,15 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
             if (i < count) {
                 AbsorbInput input;
                 if (staged) {
-                    input.take(stage_memory(stage) + stage_rows * pitch + i, pitch);
+                    input.take(staged_inputs(stage) + i, pitch, numbers);
                 } else {
                     input.template load<gather>(v, at + i);
                 }
                 const PairElement pair =
-                    absorb_element<gather>(v, newest, step, carry_time, input, at + i, t, i, totals);
+                    absorb_element<gather>(v, newest, length, scale, carry_time, input, at + i, t, i, totals);
                 if (staged && gather == Gather::pair) {
-                    stage_memory(stage)[(r - 1) * pitch + i] = pair.y;
-                    stage_memory(stage)[(capacity + r - 1) * pitch + i] = pair.s;
+                    staged_history(stage)[(r - 1) * pitch + i] = pair.y;
+                    staged_history(stage)[(capacity + r - 1) * pitch + i] = pair.s;
                 }
             }
         }

@@ -27,7 +27,7 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
     c.each_element([&](int64_t i) {
         const double move = step * double(v.d[i]);
         v.trial[i] =
-            bounded ? move_within(v.x[i], move, v.lower[i], v.upper[i]) : Real(double(v.x[i]) + move);
+            bounded ? move_within(v.x[i], move, v.lower_of(i), v.upper_of(i)) : Real(double(v.x[i]) + move);
     });
 }
 
@@ -35,14 +35,22 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
 struct AimInput {
     Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
 
-    __device__ AimInput(const Vectors& v, int64_t i, int count) {
+    __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, int64_t i, int count) {
         x = v.some(v.at + i, count);
         g = v.some(v.gradient + i, count);
         if (bounded) {
-            lower = v.some(v.lower + i, count);
-            upper = v.some(v.upper + i, count);
+            lower = lower_step ? v.some(v.lower + i, count) : all_of(numbers.lower);
+            upper = upper_step ? v.some(v.upper + i, count) : all_of(numbers.upper);
         }
         if (weighted) weight = v.some(v.weights + i, count);
+    }
+
+private:
+    __device__ static Lot all_of(Real value) {
+        Lot found;
+#pragma unroll
+        for (int k = 0; k < lot; ++k) found.of[k] = value;
+        return found;
     }
 };
 
@@ -84,9 +92,10 @@ struct AimPlan {
 struct Combined {
     double y[lot] = {}, s[lot] = {};
 };
-__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const Lot& row) {
+using HistoryLot = LotOf<Kept>;
+__device__ inline void add_multiple(double (&sum)[lot], double coefficient, const HistoryLot& row) {
 #pragma unroll
-    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(row.of[k]);
+    for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(widened(row.of[k]));
 }
 
 // Lots straight from global memory: up to ten pairs are all on their way before the first is used.
@@ -100,7 +109,7 @@ public:
         int a = 0;
 #pragma unroll 1
         for (; a + group <= r; a += group) {
-            Lot y[group], s[group];
+            HistoryLot y[group], s[group];
 #pragma unroll
             for (int k = 0; k < group; ++k) {
                 y[k] = stream_lot(v.y + plan.offsets[a + k] + i);
@@ -114,7 +123,8 @@ public:
         }
 #pragma unroll 1
         for (; a < r; ++a) {
-            const Lot y = stream_lot(v.y + plan.offsets[a] + i), s = stream_lot(v.s + plan.offsets[a] + i);
+            const HistoryLot y = stream_lot(v.y + plan.offsets[a] + i);
+            const HistoryLot s = stream_lot(v.s + plan.offsets[a] + i);
             add_multiple(toward.y, plan.y[a], y);
             add_multiple(toward.s, plan.s[a], s);
         }
@@ -132,7 +142,7 @@ private:
 class StagedLots {
 public:
     __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r)
-        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<Lot*>(dynamic_shared) + threadIdx.x) {
+        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {
 #pragma unroll
         for (int a = 0; a < capacity; ++a) rows[a] = v.y + plan.offsets[a];
     }
@@ -154,8 +164,8 @@ private:
     const Vectors& v;
     const AimPlan& plan;
     const bool any;
-    Lot* const mine;             // the next one of this thread is a block's further
-    const Real* rows[capacity];  // of Y
+    HistoryLot* const mine;      // the next one of this thread is a block's further
+    const Kept* rows[capacity];  // of Y
 
     // One half: `first` is 0 for Y, and the number of rows before them for S.
     __device__ void fetch(int64_t i, int first) const {
@@ -165,7 +175,8 @@ private:
             to.settle();
 #pragma unroll
             for (int a = 0; a < capacity; ++a)
-                copy_async<sizeof(Lot)>(to.after((first + a) * threads * int(sizeof(Lot))), rows[a] + place);
+                copy_async<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
+                                               rows[a] + place);
         }
         commit_copies();
     }
@@ -182,6 +193,7 @@ using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
 // The point that the sweep aims from becomes the accepted one.
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
                                  CarefulSum& slope, AimTotals& sums) {
+    const BoundNumbers numbers(v);
     const Lots lots(v, plan, state.pairs);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
@@ -192,7 +204,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
         following = c.element<lot>(place);
         if (i >= c.n) continue;
         const int count = int(min_of(int64_t(lot), c.n - i));
-        const AimInput in(v, i, count);
+        const AimInput in(v, numbers, i, count);
         Combined toward;
         lots.take(i, following, toward);
         if (v.at_trial()) {

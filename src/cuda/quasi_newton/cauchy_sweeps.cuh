@@ -13,7 +13,8 @@ __device__ inline double descent_of(const Vectors& v, int64_t i) {
 // The number of the breakpoint of a variable that may move.
 __device__ inline uint64_t break_number(const Vectors& v, int64_t i) {
     return number_of_time(
-        classify_variable<false>(v.at[i], v.gradient[i], descent_of(v, i), v.lower[i], v.upper[i], 0.0).time);
+        classify_variable<false>(v.at[i], v.gradient[i], descent_of(v, i), v.lower_of(i), v.upper_of(i), 0.0)
+            .time);
 }
 
 // What variable i takes with it when it stops; number j of the row of a list.
@@ -23,7 +24,8 @@ __device__ inline double crossing_of(const Vectors& v, const State& s, int64_t i
     if (j == 2 * pairs) return g * descent;
     const int age = j < pairs ? j : j - pairs;
     const int64_t row = int64_t(slot_of(age, s.head, pairs, slots)) * v.stride + i;
-    return j < pairs ? crossing_of_y(v.y[row], descent) : crossing_of_s(v.s[row], g, s.gamma);
+    return j < pairs ? crossing_of_y(widened(v.y[row]), descent)
+                     : crossing_of_s(widened(v.s[row]), g, s.gamma);
 }
 
 // Breakpoints in (above, high] with their rows, in any order; no more once there are too many.

@@ -1,9 +1,12 @@
-// What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_CAPACITY (m),
-// SW_THREADS (of a block), SW_BOUNDED, SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1), and SW_STAGED_BYTES (the
-// dynamic shared memory of a block).
+// What a quasi-Newton kernel is compiled for. Set by the loader: SW_REAL (float or double), SW_KEPT (the type
+// of the history: that one, or float or Bfloat16 where it is narrower), SW_CAPACITY (m),
+// SW_THREADS (of a block), SW_BOUNDED, SW_LOWER_STEP and SW_UPPER_STEP (0 where one number bounds all
+// variables), SW_WEIGHTED and SW_WEIGHTS_VARY (0 or 1), and SW_STAGED_BYTES (the dynamic shared memory of a
+// block).
 #pragma once
 
 #include "core/quasi_newton/device_layout.hpp"
+#include "core/quasi_newton/history.hpp"
 
 typedef SW_REAL Real;
 
@@ -19,19 +22,22 @@ struct Choice<false, A, B> {
     using type = B;
 };
 
+using Kept = SW_KEPT;
+constexpr bool narrowed = sizeof(Kept) < sizeof(Real);
 constexpr int threads = SW_THREADS;
 constexpr int warps = threads / 32;
 constexpr int capacity = SW_CAPACITY;
 // Of the ring: a new pair is written before its step is accepted.
 constexpr int slots = capacity + 1;
 constexpr bool bounded = SW_BOUNDED, weighted = SW_WEIGHTED;
+constexpr int lower_step = SW_LOWER_STEP, upper_step = SW_UPPER_STEP, bound_rows = lower_step + upper_step;
 // See core/quasi_newton/device_layout.hpp for all of these.
 constexpr int row_blocks = row_blocks_of(capacity);
 constexpr bool lone_warp = warps == 1;
 constexpr bool staged = stages_rows(capacity, threads), lots_staged = stages_lots(capacity, threads);
 constexpr int tile = tile_length(capacity, threads);
 // Rows of the aim sweep that are not staged come straight from global memory, by twos.
-constexpr int lot = lots_staged ? 16 / int(sizeof(Real)) : 2;
-using Engine = DeviceEngine<Real>;
+constexpr int lot = lot_length(capacity, sizeof(Real), threads);
+using Engine = DeviceEngine<Real, Kept>;
 
 SW_END

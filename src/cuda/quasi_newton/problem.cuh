@@ -62,16 +62,26 @@ __device__ inline Two load_two(const float* p) {
     return {double(v.x), double(v.y)};
 }
 
-// Neighbouring elements of a vector, in one load or store.
-struct alignas(lot * sizeof(Real)) Lot {
-    Real of[lot];
+__device__ inline Two load_two(const Bfloat16* p) {
+    const uint32_t v = *reinterpret_cast<const uint32_t*>(p);  // the first is the lower half
+    return {double(widened(Bfloat16{uint16_t(v)})), double(widened(Bfloat16{uint16_t(v >> 16)}))};
+}
+
+// Neighbouring elements of a vector, or of a row of the history, in one load or store.
+template <class Element>
+struct alignas(lot * sizeof(Element)) LotOf {
+    Element of[lot];
 };
-using LotWords = Choice<sizeof(Lot) == 16, uint4, uint2>::type;
+using Lot = LotOf<Real>;
+template <class Element>
+using WordsOf = typename Choice<sizeof(LotOf<Element>) == 16, uint4,
+                                typename Choice<sizeof(LotOf<Element>) == 8, uint2, uint32_t>::type>::type;
 
 // From global memory, past the first-level cache: data that a sweep reads once.
-__device__ inline Lot stream_lot(const Real* p) {
-    Lot found;
-    *reinterpret_cast<LotWords*>(&found) = __ldcg(reinterpret_cast<const LotWords*>(p));
+template <class Element>
+__device__ inline LotOf<Element> stream_lot(const Element* p) {
+    LotOf<Element> found;
+    *reinterpret_cast<WordsOf<Element>*>(&found) = __ldcg(reinterpret_cast<const WordsOf<Element>*>(p));
     return found;
 }
 
@@ -87,13 +97,15 @@ __device__ inline void add_product(CarefulSum& sum, double a, double b) {
     sum.add(product);
 }
 
-struct Vectors : ProblemVectors<Real> {
+struct Vectors : ProblemVectors<Real, Kept> {
     // The point that the sweeps work at, and its gradient: the trial point, until it is refused (then x and
     // g) or the aim sweep has made it the accepted one.
     const Real *at, *gradient;
     bool in_lots;  // all of these begin where a lot may; history rows always do
 
     __device__ bool at_trial() const { return at == trial; }
+    __device__ Real lower_of(int64_t i) const { return lower[lower_step * i]; }
+    __device__ Real upper_of(int64_t i) const { return upper[upper_step * i]; }
 
     // The first `count` elements of a lot. (Where rows come straight from memory, other loads had better not
     // depend on conditions: the compiler would begin fewer of them at a time.)
@@ -108,7 +120,7 @@ struct Vectors : ProblemVectors<Real> {
     }
     __device__ void put(Real* to, const Lot& values, int count) const {
         if (lots_staged && in_lots && count == lot) {
-            *reinterpret_cast<LotWords*>(to) = *reinterpret_cast<const LotWords*>(&values);
+            *reinterpret_cast<WordsOf<Real>*>(to) = *reinterpret_cast<const WordsOf<Real>*>(&values);
             return;
         }
 #pragma unroll
@@ -118,13 +130,24 @@ struct Vectors : ProblemVectors<Real> {
     }
 };
 
+// Bounds that are numbers: read once a sweep.
+struct BoundNumbers {
+    Real lower = 0, upper = 0;
+
+    __device__ explicit BoundNumbers(const Vectors& v) {
+        if (bounded && !lower_step) lower = *v.lower;
+        if (bounded && !upper_step) upper = *v.upper;
+    }
+};
+
 __device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gradient) {
     const auto begins_lot = [](const Real* from) {
         return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
     };
-    Vectors v{vectors_of<Real>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
+    Vectors v{vectors_of<Real, Kept>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
     v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
-                begins_lot(v.gradient) && begins_lot(v.lower) && begins_lot(v.upper) && begins_lot(v.weights);
+                begins_lot(v.gradient) && (!lower_step || begins_lot(v.lower)) &&
+                (!upper_step || begins_lot(v.upper)) && begins_lot(v.weights);
     return v;
 }
 

@@ -13,7 +13,7 @@ constexpr int64_t shared_scratch = scratch_length(capacity);
 constexpr int64_t shared_products = small_matrices_length(slots);
 
 // What free_memory() is for: the numbers of a fold, and blocks of sums.
-constexpr int free_length = staged ? 2 * stage_length * int(sizeof(Real)) / int(sizeof(double)) : fold_length;
+constexpr int free_length = staged ? staged_bytes / int(sizeof(double)) : fold_length;
 static_assert(free_length >= fold_length && free_length >= 64 * warps * blocks_at_once);
 
 struct SharedMemory {

@@ -31,18 +31,23 @@ __device__ inline bool is_of_s(int row) {
 __device__ inline int age_of(int row) {
     return row < capacity ? row : row - capacity;
 }
-// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper; weight.
-constexpr int weight_row = bounded ? 6 : 4;
-constexpr int stage_length = stage_length_of(capacity, bounded, weighted, threads);
-constexpr int staged_bytes = staged_bytes_of(capacity, sizeof(Real), bounded, weighted, threads);
+// Vectors of the tile, staged like rows: g, x, g before, d; lower, upper, but for numbers; weight.
+constexpr int upper_row = 4 + lower_step, weight_row = 4 + bound_rows;
+constexpr int stage_bytes =
+    stage_bytes_of(capacity, sizeof(Real), sizeof(Kept), bound_rows, weighted, threads);
+constexpr int staged_bytes =
+    staged_bytes_of(capacity, sizeof(Real), sizeof(Kept), bound_rows, weighted, threads);
 #if defined(__CUDA_ARCH__)
 extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #else
 __shared__ __align__(128) unsigned char dynamic_shared[staged_bytes + 16];
 #endif
 
-__device__ inline Real* stage_memory(int stage) {
-    return reinterpret_cast<Real*>(dynamic_shared) + stage * stage_length;
+__device__ inline Kept* staged_history(int stage) {
+    return reinterpret_cast<Kept*>(dynamic_shared + stage * stage_bytes);
+}
+__device__ inline Real* staged_inputs(int stage) {
+    return reinterpret_cast<Real*>(staged_history(stage) + stage_rows * pitch);
 }
 
 // A place in shared memory, as copies take it.
@@ -68,8 +73,8 @@ private:
 
 // 4, 8 or 16 bytes from global to shared memory, without passing through registers. What closes a group of
 // copies orders them among other accesses.
-template <int bytes>
-__device__ inline void copy_async(StagePlace to, const Real* from) {
+template <int bytes, class Element>
+__device__ inline void copy_async(StagePlace to, const Element* from) {
 #if __CUDA_ARCH__ >= 800
     if constexpr (bytes == 16) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.at), "l"(from));
@@ -77,7 +82,7 @@ __device__ inline void copy_async(StagePlace to, const Real* from) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to.at), "l"(from), "n"(bytes));
     }
 #else
-    for (int k = 0; k < bytes / int(sizeof(Real)); ++k) reinterpret_cast<Real*>(to.at)[k] = from[k];
+    for (int k = 0; k < bytes / int(sizeof(Element)); ++k) reinterpret_cast<Element*>(to.at)[k] = from[k];
 #endif
 }
 __device__ inline void copy_element(Real* to, const Real* from) {
@@ -98,7 +103,7 @@ __device__ inline void await_copies() {
 }
 
 // Copies the rows of the `older` oldest of r pairs, a warp a row: which rows a warp takes is settled once a
-// chunk. Rows are padded to a multiple of four elements, so that whole 16 bytes may be read past the last.
+// chunk. Rows are padded to whole 16 bytes, which may be read past the last.
 class RowCopies {
 public:
     __device__ RowCopies(const Vectors& v, int r, int older, int head) {
@@ -113,16 +118,17 @@ public:
         }
     }
 
-    __device__ void whole(int64_t at, Real* stage) const {
+    __device__ void whole(int64_t at, Kept* stage) const {
+        if (32 * wide > tile && int(threadIdx.x & 31) * wide >= tile) return;
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             if (!from[k]) continue;
-            const Real* row = from[k] + at;
+            const Kept* row = from[k] + at;
 #pragma unroll
             for (int c = 0; c < tile; c += 32 * wide) copy_async<16>(StagePlace(stage + to[k] + c), row + c);
         }
     }
-    __device__ void part(int64_t at, int count, Real* stage) const {
+    __device__ void part(int64_t at, int count, Kept* stage) const {
 #pragma unroll 1
         for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
 #pragma unroll
@@ -133,9 +139,9 @@ public:
     }
 
 private:
-    static constexpr int wide = 16 / sizeof(Real);
+    static constexpr int wide = 16 / sizeof(Kept);
     static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
-    const Real* from[each];
+    const Kept* from[each];
     int to[each];
 };
 
@@ -148,9 +154,9 @@ __device__ inline void clear_unused(AbsorbTile& t, int r) {
         for (int k = threadIdx.x >> 5; k < 2 * stage_rows; k += warps) {
             const int row = k >> 1;
             if (age_of(row) < r) continue;
-            Real* unused = stage_memory(k & 1) + row * pitch;
+            Kept* unused = staged_history(k & 1) + row * pitch;
 #pragma unroll 1
-            for (int i = threadIdx.x & 31; i < tile; i += 32) unused[i] = 0;
+            for (int i = threadIdx.x & 31; i < tile; i += 32) unused[i] = Kept{};
         }
     }
 }

@@ -101,9 +101,9 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
     const int place = warp * 8 + 2 * (lane & 3);  // this lane's first column
     // Staged rows lie side by side; others where the ring has them.
-    const Real* rows[staged ? 1 : row_blocks];
+    const Kept* rows[staged ? 1 : row_blocks];
     if (staged) {
-        rows[0] = stage_memory(stage) + (lane >> 2) * pitch + place;
+        rows[0] = staged_history(stage) + (lane >> 2) * pitch + place;
     } else {
 #pragma unroll
         for (int b = 0; b < row_blocks; ++b) {
@@ -127,7 +127,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
             if (staged) {
                 values[b] = load_two(rows[0] + b * 8 * pitch + offset);
             } else {
-                const Real* row = rows[staged ? 0 : b];
+                const Kept* row = rows[staged ? 0 : b];
                 values[b] = row && first ? load_two(row + offset) : Two{0, 0};
             }
             if (!first) values[b].a = 0;
@@ -154,7 +154,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
 constexpr int gram_blocks = whole_gram ? row_blocks * (row_blocks + 1) / 2 : row_blocks;
 constexpr int strip_blocks = row_blocks + gram_blocks * (1 + SW_WEIGHTS_VARY);
 // Blocks added up over the warps at a time. The history's stages are free then and hold them.
-constexpr int blocks_at_once = staged || lone_warp ? 5 : 1;
+constexpr int blocks_at_once = staged || lone_warp ? max_blocks_at_once : 1;
 
 // Which of the sums of a chunk an element of a block is; -1 if none.
 __device__ inline int place_of_sum(const SumLayout& layout, int strip, int index, int row, int column) {

@@ -20,8 +20,8 @@ __device__ inline Fold kind_among(unsigned int extrema, int k) {
 }
 
 // What each thread has found besides products of rows: numbers to be folded, and a careful sum behind them.
-constexpr int fold_pitch = threads + 4;  // the numbers of a block lie so far apart, in different banks
-constexpr int fold_length = chunk_numbers * fold_pitch;
+constexpr int fold_length = fold_length_of(threads);
+constexpr int fold_pitch = fold_length / chunk_numbers;
 struct Numbers {
     double value[max_numbers];
     int count;             // of them used

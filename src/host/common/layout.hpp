@@ -22,6 +22,8 @@ struct KindOf<T*> {
         static constexpr const char* name = text; \
     };
 SW_KIND(double, "double")
+SW_KIND(bool, "bool")
+SW_KIND(std::uint8_t, "uint8")
 SW_KIND(std::int32_t, "int32")
 SW_KIND(std::int64_t, "int64")
 

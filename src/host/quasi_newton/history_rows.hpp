@@ -36,14 +36,6 @@ inline void with_type(HistoryType type, const Use& use) {
     }
 }
 
-inline double widened(double value) {
-    return value;
-}
-
-inline double widened(float value) {
-    return value;
-}
-
 template <int count>
 inline typename VectorOf<double, count>::anywhere load_wide(const Bfloat16* p) {
     typedef typename VectorOf<uint16_t, count>::anywhere Bits;
@@ -57,7 +49,7 @@ inline Pack load(const Bfloat16* p) {
 }
 
 inline void narrow(Bfloat16* out, const double* in, int count) {
-    for (int i = 0; i < count; ++i) out[i] = bfloat16_of(float(in[i]));
+    for (int i = 0; i < count; ++i) out[i] = narrowed_to<Bfloat16>(in[i]);
 }
 
 // Where the element `at` of the row of the pair of a given age lies.

@@ -62,8 +62,9 @@ void bind_device_layout(nb::module_& m) {
     Layout layout(m, "DeviceEngine", sizeof(engine));
 #define ENGINE(name) layout.add<decltype(engine.name)>(#name, offset_in(engine, engine.name))
     ENGINE(batch), ENGINE(n), ENGINE(stride), ENGINE(states), ENGINE(small), ENGINE(x), ENGINE(g), ENGINE(d);
-    ENGINE(trial), ENGINE(s), ENGINE(y), ENGINE(lower), ENGINE(upper), ENGINE(weights), ENGINE(bound_stride);
-    ENGINE(weight_stride), ENGINE(partials), ENGINE(coefficients), ENGINE(scratch), ENGINE(walk);
+    ENGINE(trial), ENGINE(s), ENGINE(y), ENGINE(lower), ENGINE(upper), ENGINE(weights), ENGINE(lower_step);
+    ENGINE(upper_step), ENGINE(own_bounds), ENGINE(own_weights), ENGINE(partials), ENGINE(coefficients),
+        ENGINE(scratch), ENGINE(walk);
     ENGINE(barrier), ENGINE(report), ENGINE(running), ENGINE(counter), ENGINE(partial_stride);
     ENGINE(walk_stride), ENGINE(chunks), ENGINE(walk_length), ENGINE(sums);
 #undef ENGINE
@@ -74,7 +75,7 @@ void bind_device_layout(nb::module_& m) {
 #undef CONSTANT
     m.attr("DEVICE_CONSTANTS") = constants;
     m.def("device_staged_bytes", &staged_bytes_of, nb::arg("capacity"), nb::arg("real_bytes"),
-          nb::arg("bounded"), nb::arg("weighted"), nb::arg("threads"),
+          nb::arg("kept_bytes"), nb::arg("bound_rows"), nb::arg("weighted"), nb::arg("threads"),
           "Dynamic shared memory of a block, in bytes.");
     m.def("device_longest_list", &longest_list_of, nb::arg("threads"),
           "Breakpoints that a block lists at a time, at most.");

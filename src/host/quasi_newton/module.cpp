@@ -76,15 +76,18 @@ public:
     ~Engine() { engine_kernels().free_workspaces(this->workspaces); }
 
     void set_bounds(Vector<T> low, Vector<T> high) {
-        require_size(low.size() == size_t(n) || low.size() == size_t(batch * n));
-        require_size(high.size() == low.size());
+        const size_t longer = std::max(low.size(), high.size());
+        require_size(longer == 1 || longer == size_t(n) || longer == size_t(batch * n));
+        require_size((low.size() == longer || low.size() == 1) &&
+                     (high.size() == longer || high.size() == 1));
         this->lower = low.data(), this->upper = high.data();
-        this->bound_stride = low.size() == size_t(n) ? 0 : n;
+        this->lower_step = low.size() > 1, this->upper_step = high.size() > 1;
+        this->own_bounds = longer > 1 && longer != size_t(n);
     }
     void set_weights(Vector<T> h) {
         require_size(h.size() == size_t(n) || h.size() == size_t(batch * n));
         this->weights = h.data();
-        this->weight_stride = h.size() == size_t(n) ? 0 : n;
+        this->own_weights = h.size() != size_t(n);
     }
 
     // A piece of the variables of a problem over several ranks.
@@ -279,16 +282,18 @@ void bind_quasi_newton(nb::module_& m) {
     // Device memory as an object that every array library takes by DLPack, without a copy.
     m.def(
         "device_array",
-        [](uintptr_t pointer, nb::tuple shape, bool single, int device, nb::object owner) {
+        [](uintptr_t pointer, nb::tuple shape, int bytes, int device, nb::object owner) {
             size_t dims[4] = {1, 1, 1, 1};
             const size_t count = nb::len(shape);
             if (count > 4) throw nb::value_error("device_array: at most four dimensions");
             for (size_t i = 0; i < count; ++i) dims[i] = nb::cast<size_t>(shape[i]);
+            const nb::dlpack::dtype type = bytes == 8   ? nb::dtype<double>()
+                                           : bytes == 4 ? nb::dtype<float>()
+                                                        : nb::dtype<int16_t>();
             return nb::ndarray<nb::array_api>(reinterpret_cast<void*>(pointer), count, dims, owner, nullptr,
-                                              single ? nb::dtype<float>() : nb::dtype<double>(),
-                                              nb::device::cuda::value, device);
+                                              type, nb::device::cuda::value, device);
         },
-        nb::arg("pointer"), nb::arg("shape"), nb::arg("single"), nb::arg("device"), nb::arg("owner"));
+        nb::arg("pointer"), nb::arg("shape"), nb::arg("bytes"), nb::arg("device"), nb::arg("owner"));
 
     m.def("small_length", [](int slots) { return small_matrices_length(slots); });
     m.def("workspace_bytes", [](int capacity) { return engine_kernels().bytes_of_one(capacity); });

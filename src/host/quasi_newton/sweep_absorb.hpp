@@ -62,7 +62,7 @@ private:
             // step * d, not the difference of the points: no digits cancel.
             const double *d = view(w.s, v.d + at, count, padded),
                          *g_before = view(w.y, v.g + at, count, padded);
-            const double scale = pair_scale(options, -state.search.slope0 * state.search.step);
+            const double scale = pair_scale(options.narrowed, -state.search.slope0 * state.search.step);
             const double step = scale * state.search.step;
             for (int i = 0; i < padded; ++i) w.s[i] = step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = scale * (w.g[i] - g_before[i]);
@@ -82,10 +82,7 @@ private:
                 for (int i = 0; i < padded; ++i) w.s[i] *= w.inverse_root[i], w.y[i] *= w.root[i];
             }
         }
-        if (v.lower) {
-            w.lower = view(w.lower_tile, v.lower + at, count, padded);
-            w.upper = view(w.upper_tile, v.upper + at, count, padded);
-        }
+        if (v.lower) set_bounds(w, v, at, count, padded);
     }
 
     // The new pair from the tile buffers to the ring, and back as it is stored: sums must see it so.

@@ -37,8 +37,7 @@ public:
                 goal[i] = w.x[i] + step[i];
             }
             if (v.lower) {
-                w.lower = view(w.lower_tile, v.lower + at, count, padded);
-                w.upper = view(w.upper_tile, v.upper + at, count, padded);
+                set_bounds(w, v, at, count, padded);
                 if (v.weights) {
                     for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
                 } else {

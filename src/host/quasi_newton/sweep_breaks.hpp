@@ -77,8 +77,8 @@ private:
         const int padded = packs * lanes;
         const double *x = view(w.x_tile, v.x + at, count, padded),
                      *g = view(w.g_tile, v.g + at, count, padded);
-        const double *lower = view(w.lower_tile, v.lower + at, count, padded),
-                     *upper = view(w.upper_tile, v.upper + at, count, padded);
+        set_bounds(w, v, at, count, padded);
+        const double *lower = w.lower, *upper = w.upper;
         const double* descent = g;
         if (v.weights) {
             widen(w.descent, v.weights + at, count, padded);

@@ -2,6 +2,8 @@
 // with zeros to whole packs. Whole packs of doubles need no buffer and are read in place.
 #pragma once
 
+#include <algorithm>
+
 #include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/workspace.hpp"
 
@@ -39,6 +41,22 @@ inline const double* view(double* buffer, const double* in, int count, int padde
 inline const double* view(double* buffer, const float* in, int count, int padded) {
     widen(buffer, in, count, padded);
     return buffer;
+}
+
+// The same of bounds, which may be one number for all variables.
+template <class T>
+inline const double* view_bounds(double* buffer, const T* bounds, int step, int64_t at, int count,
+                                 int padded) {
+    if (step) return view(buffer, bounds + at, count, padded);
+    std::fill_n(buffer, count, double(*bounds));
+    std::fill_n(buffer + count, padded - count, 0.0);
+    return buffer;
+}
+
+template <class T>
+inline void set_bounds(Workspace& w, const HostVectors<T>& v, int64_t at, int count, int padded) {
+    w.lower = view_bounds(w.lower_tile, v.lower, v.lower_step, at, count, padded);
+    w.upper = view_bounds(w.upper_tile, v.upper, v.upper_step, at, count, padded);
 }
 
 template <class T>

@@ -10,6 +10,8 @@ from stepwell import _core
 
 _KINDS: dict[str, Any] = {
     "double": ctypes.c_double,
+    "bool": ctypes.c_bool,
+    "uint8": ctypes.c_uint8,
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
     "address": ctypes.c_void_p,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stepwell import _core
 from stepwell.cuda.layouts import structure
+from stepwell.quasi_newton.settings import HistoryDtype
 
 _CONSTANTS = _core.DEVICE_CONSTANTS
 MAX_CAPACITY: int = _CONSTANTS["max_device_capacity"]  # pairs that the kernels are written for
@@ -30,21 +31,49 @@ def walk_words(capacity: int, length: int, threads: int) -> int:
     return int(_core.device_walk_words(capacity, length, threads))
 
 
-def staged_bytes(capacity: int, single: bool, bounded: bool, weighted: bool, threads: int) -> int:
+#: What the kernels call a dtype of the history, and its bytes.
+_KEPT: dict[HistoryDtype, tuple[str, int]] = {
+    "float64": ("double", 8),
+    "float32": ("float", 4),
+    "bfloat16": ("stepwell::Bfloat16", 2),
+}
+
+
+def staged_bytes(
+    capacity: int, single: bool, bound_rows: int, weighted: bool, threads: int, history: HistoryDtype | None = None
+) -> int:
     """Return the dynamic shared memory of a block, in bytes: for what the sweeps stage there."""
-    return int(_core.device_staged_bytes(capacity, 4 if single else 8, bounded, weighted, threads))
+    word = 4 if single else 8
+    kept = word if history is None else _KEPT[history][1]
+    return int(_core.device_staged_bytes(capacity, word, kept, bound_rows, weighted, threads))
 
 
 def kernel_defines(
-    threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool
+    threads: int,
+    capacity: int,
+    single: bool,
+    bounded: bool,
+    weighted: bool,
+    vary: bool,
+    history: HistoryDtype | None = None,
+    steps: tuple[int, int] = (1, 1),
 ) -> dict[str, str | int]:
-    """Return what a turn kernel is compiled for, as src/cuda/quasi_newton/constants.cuh names it."""
+    """Return what a turn kernel is compiled for, as src/cuda/quasi_newton/constants.cuh names it.
+
+    `history`: the dtype of the pairs; None: that of the variables. `steps` of the lower and the upper bounds from one
+    variable to the next: 0 for a number.
+    """
+    lower_step, upper_step = steps if bounded else (0, 0)
+    real = "float" if single else "double"
     return {
-        "SW_REAL": "float" if single else "double",
+        "SW_REAL": real,
+        "SW_KEPT": real if history is None else _KEPT[history][0],
         "SW_CAPACITY": capacity,
         "SW_THREADS": threads,
         "SW_BOUNDED": int(bounded),
+        "SW_LOWER_STEP": lower_step,
+        "SW_UPPER_STEP": upper_step,
         "SW_WEIGHTED": int(weighted),
         "SW_WEIGHTS_VARY": int(vary),
-        "SW_STAGED_BYTES": staged_bytes(capacity, single, bounded, weighted, threads),
+        "SW_STAGED_BYTES": staged_bytes(capacity, single, lower_step + upper_step, weighted, threads, history),
     }

@@ -43,19 +43,27 @@ from stepwell.quasi_newton.cuda_layout import (
     walk_words,
 )
 from stepwell.quasi_newton.cuda_windows import Windows
-from stepwell.quasi_newton.settings import Settings
-from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, pair_slots, with_slots
+from stepwell.quasi_newton.settings import HistoryDtype, Settings
+from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, history_array_dtype, pair_slots, with_slots
 from stepwell.quasi_newton.target import Box
 
 
 @functools.lru_cache(maxsize=64)
 def _kernel(
-    threads: int, capacity: int, single: bool, bounded: bool, weighted: bool, vary: bool, device_id: int
+    threads: int,
+    capacity: int,
+    single: bool,
+    bounded: bool,
+    weighted: bool,
+    vary: bool,
+    history: HistoryDtype,
+    steps: tuple[int, int],
+    device_id: int,
 ) -> tuple[Any, int, int]:
     """Return the turn kernel, the dynamic shared memory of a block and how many a multiprocessor holds."""
     core = cuda_core()
     device = core.Device(device_id)
-    defines = kernel_defines(threads, capacity, single, bounded, weighted, vary)
+    defines = kernel_defines(threads, capacity, single, bounded, weighted, vary, history, steps)
     kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
     shared = int(defines["SW_STAGED_BYTES"])
     allow_shared_memory(kernel, shared, device_id)
@@ -109,17 +117,22 @@ class CudaTarget:
             weights_vary=weights_vary,
             single=self.dtype.itemsize == 4,
         )
-        require(not shared_options.narrowed, "history", settings.history, f"None, {self.dtype} on a GPU")
         self._options = _core.Options.from_bytes(shared_options.to_bytes())
         m, word = settings.m, self.dtype.itemsize
         self.slots = self._options.slots = m + 1  # a pair is written before its step is accepted
-        stride = -(-n // 4) * 4
-        vectors = {"trial": n, "x": n, "g": n, "d": n, "s": self.slots * stride, "y": self.slots * stride}
+        history = settings.history_dtype(word == 4)
+        self._pair_dtype = history_array_dtype(history)
+        kept = self._pair_dtype.itemsize
+        whole = max(4, 16 // kept)  # rows are padded to 16 bytes at least
+        stride = -(-n // whole) * whole
+        sizes = dict.fromkeys(("trial", "x", "g", "d"), batch * n * word)
+        sizes |= dict.fromkeys("sy", batch * self.slots * stride * kept)
         # The bulk of it, before a kernel is compiled in vain.
-        self._require_memory(batch * sum(vectors.values()) * word, m)
+        self._require_memory(sum(sizes.values()), m)
+        steps = (0, 0) if box is None else box.steps
         threads = WARP if n <= SMALL and m <= SMALL_CAPACITY else BLOCK
         kernel, shared, resident = _kernel(
-            threads, m, word == 4, box is not None, weights is not None, weights_vary, device_id
+            threads, m, word == 4, box is not None, weights is not None, weights_vary, history, steps, device_id
         )
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident, LONGEST_WALK[threads])
@@ -138,7 +151,6 @@ class CudaTarget:
             "control": 8 + groups,
             "engine": 128,
         }
-        sizes = {name: batch * length * word for name, length in vectors.items()}
         sizes |= {name: length * 8 for name, length in doubles.items()}
         offsets, total = {}, 0
         for name, size in sizes.items():
@@ -166,8 +178,8 @@ class CudaTarget:
             lower=0 if box is None else device_address(box.lower),
             upper=0 if box is None else device_address(box.upper),
             weights=0 if weights is None else device_address(weights),
-            bound_stride=0 if box is None or box.lower.ndim == 1 else n,
-            weight_stride=0 if weights is None or weights.ndim == 1 else n,
+            lower_step=steps[0], upper_step=steps[1], own_bounds=box is not None and box.differs,
+            own_weights=weights is not None and weights.ndim > 1,
             partials=at["partials"], coefficients=at["coefficients"], scratch=at["scratch"], walk=at["walk"],
             barrier=at["control"] + 16, report=pinned, running=pinned + _core.STATE_SIZE, counter=at["control"],
             partial_stride=partial_stride, walk_stride=walk_stride,
@@ -243,10 +255,10 @@ class CudaTarget:
         checked(*self._driver.cuMemsetD8Async(address, 0, size, self._stream_handle))
 
     def _view(self, name: str) -> Array:
-        """Return one of the vectors as an array of the caller's library, sharing memory."""
+        """Return one of the vectors as an array of the caller's library, sharing memory; bfloat16 as whole numbers."""
         shape = (self.batch, self.slots, self.row_stride) if name in "sy" else (self.batch, self.n)
-        single = self.dtype.itemsize == 4
-        exported = _core.device_array(self._at[name], shape, single, self.device.device_id, self._memory)
+        dtype = self._pair_dtype if name in "sy" else self.dtype
+        exported = _core.device_array(self._at[name], shape, dtype.itemsize, self.device.device_id, self._memory)
         return from_dlpack(exported, self._like)
 
     @property
@@ -350,12 +362,17 @@ class CudaTarget:
         return xp.asarray(view, copy=True) if evaluated or name == "x" else xp.full_like(view, np.nan)
 
     def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:
-        """Return copies of the pairs of one problem, rows of S and of Y, oldest first."""
+        """Return the pairs of one problem, rows of S and of Y, oldest first: views, but for a narrower dtype."""
         slots = pair_slots(self.states()[problem], self.slots).tolist()
-        s, y = (self._view(name)[problem] for name in "sy")
-        xp = namespace_of(s)
-        copies = [[xp.asarray(rows[slot, : self.n], copy=True) for slot in slots] for rows in (s, y)]
-        return copies[0], copies[1]
+        s, y = ([self._numbers(rows[problem, slot, : self.n]) for slot in slots] for rows in map(self._view, "sy"))
+        return s, y
+
+    def _numbers(self, row: Array) -> Array:
+        """Return a row of the history in the dtype of the variables."""
+        xp = namespace_of(row)
+        if self._pair_dtype == np.uint16:  # bits of bfloat16, the upper half of a float32
+            row = (xp.astype(row, xp.int32) << 16).view(xp.float32)
+        return xp.astype(row, self._like.dtype, copy=False)
 
     def set_diagonal(self, weights: Array, problems: np.ndarray) -> None:
         """Replace the diagonal H0 of some problems."""
@@ -397,5 +414,5 @@ class CudaTarget:
         if name == "small":
             return np.zeros((self.batch, int(_core.small_length(self.slots))), dtype=np.float64)
         if name in "sy":
-            return np.zeros((self.batch, self.slots, self.row_stride), dtype=self.dtype)
+            return np.zeros((self.batch, self.slots, self.row_stride), dtype=self._pair_dtype)
         return np.zeros((self.batch, self.n), dtype=self.dtype)

@@ -112,7 +112,7 @@ def _double_precision(variables: Variables) -> Any:
 
 
 def _read_half(name: str, half: Any, variables: Variables) -> Array:
-    """Return lower or upper bounds as an array (n,) or (B, n), in their own dtype."""
+    """Return lower or upper bounds as an array (n,) or (B, n), in their own dtype; a number as (1,)."""
     if variables.on_device and not variables.is_foreign(half):
         xp = namespace_of(variables.template)
         double = as_float(xp.reshape(variables.template, (-1,))[:0], "float64")
@@ -123,7 +123,7 @@ def _read_half(name: str, half: Any, variables: Variables) -> Array:
     found = tuple(array.shape)
     xp = namespace_of(array)
     if found in ((), (1,), (size,), own):
-        return xp.broadcast_to(xp.reshape(array, (-1,)), (size,))
+        return xp.reshape(array, (-1,))
     if variables.is_batch and found == shape:
         return array
     raise ValueError(
@@ -133,9 +133,12 @@ def _read_half(name: str, half: Any, variables: Variables) -> Array:
 
 
 def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
-    """Check bounds, arrays (n,) or (B, n), and copy them in the dtype of the variables; None if none is finite."""
+    """Check bounds, arrays (n,) or (B, n), or of one element, and copy them in the dtype of the variables.
+
+    None if none is finite.
+    """
     xp = namespace_of(lower, upper)
-    if lower.shape != upper.shape:
+    if lower.ndim != upper.ndim and 1 not in (math.prod(lower.shape), math.prod(upper.shape)):
         lower, upper = xp.broadcast_arrays(lower, upper)
     # One look at all of them; which one is wrong, and how, only if one is. (NaN fails every comparison.)
     if not bool(((lower <= upper) & (lower < math.inf) & (upper > -math.inf)).all()):
@@ -145,7 +148,7 @@ def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
     low, high = _rounded_inwards(lower, upper, dtype)
     two = (low > -math.inf) & (high < math.inf)
     boxed = bool(two.all())
-    if boxed or low.ndim == 1:
+    if boxed or two.ndim == 1:
         return Box(low, high, boxed)
     none = ~((low > -math.inf) | (high < math.inf)).any(1)
     kinds = ((none, _core.OWN_BOUNDS_NONE), (two.all(1), _core.OWN_BOUNDS_BOXED))
@@ -153,7 +156,7 @@ def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
 
 
 def _refuse_bounds(lower: Array, upper: Array) -> None:
-    low, high = host_copy(lower), host_copy(upper)
+    low, high = np.broadcast_arrays(host_copy(lower), host_copy(upper))
     for name, array in (("lower", low), ("upper", high)):
         require_each(~np.isnan(array), f"bounds: the {name} bound", array, "numbers, -inf, inf")
     crossed = np.flatnonzero(low > high)
@@ -174,12 +177,14 @@ def _rounded_inwards(lower: Array, upper: Array, dtype: np.dtype) -> tuple[Array
     beyond = (low == math.inf) | (high == -math.inf)
     if bool(beyond.any()):
         index = int(np.flatnonzero(host_copy(beyond))[0])
-        pair = (float(xp.reshape(half, (-1,))[index]) for half in (lower, upper))
+        pair = (float(half.flat[index]) for half in np.broadcast_arrays(host_copy(lower), host_copy(upper)))
         raise ValueError("bounds at index {} are ({}, {}); allowed: a {} number between".format(index, *pair, dtype))
     nearest = low
     low = xp.where(low < lower, xp.nextafter(low, xp.full_like(low, math.inf)), low)
     high = xp.where(high > upper, xp.nextafter(high, xp.full_like(high, -math.inf)), high)
     empty = low > high
+    if not bool(empty.any()):
+        return low, high
     lost = int(xp.sum(xp.astype(empty & (lower < upper), xp.int64)))
     if lost:
         warn_caller(f"bounds: {lost} intervals hold no {dtype} number; these variables are held at the nearest one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,12 +26,32 @@ def two_loop(s: Any, y: Any, h0: Any, v: Any) -> Any:
 
 
 class DeviceInverseHessian:
-    """The inverse Hessian approximation of a run on a GPU: ``H @ v`` for device arrays of the caller's library."""
+    """The inverse Hessian approximation of a run on a GPU: ``H @ v`` for device arrays of the caller's library.
 
-    def __init__(self, sk: list[Any], yk: list[Any], h0: Any, n: int) -> None:
-        self.sk, self.yk, self.h0 = sk, yk, h0
+    Pairs are asked for when they are first used: those of a narrower dtype than the variables are widened then, and
+    may be more than the memory left.
+    """
+
+    def __init__(self, pairs: Callable[[], tuple[list[Any], list[Any]]], count: int, h0: Any, n: int) -> None:
+        self._ask_pairs, self.n_corrs, self.h0 = pairs, count, h0
         self.shape = (n, n)
-        self.n_corrs = len(sk)
+
+    @functools.cached_property
+    def _pairs(self) -> tuple[list[Any], list[Any]]:
+        return self._ask_pairs()
+
+    @property
+    def sk(self) -> list[Any]:
+        """Steps, oldest first."""
+        return self._pairs[0]
+
+    @property
+    def yk(self) -> list[Any]:
+        """Gradient differences, oldest first."""
+        return self._pairs[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_pairs, (self._pairs, self.h0, self.shape[0])
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]}x{self.shape[1]} DeviceInverseHessian of {self.n_corrs} pairs>"
@@ -40,6 +61,10 @@ class DeviceInverseHessian:
         return two_loop(self.sk, self.yk, self.h0, v.reshape(-1)).reshape(v.shape)
 
     __matmul__ = matvec
+
+
+def _with_pairs(pairs: tuple[list[Any], list[Any]], h0: Any, n: int) -> DeviceInverseHessian:
+    return DeviceInverseHessian(lambda: pairs, len(pairs[0]), h0, n)
 
 
 class InverseHessian(LbfgsInvHessProduct):  # type: ignore[misc]

@@ -206,8 +206,7 @@ class LBFGSB:
 
     def pairs(self) -> tuple[list[Array], list[Array]]:
         """Return copies of the pairs of history, changes of x and of the gradient, oldest first; flat arrays."""
-        s, y = self._run.target.pairs(0)
-        return ([row.copy() for row in s], [row.copy() for row in y]) if not self._run.variables.on_device else (s, y)
+        return self._run.pairs(0)
 
     def inverse_hessian(self) -> InverseHessian | DeviceInverseHessian | RankInverseHessian:
         """Return the inverse Hessian approximation as a linear operator; over ranks, on pieces of vectors.

@@ -153,7 +153,13 @@ class Folder:
             for key, array in saved.arrays.items()
         }
         cut: dict[str, Any] = {
-            key: None if getattr(saved, key) is None else np.ascontiguousarray(getattr(saved, key)[..., part])
+            key: None if value is None else np.ascontiguousarray(_of_each(value, last - first)[..., part])
             for key in ("lower", "upper", "weights")
+            for value in [getattr(saved, key)]
         }
         return dataclasses.replace(saved, arrays=arrays_cut, **cut)
+
+
+def _of_each(values: np.ndarray, size: int) -> np.ndarray:
+    """Return bounds of every variable: those that are a number repeated."""
+    return np.broadcast_to(values, (size,)) if values.shape == (1,) else values

@@ -99,7 +99,7 @@ def _with_bounds(box: Box | None, variables: Variables) -> Box:
     """Return bounds; infinite ones for a rank that has none where another has."""
     if box is not None:
         return box
-    infinite = np.full(variables.size, math.inf, variables.dtype)
+    infinite = np.array([math.inf], variables.dtype)
     return Box(-infinite, infinite, False)
 
 

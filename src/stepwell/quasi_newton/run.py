@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -180,27 +181,35 @@ class Run:
             "nbytes": self.target.nbytes,
         }
 
+    def pairs(self, problem: int) -> tuple[list[Array], list[Array]]:
+        """Return copies of the pairs of one problem, rows of S and of Y, oldest first."""
+        s, y = ([namespace_of(row).asarray(row, copy=True) for row in rows] for rows in self.target.pairs(problem))
+        return s, y
+
     def inverse_hessian(
         self, problem: int = 0, *, shared: bool = True
     ) -> InverseHessian | DeviceInverseHessian | RankInverseHessian:
         """Return the inverse Hessian approximation of one problem; `shared`: with the history itself, not a copy."""
         from stepwell.quasi_newton.inverse_hessian import DeviceInverseHessian, InverseHessian
 
-        s, y = self.target.pairs(problem)
-        h0: Any = float(self.target.states()["gamma"][problem])
+        state = self.target.states()[problem]
+        h0: Any = float(state["gamma"])
         if self.weights is not None:
             h0 = self.weights if self.weights.ndim == 1 else self.weights[problem]
         if self.diagonal is not None:
             h0 = namespace_of(h0).asarray(h0, copy=True)
+        count, size = int(state["pairs"]), self.variables.size
         if self.variables.on_device:
-            return DeviceInverseHessian(s, y, h0, self.variables.size)
-        if not shared:
-            s, y = list(np.array(s)), list(np.array(y))
+            if shared:
+                return DeviceInverseHessian(functools.partial(self.target.pairs, problem), count, h0, size)
+            copies = self.pairs(problem)
+            return DeviceInverseHessian(lambda: copies, count, h0, size)
+        s, y = self.target.pairs(problem) if shared else self.pairs(problem)
         if self.share is not None and self.share.ranks.size > 1:
             from stepwell.quasi_newton.rank_hessian import RankInverseHessian
 
             return RankInverseHessian(s, y, h0, self.share.ranks, self.share.pieces)
-        return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, self.variables.size)
+        return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, size)
 
 
 def make_target(

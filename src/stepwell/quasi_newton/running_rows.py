@@ -131,7 +131,7 @@ class RunningRows:
         return copy_to_device_of(rows, template) if self._variables.on_device else as_user_array(rows.copy(), template)
 
     def _box_of_rows(self) -> Box | None:
-        if self._box is None or self._box.lower.ndim == 1:
+        if self._box is None or not self._box.differs:
             return self._box
-        lower, upper = (take_rows(side, self._places) for side in self._box[:2])
+        lower, upper = (side if side.ndim == 1 else take_rows(side, self._places) for side in self._box[:2])
         return self._box._replace(lower=lower, upper=upper, own=None)  # for the caller's points alone

@@ -117,7 +117,9 @@ def _require_shapes(saved: Saved) -> None:
         array = getattr(saved, name)
         if array is not None:
             found[name] = array
-            wanted[name] = ((1, n) if name == "weights" and saved.weights_vary else (n,), saved.dtype)
+            number = name != "weights" and array.shape == (1,)
+            own = name == "weights" and saved.weights_vary
+            wanted[name] = ((1,) if number else (1, n) if own else (n,), saved.dtype)
     for name, array in found.items():
         shape, dtype = wanted[name]
         if array.shape != shape or array.dtype != dtype:

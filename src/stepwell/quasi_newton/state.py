@@ -71,11 +71,11 @@ def history_array_dtype(history: str) -> np.dtype:
 
 
 def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = False, history: float = 1) -> int:
-    """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with bounds.
+    """Return the words of memory that one problem of n variables takes: (2m + 4) n, and 2n more with arrays of bounds.
 
-    A diagonal H0 adds n; the products of pairs and the scalars add 3m² and a constant. Bounds and a diagonal that the
-    problems of a batch share are counted once for the batch; what threads take is `thread_bytes`. `history`: the size
-    of a number of the history in words, 1/2 for float32 beside float64.
+    Bounds that are numbers take nothing. A diagonal H0 adds n; the products of pairs and the scalars add 3m² and a
+    constant. Bounds and a diagonal that the problems of a batch share are counted once for the batch; what threads take
+    is `thread_bytes`. `history`: the size of a number of the history in words, 1/2 for float32 beside float64.
 
     Examples
     --------

@@ -6,6 +6,7 @@ implement the protocol, each in one file, and so can anything that adds up sums 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -16,12 +17,25 @@ from stepwell.quasi_newton.state import WHOLE
 
 
 class Box(NamedTuple):
-    """Bounds as targets take them: arrays (n,) that the batch shares, or (B, n), of the points' library and dtype."""
+    """Bounds as targets take them: arrays (n,) that the batch shares, or (B, n), of the points' library and dtype.
+
+    A side that is one number for all variables, infinity among them, is an array of one element.
+    """
 
     lower: Array
     upper: Array
     boxed: bool  # whether every variable has two finite bounds
     own: np.ndarray | None = None  # (B,): problems without a finite bound, or with two of every variable, as states say
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """From the bounds of one variable to those of the next: 1, or 0 where they are a number."""
+        return int(math.prod(self.lower.shape) > 1), int(math.prod(self.upper.shape) > 1)
+
+    @property
+    def differs(self) -> bool:
+        """Whether each problem has bounds of its own."""
+        return max(self.lower.ndim, self.upper.ndim) > 1
 
 
 class Target(Protocol):
