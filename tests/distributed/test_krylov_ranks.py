@@ -467,7 +467,7 @@ def raw_sums(source):
             found.append((node.lineno, called))
         elif isinstance(node, ast.Name | ast.alias):
             name = node.id if isinstance(node, ast.Name) else node.name
-            if name in ("column_dots", "column_norms", "rows_times"):
+            if name in ("column_dots", "column_norms", "rows_times", "inner_products"):
                 found.append((node.lineno, name))
     return found
 

@@ -241,6 +241,11 @@ struct Dense {
         }
     }
 
+    typedef VectorOf<double, 4>::anywhere Four;
+    static Four& four_at(double* p) { return *reinterpret_cast<Four*>(p); }
+    static Four four(const double* p) { return *reinterpret_cast<const Four*>(p); }
+    static Four four(const float* p) { return load_wide<4>(p); }
+
     void add_rows(const Scalar* a, const double* r, int from, int to, double* sums) const {
         const Scalar *a0 = a, *a1 = a + stride, *a2 = a + 2 * stride, *a3 = a + 3 * stride;
         const Scalar *a4 = a0 + 4 * stride, *a5 = a1 + 4 * stride, *a6 = a2 + 4 * stride,
@@ -257,6 +262,11 @@ struct Dense {
             s += load(a3 + j) * r[3];
             store(sums + j, s + t);
         }
+        // The same sums as one by one: narrow matrices, of a few spectra say, have no more than these.
+        for (; j + 4 <= to; j += 4)
+            four_at(sums + j) +=
+                ((four(a0 + j) * r[0] + four(a1 + j) * r[1]) + (four(a2 + j) * r[2] + four(a3 + j) * r[3])) +
+                ((four(a4 + j) * r[4] + four(a5 + j) * r[5]) + (four(a6 + j) * r[6] + four(a7 + j) * r[7]));
         for (; j < to; ++j)
             sums[j] += ((a0[j] * r[0] + a1[j] * r[1]) + (a2[j] * r[2] + a3[j] * r[3])) +
                        ((a4[j] * r[4] + a5[j] * r[5]) + (a6[j] * r[6] + a7[j] * r[7]));

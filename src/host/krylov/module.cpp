@@ -1,10 +1,14 @@
-// Bindings of what many right-hand sides need of the host: the sparse product, products with kept directions,
-// and independent combinations of columns. Index bounds are the caller's promise: SciPy checks them when a
-// matrix is made.
+// Bindings of what many right-hand sides need of the host: the sparse product, products with kept directions
+// and of blocks, and independent combinations of columns. Index bounds are the caller's promise: SciPy checks
+// them when a matrix is made.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
 
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
+#include "host/krylov/blocks.hpp"
 #include "host/krylov/pivoted_cholesky.hpp"
 #include "host/krylov/rows.hpp"
 #include "host/krylov/sparse_product.hpp"
@@ -20,6 +24,10 @@ const SparseKernels& kernels() {
 
 const RowsKernels& row_kernels() {
     return SW_BEST(rows_kernels);
+}
+
+const BlockKernels& blocks() {
+    return SW_BEST(block_kernels);
 }
 
 const GramKernels& small_kernels() {
@@ -101,6 +109,42 @@ void define_rows(nb::module_& m, RowsProduct<Value> RowsKernels::* product) {
         nb::arg("threads"), "Write base + Rᵀ c to out and R v to overlaps, in one pass.");
 }
 
+template <class Value>
+void define_blocks(nb::module_& m, BlockProduct<Value> BlockKernels::* product) {
+    m.def(
+        "block_gram",
+        [product](Block<const Value> left, Block<const Value> right, Block<Value> out, int threads) {
+            if (left.shape(0) != right.shape(0) || out.shape(0) != left.shape(1) ||
+                out.shape(1) != right.shape(1))
+                throw nb::value_error(
+                    "block_gram: left (n, j), right (n, k) and out (j, k) do not fit together");
+            nb::gil_scoped_release release;
+            (blocks().*product)
+                .gram(std::int64_t(left.shape(0)), std::int64_t(left.shape(1)), std::int64_t(right.shape(1)),
+                      left.data(), right.data(), out.data(), threads);
+        },
+        nb::arg("left").noconvert(), nb::arg("right").noconvert(), nb::arg("out").noconvert(),
+        nb::arg("threads"), "Write leftᵀ right to out; blocks are long and narrow.");
+    m.def(
+        "block_combine",
+        [product](Block<const Value> left, Block<const Value> right, std::optional<Block<const Value>> base,
+                  double sign, Block<Value> out, int threads) {
+            if (left.shape(1) != right.shape(0) || out.shape(0) != left.shape(0) ||
+                out.shape(1) != right.shape(1) ||
+                (base && (base->shape(0) != out.shape(0) || base->shape(1) != out.shape(1))))
+                throw nb::value_error(
+                    "block_combine: left (n, j), right (j, k), base and out (n, k) do not fit together");
+            nb::gil_scoped_release release;
+            (blocks().*product)
+                .combine(std::int64_t(left.shape(0)), std::int64_t(left.shape(1)),
+                         std::int64_t(right.shape(1)), left.data(), right.data(),
+                         base ? base->data() : nullptr, Value(sign), out.data(), threads);
+        },
+        nb::arg("left").noconvert(), nb::arg("right").noconvert(), nb::arg("base").noconvert().none(),
+        nb::arg("sign"), nb::arg("out").noconvert(), nb::arg("threads"),
+        "Write base + sign left right to out; None for no base.");
+}
+
 }  // namespace
 
 void bind_krylov(nb::module_& m) {
@@ -110,6 +154,8 @@ void bind_krylov(nb::module_& m) {
     define<float, std::int64_t>(m, &SparseKernels::f64);
     define_rows<double>(m, &RowsKernels::d);
     define_rows<float>(m, &RowsKernels::f);
+    define_blocks<double>(m, &BlockKernels::d);
+    define_blocks<float>(m, &BlockKernels::f);
     m.def(
         "independent_combinations",
         [](Block<const double> gram, double cut, Block<double> mix) {

@@ -37,9 +37,9 @@ from stepwell.distributed import RankError
 from stepwell.files import replacing
 from stepwell.krylov import LinearResult, tikhonov
 from stepwell.krylov import Progress as Told
+from stepwell.krylov.choosing import METHODS, MethodChoice
 from stepwell.krylov.results import ends_in_words
 from stepwell.krylov.selection import RULES, Rule
-from stepwell.krylov.solving import METHODS, MethodChoice
 from stepwell.threads import threads_at_most
 
 _POSITIVE = FiniteRange(min=0, min_open=True)

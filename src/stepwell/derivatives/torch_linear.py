@@ -23,8 +23,8 @@ from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import read_axis, require, require_kind, warn_caller
 from stepwell.derivatives import linear
 from stepwell.krylov import api
+from stepwell.krylov.choosing import DIRECT_SIZE
 from stepwell.krylov.results import LinearResult
-from stepwell.krylov.solving import DIRECT_SIZE
 from stepwell.operators import Operator, as_operator, from_functions
 
 plain_cg: Any = api.cg

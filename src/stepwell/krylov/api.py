@@ -24,6 +24,7 @@ from stepwell.derivatives import plug_for
 from stepwell.distributed import local_piece
 from stepwell.krylov.bounded import BoundedSystem, Box, exactly_scaled, read_box
 from stepwell.krylov.bounded_lam import choose_within
+from stepwell.krylov.choosing import MethodChoice
 from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
@@ -33,7 +34,7 @@ from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
 from stepwell.krylov.selection import RULES, Choice, Rule, choose
-from stepwell.krylov.solving import DEFAULT_WIDTH, SETTINGS, MethodChoice, Options, solve
+from stepwell.krylov.solving import DEFAULT_WIDTH, SETTINGS, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
 from stepwell.typing import ArrayLike, Function, NumberOrArray, OperatorLike

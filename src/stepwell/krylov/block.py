@@ -17,11 +17,12 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, plus_product, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, take_columns, to_host
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
+from stepwell.operators.block_products import combined, plus_combined
 
 
 class BlockCG(Method):
@@ -94,7 +95,7 @@ class BlockCG(Method):
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.STAGNATED)
                 continue
-            directions = candidates @ copy_to_device_of(mix, residual)
+            directions = combined(candidates, copy_to_device_of(mix, residual))
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
             energies, slopes = sums.several_grams((directions, products), (directions, residual))
@@ -103,11 +104,11 @@ class BlockCG(Method):
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
             half = copy_to_device_of(mix, residual)
-            inverse = half @ half.T  # (PᵀHP)⁻¹ on the independent part
-            step = inverse @ slopes
-            residual = plus_product(residual, products, step, -1)
+            inverse = combined(half, half.T)  # (PᵀHP)⁻¹ on the independent part
+            step = combined(inverse, slopes)
+            residual = plus_combined(residual, products, step, -1)
             norms = sums.norms(residual)
-            x = plus_product(x, directions, step)
+            x = plus_combined(x, directions, step)
             steps += 1
             kept.add(directions, products, inverse)
             # A device goes on with the next candidates while the host looks at the norms; columns that leave were
@@ -135,7 +136,7 @@ class _KeptBlocks:
     def add(self, directions: Array, products: Array, inverse: Array) -> None:
         new: tuple[Array, Array, Array | None] = (directions, products, inverse)
         if self.joined:
-            new = self._join(directions, products @ inverse)
+            new = self._join(directions, combined(products, inverse))
         self._blocks.append(new)
         while len(self._blocks) > 1 and self.bytes_held > self.budget:
             self._blocks.pop(0)
@@ -149,7 +150,7 @@ class _KeptBlocks:
         """Remove from a block what is not conjugate to the kept directions."""
         for directions, products, inverse in self._blocks:
             share = self.sums.gram(products, block)
-            block = plus_product(block, directions, share if inverse is None else inverse @ share, -1)
+            block = plus_combined(block, directions, share if inverse is None else combined(inverse, share), -1)
         return block
 
     def _join(self, *new: Array) -> tuple[Array, Array, None]:

@@ -21,6 +21,7 @@ from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of,
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
 from stepwell.operators import Operator
+from stepwell.operators.block_products import inner_products
 from stepwell.threads import default_threads
 
 #: Random numbers are drawn for so many entries of a spread vector at a time, seeded by where these begin.
@@ -99,11 +100,11 @@ class Sums:
 
     def gram(self, left: Array, right: Array) -> Array:
         """All inner products of the columns of two blocks, ``left.T @ right``."""
-        return self.total(left.T @ right)[0]
+        return self.total(inner_products(left, right))[0]
 
     def several_grams(self, *pairs: Pair) -> list[Array]:
         """All inner products of the columns of several pairs of blocks, in one message."""
-        return self.total(*(left.T @ right for left, right in pairs))
+        return self.total(*(inner_products(left, right) for left, right in pairs))
 
     def rows_times(self, rows: Array, column: Array) -> Array:
         """Inner products of all rows with a column: ``rows @ column``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from stepwell.checks import (
     read_choice,
     read_real,
     read_whole,
-    require,
     require_function,
 )
 from stepwell.krylov.block import BlockCG
-from stepwell.krylov.bounded import BoundedLBFGS, BoundedSystem
+from stepwell.krylov.bounded import BoundedLBFGS
+from stepwell.krylov.choosing import METHODS, MethodChoice, choose_method
 from stepwell.krylov.direct import Direct, direct_bytes
 from stepwell.krylov.inputs import (
     Problem,
@@ -29,17 +29,11 @@ from stepwell.krylov.inputs import (
 )
 from stepwell.krylov.projected import Projected, problem_space
 from stepwell.krylov.pseudo import PseudoBlock
-from stepwell.krylov.results import LinearResult, MethodName, Progress
+from stepwell.krylov.results import LinearResult, Progress
 from stepwell.krylov.rounds import Account, Method, solve_in_rounds
 from stepwell.krylov.space import space_bytes
 from stepwell.krylov.systems import System
 
-#: What callers ask for.
-MethodChoice: TypeAlias = Literal["auto", "cgls", "pseudo-block", "block", "prcg", "aprcg", "direct"]
-METHODS: tuple[MethodChoice, ...] = get_args(MethodChoice)
-
-#: ``auto`` solves directly up to this many unknowns (or equations), where the factor costs less than a few products.
-DIRECT_SIZE = 1000
 #: Default bytes for earlier directions. A block more saves products and costs matrix products of blocks: on a GPU it
 #: pays always, on a CPU with a sparse operator hardly. The projecting methods live by what they keep.
 BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
@@ -106,13 +100,11 @@ def solve(
 ) -> LinearResult:
     """Choose the method, run it on each group of columns that can go together, and join the accounts."""
     precondition = as_preconditioner(options.preconditioner, problem)
-    method, choice = _choose_method(options.method, problem, system, lams)
     width = int(options.width)
-    if options.memory is None:
-        on_gpu = is_cuda(problem.B)
-        memory = PROJECTED_MEMORY if method != "block" else BLOCK_MEMORY_ON_GPU if on_gpu else BLOCK_MEMORY
-    else:
-        memory = int(options.memory)
+    given = None if options.memory is None else int(options.memory)
+    of_block = given if given is not None else BLOCK_MEMORY_ON_GPU if is_cuda(problem.B) else BLOCK_MEMORY
+    method, choice = choose_method(options, problem, system, lams, of_block)
+    memory = of_block if method == "block" or given is not None else PROJECTED_MEMORY
     needed = _memory_needed(method, problem, lams, memory, width)
     groups = _groups(method, problem.columns, lams)
     watch = None if options.callback is None else Watch(options.callback, problem.columns)
@@ -149,44 +141,6 @@ def solve(
         seconds=time.perf_counter() - start,
         memory=needed,
     )
-
-
-def _choose_method(
-    method: MethodChoice, problem: Problem, system: System, lams: np.ndarray | None
-) -> tuple[MethodName, str]:
-    if isinstance(system, BoundedSystem):
-        require(method == "auto", "method", method, "'auto' with bounds, which have a method of their own")
-        return "bounded", "there are bounds"
-    if method != "auto":
-        allowed = [name for name in METHODS if name != "direct"] if problem.sums.spread else METHODS
-        require(
-            method in allowed,
-            "method",
-            method,
-            f"{', '.join(map(repr, allowed))} with comm: a dense factor is not spread over ranks",
-        )
-        return method, "as asked"
-    count, size = problem.columns, problem.size
-    equations = int(problem.B.shape[0])
-    shared = lams is None or not lams.size or bool(np.all(lams == lams[0]))
-    regular = lams is None or bool(np.all(lams > 0))  # without λ the matrix may have no factor
-    if (
-        not problem.sums.spread
-        and problem.A.matrix is not None
-        and shared
-        and regular
-        and min(size, max(equations, 1)) <= DIRECT_SIZE
-        and size <= 4 * DIRECT_SIZE
-    ):
-        return (
-            "direct",
-            f"the matrix is explicit and a dense factor of {min(size, equations)} unknowns is cheap",
-        )
-    if count == 1:
-        return "cgls", "there is one right-hand side"
-    if not shared:
-        return "pseudo-block", f"the {count} columns have different lam and share no search space"
-    return "block", f"the {count} columns share one matrix and hence one search space"
 
 
 def _memory_needed(method: str, problem: Problem, lams: np.ndarray | None, memory: int, width: int) -> int:

@@ -19,6 +19,7 @@ from stepwell.arrays.sparse import (
     linear_operator_base,
 )
 from stepwell.checks import WrongKind, require_real, require_shape
+from stepwell.operators.block_products import dense_products
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
 from stepwell.operators.operator import Operator, by_column, from_functions
 from stepwell.operators.over_ranks import products_of_pieces, takes_distributed_arrays
@@ -128,6 +129,8 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     if dtype is not None or not xp.isdtype(A.dtype, "real floating"):
         A = xp.astype(A, getattr(xp, dtype or "float64"), copy=False)
     copied = 0 if A.dtype == given.dtype else int(A.nbytes)
+    if isinstance(A, np.ndarray) and A.dtype in (np.float32, np.float64):
+        return Operator(*dense_products(A), tuple(A.shape), A[:0, :0], A, copied)
     return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
 
 
