@@ -31,7 +31,6 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Scalar> {
     // `converged`.
     SW_CALL int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
         const Family& family = job.family;
-        const Matrix& matrix = task.matrix;
         given_lower = family.lower + system * family.lower_stride;
         given_upper = family.upper + system * family.upper_stride;
         const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;

@@ -5,13 +5,16 @@ SW_BEGIN
 namespace nnls {
 namespace {
 
+// From this many entries on, a product with A costs so much more than a barrier that threads share one
+// system.
+constexpr int64_t large_system = int64_t(1) << 22;
+
 void solve(const HostJob& host) {
-    const bool pulses = host.job.pulse_length != 0;
-    if (host.single) {
-        pulses ? solve_pulses_single(host) : solve_dense_single(host);
-    } else {
-        pulses ? solve_pulses_double(host) : solve_dense_double(host);
-    }
+    if (host.job.systems == 0) return;
+    const int64_t work = int64_t(host.job.rows) * host.job.columns;
+    // Fewer systems than threads, each large: the threads work on one system together.
+    const bool together = host.job.systems < host.threads && work >= large_system;
+    together ? solve_together(host) : solve_side_by_side(host);
 }
 
 template <class Matrix>

@@ -1,84 +1,71 @@
-// A batch of systems of one kind of matrix: a queue over all threads, or one large system on all of them.
-// Each kind is compiled by itself, so that compilers work side by side.
+// A batch of systems: a queue over all threads, or one large system on all of them. Each way is compiled by
+// itself, once for every kind of matrix: what depends on the team alone, most of the solver, is then compiled
+// once.
 #pragma once
 
-#include <atomic>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "host/common/subnormals.hpp"
-#include "host/common/thread_team.hpp"
 #include "host/nnls/shared_matrix.hpp"
 
 SW_BEGIN
 namespace nnls {
 
-// From this many entries on, a product with A costs so much more than a barrier that threads share one
-// system.
-constexpr int64_t large_system = int64_t(1) << 22;
+// Every system by one thread.
+void solve_side_by_side(const HostJob& host);
+// One system after the other, each by all threads.
+void solve_together(const HostJob& host);
 
-template <class Scalar, class Matrix>
-void solve_batch(const HostJob& host) {
-    const Job& job = host.job;
-    const Matrix* kind = nullptr;
-    const Matrix first = matrix_of(job, 0, kind);
-    const int64_t work = int64_t(job.rows) * job.columns;
-    // Fewer systems than threads, each large: the threads work on one system together.
-    if (job.systems < host.threads && work >= large_system) {
-        OwnTask<Matrix> own(job.options, extent_of(job, first, host.threads, true), Shared());
-        for (int64_t system = 0; system < job.systems; ++system) {
-            own.task.take(matrix_of(job, matrix_number(job, system), kind));
-            run_thread_team(host.threads, [&](const ThreadTeam& team) {
-                const FlushSubnormals flush;
-                solve_system<Scalar>(team, job, system, own.task);
-            });
+// Reads the matrices of a batch. A pulse of floats is handed on as double numbers, exactly, in memory of this
+// reader: the solver works with these anyway, and one kind of convolution serves both.
+template <class Scalar>
+class MatrixReader {
+public:
+    explicit MatrixReader(const Job& job) : job_(job) {}
+
+    Dense<Scalar> read(int64_t index, const Dense<Scalar>* kind) { return matrix_of(job_, index, kind); }
+
+    Convolution<double> read(int64_t index, const Convolution<double>* kind) {
+        if constexpr (sizeof(Scalar) == sizeof(double)) {
+            return matrix_of(job_, index, kind);
+        } else {
+            const Convolution<Scalar>* given = nullptr;
+            const Convolution<Scalar> narrow = matrix_of(job_, index, given);
+            if (index != index_) samples_.assign(narrow.pulse, narrow.pulse + narrow.length);
+            index_ = index;
+            return {samples_.data(), narrow.length, narrow.origin, narrow.rows, narrow.columns, nullptr};
         }
-        return;
     }
-    const bool share = shares_columns(job);
-    // One matrix, or those of a dictionary.
-    std::vector<std::unique_ptr<SharedMatrix<Matrix>>> common(share ? std::max(1, job.family.matrices) : 0);
-    for (size_t k = 0; k < common.size(); ++k)
-        common[k] =
-            std::make_unique<SharedMatrix<Matrix>>(host, matrix_of(job, static_cast<int64_t>(k), kind));
-    const Shared shared = share ? common[0]->shared : Shared();
-    const Extent extent = extent_of(job, first, 1, !share);
-    const int64_t piece = job.options.chain
-                              ? nnls_chain_length
-                              : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
-    const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
-    const int threads = std::min(host.threads, pieces);
-    std::vector<std::unique_ptr<OwnTask<Matrix>>> tasks(threads);
-    std::atomic<bool> out_of_memory{false};
-    Pool::instance().run(pieces, threads, [&](int p, int thread) {
-        const FlushSubnormals flush;
-        std::unique_ptr<OwnTask<Matrix>>& own = tasks[thread];
-        try {
-            if (!own) own = std::make_unique<OwnTask<Matrix>>(job.options, extent, shared);
-        } catch (const std::bad_alloc&) {
-            out_of_memory = true;
-            return;
-        }
-        for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
-            const int64_t index = matrix_number(job, system);
-            own->task.take(matrix_of(job, index, kind));
-            if (job.family.which) own->task.share(common[static_cast<size_t>(index)]->shared);
-            solve_system<Scalar>(Lone(), job, system, own->task);
-        }
-    });
-    if (out_of_memory) throw std::bad_alloc();
+
+    template <class Top>
+    Stacked<Top> read(int64_t index, const Stacked<Top>*) {
+        const Top* kind = nullptr;
+        return Stacked<Top>(read(index, kind), job_.family);
+    }
+
+private:
+    const Job& job_;
+    std::vector<double> samples_;
+    int64_t index_ = -1;
+};
+
+// Calls Way::solve<Scalar, Matrix>(host) with the kinds that a batch is of.
+template <class Way, class Scalar, class Matrix>
+void solve_of_kind(const HostJob& host) {
+    host.job.family.general ? Way::template solve<Scalar, Stacked<Matrix>>(host)
+                            : Way::template solve<Scalar, Matrix>(host);
 }
 
-template <class Scalar, class Matrix>
-void solve_either(const HostJob& host) {
-    host.job.family.general ? solve_batch<Scalar, Stacked<Matrix>>(host) : solve_batch<Scalar, Matrix>(host);
+template <class Way, class Scalar>
+void solve_of_scalar(const HostJob& host) {
+    host.job.pulse_length ? solve_of_kind<Way, Scalar, Convolution<double>>(host)
+                          : solve_of_kind<Way, Scalar, Dense<Scalar>>(host);
 }
 
-void solve_dense_double(const HostJob& host);
-void solve_dense_single(const HostJob& host);
-void solve_pulses_double(const HostJob& host);
-void solve_pulses_single(const HostJob& host);
+template <class Way>
+void solve_by(const HostJob& host) {
+    host.single ? solve_of_scalar<Way, float>(host) : solve_of_scalar<Way, double>(host);
+}
 
 }  // namespace nnls
 SW_END

@@ -15,7 +15,7 @@ from stepwell.report.html import Block, Figure, Gallery, Series, Table, Text, ch
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Problems of the MINPACK-2 collection on square grids, and points along each side: for the tour, and for a quick one.
-GRIDS = {"torsion": (200, 16), "journal-bearing": (200, 12), "minimal-surface": (200, 16)}
+GRIDS = {"torsion": (200, 16), "journal-bearing": (120, 12), "minimal-surface": (120, 16)}
 #: Two runs that stop by the same rule end at least this close to each other, relative to max(|f|, 1): the rule bounds
 #: the last decrease by 2.2e-9, and some thousand more such steps may have been left.
 AGREEMENT = 1e-5

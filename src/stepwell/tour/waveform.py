@@ -14,7 +14,7 @@ from stepwell.report.html import Block, Figure, Gallery, Series, Text, chart
 from stepwell.tour.chapter import PATIENCE, Account, Chapter, Clock, Comparison, Stage, duration
 
 #: Shots that we solve, and those of them that SciPy solves too: for the tour, and for a quick one.
-COUNTS = ((2000, 40), (40, 4))
+COUNTS = ((1000, 20), (40, 4))
 #: Samples of a waveform.
 SAMPLES = (432, 120)
 RETURNS = (12, 3)
@@ -130,7 +130,7 @@ def _figure(shots: Shots, x: Any, shot: int) -> Figure:
 CODE = """import stepwell
 from stepwell.apps import waveform
 
-shots = waveform.synthetic_shots(2000)
+shots = waveform.synthetic_shots(1000)
 matrices = stepwell.Convolution(shots.pulses, n=432, origin=shots.origin)
 result = stepwell.nnls(matrices, shots.waveforms - shots.background[:, None])"""
 CHAPTER = Chapter("waveforms", "Surfaces from lidar waveforms", run, CODE, "nnls")

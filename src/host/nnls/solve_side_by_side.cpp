@@ -1,0 +1,72 @@
+// Many systems, each by one thread; compiled once per instruction set.
+#include <atomic>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "host/nnls/solve_batch.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace {
+
+// What a thread works with.
+template <class Scalar, class Matrix>
+struct Worker {
+    Worker(const Job& job, const Extent& extent, const Shared& shared)
+        : matrices(job), own(job.options, extent, shared) {}
+    MatrixReader<Scalar> matrices;
+    OwnTask<Matrix> own;
+};
+
+struct SideBySide {
+    template <class Scalar, class Matrix>
+    static void solve(const HostJob& host) {
+        const Job& job = host.job;
+        const Matrix* kind = nullptr;
+        MatrixReader<Scalar> matrices(job);
+        const bool share = shares_columns(job);
+        // One matrix, or those of a dictionary.
+        std::vector<std::unique_ptr<SharedMatrix<Matrix>>> common(share ? std::max(1, job.family.matrices)
+                                                                        : 0);
+        for (size_t k = 0; k < common.size(); ++k)
+            common[k] =
+                std::make_unique<SharedMatrix<Matrix>>(host, matrices.read(static_cast<int64_t>(k), kind));
+        const Shared shared = share ? common[0]->shared : Shared();
+        const Extent extent = extent_of(job, matrices.read(0, kind), 1, !share);
+        const int64_t work = int64_t(job.rows) * job.columns;
+        const int64_t piece = job.options.chain
+                                  ? nnls_chain_length
+                                  : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+        const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
+        const int threads = std::min(host.threads, pieces);
+        std::vector<std::unique_ptr<Worker<Scalar, Matrix>>> workers(threads);
+        std::atomic<bool> out_of_memory{false};
+        Pool::instance().run(pieces, threads, [&](int p, int thread) {
+            const FlushSubnormals flush;
+            std::unique_ptr<Worker<Scalar, Matrix>>& worker = workers[thread];
+            try {
+                if (!worker) worker = std::make_unique<Worker<Scalar, Matrix>>(job, extent, shared);
+                Task<Matrix>& task = worker->own.task;
+                for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
+                    const int64_t index = matrix_number(job, system);
+                    task.take(worker->matrices.read(index, kind));
+                    if (job.family.which) task.share(common[static_cast<size_t>(index)]->shared);
+                    solve_system<Scalar>(Lone(), job, system, task);
+                }
+            } catch (const std::bad_alloc&) {
+                out_of_memory = true;
+            }
+        });
+        if (out_of_memory) throw std::bad_alloc();
+    }
+};
+
+}  // namespace
+
+void solve_side_by_side(const HostJob& host) {
+    solve_by<SideBySide>(host);
+}
+
+}  // namespace nnls
+SW_END

@@ -1,0 +1,34 @@
+// One large system after the other, each by all threads; compiled once per instruction set.
+#include "host/common/thread_team.hpp"
+#include "host/nnls/solve_batch.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace {
+
+struct Together {
+    template <class Scalar, class Matrix>
+    static void solve(const HostJob& host) {
+        const Job& job = host.job;
+        const Matrix* kind = nullptr;
+        MatrixReader<Scalar> matrices(job);
+        OwnTask<Matrix> own(job.options, extent_of(job, matrices.read(0, kind), host.threads, true),
+                            Shared());
+        for (int64_t system = 0; system < job.systems; ++system) {
+            own.task.take(matrices.read(matrix_number(job, system), kind));
+            run_thread_team(host.threads, [&](const ThreadTeam& team) {
+                const FlushSubnormals flush;
+                solve_system<Scalar>(team, job, system, own.task);
+            });
+        }
+    }
+};
+
+}  // namespace
+
+void solve_together(const HostJob& host) {
+    solve_by<Together>(host);
+}
+
+}  // namespace nnls
+SW_END
