@@ -43,29 +43,18 @@ from stepwell.quasi_newton.cuda_layout import (
     walk_words,
 )
 from stepwell.quasi_newton.cuda_windows import Windows
-from stepwell.quasi_newton.settings import HistoryDtype, Settings
+from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, WHOLE, history_array_dtype, pair_slots, with_slots
 from stepwell.quasi_newton.target import Box
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(
-    threads: int,
-    capacity: int,
-    single: bool,
-    bounded: bool,
-    weighted: bool,
-    vary: bool,
-    history: HistoryDtype,
-    steps: tuple[int, int],
-    device_id: int,
-) -> tuple[Any, int, int]:
-    """Return the turn kernel, the dynamic shared memory of a block and how many a multiprocessor holds."""
-    core = cuda_core()
-    device = core.Device(device_id)
-    defines = kernel_defines(threads, capacity, single, bounded, weighted, vary, history, steps)
-    kernel = load_kernel("quasi_newton", "stepwell_turn", defines, device)
-    shared = int(defines["SW_STAGED_BYTES"])
+def _kernel(defines: tuple[tuple[str, str | int], ...], device_id: int) -> tuple[Any, int, int]:
+    """Return a turn kernel, the dynamic shared memory of a block and how many a multiprocessor holds."""
+    device = cuda_core().Device(device_id)
+    named = dict(defines)
+    kernel = load_kernel("quasi_newton", "stepwell_turn", named, device)
+    shared, threads = int(named["SW_STAGED_BYTES"]), int(named["SW_THREADS"])
     allow_shared_memory(kernel, shared, device_id)
     return kernel, shared, int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
 
@@ -131,9 +120,10 @@ class CudaTarget:
         self._require_memory(sum(sizes.values()), m)
         steps = (0, 0) if box is None else box.steps
         threads = WARP if n <= SMALL and m <= SMALL_CAPACITY else BLOCK
-        kernel, shared, resident = _kernel(
-            threads, m, word == 4, box is not None, weights is not None, weights_vary, history, steps, device_id
+        defines = kernel_defines(
+            threads, m, word == 4, box is not None, weights is not None, weights_vary, history, steps
         )
+        kernel, shared, resident = _kernel(tuple(defines.items()), device_id)
         processors = int(self.device.properties.multiprocessor_count)
         self._plan(processors * resident, LONGEST_WALK[threads])
         gangs = self._gangs
