@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import stepwell
-from stepwell import checks
+from stepwell import _core, checks
 
 NO_NUMBERS = [True, np.True_, np.array(True), "1", b"1", None, 1j, np.complex64(1), [1.0], np.ones(1), 10**400]
 
@@ -198,3 +198,28 @@ def test_gradients_and_products_that_are_not_aligned():
     odd = sparse.csr_matrix((unaligned(A.data), A.indices, A.indptr), shape=A.shape)
     b = np.arange(4.0)
     assert np.array_equal(stepwell.tikhonov(odd, unaligned(b), 0.5).x, stepwell.tikhonov(A, b, 0.5).x)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_dense_products_that_are_not_aligned(monkeypatch, order):
+    """Neither the matrix nor a block reaches compiled code unaligned."""
+    products = importlib.import_module("stepwell.operators.block_products")
+    seen = []
+
+    class Watched:
+        def __getattr__(self, name):
+            def call(*args):
+                seen.extend(arg.flags.aligned for arg in args if isinstance(arg, np.ndarray))
+                return getattr(_core, name)(*args)
+
+            return call
+
+    monkeypatch.setattr(products, "_core", Watched())
+    A, X = np.arange(60.0).reshape(10, 6), np.arange(30.0).reshape(6, 5)
+    odd = unaligned(A) if order == "C" else unaligned(np.ascontiguousarray(A.T)).T
+    for matrix in (A, odd):
+        forward, adjoint = products.dense_products(matrix)
+        np.testing.assert_allclose(forward(unaligned(X)), A @ X, rtol=1e-14)
+        np.testing.assert_allclose(adjoint(unaligned(A @ X)), A.T @ (A @ X), rtol=1e-14)
+    assert seen
+    assert all(seen)

@@ -87,13 +87,9 @@ struct DualState {
         double *r = ws.r, *own_b = ws.b;
         const double scale = b_scale;
         const int rows = matrix.rows;
-#if defined(__CUDACC__)
-        team.each(length, [=](int i) { own_b[i] = r[i] = i < rows ? scale * double(b[i]) : 0.0; });
-#else
         // Without a condition a compiler makes vectors of it.
         team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(b[i]); });
         team.each(length - rows, [=](int i) { own_b[rows + i] = r[rows + i] = 0.0; });
-#endif
         const int before = static_cast<int>(padded(matrix.zeros_before()));
         team.each(before, [=](int i) { r[i - before] = 0; });
         team.each(matrix.zeros_after(), [=](int i) { r[length + i] = 0; });

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <new>
 
-#include "core/common/simd.hpp"
 #include "host/common/pool.hpp"
+#include "host/krylov/panels.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
@@ -24,26 +22,8 @@ constexpr std::int64_t chunk = 128;              // rows whose panels lie in the
 constexpr std::int64_t rows_of_a_piece = 1024;   // at the least; a piece has a Gram matrix of its own
 constexpr std::int64_t max_pieces = 32;          // fixed, so that sums do not depend on the threads
 constexpr std::int64_t worth_threads = 1 << 17;  // products below which a second thread is not woken
-constexpr std::align_val_t cache_line{64};
 
-template <class Value>
-struct Freed {
-    void operator()(Value* memory) const { ::operator delete[](memory, cache_line); }
-};
-template <class Value>
-using Aligned = std::unique_ptr<Value[], Freed<Value>>;
-
-template <class Value>
-Aligned<Value> aligned(std::int64_t count) {
-    return Aligned<Value>(
-        static_cast<Value*>(::operator new[](sizeof(Value) * std::size_t(count), cache_line)));
-}
-
-// How columns are cut into panels of equal width.
-struct Panels {
-    std::int64_t columns, width, count;
-
-    std::int64_t filled(std::int64_t panel) const { return std::min(width, columns - panel * width); }
+struct Panels : PanelCut {
     std::int64_t numbers(std::int64_t rows) const { return count * width * rows; }
 
     // All rows of the first panel, then all rows of the next, each with room for so many rows. What lies
@@ -64,14 +44,6 @@ struct Panels {
         }
     }
 };
-
-template <class Value>
-Panels wide_panels(std::int64_t columns) {
-    const std::int64_t vectors = (columns + register_lanes<Value> - 1) / register_lanes<Value>;
-    const std::int64_t count = (vectors + max_vectors - 1) / max_vectors;
-    const std::int64_t width = (vectors + count - 1) / count * register_lanes<Value>;
-    return {columns, width, (columns + width - 1) / width};
-}
 
 // Calls work with the number of vectors in a panel as a constant.
 template <class Value, class Work>
@@ -107,8 +79,8 @@ void gram(std::int64_t rows, std::int64_t left_columns, std::int64_t right_colum
           const Value* right, Value* out, int threads) {
     if (left_columns == 0 || right_columns == 0) return;
     const bool symmetric = left == right && left_columns == right_columns;
-    const Panels tall{left_columns, tile_height, (left_columns + tile_height - 1) / tile_height};
-    const Panels wide = wide_panels<Value>(right_columns);
+    const Panels tall{{left_columns, tile_height, (left_columns + tile_height - 1) / tile_height}};
+    const Panels wide{cut_into_panels<Value>(right_columns, max_vectors)};
     const std::int64_t tile_numbers = tile_height * wide.width;
     const std::int64_t numbers = tall.count * wide.count * tile_numbers;
     const std::int64_t pieces = std::clamp<std::int64_t>(rows / rows_of_a_piece, 1, max_pieces);
@@ -183,7 +155,7 @@ template <class Value>
 void combine(std::int64_t rows, std::int64_t inner, std::int64_t columns, const Value* left,
              const Value* right, const Value* base, Value sign, Value* out, int threads) {
     if (rows == 0 || columns == 0) return;
-    const Panels wide = wide_panels<Value>(columns);
+    const Panels wide{cut_into_panels<Value>(columns, max_vectors)};
     Aligned<Value> panels = aligned<Value>(std::max<std::int64_t>(1, wide.numbers(inner)));
     std::fill(panels.get(), panels.get() + wide.numbers(inner), Value(0));
     with_vectors<Value>(wide.width, [&]<int vectors>() {

@@ -4,12 +4,10 @@
 #include "host/krylov/sparse_product.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <utility>
 
-#include "core/common/simd.hpp"
 #include "host/common/pool.hpp"
+#include "host/krylov/panels.hpp"
 
 namespace stepwell {
 namespace SW_ISA {
@@ -18,12 +16,6 @@ namespace {
 constexpr int max_vectors = register_bytes == 64 ? 13 : 12;
 constexpr std::int64_t stretch = 32;  // rows that a thread claims at a time, at the least
 constexpr std::int64_t max_claims = 1024;
-constexpr std::align_val_t cache_line{64};
-
-template <class Value>
-struct Freed {
-    void operator()(Value* memory) const { ::operator delete[](memory, cache_line); }
-};
 
 // Calls work(first, last) for stretches of rows until all are done.
 template <class Work>
@@ -36,16 +28,12 @@ void for_rows(std::int64_t rows, int threads, const Work& work) {
 
 // The block as panels: all rows of the first panel, then all rows of the next.
 template <class Value>
-struct Panels {
-    std::int64_t rows, columns, count, width;
-    std::unique_ptr<Value[], Freed<Value>> values;
+struct Panels : PanelCut {
+    Aligned<Value> values;
 
     Panels(std::int64_t rows, std::int64_t columns, const Value* block, int threads)
-        : rows(rows), columns(columns) {
-        const std::int64_t vectors = (columns + register_lanes<Value> - 1) / register_lanes<Value>;
-        count = (vectors + max_vectors - 1) / max_vectors;
-        width = (vectors + count - 1) / count * register_lanes<Value>;
-        values.reset(static_cast<Value*>(::operator new[](sizeof(Value) * count * width * rows, cache_line)));
+        : PanelCut(cut_into_panels<Value>(columns, max_vectors)),
+          values(aligned<Value>(count * width * rows)) {
         for_rows(rows, threads, [&](std::int64_t first, std::int64_t last) {
             for (std::int64_t row = first; row < last; ++row)
                 for (std::int64_t panel = 0; panel < count; ++panel) {
@@ -56,10 +44,6 @@ struct Panels {
                     std::fill(to + taken, to + width, Value(0));
                 }
         });
-    }
-
-    std::int64_t filled(std::int64_t panel) const {
-        return std::clamp<std::int64_t>(columns - panel * width, 0, width);
     }
 };
 

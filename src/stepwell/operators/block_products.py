@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, plus_product
+from stepwell.arrays import Array, as_readable, plus_product
 from stepwell.threads import default_threads
 
 #: So many columns are multiplied by a transposed matrix one by one, in passes over it in its own order.
@@ -31,9 +31,9 @@ def inner_products(left: Array, right: Array) -> Array:
     """
     if not isinstance(left, np.ndarray):
         return left.T @ right
-    ordered = _ordered(left, left)
+    ordered = as_readable(left, left.dtype)
     out = np.empty((left.shape[1], right.shape[1]), dtype=left.dtype)
-    _core.block_gram(ordered, ordered if right is left else _ordered(right, left), out, default_threads())
+    _core.block_gram(ordered, ordered if right is left else as_readable(right, left.dtype), out, default_threads())
     return out
 
 
@@ -60,7 +60,7 @@ def plus_combined(block: Array, left: Array, right: Array, sign: int = 1) -> Arr
     """
     if not isinstance(block, np.ndarray):
         return plus_product(block, left, right, sign)
-    return _combine(_ordered(block, left), left, right, sign)
+    return _combine(as_readable(block, left.dtype), left, right, sign)
 
 
 def dense_products(A: np.ndarray) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
@@ -72,11 +72,11 @@ def dense_products(A: np.ndarray) -> tuple[Callable[[Array], Array], Callable[[A
     >>> forward(np.ones((2, 1)))[:, 0], adjoint(np.ones((2, 1)))[:, 0]
     (array([3., 3.]), array([1., 5.]))
     """
-    if A.flags.c_contiguous:
+    if A.flags.aligned and A.flags.c_contiguous:
         return lambda X: _times(A, X), lambda Y: _transposed_times(A, Y)
-    if A.flags.f_contiguous:
+    if A.flags.aligned and A.flags.f_contiguous:
         return lambda X: _transposed_times(A.T, X), lambda Y: _times(A.T, Y)
-    return lambda X: A @ X, lambda Y: A.T @ Y  # neither: a copy would take as much memory as the matrix
+    return lambda X: A @ X, lambda Y: A.T @ Y  # else a copy would take as much memory as the matrix
 
 
 def _times(A: np.ndarray, block: np.ndarray) -> np.ndarray:
@@ -92,16 +92,14 @@ def _transposed_times(A: np.ndarray, block: np.ndarray) -> np.ndarray:
         return np.asarray(inner_products(A, block))
     out = np.empty((block.shape[1], A.shape[1]), dtype=A.dtype)
     nothing = np.zeros(A.shape[1], dtype=A.dtype)
-    for column, image in zip(_ordered(block.T, A), out):
+    for column, image in zip(as_readable(block.T, A.dtype), out):
         _core.rows_combine(A, column, nothing, image, default_threads())
     return np.ascontiguousarray(out.T)
 
 
 def _combine(base: np.ndarray | None, left: np.ndarray, right: np.ndarray, sign: int) -> np.ndarray:
     out = np.empty((left.shape[0], right.shape[1]), dtype=left.dtype)
-    _core.block_combine(_ordered(left, left), _ordered(right, left), base, sign, out, default_threads())
+    _core.block_combine(
+        as_readable(left, left.dtype), as_readable(right, left.dtype), base, sign, out, default_threads()
+    )
     return out
-
-
-def _ordered(block: np.ndarray, like: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(block, dtype=like.dtype)
