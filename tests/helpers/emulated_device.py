@@ -14,7 +14,7 @@ from native_programs import ROOT, build
 
 from stepwell.quasi_newton import cuda_memory, cuda_rank_target
 
-THREADS, RESIDENT = 64, 5  # of an emulated block; blocks at a time
+THREADS, RESIDENT = 64, 2  # of an emulated block; blocks at a time
 
 
 class _Buffer:
