@@ -13,7 +13,7 @@ from stepwell.quasi_newton import cuda_rank_target
 from stepwell.quasi_newton.rank_target import RankTarget
 from stepwell.quasi_newton.rank_values import CHUNK_VALUES, SHARE, Value
 from stepwell.quasi_newton.settings import Settings
-from stepwell.quasi_newton.state import BEGIN, FINISH
+from stepwell.quasi_newton.state import BEGIN, FINISH, STATE_DTYPE
 from stepwell.quasi_newton.status import Status
 from stepwell.quasi_newton.target import Box
 
@@ -62,10 +62,8 @@ CASES = {
 
 
 def run_case(name, ranks, make, **more):
-    n, length, m, dtype, kind, weighted, cauchy, history = CASES[name]
-    settings = Settings(
-        m=m, gtol=1e-7, ftol=0.0, cauchy=cauchy, history=history, maxiter=more.pop("maxiter", ITERATIONS)
-    )
+    iterations, n, length, m, dtype, kind, weighted, cauchy, history = CASES[name]
+    settings = Settings(m=m, gtol=1e-7, ftol=0.0, cauchy=cauchy, history=history, maxiter=iterations)
 
     def program(comm):
         rank_pieces = pieces_on(n, length, ranks, comm.rank)
@@ -99,7 +97,8 @@ def run_case(name, ranks, make, **more):
             if turns == more.get("stop_after"):
                 target.stop(Status.CALLBACK.value)
         more.get("look", lambda *_: None)(comm, target)
-        return np.array(target.accepted("x")), np.array(target.accepted("g")), np.array(target.states()), turns
+        state = target.states().view(np.uint8).copy().view(STATE_DTYPE)  # with the bytes that have no name
+        return np.array(target.accepted("x")), np.array(target.accepted("g")), state, turns
 
     found = run_threads(ranks, program)
     x, g = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1))

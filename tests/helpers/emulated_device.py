@@ -7,6 +7,7 @@ are NumPy's.
 from __future__ import annotations
 
 import ctypes
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -46,7 +47,7 @@ class EmulatedDevice:
 
     def __init__(self, folder, monkeypatch):
         self._folder, self._libraries = folder, {}
-        self.parts = None
+        self._lock = threading.Lock()
         driver = SimpleNamespace(
             cuMemcpyHtoD=_moved, cuMemcpyDtoH=_moved, cuMemcpyDtoDAsync=_moved, cuMemsetD8Async=_filled
         )
@@ -77,13 +78,13 @@ class EmulatedDevice:
 
     def _kernel(self, name, entry, defines, device):
         assert (name, entry) == ("rank_sweep", "stepwell_rank_sweep")
-        if defines not in self._libraries:
-            folder = self._folder / str(len(self._libraries))
-            folder.mkdir()
-            flags = ["-O1", "-shared", "-fPIC", *(f"-D{key}={value}" for key, value in defines)]
-            self._libraries[defines] = ctypes.CDLL(
-                str(build(folder, [ROOT / "tests/native/rank_sweep_device.cpp"], flags))
-            )
+        with self._lock:  # ranks are threads
+            if defines not in self._libraries:
+                folder = self._folder / str(len(self._libraries))
+                folder.mkdir()
+                flags = ["-O1", "-shared", "-fPIC", *(f"-D{key}={value}" for key, value in defines)]
+                program = build(folder, [ROOT / "tests/native/rank_sweep_device.cpp"], flags)
+                self._libraries[defines] = ctypes.CDLL(str(program))
         library = self._libraries[defines]
         self._functions = tuple(
             ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in ("emulated_launch", "emulated_wait")

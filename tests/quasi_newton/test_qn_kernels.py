@@ -51,7 +51,7 @@ def test_sweeps_of_ranks_compile(architecture, monkeypatch, tmp_path):
 
 
 def test_parts_of_chunks_keep_a_device_evenly_at_work():
-    """At 10^8 variables 191 chunks of 2048 spans: eleven parts are 2101, in eight rounds of 264 blocks, of 187 spans."""
+    """At 10^8 variables 191 chunks of 2048 spans: eleven parts are 2101, eight rounds of 264 blocks, of 187 spans."""
     assert _core.device_parts(191, 2**19) == 11
     assert _core.device_parts(3, 4096) == 16  # few chunks: a span each
     assert _core.device_parts(1, 100) == 1
