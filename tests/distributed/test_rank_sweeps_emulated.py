@@ -20,9 +20,14 @@ from stepwell.quasi_newton.target import Box
 pytestmark = pytest.mark.native
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    return tmp_path_factory.mktemp("kernels"), {}
+
+
 @pytest.fixture
-def device(tmp_path, monkeypatch):
-    return EmulatedDevice(tmp_path, monkeypatch)
+def device(compiled, monkeypatch):
+    return EmulatedDevice(*compiled, monkeypatch)
 
 
 def pieces_on(n, length, ranks, rank):

@@ -43,10 +43,10 @@ def _view(target, name):
 
 
 class EmulatedDevice:
-    """Kernels are compiled once for what they are asked for, into a folder."""
+    """Kernels are compiled into a folder, once for what they are asked for: `libraries` has those that are there."""
 
-    def __init__(self, folder, monkeypatch):
-        self._folder, self._libraries = folder, {}
+    def __init__(self, folder, libraries, monkeypatch):
+        self._folder, self._libraries = folder, libraries
         self._lock = threading.Lock()
         driver = SimpleNamespace(
             cuMemcpyHtoD=_moved, cuMemcpyDtoH=_moved, cuMemcpyDtoDAsync=_moved, cuMemsetD8Async=_filled

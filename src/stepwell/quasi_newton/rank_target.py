@@ -132,19 +132,18 @@ class OverRanks:
         self, evaluate: Callable[[], tuple[Any, Any]], turn: Callable[..., None], graph: str | bool, clock: Any
     ) -> Callable[[], Any]:
         """Return a function that evaluates and turns once; an error of the evaluation is raised on all ranks."""
-        nothing = (NO_VALUE, self.no_gradient())
 
         def mark(place: int) -> None:
             if clock is not None:
                 clock.record(0, place)
 
         def advance() -> None:
-            found = nothing
+            found: tuple[Any, Any] | None = None
             mark(0)
             with self.ranks.holding():
                 found = evaluate()
             mark(1)
-            turn(*found)
+            turn(*((NO_VALUE, self.no_gradient()) if found is None else found))
             mark(2)
             if clock is not None:
                 clock.wait()

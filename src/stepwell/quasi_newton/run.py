@@ -126,10 +126,10 @@ class Run:
     def read_held(self, f: Any, g: Any) -> tuple[Any, Array]:
         """Check a value and a gradient on one of several ranks; an error is raised on all, with the next message."""
         target: Any = self.target
-        found: tuple[Any, Array] = (self.variables.read_values(math.nan), target.no_gradient())
+        found: tuple[Any, Array] | None = None
         with target.holding():
             found = self.variables.read_values(f), self.variables.read_gradient(g, "g")
-        return found
+        return (self.variables.read_values(math.nan), target.no_gradient()) if found is None else found
 
     def turn(self, f: Any, g: Array) -> None:
         """Take checked values and gradients at the trial points; a callable diagonal is asked at accepted points."""
