@@ -12,7 +12,7 @@ from typing import Any
 from stepwell import _core
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, load_kernel
-from stepwell.quasi_newton.settings import HistoryDtype
+from stepwell.quasi_newton.settings import HistoryDtype, Settings
 
 _CONSTANTS = _core.DEVICE_CONSTANTS
 MAX_CAPACITY: int = _CONSTANTS["max_device_capacity"]  # pairs that the kernels are written for
@@ -98,3 +98,14 @@ def resident_kernel(
     allow_shared_memory(kernel, shared, device_id)
     blocks = int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
     return kernel, shared, blocks * int(device.properties.multiprocessor_count)
+
+
+def common_defines() -> list[dict[str, str | int]]:
+    """Return what the kernels of usual calls are compiled for: the default m, arrays of bounds, numbers or none."""
+    kinds = ((False, (0, 0)), (True, (1, 1)), (True, (0, 0)))
+    return [
+        kernel_defines(threads, Settings().m, single, bounded, False, False, None, steps)
+        for threads in (BLOCK, WARP)
+        for single in (False, True)
+        for bounded, steps in kinds
+    ]
