@@ -82,17 +82,49 @@ def test_nor_where_chunks_begin_at_odd_places(align):
     assert digest_on_device(found[0]) == digest_on_device(found[1])
 
 
+@pytest.mark.parametrize("maxcor", [8, 10, 20])
 @pytest.mark.parametrize("cauchy", ["exact", "first-interval", "none"])
-def test_the_path_is_that_of_ranks_on_the_host(cauchy):
+def test_the_path_is_that_of_ranks_on_the_host(cauchy, maxcor):
     """Sums are taken in another order; in few iterations that is all that differs."""
-    device = run_threads(2, lambda comm: solve_on_device(comm, cauchy=cauchy, maxiter=12))
-    host = run_threads(2, lambda comm: solve_rosenbrock(comm, cauchy=cauchy, maxiter=12))
+    device = run_threads(2, lambda comm: solve_on_device(comm, cauchy=cauchy, maxiter=12, maxcor=maxcor))
+    host = run_threads(2, lambda comm: solve_rosenbrock(comm, cauchy=cauchy, maxiter=12, maxcor=maxcor))
     for here, there in zip(device, host):
         assert (here.nit, here.nfev, here.cauchy_walks) == (there.nit, there.nfev, there.cauchy_walks)
         assert here.fun == pytest.approx(there.fun, rel=1e-9)
         np.testing.assert_allclose(on_host(here.x), there.x, atol=1e-6)
         assert here.mode == there.mode == "2 ranks; same bits on any number of ranks"
         assert here.exchanges == there.exchanges
+
+
+@pytest.mark.parametrize("maxcor", [8, 10])
+def test_millions_of_variables_have_the_bits_of_one_rank_and_the_path_of_the_single_launch(maxcor):
+    """Parts of many spans, blocks of several parts; twice, since copies that arrive late may arrive in time."""
+    n = 4_000_000
+    centre = on_device("torch", np.sin(np.arange(n)))
+    steep = on_device("torch", 10 ** (4 * np.modf(0.6180339887498949 * np.arange(n))[0]))
+
+    def program(comm):
+        layout = split(n, "self" if comm is None else comm)
+        begin, end = layout
+
+        def fun(x):
+            away = x - centre[begin:end]
+            gradient = steep[begin:end] * away
+            sums = layout.chunk_sums(0.5 * away * gradient)
+            return (sums if comm is not None else sums.sum()), gradient
+
+        options = {"maxcor": maxcor, "maxiter": 15, "gtol": 0, "ftol": 0}
+        low, high = (on_device("torch", np.full(end - begin, bound)) for bound in (-0.9, 0.7))
+        shared = None if comm is None else layout
+        start = on_device("torch", np.zeros(end - begin))
+        return stepwell.minimize(fun, start, jac=True, bounds=(low, high), comm=shared, options=options)
+
+    single = program(None)
+    found = [run_threads(ranks, program) for ranks in (1, 3, 1)]
+    assert len({digest_on_device(results) for results in found}) == 1
+    alone = found[0][0]
+    assert (alone.nit, alone.nfev, alone.cauchy_walks) == (single.nit, single.nfev, single.cauchy_walks)
+    assert alone.fun == pytest.approx(single.fun, rel=1e-9)
 
 
 def test_mpi_processes_have_the_bits_of_threads():
@@ -149,7 +181,7 @@ def test_values_of_f_in_all_forms():
                 if how == "part":
                     return part(chunks.sum()), gradient
                 total = float(layout.total(ranks, on_host(chunks)[:, None])[0])
-                return (total if how == "number" else on_device("torch", np.array(total))), gradient
+                return (total if how == "number" else on_device("torch", np.array(total)).reshape(())), gradient
 
             return fun
 
