@@ -76,6 +76,11 @@ class EmulatedDevice:
                     monkeypatch.setattr(module, name, stand_in)
         monkeypatch.setattr(cuda_memory.DeviceVectors, "_view", _view)
 
+    def fail_after(self, launches):
+        """Let a launch of any rank fail, once."""
+        for library in self._libraries.values():
+            ctypes.c_int.in_dll(library, "launches_to_failure").value = launches
+
     def _kernel(self, name, entry, defines, device):
         assert (name, entry) == ("rank_sweep", "stepwell_rank_sweep")
         with self._lock:  # ranks are threads

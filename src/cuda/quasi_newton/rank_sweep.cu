@@ -46,12 +46,15 @@ public:
         const int count = length + (again ? 0 : AbsorbTotals::count);
         const RowRule rule{count, length, absorb_extrema, judging ? count : -1,
                            judging ? slope_row.width() : 0};
-        each_row(rule, [&](int part, const Chunk& c) {
-            AbsorbShare totals;
-            absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
-                                 sums.place(0, part));
-            if (!again) sums.put_folded(length, part, numbers_of(totals), m.free_memory());
-        });
+        each_row(
+            rule,
+            [&](int part, const Chunk& c) {
+                AbsorbShare totals;
+                absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
+                                     sums.place(0, part));
+                if (!again) sums.put_folded(length, part, numbers_of(totals), m.free_memory());
+            },
+            true);
     }
 
     __device__ void aim() {
@@ -118,11 +121,13 @@ private:
     const ChunkSums sums;  // of parts
 
     // Calls work(part, chunk, parts of that chunk, variables) for every part that this block works on.
-    // Neighbouring blocks are at neighbouring parts, whose spans take turns.
+    // Neighbouring blocks are at neighbouring parts, whose spans take turns. `backward`: from the last to the
+    // first, as the absorb sweep goes (see Chunk).
     template <class Work>
-    __device__ void each_part(const Work& work) const {
+    __device__ void each_part(const Work& work, bool backward = false) const {
         const int count = a.engine.chunks * a.parts;
-        for (int part = blockIdx.x; part < count; part += gridDim.x) {
+        for (int k = blockIdx.x; k < count; k += gridDim.x) {
+            const int part = backward ? count - 1 - k : k;
             const int chunk = part / a.parts, place = part % a.parts;
             const int64_t before = int64_t(chunk) * a.chunk_length - a.chunk_before;
             const int64_t begin = max_of(before, int64_t(0)),
@@ -135,11 +140,13 @@ private:
 
     // The same for sweeps that leave a row a chunk.
     template <class Work>
-    __device__ void each_row(const RowRule& rule, const Work& work) const {
-        each_part([&](int part, int chunk, int parts, const Chunk& c) {
-            work(part, c);
-            finish_part(chunk, parts, rule);
-        });
+    __device__ void each_row(const RowRule& rule, const Work& work, bool backward = false) const {
+        each_part(
+            [&](int part, int chunk, int parts, const Chunk& c) {
+                work(part, c);
+                finish_part(chunk, parts, rule);
+            },
+            backward);
     }
 
     // The last part of a chunk to be finished folds them all, in their order.

@@ -1,11 +1,8 @@
 #include "host/quasi_newton/device_bindings.hpp"
 
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/string.h>
 
 #include <cstring>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "core/quasi_newton/decide.hpp"
@@ -29,18 +26,13 @@ struct DeviceLaunch {
     void *kernel, *stream;
     unsigned blocks, threads, shared_bytes;
 
-    static void check(int error, const char* what) {
-        if (error) {
-            throw std::runtime_error(std::string("the device failed in ") + what + ": CUDA's error " +
-                                     std::to_string(error));
-        }
-    }
-    void operator()(void* argument) const {
+    // Returns CUDA's error, or zero.
+    int operator()(void* argument, bool waits) const {
         void* arguments[] = {argument};
-        check(launch(kernel, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
-              "the launch of a sweep");
+        const int error =
+            launch(kernel, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr);
+        return error || !waits ? error : wait(stream);
     }
-    void synchronize() const { check(wait(stream), "the objective or in a sweep"); }
 };
 
 // One problem, or this rank's piece of one. The kernels' types of vectors differ in nothing that matters
@@ -76,7 +68,11 @@ public:
                   threads,
                   shared_bytes};
     }
-    void set_exchange(PythonExchange& between) { exchange = between.hook(); }
+    // fails(error) is told of CUDA's errors. The turn goes on to the next exchange, where others wait.
+    void set_exchange(PythonExchange& between, nb::object when_failed) {
+        exchange = between.hook();
+        fails = std::move(when_failed);
+    }
 
     // f: the value, where `f_at` is null; else where its `f_count` values are on the device. Returns whether
     // the problem still runs.
@@ -112,6 +108,7 @@ private:
     SweepArguments<double> arguments{};
     DeviceLaunch launch{};
     Exchange exchange{};
+    nb::object fails;
     void* workspaces;
 
     DeviceView view() {
@@ -137,9 +134,11 @@ private:
         if (kind == DeviceSweep::aim) {
             std::memcpy(arguments.coefficients, coefficients, sizeof(double) * 2 * size_t(state.pairs));
         }
-        launch(&arguments);
+        const int error = launch(&arguments, waits);
         arguments.f = nullptr;  // the host has it
-        if (waits) launch.synchronize();
+        if (error == 0) return;
+        const nb::gil_scoped_acquire lock;
+        fails(error);
     }
 };
 
@@ -154,7 +153,7 @@ void bind_device_problem(nb::module_& m) {
              nb::arg("f_values"), nb::arg("chunk_length"), nb::arg("chunk_before"), nb::arg("parts"))
         .def("set_launch", &P::set_launch, nb::arg("launch"), nb::arg("wait"), nb::arg("kernel"),
              nb::arg("stream"), nb::arg("blocks"), nb::arg("threads"), nb::arg("shared_bytes"))
-        .def("set_exchange", &P::set_exchange, nb::keep_alive<1, 2>())
+        .def("set_exchange", &P::set_exchange, nb::keep_alive<1, 2>(), nb::arg("exchange"), nb::arg("fails"))
         .def("turn", &P::turn, nb::arg("f"), nb::arg("gradient"), nb::arg("f_at"), nb::arg("f_count"),
              nb::arg("f_is_float"), nb::arg("part"))
         .def("stop", &P::stop)

@@ -47,6 +47,11 @@ def _driver_functions() -> tuple[int, int]:
 _FUNCTIONS = ("cuLaunchKernel", "cuStreamSynchronize")
 
 
+def _hold_failure(ranks: Ranks, error: int) -> None:
+    """Keep a failure of the device until the next message, which the other ranks wait for."""
+    ranks.hold(RuntimeError(f"the device failed in the objective or in a turn: CUDA's error {error}"))
+
+
 class CudaRankTarget(OverRanks, DeviceVectors):
     """This rank's piece of a problem; a `Target` whose turns exchange messages, so that all ranks must make them.
 
@@ -110,7 +115,7 @@ class CudaRankTarget(OverRanks, DeviceVectors):
             *_driver_functions(), int(kernel.handle), self._stream_handle, max(1, min(chunks * parts, resident)),
             BLOCK, shared,
         )  # fmt: skip
-        self._problem.set_exchange(self._meet(ranks, pieces))
+        self._problem.set_exchange(self._meet(ranks, pieces), functools.partial(_hold_failure, ranks))
         self.nbytes += int(self._problem.bytes)
         self._states: np.ndarray = np.frombuffer(self._problem.states, STATE_DTYPE)
         self._device_value: tuple[int, int, bool] = (0, 0, False)
