@@ -3,8 +3,9 @@
     python benchmarks/ranks_gpu.py                     # about a minute on an H200
     python benchmarks/ranks_gpu.py --sizes 4000000     # fewer variables
 
-A quadratic with curvatures from 1 to 10^4 and two bounds for every variable, PyTorch, float64, m = 8. The time of a
-turn is the device's, from the end of an evaluation to where the next one may begin, and so has the waiting for the
+A quadratic with curvatures from 1 to 10^4 and two bounds for every variable, PyTorch, float64, m = 8: bounds that no
+step meets, so that a turn is two sweeps; and at the first size once more with bounds that cut the path, so that half of
+the turns walk along it. The time of a turn is the device's, from the end of an evaluation to where the next one may begin, and so has the waiting for the
 host in it; the wall clock has the evaluations besides. Both ways in turn, medians over the rounds. Tables go to the
 screen, raw figures to benchmarks/results/ranks_gpu.json.
 """
@@ -24,14 +25,14 @@ NAME = "ranks_gpu"
 class Quadratic:
     """½ Σ c (x - centre)²; c and centre by the number of a variable."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, bounds: tuple[float, float]) -> None:
         import torch
 
         i = torch.arange(n, device="cuda", dtype=torch.float64)
         self.curvature = 10 ** (4 * torch.frac(i * 0.6180339887498949))
         self.centre = torch.sin(i)
         self.start = torch.zeros_like(i)
-        self.bounds = (torch.full_like(i, -0.9), torch.full_like(i, 0.7))
+        self.bounds = tuple(torch.full_like(i, bound) for bound in bounds)
 
     def __call__(self, x: Any) -> tuple[Any, Any]:
         """Return the value, on the device, and the gradient."""
@@ -74,8 +75,10 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=40)
     chosen = parser.parse_args()
     rows, figures = [], {}
-    for n in chosen.sizes:
-        problem = Quadratic(n)
+    wide, narrow = (-10.0, 10.0), (-0.9, 0.7)
+    for n, bounds in [*((n, wide) for n in chosen.sizes), (chosen.sizes[0], narrow)]:
+        problem = Quadratic(n, bounds)
+        name_of = f"{n:,}{', walks' if bounds is narrow else ''}"
         ways: dict[str, str | None] = {"single launch": None, "one rank": "self"}
         found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
         for comm in ways.values():
@@ -88,10 +91,12 @@ def main() -> None:
             for name, runs in found.items()
         }
         first, second = median.values()
+        counts = {name: {(one["evaluations"], one["walks"]) for one in runs} for name, runs in found.items()}
+        print(name_of, "evaluations and walks:", counts, flush=True)
         for field in ("turn", "wall"):
             more = 100 * (second[field] / first[field] - 1)
-            rows.append([f"{n:,}", field, first[field], second[field], f"{more:+.1f} %"])
-        figures[str(n)] = found
+            rows.append([name_of, field, first[field], second[field], f"{more:+.1f} %"])
+        figures[name_of] = found
         del problem
     table(["variables", "ms", "single launch", "one rank", "more"], rows)
     save(NAME, "one rank", {"gpu": gpu_machine("cuda"), "runs": figures})
