@@ -229,6 +229,8 @@ class _Messages:
             raise _Ended(_STATUS[ranks.told])
         if not with_value:
             return received
+        if ranks.size == 1:
+            return received, float(self.value.number)
         starts = starts_of(tuple(counts)) + HEADER
         return received, value_of_all(received[starts], received[starts + 1])
 
