@@ -58,7 +58,7 @@ def quasi_newton(quick: bool) -> None:
         # The sweeps of a rank; of the first, chunks of 4250 variables, which begin anywhere.
         layout = stepwell.distributed.split(n, "self", align=250 if "one block" in name else 1)
         alone = stepwell.minimize(
-            lambda x, fun=fun: (fun(x[None])[0], fun(x[None])[1][0]),
+            lambda x, fun=fun: tuple(part[0] for part in fun(x[None])),
             cupy.zeros_like(centre[0]),
             jac=True,
             bounds=bounds,
