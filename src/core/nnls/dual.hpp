@@ -46,6 +46,7 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
 
 template <class Team, class Matrix>
 struct DualState {
+    static constexpr bool quick = is_quick<Team>;
     const Team& team;
     const Task<Matrix>& task;
     const Workspace& ws;
@@ -60,7 +61,8 @@ struct DualState {
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool any_barred = false, any_dependent = false;
-    bool exact = false;  // ws.r comes from twice the precision
+    bool gives_up = false;  // a quick team has met what asks for more care
+    bool exact = false;     // ws.r comes from twice the precision
     // The dual, and squared_residual, are of the part of the residual outside the span of the positives, and
     // Q'(b - A x) stands in place of Q'b.
     bool projected = false;
@@ -95,8 +97,9 @@ struct DualState {
         team.each(matrix.zeros_after(), [=](int i) { r[length + i] = 0; });
         int32_t *state = ws.state, *slot = ws.slot;
         team.each(columns(), [=](int j) { state[j] = zero; });
-        if (!task.shared.columns) team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
-        if (task.extent.square_q) square_identity();
+        if (!quick && !task.shared.columns)
+            team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
+        if (!quick && task.extent.square_q) square_identity();
         team.sync();
         squared_residual = team.sum(part_of_dot(team, r, r, length));
         b_norm = square_root(squared_residual);
@@ -122,7 +125,7 @@ struct DualState {
         const int length = task.extent.row_length();
         double* r = ws.r;
         const double* b = ws.b;
-        if (exact) {
+        if (!quick && exact) {
             subtract_columns_exactly(team, factor.positive(), factor.count, ws.x, b, r, length);
         } else {
             team.each(length, [=](int i) { r[i] = b[i]; });
@@ -135,7 +138,7 @@ struct DualState {
     // r = b - A x and w = A'r from A itself.
     SW_HD void dual_from_matrix() {
         residual_from_matrix();
-        if (projected) {
+        if (!quick && projected) {
             dual_outside_positives();
         } else {
             double part =
@@ -191,6 +194,7 @@ struct DualState {
         const double size = b_norm + duals.size + reference_size + kept_of_bounds * given_up;
         const double wanted = task.options.tolerance * (task.extent.relative_to_b ? b_norm : size);
         slack = slope_slack = max_of(wanted, task.options.rounding * size);
+        if (quick) return;
         if (exact) slope_slack = max_of(wanted, 0.25 * double_epsilon * size);
         if (!projected) return;
         // How far x is from the solution on its columns is in Q'(b - A x). The rest is exact to a few ulp of

@@ -40,8 +40,9 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Scalar> {
             sum_high = family.sum_high[system * family.sum_stride];
         }
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
-        if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
-        if (task.extent.square_q) this->square_identity();
+        if (!this->quick && !task.shared.columns)
+            team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
+        if (!this->quick && task.extent.square_q) this->square_identity();
         if (task.extent.gram_only ? !read_gram(family, system)
                                   : !read_b(b, weights) || !measure_columns(weights))
             return non_finite;

@@ -18,11 +18,22 @@ void solve(const HostJob& host) {
 }
 
 template <class Matrix>
-int64_t workspace_of(const NnlsJob& job, int32_t members) {
+Extent device_extent(const NnlsJob& job, int32_t members, bool quick) {
     const Matrix* kind = nullptr;
-    Extent extent = extent_of(job, matrix_of(job, 0, kind), members, !shares_columns(job));
+    Extent extent = extent_of(job, matrix_of(job, 0, kind), members, !shares_columns(job), quick);
     extent.by_column = true;
-    return Workspace::bytes(extent);
+    return extent;
+}
+
+template <class Matrix>
+int64_t workspace_of(const NnlsJob& job, int32_t members) {
+    return Workspace::bytes(device_extent<Matrix>(job, members, false));
+}
+
+QuickBytes quick_bytes(const NnlsJob& job, int32_t members) {
+    const Extent extent = job.family.general ? device_extent<Stacked<Dense<double>>>(job, members, true)
+                                             : device_extent<Dense<double>>(job, members, true);
+    return {Workspace::quick_bytes(extent), Workspace::bytes(extent)};
 }
 
 int32_t stacked_rows(const NnlsJob& job) {
@@ -46,7 +57,8 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NnlsKernels& nnls_kernels() {
-    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::stacked_rows};
+    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::quick_bytes,
+                                     nnls::stacked_rows};
     return kernels;
 }
 }  // namespace SW_ISA

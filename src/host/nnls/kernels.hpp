@@ -15,10 +15,15 @@ struct HostJob {
     int32_t threads;
 };
 
+struct QuickBytes {
+    int64_t fast, slow;
+};
+
 struct NnlsKernels {
     void (*solve)(const HostJob&);
     // Bytes that a team of a CUDA device needs, of so many members.
     int64_t (*device_workspace_bytes)(const NnlsJob&, int32_t members);
+    QuickBytes (*quick_bytes)(const NnlsJob&, int32_t members);
     // Rows of a general problem's columns: A's, and those beneath.
     int32_t (*stacked_rows)(const NnlsJob&);
 };

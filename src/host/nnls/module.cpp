@@ -160,6 +160,8 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(launch, nnls::Launch, last_row);
     SW_FIELD(launch, nnls::Launch, products);
     SW_FIELD(launch, nnls::Launch, queue);
+    SW_FIELD(launch, nnls::Launch, handed);
+    SW_FIELD(launch, nnls::Launch, list);
     SW_FIELD(launch, nnls::Launch, slow);
     SW_FIELD(launch, nnls::Launch, slow_bytes);
     SW_FIELD(launch, nnls::Launch, fast_bytes);
@@ -209,6 +211,14 @@ void bind_nnls(nb::module_& m) {
             return kernels().device_workspace_bytes(job_from(job), members);
         },
         nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
+    m.def(
+        "nnls_quick_bytes",
+        [](const nb::bytes& job, int32_t members) {
+            const QuickBytes bytes = kernels().quick_bytes(job_from(job), members);
+            return nb::make_tuple(bytes.fast, bytes.slow);
+        },
+        nb::arg("job"), nb::arg("members"),
+        "Bytes that one quick team of a CUDA device needs: of fast memory, and of slow where it has none.");
 }
 
 }  // namespace stepwell

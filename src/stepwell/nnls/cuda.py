@@ -13,6 +13,7 @@ from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
+from stepwell.nnls.family import RULES
 from stepwell.nnls.job import Answers, job_sizes, make_job
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
@@ -27,6 +28,16 @@ MEMORY_SHARE = 0.8
 
 #: A workspace below this share of the device's memory is asked for without looking how much is free.
 MODEST_SHARE = 1 / 16
+
+
+#: Systems of fewer unknowns are solved first by quick teams: some lanes of a warp, with the Gram factor alone.
+QUICK_COLUMNS = 64
+#: Of those that give normal equations, whose matrix each team keeps in shared memory.
+QUICK_GRAM_COLUMNS = 32
+#: Lanes of a quick team, threads of its blocks, and how many blocks have registers on a multiprocessor.
+QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS = 8, 64, 6
+#: Shared memory of a multiprocessor that quick teams leave to its cache.
+QUICK_CACHE = 40 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +95,33 @@ def plan(
     return Plan(by_warp, threads, members, blocks, blocks * in_block, fast, slow)
 
 
+def is_for_quick_teams(batch: Batch) -> bool:
+    """Whether quick teams try the systems first: small ones with a table of products. Not a matter of how many."""
+    family = batch.family
+    if batch.update != "gram" or batch.convolution or batch.chain or not batch.guarded:
+        return False
+    if family is None:
+        return batch.form_gram and batch.columns < QUICK_COLUMNS
+    if family.rule in (RULES["gcv"], RULES["lcurve"]):
+        return False
+    columns = batch.columns + int(family.slack)
+    if family.gram is not None:
+        return columns <= QUICK_GRAM_COLUMNS
+    return batch.form_gram and columns < QUICK_COLUMNS
+
+
+def quick_plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int) -> Plan:
+    """Choose how many quick teams are at work at once, each with what a step works with in shared memory."""
+    in_block = QUICK_THREADS // QUICK_LANES
+    fast, slow = _core.nnls_quick_bytes(bytes(job_sizes(batch)), QUICK_LANES)
+    tasks = 1024 * in_block  # what else the kernel has there
+    fast = min(fast, (shared_limit - tasks) // in_block // 64 * 64)
+    shared = shared_per_multiprocessor - QUICK_CACHE
+    at_once = max(1, min(QUICK_BLOCKS, shared // (fast * in_block + tasks)))
+    blocks = min(-(-batch.systems // in_block), at_once * multiprocessors)
+    return Plan(True, QUICK_THREADS, QUICK_LANES, blocks, blocks * in_block, fast, slow)
+
+
 def pieces_of(batch: Batch) -> int:
     """How many teams can be at work at once: a chain of systems needs one."""
     return -(-batch.systems // CHAIN) if batch.chain else batch.systems
@@ -109,6 +147,25 @@ def _kernel(
     kernel = load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads, general), device)
     allow_shared_memory(kernel, shared_bytes, device_id)
     return kernel
+
+
+@functools.lru_cache(maxsize=64)
+def _quick_kernel(single: bool, general: bool, device_id: int, shared_bytes: int, lanes: int, threads: int, blocks: int) -> Any:
+    device = cuda_core().Device(device_id)
+    kernel = load_kernel("nnls_quick", "nnls_quick", quick_defines(single, general, lanes, threads, blocks), device)
+    allow_shared_memory(kernel, shared_bytes, device_id)
+    return kernel
+
+
+def quick_defines(single: bool, general: bool, lanes: int, threads: int, blocks: int) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/nnls_quick.cu`` is compiled with."""
+    return {
+        "SW_SCALAR": "float" if single else "double",
+        "SW_GENERAL": int(general),
+        "SW_LANES": lanes,
+        "SW_THREADS": threads,
+        "SW_BLOCKS": blocks,
+    }
 
 
 def kernel_defines(
@@ -162,6 +219,8 @@ def solve(batch: Batch) -> AnyResult:
     stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, options, stream))
+    if is_for_quick_teams(batch):
+        keep.append(_solve_quickly(batch, memory, launch, single, stream))
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     kernel = _kernel("nnls_solve", *options, shared_bytes)
     launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
@@ -170,6 +229,26 @@ def solve(batch: Batch) -> AnyResult:
         memory.wait(stream)
         batch.progress(systems, systems)
     return wrap(batch, answers)
+
+
+def _solve_quickly(batch: Batch, memory: DeviceMemory, launch: Any, single: bool, stream: int) -> list[Any]:
+    """Launch the quick teams; what they hand over is listed in `launch`, which is then for those systems alone."""
+    limits, _ = _limits(memory.device_id)
+    chosen = quick_plan(batch, **limits)
+    slow = memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
+    counters = memory.zeros(2, "int64")
+    listed = memory.empty(batch.systems, "int64")
+    quick = type(launch).from_buffer_copy(launch)
+    quick.queue, quick.handed = memory.address(counters), memory.address(counters) + 8
+    quick.list = memory.address(listed)
+    quick.slow, quick.slow_bytes, quick.fast_bytes = memory.address(slow), chosen.slow_bytes, chosen.fast_bytes
+    shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
+    kernel = _quick_kernel(
+        single, batch.family is not None, memory.device_id, shared_bytes, QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS
+    )
+    launch_with(kernel, quick, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+    launch.handed, launch.list = quick.handed, quick.list
+    return [slow, counters, listed]
 
 
 def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:
