@@ -105,7 +105,11 @@ struct ActiveSet : Bounded<Team, Matrix> {
         residual = missing;
         if (b_norm > 0 && tally.status != non_finite) {
             // An x beyond the largest number of its kind spoils the sum, so that all members learn of it.
-            const double part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            double part = 0;
+            if constexpr (!Matrix::tabled)
+                part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            else if (team.rank() == 0)
+                part = this->squared_fit_of_rows;
             residual = square_root(team.sum(fits ? part : double_nan())) / b_scale;
             if (residual != residual) tally.status = non_finite;
         }

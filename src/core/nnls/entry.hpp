@@ -347,8 +347,12 @@ struct CarefulEntry : FactorState<Team> {
 template <class Team>
 SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const double* against) {
     const CarefulEntry<Team> entry(factor);
-    if constexpr (!is_quick<Team>)
+    if constexpr (is_quick<Team>) {
+        // There may be no columns to correct it with.
+        if (!factor.setting.shared.columns) return {Entry::escalate, 0, 0, 0, 0};
+    } else {
         if (factor.keeps_q()) return entry.orthogonalise(j, against);
+    }
     return entry.correct(j, against);
 }
 

@@ -135,8 +135,8 @@ private:
         const int first = columns.first(place), length = columns.last(place) - first;
         const double part = part_of_dot(team, columns.at(place) + first, ws.weighed_b + first, length);
         double product = columns.factor_of(place) * team.sum(part);
-        if constexpr (Matrix::general)
-            if (task.extent.gram_only) product += ws.c[j];
+        if constexpr (Matrix::general || Matrix::tabled)
+            if (Matrix::tabled || task.extent.gram_only) product += ws.c[j];
         const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
         if (column.outcome == Entry::entered) accept(j, column);
         if (quick && column.outcome == Entry::escalate) this->gives_up = true;

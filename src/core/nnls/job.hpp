@@ -3,6 +3,7 @@
 
 #include "core/nnls/search.hpp"
 #include "core/nnls/stacked.hpp"
+#include "core/nnls/tabled.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -20,6 +21,13 @@ SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolu
             job.rows,
             job.columns,
             nullptr};
+}
+
+template <class Scalar>
+SW_HD Tabled<Scalar> matrix_of(const Job& job, int64_t index, const Tabled<Scalar>*) {
+    const Dense<Scalar>* kind = nullptr;
+    return {matrix_of(job, index, kind), job.tables + index * table_length(job.columns),
+            static_cast<const Scalar*>(job.b) + index * job.b_stride};
 }
 
 template <class Top>
@@ -54,6 +62,7 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.has_q = job.options.update != csne && !e.gram_only;
     e.gathers = gathers;
     e.quick = quick;
+    e.tabled = Matrix::tabled;
 #if defined(__CUDACC__)
     e.by_column = true;
 #else

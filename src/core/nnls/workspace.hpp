@@ -58,8 +58,9 @@ struct Extent {
     bool gram_only;      // there are normal equations in place of A
     bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
     bool quick;          // the team is
+    bool tabled;         // the matrix has a table, and nothing is kept of its rows
 
-    SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
+    SW_HD int row_length() const { return tabled ? 0 : static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
     SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
     // A quick team tries one column at a time.
@@ -220,7 +221,7 @@ private:
         inverse_norm = own ? arena.take<double>(n) : nullptr;
         lower = e.general ? arena.take<double>(n) : nullptr;
         upper = e.general ? arena.take<double>(n) : nullptr;
-        own_gram = e.gram_only ? arena.take<double>(n * e.columns) : nullptr;
+        own_gram = e.gram_only || e.tabled ? arena.take<double>(n * e.columns) : nullptr;
         c_penalty = e.penalized ? arena.take<double>(n) : nullptr;
         square = e.metric ? arena.take<double>(n) : nullptr;
         penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
@@ -262,7 +263,7 @@ struct Setting {
         shared = common;
         ws.carve(sizes, arena);
         envelope = common.envelope.low ? common.envelope : ws.envelope;
-        if (extent.gram_only) {
+        if (extent.gram_only || extent.tabled) {
             shared.gram = ws.own_gram;
             shared.gram_stride = padded(extent.columns);
         }

@@ -30,9 +30,15 @@ int64_t workspace_of(const NnlsJob& job, int32_t members) {
     return Workspace::bytes(device_extent<Matrix>(job, members, false));
 }
 
-QuickBytes quick_bytes(const NnlsJob& job, int32_t members) {
-    const Extent extent = job.family.general ? device_extent<Stacked<Dense<double>>>(job, members, true)
-                                             : device_extent<Dense<double>>(job, members, true);
+template <class Top>
+Extent quick_extent(const NnlsJob& job, int32_t members) {
+    return job.family.general ? device_extent<Stacked<Top>>(job, members, true)
+                              : device_extent<Top>(job, members, true);
+}
+
+QuickBytes quick_bytes(const NnlsJob& job, int32_t members, bool own) {
+    const Extent extent =
+        own ? quick_extent<Tabled<double>>(job, members) : quick_extent<Dense<double>>(job, members);
     return {Workspace::quick_bytes(extent), Workspace::bytes(extent)};
 }
 

@@ -34,6 +34,8 @@ MODEST_SHARE = 1 / 16
 QUICK_COLUMNS = 64
 #: Of those that give normal equations, whose matrix each team keeps in shared memory.
 QUICK_GRAM_COLUMNS = 32
+#: And of those that each have a matrix of their own, whose products are formed first.
+QUICK_OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: Lanes of a quick team, threads of its blocks, and how many blocks have registers on a multiprocessor.
 QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS = 8, 64, 6
 #: Shared memory of a multiprocessor that quick teams leave to its cache.
@@ -100,6 +102,8 @@ def is_for_quick_teams(batch: Batch) -> bool:
     family = batch.family
     if batch.update != "gram" or batch.convolution or batch.chain or not batch.guarded:
         return False
+    if not batch.shared and (family is None or family.gram is None):
+        return _takes_tables(batch)
     if family is None:
         return batch.form_gram and batch.columns < QUICK_COLUMNS
     if family.rule in (RULES["gcv"], RULES["lcurve"]):
@@ -110,10 +114,18 @@ def is_for_quick_teams(batch: Batch) -> bool:
     return batch.form_gram and columns < QUICK_COLUMNS
 
 
+def _takes_tables(batch: Batch) -> bool:
+    """Whether matrices of one system each have few columns, and nothing beneath them."""
+    family = batch.family
+    plain = family is None or (family.sum_low is None and not family.penalized and family.weights is None)
+    return plain and batch.columns <= min(QUICK_OWN_COLUMNS, batch.rows)
+
+
 def quick_plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int) -> Plan:
     """Choose how many quick teams are at work at once, each with what a step works with in shared memory."""
     in_block = QUICK_THREADS // QUICK_LANES
-    fast, slow = _core.nnls_quick_bytes(bytes(job_sizes(batch)), QUICK_LANES)
+    own = not batch.shared and (batch.family is None or batch.family.gram is None)
+    fast, slow = _core.nnls_quick_bytes(bytes(job_sizes(batch)), QUICK_LANES, own)
     tasks = 1024 * in_block  # what else the kernel has there
     fast = min(fast, (shared_limit - tasks) // in_block // 64 * 64)
     shared = shared_per_multiprocessor - QUICK_CACHE
@@ -150,18 +162,31 @@ def _kernel(
 
 
 @functools.lru_cache(maxsize=64)
-def _quick_kernel(single: bool, general: bool, device_id: int, shared_bytes: int, lanes: int, threads: int, blocks: int) -> Any:
+def _quick_kernel(
+    entry: str,
+    single: bool,
+    general: bool,
+    own: bool,
+    device_id: int,
+    shared_bytes: int,
+    lanes: int,
+    threads: int,
+    blocks: int,
+) -> Any:
     device = cuda_core().Device(device_id)
-    kernel = load_kernel("nnls_quick", "nnls_quick", quick_defines(single, general, lanes, threads, blocks), device)
+    kernel = load_kernel("nnls_quick", entry, quick_defines(single, general, own, lanes, threads, blocks), device)
     allow_shared_memory(kernel, shared_bytes, device_id)
     return kernel
 
 
-def quick_defines(single: bool, general: bool, lanes: int, threads: int, blocks: int) -> dict[str, str | int]:
+def quick_defines(
+    single: bool, general: bool, own: bool, lanes: int, threads: int, blocks: int
+) -> dict[str, str | int]:
     """Return the definitions that ``cuda/nnls_quick.cu`` is compiled with."""
     return {
         "SW_SCALAR": "float" if single else "double",
         "SW_GENERAL": int(general),
+        "SW_OWN": int(own),
         "SW_LANES": lanes,
         "SW_THREADS": threads,
         "SW_BLOCKS": blocks,
@@ -242,13 +267,22 @@ def _solve_quickly(batch: Batch, memory: DeviceMemory, launch: Any, single: bool
     quick.queue, quick.handed = memory.address(counters), memory.address(counters) + 8
     quick.list = memory.address(listed)
     quick.slow, quick.slow_bytes, quick.fast_bytes = memory.address(slow), chosen.slow_bytes, chosen.fast_bytes
+    family = batch.family
+    own = not batch.shared and (family is None or family.gram is None)
+    variant = (single, family is not None, own, memory.device_id)
+    sizes = (QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS)
+    tables = None
+    if own:
+        tables = memory.empty((batch.systems, batch.columns * (batch.columns + 1) + 1), "float64")
+        quick.job.tables = memory.address(tables)
+        blocks = min(-(-batch.systems // (QUICK_THREADS // 32)), 64 * limits["multiprocessors"])
+        former = _quick_kernel("nnls_form_tables", *variant, 0, *sizes)
+        launch_with(former, quick, (blocks, 1), (QUICK_THREADS, 1), 0, stream)
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
-    kernel = _quick_kernel(
-        single, batch.family is not None, memory.device_id, shared_bytes, QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS
-    )
+    kernel = _quick_kernel("nnls_quick", *variant, shared_bytes, *sizes)
     launch_with(kernel, quick, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
     launch.handed, launch.list = quick.handed, quick.list
-    return [slow, counters, listed]
+    return [slow, counters, listed, tables]
 
 
 def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:
