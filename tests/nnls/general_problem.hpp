@@ -1,5 +1,5 @@
-// A general problem of random numbers, for the programs that solve it with the branches of a device; and how far
-// an answer is from optimal.
+// A general problem of random numbers, for the programs that solve it with the branches of a device; and how
+// far an answer is from optimal.
 #pragma once
 
 #include <algorithm>

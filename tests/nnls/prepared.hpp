@@ -18,7 +18,8 @@ struct Prepared {
         const int64_t stride = padded(m), gram_stride = padded(n);
         double *scale = numbers.data(), *norm = scale + n, *inverse = norm + n;
         double *top_norm = inverse + n, *diagonal = top_norm + n;
-        int32_t *low = bounds.data(), *high = low + n + 1, *top_low = high + n + 1, *top_high = top_low + n + 1;
+        int32_t *low = bounds.data(), *high = low + n + 1, *top_low = high + n + 1,
+                *top_high = top_low + n + 1;
         for (int j = 0; j < n; ++j) {
             double square = 0;
             low[j] = high[j] = 0;

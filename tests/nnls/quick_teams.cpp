@@ -1,5 +1,6 @@
-// Quick teams of a CUDA device, without one: lanes are real threads (lanes.hpp). What they solve is held against
-// the optimality conditions and against a team that is not quick; what asks for more care they hand over.
+// Quick teams of a CUDA device, without one: lanes are real threads (lanes.hpp). What they solve is held
+// against the optimality conditions and against a team that is not quick; what asks for more care they hand
+// over.
 #include <cstdio>
 #include <cstdlib>
 
@@ -16,8 +17,8 @@ namespace nnls {
 template <>
 constexpr bool is_quick<QuickLanes> = true;
 }
-}
-}
+}  // namespace SW_ISA
+}  // namespace stepwell
 
 static int failures = 0, handed = 0, solved = 0;
 
@@ -92,7 +93,8 @@ int main() {
     for (const auto& shape : shapes)
         for (int variant = 0; variant < 3; ++variant, ++number) {
             const int m = shape[0], n = shape[1];
-            RandomSystem system(m, n, {0.0, 3e-15, variant == 1 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0}, random);
+            RandomSystem system(m, n, {0.0, 3e-15, variant == 1 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0},
+                                random);
             for (double& value : system.b) value -= 0.3;
             if (variant == 2) system.job.warm_values = system.start.data();
             typedef Dense<double> Matrix;
@@ -111,12 +113,13 @@ int main() {
             for (int j = 0; j < n; ++j)
                 system.a[i * n + j] = std::exp(-7e-3 * (i + 1) / (0.01 * std::pow(200.0, j / 39.0)));
         for (int i = 0; i < m; ++i)
-            system.b[i] = 0.2 * system.a[i * n + 20] + 0.5 * system.a[i * n + 24] + 0.3 * system.a[i * n + 28] +
-                          (variant < 3 ? 5e-3 * normal(random) : 0.0);
+            system.b[i] = 0.2 * system.a[i * n + 20] + 0.5 * system.a[i * n + 24] +
+                          0.3 * system.a[i * n + 28] + (variant < 3 ? 5e-3 * normal(random) : 0.0);
         typedef Dense<double> Matrix;
         const Matrix* kind = nullptr;
         const Prepared<Matrix> prepared(matrix_of(system.job, 0, kind), 0.0);
-        OneSystem<Matrix> quick(system.job, 4, 5000, prepared.shared, true), full(system.job, 2, 0, prepared.shared);
+        OneSystem<Matrix> quick(system.job, 4, 5000, prepared.shared, true),
+            full(system.job, 2, 0, prepared.shared);
         compare(quick, full, 4, 1e-6, "decay", variant, variant < 3 ? 1 : 0);
     }
     // General problems: with one matrix, or by normal equations. (Weights have no table of products.)
@@ -148,7 +151,8 @@ int main() {
         for (int variant = 0; variant < 4; ++variant, ++number) {
             const int m = shape[0], n = shape[1], lanes = 2 + number % 3;
             if (variant < 3) {
-                RandomSystem system(m, n, {0.0, 3e-15, variant == 1 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0}, random);
+                RandomSystem system(m, n, {0.0, 3e-15, variant == 1 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0},
+                                    random);
                 for (double& value : system.b) value -= 0.3;
                 if (variant == 2) system.job.warm_values = system.start.data();
                 const std::vector<double> table = table_of(system);
@@ -160,7 +164,8 @@ int main() {
                 Problem problem(m, n, box, gram, random);
                 const std::vector<double> table = table_of(problem.system);
                 problem.system.job.tables = table.data();
-                OneSystem<Stacked<Tabled<double>>> quick(problem.system.job, lanes, fast[number % 3], Shared(), true);
+                OneSystem<Stacked<Tabled<double>>> quick(problem.system.job, lanes, fast[number % 3],
+                                                         Shared(), true);
                 OneSystem<Stacked<Dense<double>>> full(problem.system.job, 2, 0);
                 compare(quick, full, lanes, 1e-10, "own bounds", number, 1);
             }

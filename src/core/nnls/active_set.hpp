@@ -30,8 +30,8 @@ struct ActiveSet : Bounded<Team, Matrix> {
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
-    using Base::inserted_count;
     using Base::gives_up;
+    using Base::inserted_count;
     using Base::projected;
     using Base::quick;
     using Base::slack;

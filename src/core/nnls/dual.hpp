@@ -69,7 +69,7 @@ struct DualState {
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
-    double given_up = 0;        // what large bounds that x does not count from any more had in reference_size
+    double given_up = 0;  // what large bounds that x does not count from any more had in reference_size
     double squared_fit_of_rows = 0;  // of a matrix with a table: |b - A x|^2, which has no vector here
     double weighed_square = 0;       // this member's part of the residual's, under the metric
 
@@ -98,8 +98,7 @@ struct DualState {
         team.each(matrix.zeros_after(), [=](int i) { r[length + i] = 0; });
         int32_t *state = ws.state, *slot = ws.slot;
         team.each(columns(), [=](int j) { state[j] = zero; });
-        if (!quick && !task.shared.columns)
-            team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
+        if (!quick && !task.shared.columns) team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
         if (!quick && task.extent.square_q) square_identity();
         team.sync();
         if constexpr (Matrix::tabled)
@@ -159,8 +158,7 @@ struct DualState {
                     part += d * d;
                 });
             squared_residual = team.sum(part);
-            if constexpr (!Matrix::tabled)
-                task.matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+            if constexpr (!Matrix::tabled) task.matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
             scale_dual();
             if (damped && factor.count > 0) {
                 team.each_short(factor.count, [&](int p) {

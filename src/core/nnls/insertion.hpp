@@ -28,7 +28,8 @@ struct Insertion : DualState<Team, Matrix> {
         const int before = factor.count;
         // With the Gram matrix the dual costs no more than an insertion: one at a time is best.
         // Where rounding is all that is left, too: several at once are guesses.
-        const bool several = !quick && task.options.guarded && !this->from_gram && !this->projected;
+        const bool one_by_one = this->from_gram && !dual_costs_more_than_entry();
+        const bool several = !quick && task.options.guarded && !one_by_one && !this->projected;
         const int max_inserted = several ? insertion_limit : 1;
         Peak peak{this->top, this->top_column};
         if (!task.options.guarded && peak.value > this->slack) peak = steepest_in_the_callers_units();
@@ -114,6 +115,15 @@ struct Insertion : DualState<Team, Matrix> {
     }
 
 private:
+    // On a device a large table is read from slow memory for every dual, and by one team.
+    SW_HD bool dual_costs_more_than_entry() const {
+#if defined(__CUDACC__)
+        return task.extent.gram_only && this->columns() >= large_table;
+#else
+        return false;
+#endif
+    }
+
     // Lawson & Hanson choose the largest w_j itself, of columns as they are given: that decides how often one
     // has to leave again (Luo & Duraiswami, Table 7.3). The scores become those w_j where rounding allows it.
     SW_HD Peak steepest_in_the_callers_units() const {

@@ -104,7 +104,8 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
     return is_finite(more) && task.options.damping < 0.2 * more ? more : 0.0;
 }
 
-// The task's matrix is that of the system. False where a quick team hands it over; nothing is said of it then.
+// The task's matrix is that of the system. False where a quick team hands it over; nothing is said of it
+// then.
 template <class Scalar, class Team, class Matrix>
 SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
     typedef typename SolverOf<Team, Matrix, Scalar, Matrix::general>::type Solver;

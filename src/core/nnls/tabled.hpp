@@ -1,5 +1,6 @@
-// A dense matrix of one system with its products formed beforehand: those of its columns, with b, and b's with
-// itself. Of few columns: a member has a number of each in its registers. Nothing as long as a column is kept.
+// A dense matrix of one system with its products formed beforehand: those of its columns, with b, and b's
+// with itself. Of few columns: a member has a number of each in its registers. Nothing as long as a column is
+// kept.
 #pragma once
 
 #include "core/nnls/dense.hpp"

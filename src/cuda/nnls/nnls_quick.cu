@@ -1,8 +1,9 @@
-// Small systems on a CUDA device: some lanes of a warp are a quick team (core/nnls/types.hpp), so that very many
-// systems are at work at once. What they hand over is listed for nnls_solve. Compiled with
+// Small systems on a CUDA device: some lanes of a warp are a quick team (core/nnls/types.hpp), so that very
+// many systems are at work at once. What they hand over is listed for nnls_solve. Compiled with
 //   SW_SCALAR   float or double
 //   SW_GENERAL  1: bounds, sums, penalties and the like; 0: x >= 0
-//   SW_OWN      1: each system has a matrix of its own, with a table of its products; 0: they share one, or give
+//   SW_OWN      1: each system has a matrix of its own, with a table of its products; 0: they share one, or
+//   give
 //               normal equations
 //   SW_LANES    lanes of a team: 4, 8, 16 or 32
 //   SW_THREADS  threads of a block
@@ -40,11 +41,12 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     const Matrix* kind = nullptr;
     const int64_t number = static_cast<int64_t>(blockIdx.x) * in_block + own;
     if (team.rank() == 0)
-        task.arrange(job.options,
-                     extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr, true),
-                     launch.shared,
-                     Arena{fast + own * launch.fast_bytes, launch.fast_bytes,
-                           launch.slow + number * launch.slow_bytes});
+        task.arrange(
+            job.options,
+            extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr, true),
+            launch.shared,
+            Arena{fast + own * launch.fast_bytes, launch.fast_bytes,
+                  launch.slow + number * launch.slow_bytes});
     // The first system of a team is its own; the queue has the rest.
     const int64_t teams = static_cast<int64_t>(gridDim.x) * in_block;
     for (int64_t system = number; system < job.systems; system = teams + team.draw(launch.queue)) {
@@ -71,8 +73,10 @@ static __device__ void add_products(double (&c)[2], double f, double g) {
         : "d"(f), "d"(g));
 }
 
-// The table of each system (core/nnls/tabled.hpp): A and b are read once, a warp a system, four rows at a time.
-extern "C" __global__ void __launch_bounds__(SW_THREADS) nnls_form_tables(const __grid_constant__ Launch launch) {
+// The table of each system (core/nnls/tabled.hpp): A and b are read once, a warp a system, four rows at a
+// time.
+extern "C" __global__ void __launch_bounds__(SW_THREADS)
+    nnls_form_tables(const __grid_constant__ Launch launch) {
     const Job& job = launch.job;
     const int n = job.columns, m = job.rows, lane = threadIdx.x & 31, row = lane & 3, column = lane >> 2;
     const int64_t warps = static_cast<int64_t>(gridDim.x) * (SW_THREADS / 32);

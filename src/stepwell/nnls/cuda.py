@@ -83,6 +83,8 @@ def plan(
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
     else:
         threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
+        if batch.family is not None and batch.family.gram is not None and batch.columns > 512:
+            threads = 512
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
     slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
     fast = min(fast, -(-slow // 64) * 64)
