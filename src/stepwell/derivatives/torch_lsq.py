@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.arrays import without_graph
+from stepwell.arrays import graph_library, without_graph
 from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import require_kind, warn_caller
 from stepwell.derivatives import least_squares
@@ -79,13 +79,14 @@ def _lsq_step(
     entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Tensor | None, t: Tensor | None, rows: int, columns: int,
     origin: int,
 ) -> Tensor:  # fmt: skip
-    kind = (rows, columns, origin)
-    shape, gram = (kind if rows >= 0 else None), kind == GRAM
+    return _solved(entries, free, lam, g, C, t, (rows, columns, origin)).contiguous().clone()
+
+
+def _solved(entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind) -> Tensor:
+    shape, gram = (kind if kind[0] >= 0 else None), kind == GRAM
     if C is None:
-        found = solve_free(entries, free, lam, g, shape, gram=gram)
-    else:
-        found = solve_free_with_rows(entries, free, lam, g, C, t, shape, gram=gram)
-    return found.contiguous().clone()
+        return solve_free(entries, free, lam, g, shape, gram=gram)
+    return solve_free_with_rows(entries, free, lam, g, C, t, shape, gram=gram)
 
 
 def _step_axes(rows: int) -> tuple[int, ...]:
@@ -164,6 +165,8 @@ class _StepWithTangents(_Step):
 def _solve(
     entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind, *, known: bool = False
 ) -> Tensor:
+    if not known and graph_library(entries, lam, g, t) is None:  # nobody will ask for derivatives of this
+        return _solved(entries, free, lam, g, C, t, kind)
     rule = _Step if torch.compiler.is_compiling() else _StepWithTangents
     return rule.apply(entries, free, lam, g, C, t, *kind, known)
 
