@@ -29,8 +29,8 @@ def torch():
 
 def minimiser(A, b):
     """A bounded minimiser whose parameters are a matrix and a vector."""
-    like = A.sum(0).detach() * 0
-    return stepwell.argmin(lambda x: ((A @ x - b[0]) ** 2).sum() + (x**4).sum(), like, bounds=(-0.1, 0.1))
+    start = A.sum(0).detach() * 0
+    return stepwell.argmin(lambda x: ((A @ x - b[0]) ** 2).sum() + (x**4).sum(), start, bounds=(-0.3, 2.0))
 
 
 FUNCTIONS = {
