@@ -129,8 +129,8 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        entries, free, lam, _, C, _, *kind, _ = inputs
-        ctx.kind = tuple(kind)
+        entries, free, lam, _, C, _, *kind, known = inputs
+        ctx.kind, ctx.known = tuple(kind), known
         ctx.save_for_backward(entries, free, lam, C, output)
         ctx.save_for_forward(entries, free, lam, C, output)
 
@@ -138,6 +138,9 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, G: Tensor) -> Any:
         entries, free, lam, C, found = ctx.saved_tensors
         n, needs = free.shape[-1], ctx.needs_input_grad
+        # Of u = 0 the first derivatives in A and λ are zero: nothing that a graph would have to know of.
+        if ctx.known and graph_library(entries, lam, G) is None:
+            needs = [False] * len(needs)
         g, t = _parts(G, n, C)
         solved = _solve(entries, free, lam, g, C, t, ctx.kind)
         (u, _), (v, rest) = _parts(found, n, C), _parts(solved, n, C)
