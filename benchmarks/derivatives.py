@@ -183,7 +183,7 @@ def main() -> None:
     parts = {
         "torch": lambda device: torch_rows(shapes, repeats, device),
         "bounded": lambda device: bounded_rows(shapes[1:4], repeats, device),
-        "gram": lambda device: gram_rows(quick, repeats, device),
+        "gram": lambda device: gram_rows(quick, 5, device),
         "churn": lambda device: churn_rows(3, device),
     }
     for name in given.parts.split(","):

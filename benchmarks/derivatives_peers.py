@@ -64,7 +64,7 @@ def jax_rows(shapes, repeats):
             for part, call in (("x", value), ("gradient", slope)):
                 jax.block_until_ready(call(b))
                 runs[f"{name} {part}"] = wall(lambda call=call, b=b: jax.block_until_ready(call(b)))
-        found = medians(interleave(repeats if n < 500 else 2, **runs))
+        found = medians(interleave(repeats if n < 400 else 3, **runs))
         row = {"shape": [systems, m, n], "lam": lam, "ms": {k: 1e3 * v for k, v in found.items()}}
         row["gradient over solution"] = found["ours gradient"] / found["ours x"]
         if jaxnnls is not None:
