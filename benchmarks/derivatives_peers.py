@@ -121,9 +121,10 @@ def layer_rows(repeats):
     """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed."""
     try:
         import cvxpy
+        import diffcp  # noqa: F401  what solves them
         from cvxpylayers.torch import CvxpyLayer
     except ImportError:
-        print("cvxpylayers is not installed")
+        print("cvxpylayers, or diffcp, is not installed")
         return []
     rows = []
     for m, n in ((20, 8), (56, 40)):
