@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stepwell import _core
 from stepwell.cuda.layouts import structure
-from stepwell.quasi_newton.settings import HistoryDtype
+from stepwell.quasi_newton.settings import HistoryDtype, Settings
 
 _CONSTANTS = _core.DEVICE_CONSTANTS
 MAX_CAPACITY: int = _CONSTANTS["max_device_capacity"]  # pairs that the kernels are written for
@@ -77,3 +77,14 @@ def kernel_defines(
         "SW_WEIGHTS_VARY": int(vary),
         "SW_STAGED_BYTES": staged_bytes(capacity, single, lower_step + upper_step, weighted, threads, history),
     }
+
+
+def common_defines() -> list[dict[str, str | int]]:
+    """Return what the kernels of usual calls are compiled for: the default m, arrays of bounds, numbers or none."""
+    kinds = ((False, (0, 0)), (True, (1, 1)), (True, (0, 0)))
+    return [
+        kernel_defines(threads, Settings().m, single, bounded, False, False, None, steps)
+        for threads in (BLOCK, WARP)
+        for single in (False, True)
+        for bounded, steps in kinds
+    ]
