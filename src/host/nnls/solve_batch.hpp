@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "host/common/subnormals.hpp"
-#include "host/nnls/either_dense.hpp"
+#include "host/nnls/either_matrix.hpp"
 #include "host/nnls/shared_matrix.hpp"
 
 SW_BEGIN
@@ -38,10 +38,11 @@ public:
         return {samples_.data(), narrow.length, narrow.origin, narrow.rows, narrow.columns, nullptr};
     }
 
-    template <class Top>
-    Stacked<Top> read(int64_t index, const Stacked<Top>*) {
-        const Top* kind = nullptr;
-        return Stacked<Top>(read(index, kind), job_.family);
+    Stacked<EitherTop> read(int64_t index, const Stacked<EitherTop>*) {
+        const EitherDense* dense = nullptr;
+        const Convolution<double>* pulse = nullptr;
+        const EitherTop top = job_.pulse_length ? EitherTop(read(index, pulse)) : read(index, dense);
+        return Stacked<EitherTop>(top, job_.family);
     }
 
 private:
@@ -59,15 +60,14 @@ void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matri
 }
 
 // Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.
-template <class Way, class Matrix>
-void solve_of_kind(const HostJob& host) {
-    host.job.family.general ? Way::template solve<Stacked<Matrix>>(host) : Way::template solve<Matrix>(host);
-}
-
 template <class Way>
 void solve_by(const HostJob& host) {
-    host.job.pulse_length ? solve_of_kind<Way, Convolution<double>>(host)
-                          : solve_of_kind<Way, EitherDense>(host);
+    if (host.job.family.general)
+        Way::template solve<Stacked<EitherTop>>(host);
+    else if (host.job.pulse_length)
+        Way::template solve<Convolution<double>>(host);
+    else
+        Way::template solve<EitherDense>(host);
 }
 
 }  // namespace nnls
