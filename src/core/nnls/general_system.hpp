@@ -7,9 +7,9 @@
 SW_BEGIN
 namespace nnls {
 
-template <class Team, class Matrix, class Scalar>
-struct GeneralSystem : ActiveSet<Team, Matrix, Scalar> {
-    using Base = ActiveSet<Team, Matrix, Scalar>;
+template <class Team, class Matrix, class Rounding>
+struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
+    using Base = ActiveSet<Team, Matrix, Rounding>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -29,6 +29,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Scalar> {
 
     // Reads the system, measures its columns, and finds the dual of the references. What is wrong with it, or
     // `converged`.
+    template <class Scalar>
     SW_CALL int begin_general(const Job& job, int64_t system, const Scalar* b, double penalty) {
         const Family& family = job.family;
         given_lower = family.lower + system * family.lower_stride;
@@ -56,6 +57,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Scalar> {
     }
 
 private:
+    template <class Scalar>
     SW_HD bool read_b(const Scalar* b, const double* weights) {
         const int length = task.extent.row_length(), rows = task.matrix.top.rows, below = task.matrix.below;
         double magnitude;
