@@ -1,6 +1,6 @@
 """What derivatives of solutions cost beside the solutions, and beside the floor: writing the gradient of A.
 
-    python benchmarks/derivatives.py [--quick] [--parts torch,bounded,gram,churn]
+    python benchmarks/derivatives.py [--quick] [--parts torch,bounded,gram,churn] [--device cuda]
 
 Ratios within one run: "backward over solution", and for Gram matrices and warm starts milliseconds beside goals. The
 figures go to benchmarks/results/derivatives.json. (Other packages: derivatives_peers.py.)
@@ -83,8 +83,11 @@ def bounded_rows(shapes, repeats, device):
     return rows
 
 
-def image_systems(side, systems, seed=0):
-    """Normal equations of a blurred image with a penalty on its differences, as lens modelling has them: (G, c)."""
+def image_systems(side, systems, sparsity, seed=0):
+    """Normal equations of a blurred image with a penalty on its differences, as lens modelling has them: (G, c).
+
+    A pixel of the image is dark where a normal number is below `sparsity`.
+    """
     random = np.random.default_rng(seed)
     place = np.arange(side)
     line = np.exp(-0.5 * ((place[:, None] - place) / 1.5) ** 2)
@@ -94,7 +97,7 @@ def image_systems(side, systems, seed=0):
     penalty = sum(one.T @ one for one in bend)
     G, c = [], []
     for _ in range(systems):
-        truth = np.maximum(0, random.normal(size=side * side) - 1.2)
+        truth = 20 * np.maximum(0, random.normal(size=side * side) - sparsity)
         weights = 1 / (0.05 * (1 + random.random(side * side)))
         M = weights[:, None] * blur
         data = weights * (blur @ truth) + random.normal(size=side * side)
@@ -105,7 +108,11 @@ def image_systems(side, systems, seed=0):
 
 def gram_rows(quick, repeats, device):
     """Three systems of 1296 unknowns given by normal equations: solution and gradient in G and c, cold and warm."""
-    G_, c_ = image_systems(12 if quick else 36, 3)
+    return [gram_row(12 if quick else 36, sparsity, repeats, device) for sparsity in (1.7, 1.2)]
+
+
+def gram_row(side, sparsity, repeats, device):
+    G_, c_ = image_systems(side, 3, sparsity)
     G, c = (torch.tensor(array, device=device, requires_grad=True) for array in (G_, c_))
     plain, into = (G.detach(), c.detach()), torch.empty_like(G)
     box = (0.0, float("inf"))
@@ -134,7 +141,7 @@ def gram_rows(quick, repeats, device):
     row["condition"] = float(np.linalg.cond(G_[0]))
     row |= measured(runs, repeats, device)
     print(row)
-    return [row]
+    return row
 
 
 def churn_rows(repeats, device):
@@ -169,17 +176,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", default="torch,bounded,gram,churn")
+    parser.add_argument("--device", choices=DEVICES, help="one of them alone")
     given = parser.parse_args()
     quick = given.quick
     shapes, repeats = (SHAPES[:4], 3) if quick else (SHAPES + LARGE, 15)
     parts = {
         "torch": lambda device: torch_rows(shapes, repeats, device),
         "bounded": lambda device: bounded_rows(shapes[1:4], repeats, device),
-        "gram": lambda device: gram_rows(quick, repeats, device),
+        "gram": lambda device: gram_rows(quick, 5, device),
         "churn": lambda device: churn_rows(3, device),
     }
     for name in given.parts.split(","):
-        for device in DEVICES:
+        for device in [given.device] if given.device else DEVICES:
             figures = {"load of the machine before": os.getloadavg()[0], "rows": parts[name](device)}
             save("derivatives", f"{name}, {device}{', quick' if quick else ''}", figures)
 

@@ -64,7 +64,7 @@ def jax_rows(shapes, repeats):
             for part, call in (("x", value), ("gradient", slope)):
                 jax.block_until_ready(call(b))
                 runs[f"{name} {part}"] = wall(lambda call=call, b=b: jax.block_until_ready(call(b)))
-        found = medians(interleave(repeats if n < 500 else 2, **runs))
+        found = medians(interleave(repeats if n < 400 else 3, **runs))
         row = {"shape": [systems, m, n], "lam": lam, "ms": {k: 1e3 * v for k, v in found.items()}}
         row["gradient over solution"] = found["ours gradient"] / found["ours x"]
         if jaxnnls is not None:
@@ -121,9 +121,10 @@ def layer_rows(repeats):
     """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed."""
     try:
         import cvxpy
+        import diffcp  # noqa: F401  what solves them
         from cvxpylayers.torch import CvxpyLayer
     except ImportError:
-        print("cvxpylayers is not installed")
+        print("cvxpylayers, or diffcp, is not installed")
         return []
     rows = []
     for m, n in ((20, 8), (56, 40)):
@@ -144,33 +145,58 @@ def layer_rows(repeats):
 
 
 def optimizer_rows(quick):
-    """Evaluations and seconds a step beside torch.optim.LBFGS on a chained Rosenbrock function, on each device."""
+    """Evaluations and seconds a step beside torch.optim.LBFGS on a chained Rosenbrock function, on each device.
+
+    What the closure takes by itself, as often, is measured beside them: "own" is the rest.
+    """
     rows = []
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
         for n in (100, 10_000) if quick or device == "cpu" else (100, 10_000, 1_000_000):
-            for name, make in (("ours", stepwell.torch.LBFGSB), ("torch", torch.optim.LBFGS)):
-                options = {"max_iter": 20, "history_size": 10, "tolerance_grad": 0, "tolerance_change": 0}
-                options |= {"line_search_fn": "strong_wolfe"} if name == "torch" else {}
-                x = torch.nn.Parameter(torch.full((n,), -1.0, dtype=torch.float64, device=device))
-                optimizer, calls = make([x], **options), []
-
-                def closure(optimizer=optimizer, x=x, calls=calls):
-                    optimizer.zero_grad()
-                    loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
-                    loss.backward()
-                    calls.append(1)
-                    return loss
-
-                optimizer.step(closure)  # what is made once is not counted
-                calls.clear()
-                start = time.perf_counter()
-                for _ in range(5):
-                    last = optimizer.step(closure)
-                last = float(last.detach())
-                row = {"device": device, "n": n, "who": name, "evaluations": len(calls), "loss": last}
-                rows.append(row | {"ms a step": 200 * (time.perf_counter() - start)})
-                print(rows[-1])
+            pair = [optimizer_row(name, n, device) for name in ("ours", "torch")]
+            for row in pair:
+                print(row)
+            ratios = {
+                f"torch over ours, {what}": pair[1][what] / pair[0][what] for what in ("ms a step", "own ms a step")
+            }
+            ratios["evaluations, ours over torch"] = pair[0]["evaluations"] / pair[1]["evaluations"]
+            print(ratios)
+            rows += [*pair, {"device": device, "n": n} | ratios]
     return rows
+
+
+def optimizer_row(name, n, device, rounds=5):
+    """Five runs of five steps each from the same start; the median."""
+    seconds, alone = [], []
+    for _ in range(rounds):
+        options = {"max_iter": 20, "history_size": 10, "tolerance_grad": 0, "tolerance_change": 0}
+        options |= {"line_search_fn": "strong_wolfe"} if name == "torch" else {}
+        x = torch.nn.Parameter(torch.full((n,), -1.0, dtype=torch.float64, device=device))
+        make = stepwell.torch.LBFGSB if name == "ours" else torch.optim.LBFGS
+        optimizer, calls = make([x], **options), []
+
+        def closure(optimizer=optimizer, x=x, calls=calls):
+            optimizer.zero_grad()
+            loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+            loss.backward()
+            calls.append(1)
+            return loss
+
+        optimizer.step(closure)  # what is made once is not counted
+        calls.clear()
+        start = time.perf_counter()
+        for _ in range(5):
+            last = optimizer.step(closure)
+        last = float(last.detach())
+        seconds.append(time.perf_counter() - start)
+        evaluations = len(calls)
+        start = time.perf_counter()
+        for _ in range(evaluations):
+            value = closure()
+        float(value.detach())
+        alone.append(time.perf_counter() - start)
+    row = {"device": device, "n": n, "who": name, "evaluations": evaluations, "loss": last}
+    whole, own = float(np.median(seconds)), float(np.median(np.subtract(seconds, alone)))
+    return row | {"ms a step": 200 * whole, "own ms a step": 200 * own}
 
 
 def main() -> None:

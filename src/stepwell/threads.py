@@ -42,8 +42,8 @@ def _omp_limit() -> int:
 
 
 @contextlib.contextmanager
-def threads_at_most(count: int) -> Iterator[None]:
-    """Let solvers called in this context use at most so many threads unless told otherwise.
+def threads_at_most(count: int | None) -> Iterator[None]:
+    """Let solvers called in this context use at most so many threads unless told otherwise; None sets no limit.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def threads_at_most(count: int) -> Iterator[None]:
     ...     default_threads()
     1
     """
-    before = _at_most.set(max(1, count))
+    before = _at_most.set(_at_most.get() if count is None else max(1, count))
     try:
         yield
     finally:

@@ -129,6 +129,10 @@ class LBFGSB(torch.optim.Optimizer):
         require_kind(callable(closure), "closure", closure, "a callable: the loss is evaluated several times a step")
         assert closure is not None
         closure = torch.enable_grad()(closure)
+        with torch.no_grad():
+            return self._advance(closure)
+
+    def _advance(self, closure: Callable[[], Any]) -> Any:
         engine = self._begun()
         before = self._loss
         settings = self.param_groups[0]
@@ -173,8 +177,8 @@ class LBFGSB(torch.optim.Optimizer):
         self._loss = None
         return self._engine
 
-    @torch.no_grad()
     def _write(self, point: Tensor) -> None:
+        """Move the parameters to a point. (Where gradients are off.)"""
         at = 0
         for tensor in self._parameters():
             tensor.copy_(point[at : at + tensor.numel()].view_as(tensor))
@@ -186,7 +190,7 @@ class LBFGSB(torch.optim.Optimizer):
             grad = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
             require_kind(not grad.is_sparse, "a gradient", grad.layout, "dense gradients")
             parts.append(grad.detach().reshape(-1))
-        return torch.cat(parts)
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     # ---- saving ----
 

@@ -56,8 +56,8 @@ ON_A_DEVICE = {
     "unmix": ("--array", "--device", "--threads"),
     "voronoi": ("--device", "--threads"),
     "stipple": ("--device", "--threads"),
-    "study": ("--device",),
-    "tour": ("--device",),
+    "study": ("--device", "--threads"),
+    "tour": ("--device", "--threads"),
 }
 NOT_CONVERGED = {
     "solve": ["rosenbrock", "-n", "20", "--maxiter", "2", "--solution", "x.npy"],

@@ -100,6 +100,7 @@ def test_operations(torch):
 # ---- the optimizer ----
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_no_wait_inside_a_step(torch, monkeypatch):
     """From the first evaluation to the last no operation waits for the host, and the run is looked at once or twice."""
     import stepwell.torch

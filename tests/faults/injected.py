@@ -134,6 +134,52 @@ def tikhonov_chosen():
         return (stepwell.tikhonov(RNG_A, RNG_A[:, :2] + 0.1, "gcv").x,)
 
 
+def tikhonov_within_bounds():
+    return (stepwell.tikhonov(SPARSE, RNG_A[:, :2], 0.3, bounds=(0, None)).x,)
+
+
+def lsq_linear():
+    """Matrices of their own with a bound sum, a pulse, and a few equalities."""
+    A, b = np.abs(RNG_A[:90, :60]).reshape(3, 30, 60), RNG_A[:3, :30]
+    pulse = stepwell.Convolution(np.exp(-0.5 * np.linspace(-3, 3, 25) ** 2), 100, origin=12)
+    return (
+        stepwell.lsq_linear(A, b, (0, 0.5), sum_bounds=(0, 1), threads=THREADS).x,
+        stepwell.lsq_linear(pulse, RNG_A[:2, :100], (-0.1, 0.5), threads=THREADS).x,
+        stepwell.lsq_linear(RNG_A[:60, :8], RNG_A[:3, :60], (-1, 1), equality=(np.ones((1, 8)), 0.5)).x,
+    )
+
+
+def lsq_with_rules():
+    A, b = np.abs(RNG_A[:60, :20]), np.abs(RNG_A[:60, :4]).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuple(stepwell.lsq_linear(A, b, (0, 1), lam=rule, threads=THREADS).x for rule in ("gcv", "lcurve"))
+
+
+def lsq_gram():
+    A = RNG_A[:60, :20]
+    return (stepwell.lsq_gram(A.T @ A, RNG_A[:4, :60] @ A, (0, 1), threads=THREADS).x,)
+
+
+def minimize_by_ranks():
+    """The one rank that a process is by itself."""
+    layout = stepwell.distributed.split(9000, "self")
+    data = np.arange(*layout) % 7.0
+    r = stepwell.minimize(
+        lambda x: (layout.chunk_sums((x - data) ** 2), 2 * (x - data)), np.zeros(len(data)), jac=True, bounds=(0, 5),
+        comm=layout, options={"threads": THREADS},
+    )  # fmt: skip
+    return r.x, r.nit
+
+
+def adjoint_error():
+    return (stepwell.adjoint_error(SPARSE),)
+
+
+def deconvolve():
+    return (waveform.deconvolve(waveform.synthetic_shots(3, seed=1)).amplitudes,)
+
+
 def cg():
     H = SPARSE.T @ SPARSE + sp.identity(SPARSE.shape[1])
     return (stepwell.cg(H.tocsr(), RNG_A[: H.shape[0], :4], method="block").x,)
@@ -215,6 +261,13 @@ CALLS = {
         tikhonov_projected,
         tikhonov_direct,
         tikhonov_chosen,
+        tikhonov_within_bounds,
+        lsq_linear,
+        lsq_with_rules,
+        lsq_gram,
+        minimize_by_ranks,
+        adjoint_error,
+        deconvolve,
         cg,
         projected_cg,
         voronoi_energy,

@@ -30,12 +30,20 @@ def shim(tmp_path_factory):
     return library
 
 
-@pytest.mark.parametrize("kind", ["module-memory", "array-memory", "threads", "files"])
-def test_whatever_is_refused(kind, shim):
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        *((kind, ["--every", "9"]) for kind in ("module-memory", "array-memory", "threads", "files")),
+        # A list read by nanobind, whose refused memory ended the process.
+        ("module-memory", ["--all", "minimize_by_ranks"]),
+    ],
+    ids=["module-memory", "array-memory", "threads", "files", "ranks"],
+)
+def test_whatever_is_refused(kind, what, shim):
     """A selection; ``--all`` goes through each of them."""
     if "libasan" in os.environ.get("LD_PRELOAD", "") or "libtsan" in os.environ.get("LD_PRELOAD", ""):
         pytest.skip("a sanitizer has an allocator of its own")
-    command = [sys.executable, HERE / "injected.py", "--kind", kind, "--every", "9"]
+    command = [sys.executable, HERE / "injected.py", "--kind", kind, *what]
     # Faults are for Stepwell: an OpenBLAS whose threads are refused waits for them for ever.
     env = os.environ | {"LD_PRELOAD": shim, "OPENBLAS_NUM_THREADS": "1"}
     out = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)

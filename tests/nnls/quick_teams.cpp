@@ -100,7 +100,7 @@ int main() {
             typedef Dense<double> Matrix;
             const Matrix* kind = nullptr;
             const Prepared<Matrix> prepared(matrix_of(system.job, 0, kind), system.job.options.damping);
-            const int lanes = 2 + number % 3;
+            const int lanes = 1 + number % 4;
             OneSystem<Matrix> quick(system.job, lanes, fast[number % 3], prepared.shared, true);
             OneSystem<Matrix> full(system.job, 2, 0, prepared.shared);
             compare(quick, full, lanes, 1e-10, "system", number, m >= n ? 1 : -1);
@@ -133,7 +133,7 @@ int main() {
             const Matrix* kind = nullptr;
             const Prepared<Matrix> prepared(matrix_of(problem.system.job, 0, kind), 0.0);
             const Shared shared = feature == normal_equations ? Shared() : prepared.shared;
-            const int lanes = 2 + number % 3;
+            const int lanes = 1 + number % 4;
             OneSystem<Matrix> quick(problem.system.job, lanes, fast[number % 3], shared, true);
             OneSystem<Matrix> full(problem.system.job, 2, 0, shared);
             const bool done = compare(quick, full, lanes, 1e-8, "feature", 100 * n + feature, -1);
@@ -145,11 +145,51 @@ int main() {
                 ++failures;
             }
         }
+    // The same with a mask, with free columns, with rows of differences, and from a start.
+    for (int feature = 0; feature < features; ++feature)
+        for (int twist = 0; twist < 4; ++twist, ++number) {
+            const int m = 26, n = 14, lanes = 1 + number % 4;
+            if (feature == weighted || (twist == 2 && feature != smooth && feature != searched)) continue;
+            Problem problem(m, n, feature, gram, random);
+            Job& job = problem.system.job;
+            std::vector<uint8_t> mask(n, 1);
+            std::vector<double> differences(n * (n - 1));
+            std::vector<int8_t> states(n);
+            for (int j = 0; j < n; ++j) {
+                if (twist == 0) mask[j] = j % 3 != 1;
+                if (twist == 1 && j > n - 3) problem.lower[j] = -double_infinity;
+                if (twist == 1 && j > n - 3) problem.upper[j] = double_infinity;
+                if (j < n - 1) differences[j * n + j] = -1;
+                if (j < n - 1) differences[j * n + j + 1] = 1;
+                states[j] = static_cast<int8_t>(j % 2 - 1);
+            }
+            if (twist == 0) job.family.mask = mask.data();
+            if (twist == 2) {
+                job.family.penalty = differences.data();
+                job.family.penalty_rows = n - 1;
+            }
+            if (twist == 3) {
+                job.family.has_states = 1;
+                job.warm_marks = reinterpret_cast<const uint8_t*>(states.data());
+            }
+            typedef Stacked<Dense<double>> Matrix;
+            const Matrix* kind = nullptr;
+            const Prepared<Matrix> prepared(matrix_of(job, 0, kind), 0.0);
+            const Shared shared = feature == normal_equations ? Shared() : prepared.shared;
+            OneSystem<Matrix> quick(job, lanes, fast[number % 3], shared, true), full(job, 2, 0, shared);
+            compare(quick, full, lanes, 1e-8, "twist", 100 * twist + feature, -1);
+            if (feature != box) continue;
+            const std::vector<double> table = table_of(problem.system);
+            job.tables = table.data();
+            OneSystem<Stacked<Tabled<double>>> own(job, lanes, fast[number % 3], Shared(), true);
+            OneSystem<Matrix> plain(job, 2, 0);
+            compare(own, plain, lanes, 1e-8, "twist of own", twist, -1);
+        }
     // Matrices of one system each, with tables: x >= 0, damped, and between bounds.
     const int own[][2] = {{9, 3}, {30, 8}, {26, 14}, {40, 15}};
     for (const auto& shape : own)
         for (int variant = 0; variant < 4; ++variant, ++number) {
-            const int m = shape[0], n = shape[1], lanes = 2 + number % 3;
+            const int m = shape[0], n = shape[1], lanes = 1 + number % 4;
             if (variant < 3) {
                 RandomSystem system(m, n, {0.0, 3e-15, variant == 1 ? 0.3 : 0.0, 10 * n + 100, gram, 1, 0},
                                     random);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/nnls/bounded.hpp"
+#include "core/nnls/rounding.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -19,7 +20,7 @@ struct WarmStart {
     const int8_t* states = nullptr;
 };
 
-template <class Team, class Matrix, class Scalar>
+template <class Team, class Matrix, class Rounding>
 struct ActiveSet : Bounded<Team, Matrix> {
     using Base = Bounded<Team, Matrix>;
     using Base::any_barred;
@@ -49,10 +50,13 @@ struct ActiveSet : Bounded<Team, Matrix> {
     int best_count = 0;
     bool trusting = false;   // the dual is not verified from A at the end
     bool restarted = false;  // with Q and R in place of the Gram factor
+    Rounding rounding;       // of x at the end
 
     SW_HD ActiveSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
+    template <class Scalar>
     SW_HD void run(const Scalar* b, WarmStart<Scalar> warm) {
+        rounding = rounding_to<Scalar>();
         if (!this->begin(b)) {
             tally.status = non_finite;
             return;
@@ -77,11 +81,12 @@ struct ActiveSet : Bounded<Team, Matrix> {
             this->dual_from_matrix();
         }
         if (any_barred) this->unbar();
-        if (sizeof(Scalar) < sizeof(double)) round_answer();
+        if (rounding.rounds) round_answer();
         if (tally.status >= stalled && top <= slack && slope <= slack) tally.status = converged;
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
+    template <class Scalar>
     SW_HD void answer(Scalar* x, Scalar* dual, uint8_t* active, double& residual) {
         const double missing = tally.status == non_finite ? double_nan() : 0.0;
         team.each(this->columns(), [&](int j) { x[j] = Scalar(missing); });
@@ -222,6 +227,7 @@ protected:
     }
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
+    template <class Scalar>
     SW_HD Pending start_from(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const bool wanted = warm.values ? warm.values[j] > Scalar(0) : warm.marks[j] != 0;
@@ -586,9 +592,9 @@ protected:
         if constexpr (Matrix::general) {
             const int j = ws.order[p];
             const double unit = task.scale_of(j) / b_scale, reference = task.reference_of(j);
-            return double(Scalar((reference + ws.x[p]) * unit)) / unit - reference;
+            return rounding((reference + ws.x[p]) * unit) / unit - reference;
         } else {
-            return double(Scalar(ws.x[p]));
+            return rounding(ws.x[p]);
         }
     }
 

@@ -6,9 +6,9 @@
 SW_BEGIN
 namespace nnls {
 
-template <class Team, class Matrix, class Scalar>
-struct GeneralSet : GeneralSystem<Team, Matrix, Scalar> {
-    using Base = GeneralSystem<Team, Matrix, Scalar>;
+template <class Team, class Matrix, class Rounding>
+struct GeneralSet : GeneralSystem<Team, Matrix, Rounding> {
+    using Base = GeneralSystem<Team, Matrix, Rounding>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -38,6 +38,7 @@ struct GeneralSet : GeneralSystem<Team, Matrix, Scalar> {
     }
 
     // What general problems have beside: x at a bound is the bound itself.
+    template <class Scalar>
     SW_HD void general_answer(const Job& job, int64_t system, Scalar* x, Scalar* dual, uint8_t* active,
                               double& residual) {
         const Family& family = job.family;
@@ -102,6 +103,7 @@ struct GeneralSet : GeneralSystem<Team, Matrix, Scalar> {
 protected:
     // The start of a problem with bounds. Of a warm start the set counts, and which columns are at which
     // bound; where it does not lead to a point within the bounds, the start is cold.
+    template <class Scalar>
     SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
                                   double penalty) {
         if (warm.values || warm.marks || warm.states) {
@@ -126,6 +128,7 @@ protected:
     }
 
     // What a warm start says of column j: -1 at its lower bound, 1 at its upper, 0 between.
+    template <class Scalar>
     SW_HD int said_of(WarmStart<Scalar> warm, int j) const {
         if (j >= task.matrix.top.columns) return 0;
         if (warm.states) return warm.states[j] == 2 ? -1 : warm.states[j];
@@ -136,6 +139,7 @@ protected:
 
     // Takes the set of a warm start: what the solution then has outside its bounds leaves there. Whether a
     // point within all bounds came of it, which is in ws.z.
+    template <class Scalar>
     SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const int state = ws.state[j];

@@ -72,13 +72,13 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
 }
 
 // The search for lambda is compiled for general problems alone.
-template <class Team, class Matrix, class Scalar, bool general>
+template <class Team, class Matrix, class Rounding, bool general>
 struct SolverOf {
-    typedef ActiveSet<Team, Matrix, Scalar> type;
+    typedef ActiveSet<Team, Matrix, Rounding> type;
 };
-template <class Team, class Matrix, class Scalar>
-struct SolverOf<Team, Matrix, Scalar, true> {
-    typedef Search<Team, Matrix, Scalar> type;
+template <class Team, class Matrix, class Rounding>
+struct SolverOf<Team, Matrix, Rounding, true> {
+    typedef Search<Team, Matrix, Rounding> type;
 };
 
 template <class Team>
@@ -108,7 +108,7 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
 // then.
 template <class Scalar, class Team, class Matrix>
 SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
-    typedef typename SolverOf<Team, Matrix, Scalar, Matrix::general>::type Solver;
+    typedef typename SolverOf<Team, Matrix, RoundingTo<Scalar>, Matrix::general>::type Solver;
     const int64_t n = job.columns;
     WarmStart<Scalar> warm;
     if (job.warm_values) warm.values = static_cast<const Scalar*>(job.warm_values) + system * job.warm_stride;

@@ -24,9 +24,9 @@ SW_HD double exponential(double value) {
 #endif
 }
 
-template <class Team, class Matrix, class Scalar>
-struct Search : GeneralSet<Team, Matrix, Scalar> {
-    using Base = GeneralSet<Team, Matrix, Scalar>;
+template <class Team, class Matrix, class Rounding>
+struct Search : GeneralSet<Team, Matrix, Rounding> {
+    using Base = GeneralSet<Team, Matrix, Rounding>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -45,7 +45,9 @@ struct Search : GeneralSet<Team, Matrix, Scalar> {
     SW_HD Search(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
     // Solves with the lambda that is given or, where `near` is, found from there.
+    template <class Scalar>
     SW_HD void solve(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm, double near) {
+        this->rounding = rounding_to<Scalar>();
         const Family& family = job.family;
         const bool given = family.rule == rule_given && family.penalized;
         const double lam = given ? family.lam[system * family.lam_stride] : 0.0;

@@ -127,14 +127,20 @@ struct Workspace {
         return arena.used_slow;
     }
 
-    // What a quick team needs of fast memory: all that a step works with, and the triangle of a few columns.
-    SW_HD static int64_t quick_bytes(const Extent& e) {
+    // What a quick team needs: all that a step works with and the triangle of a few columns; the rest; and
+    // room for a larger triangle, if that may become one.
+    struct QuickBytes {
+        int64_t steps, rest, more;
+    };
+    SW_HD static QuickBytes quick_bytes(const Extent& e) {
         Workspace workspace;
         Arena arena{nullptr, int64_t(1) << 40, nullptr};
         workspace.carve_for_steps(e, arena);
-        const int64_t capacity =
-            min_of(quick_capacity, max_of(padded(e.max_columns), int64_t(first_capacity)));
-        return arena.used_fast + capacity * (capacity + 1) / 2 * 8;
+        const int64_t near = quick_capacity(e), steps = arena.used_fast + TriangleStorage::packed_bytes(near);
+        workspace.carve_rest(e, arena);
+        const int64_t rest = arena.used_fast + TriangleStorage::packed_bytes(near) - steps;
+        const int64_t far = max_of(padded(e.max_columns), int64_t(first_capacity));
+        return {steps, rest, near < far ? TriangleStorage::packed_bytes(far) + 64 : 0};
     }
 
     SW_HD void carve(const Extent& e, Arena& arena) {
@@ -198,7 +204,9 @@ struct Workspace {
     }
 
 private:
-    static constexpr int64_t quick_capacity = 24;
+    SW_HD static int64_t quick_capacity(const Extent& e) {
+        return min_of(int64_t(24), max_of(padded(e.max_columns), int64_t(first_capacity)));
+    }
 
     // Of a quick team.
     SW_HD void carve_for_steps(const Extent& e, Arena& arena) {
@@ -229,10 +237,8 @@ private:
         triangle.sum = e.summed ? arena.take<double>(cap) : nullptr;
     }
 
-    SW_HD void carve_quick(const Extent& e, Arena& arena) {
+    SW_HD void carve_rest(const Extent& e, Arena& arena) {
         const int64_t cap = padded(e.positions()), n = padded(e.columns);
-        carve_for_steps(e, arena);
-        triangle.carve(arena, e.max_columns);
         r = arena.take<double>(e.row_length());
         b = arena.take<double>(e.row_length());
         v = arena.take<double>(e.row_length());
@@ -242,6 +248,16 @@ private:
         metric = e.metric ? arena.take<double>(e.row_length()) : nullptr;
         weighed_b = e.metric ? arena.take<double>(e.row_length()) : b;
         image = e.metric ? arena.take<double>(e.row_length()) : nullptr;
+    }
+
+    SW_HD void carve_quick(const Extent& e, Arena& arena) {
+        carve_for_steps(e, arena);
+        // A large triangle does not crowd the rest out.
+        const int64_t whole = arena.fast_bytes;
+        arena.fast_bytes = min_of(whole, arena.used_fast + TriangleStorage::packed_bytes(quick_capacity(e)));
+        triangle.carve(arena, e.max_columns);
+        arena.fast_bytes = whole;
+        carve_rest(e, arena);
         root = inverse_root = panel = q = pulse = lags = factor = nullptr;
         slot = low = high = crowd = near = nullptr;
         envelope = {nullptr, nullptr};

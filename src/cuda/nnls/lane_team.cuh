@@ -1,4 +1,4 @@
-// A team of some lanes of a warp with a system of its own; the other lanes of the warp have theirs.
+// A team of some lanes of a warp, or of one thread, with a system of its own; the other lanes have theirs.
 #pragma once
 
 #include "core/common/team.hpp"
@@ -16,7 +16,9 @@ public:
     __device__ int rows() const { return 1; }
     __device__ int lane() const { return rank(); }
     __device__ int lanes() const { return width; }
-    __device__ void sync() const { __syncwarp(members()); }
+    __device__ void sync() const {
+        if constexpr (width > 1) __syncwarp(members());
+    }
     __device__ void lane_sync() const { sync(); }
 
     // Butterfly: a + b = b + a, so all lanes end with the same bits.
@@ -55,19 +57,26 @@ public:
     }
     template <class T>
     __device__ T lane_pick(T value, int lane) const {
+        if constexpr (width == 1) return value;
         return __shfl_sync(members(), value, lane, width);
     }
     __device__ unsigned int lane_votes(bool yes) const {
         return (__ballot_sync(members(), yes) >> first()) & (0xffffffffu >> (32 - width));
     }
-    __device__ int lane_min_int(int value) const { return __reduce_min_sync(members(), value); }
-    __device__ int lane_max_int(int value) const { return __reduce_max_sync(members(), value); }
+    __device__ int lane_min_int(int value) const {
+        if constexpr (width == 1) return value;
+        return __reduce_min_sync(members(), value);
+    }
+    __device__ int lane_max_int(int value) const {
+        if constexpr (width == 1) return value;
+        return __reduce_max_sync(members(), value);
+    }
 
     // A turn at the queue: the first member draws, all learn.
     __device__ int64_t draw(uint64_t* queue) const {
         unsigned long long ticket = 0;
         if (rank() == 0) ticket = atomicAdd(reinterpret_cast<unsigned long long*>(queue), 1ull);
-        return static_cast<int64_t>(__shfl_sync(members(), ticket, 0, width));
+        return static_cast<int64_t>(lane_pick(ticket, 0));
     }
 
     template <class Body>

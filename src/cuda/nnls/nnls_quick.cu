@@ -5,7 +5,8 @@
 //   SW_OWN      1: each system has a matrix of its own, with a table of its products; 0: they share one, or
 //   give
 //               normal equations
-//   SW_LANES    lanes of a team: 4, 8, 16 or 32
+//   SW_LANES    lanes of a team: 1, 8, 16 or 32
+//   SW_LOCAL    bytes of local memory of a team of one lane, which all its lanes read side by side
 //   SW_THREADS  threads of a block
 //   SW_BLOCKS   blocks of a multiprocessor that registers have to be there for
 #include "core/nnls/job.hpp"
@@ -30,13 +31,19 @@ typedef LaneTeam<SW_LANES> Team;
 
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     nnls_quick(const __grid_constant__ Launch launch) {
-    extern __shared__ __align__(64) char fast[];
     constexpr int in_block = SW_THREADS / SW_LANES;
-    // Raw memory: shared variables have no constructors.
-    __shared__ __align__(16) char tasks[in_block * sizeof(Task<Matrix>)];
     const Team team;
     const int own = threadIdx.x / SW_LANES;
+#if SW_LANES == 1
+    __align__(64) char fast_here[SW_LOCAL];
+    Task<Matrix> task;
+#else
+    extern __shared__ __align__(64) char fast[];
+    char* fast_here = fast + own * launch.fast_bytes;
+    // Raw memory: shared variables have no constructors.
+    __shared__ __align__(16) char tasks[in_block * sizeof(Task<Matrix>)];
     Task<Matrix>& task = reinterpret_cast<Task<Matrix>*>(tasks)[own];
+#endif
     const Job& job = launch.job;
     const Matrix* kind = nullptr;
     const int64_t number = static_cast<int64_t>(blockIdx.x) * in_block + own;
@@ -44,9 +51,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         task.arrange(
             job.options,
             extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr, true),
-            launch.shared,
-            Arena{fast + own * launch.fast_bytes, launch.fast_bytes,
-                  launch.slow + number * launch.slow_bytes});
+            launch.shared, Arena{fast_here, launch.fast_bytes, launch.slow + number * launch.slow_bytes});
     // The first system of a team is its own; the queue has the rest.
     const int64_t teams = static_cast<int64_t>(gridDim.x) * in_block;
     for (int64_t system = number; system < job.systems; system = teams + team.draw(launch.queue)) {

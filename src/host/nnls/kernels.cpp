@@ -39,7 +39,8 @@ Extent quick_extent(const NnlsJob& job, int32_t members) {
 QuickBytes quick_bytes(const NnlsJob& job, int32_t members, bool own) {
     const Extent extent =
         own ? quick_extent<Tabled<double>>(job, members) : quick_extent<Dense<double>>(job, members);
-    return {Workspace::quick_bytes(extent), Workspace::bytes(extent)};
+    const Workspace::QuickBytes bytes = Workspace::quick_bytes(extent);
+    return {bytes.steps, bytes.rest, bytes.more};
 }
 
 int32_t stacked_rows(const NnlsJob& job) {

@@ -15,8 +15,9 @@ struct HostJob {
     int32_t threads;
 };
 
+// What a quick team works with in every step; the rest; and room for a triangle that grows beyond the first.
 struct QuickBytes {
-    int64_t fast, slow;
+    int64_t steps, rest, more;
 };
 
 struct NnlsKernels {

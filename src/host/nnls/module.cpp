@@ -218,10 +218,11 @@ void bind_nnls(nb::module_& m) {
         "nnls_quick_bytes",
         [](const nb::bytes& job, int32_t members, bool own) {
             const QuickBytes bytes = kernels().quick_bytes(job_from(job), members, own);
-            return nb::make_tuple(bytes.fast, bytes.slow);
+            return nb::make_tuple(bytes.steps, bytes.rest, bytes.more);
         },
         nb::arg("job"), nb::arg("members"), nb::arg("own"),
-        "Bytes that one quick team of a CUDA device needs: of fast memory, and of slow where it has none.");
+        "Bytes that one quick team of a CUDA device works with in every step, the rest, and for a larger "
+        "triangle.");
 }
 
 }  // namespace stepwell

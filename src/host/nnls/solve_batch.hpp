@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host/common/subnormals.hpp"
+#include "host/nnls/either_matrix.hpp"
 #include "host/nnls/shared_matrix.hpp"
 
 SW_BEGIN
@@ -18,53 +19,55 @@ void solve_together(const HostJob& host);
 
 // Reads the matrices of a batch. A pulse of floats is handed on as double numbers, exactly, in memory of this
 // reader: the solver works with these anyway, and one kind of convolution serves both.
-template <class Scalar>
 class MatrixReader {
 public:
-    explicit MatrixReader(const Job& job) : job_(job) {}
+    explicit MatrixReader(const HostJob& host) : job_(host.job), single_(host.single) {}
 
-    Dense<Scalar> read(int64_t index, const Dense<Scalar>* kind) { return matrix_of(job_, index, kind); }
-
-    Convolution<double> read(int64_t index, const Convolution<double>* kind) {
-        if constexpr (sizeof(Scalar) == sizeof(double)) {
-            return matrix_of(job_, index, kind);
-        } else {
-            const Convolution<Scalar>* given = nullptr;
-            const Convolution<Scalar> narrow = matrix_of(job_, index, given);
-            if (index != index_) samples_.assign(narrow.pulse, narrow.pulse + narrow.length);
-            index_ = index;
-            return {samples_.data(), narrow.length, narrow.origin, narrow.rows, narrow.columns, nullptr};
-        }
+    EitherDense read(int64_t index, const EitherDense*) {
+        const Dense<float>* narrow = nullptr;
+        const Dense<double>* wide = nullptr;
+        return single_ ? EitherDense(matrix_of(job_, index, narrow)) : matrix_of(job_, index, wide);
     }
 
-    template <class Top>
-    Stacked<Top> read(int64_t index, const Stacked<Top>*) {
-        const Top* kind = nullptr;
-        return Stacked<Top>(read(index, kind), job_.family);
+    Convolution<double> read(int64_t index, const Convolution<double>* kind) {
+        if (!single_) return matrix_of(job_, index, kind);
+        const Convolution<float>* given = nullptr;
+        const Convolution<float> narrow = matrix_of(job_, index, given);
+        if (index != index_) samples_.assign(narrow.pulse, narrow.pulse + narrow.length);
+        index_ = index;
+        return {samples_.data(), narrow.length, narrow.origin, narrow.rows, narrow.columns, nullptr};
+    }
+
+    Stacked<EitherTop> read(int64_t index, const Stacked<EitherTop>*) {
+        const EitherDense* dense = nullptr;
+        const Convolution<double>* pulse = nullptr;
+        const EitherTop top = job_.pulse_length ? EitherTop(read(index, pulse)) : read(index, dense);
+        return Stacked<EitherTop>(top, job_.family);
     }
 
 private:
     const Job& job_;
+    bool single_;
     std::vector<double> samples_;
     int64_t index_ = -1;
 };
 
-// Calls Way::solve<Scalar, Matrix>(host) with the kinds that a batch is of.
-template <class Way, class Scalar, class Matrix>
-void solve_of_kind(const HostJob& host) {
-    host.job.family.general ? Way::template solve<Scalar, Stacked<Matrix>>(host)
-                            : Way::template solve<Scalar, Matrix>(host);
+// Solves a system whose b and x are of the batch's numbers.
+template <class Team, class Matrix>
+void solve_one(const Team& team, const HostJob& host, int64_t system, Task<Matrix>& task) {
+    host.single ? solve_system<float>(team, host.job, system, task)
+                : solve_system<double>(team, host.job, system, task);
 }
 
-template <class Way, class Scalar>
-void solve_of_scalar(const HostJob& host) {
-    host.job.pulse_length ? solve_of_kind<Way, Scalar, Convolution<double>>(host)
-                          : solve_of_kind<Way, Scalar, Dense<Scalar>>(host);
-}
-
+// Calls Way::solve<Matrix>(host) with the kind of matrix that a batch has.
 template <class Way>
 void solve_by(const HostJob& host) {
-    host.single ? solve_of_scalar<Way, float>(host) : solve_of_scalar<Way, double>(host);
+    if (host.job.family.general)
+        Way::template solve<Stacked<EitherTop>>(host);
+    else if (host.job.pulse_length)
+        Way::template solve<Convolution<double>>(host);
+    else
+        Way::template solve<EitherDense>(host);
 }
 
 }  // namespace nnls

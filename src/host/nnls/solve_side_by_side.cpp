@@ -11,20 +11,20 @@ namespace nnls {
 namespace {
 
 // What a thread works with.
-template <class Scalar, class Matrix>
+template <class Matrix>
 struct Worker {
-    Worker(const Job& job, const Extent& extent, const Shared& shared)
-        : matrices(job), own(job.options, extent, shared) {}
-    MatrixReader<Scalar> matrices;
+    Worker(const HostJob& host, const Extent& extent, const Shared& shared)
+        : matrices(host), own(host.job.options, extent, shared) {}
+    MatrixReader matrices;
     OwnTask<Matrix> own;
 };
 
 struct SideBySide {
-    template <class Scalar, class Matrix>
+    template <class Matrix>
     static void solve(const HostJob& host) {
         const Job& job = host.job;
         const Matrix* kind = nullptr;
-        MatrixReader<Scalar> matrices(job);
+        MatrixReader matrices(host);
         const bool share = shares_columns(job);
         // One matrix, or those of a dictionary.
         std::vector<std::unique_ptr<SharedMatrix<Matrix>>> common(share ? std::max(1, job.family.matrices)
@@ -40,19 +40,19 @@ struct SideBySide {
                                   : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
         const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
         const int threads = std::min(host.threads, pieces);
-        std::vector<std::unique_ptr<Worker<Scalar, Matrix>>> workers(threads);
+        std::vector<std::unique_ptr<Worker<Matrix>>> workers(threads);
         std::atomic<bool> out_of_memory{false};
         Pool::instance().run(pieces, threads, [&](int p, int thread) {
             const FlushSubnormals flush;
-            std::unique_ptr<Worker<Scalar, Matrix>>& worker = workers[thread];
+            std::unique_ptr<Worker<Matrix>>& worker = workers[thread];
             try {
-                if (!worker) worker = std::make_unique<Worker<Scalar, Matrix>>(job, extent, shared);
+                if (!worker) worker = std::make_unique<Worker<Matrix>>(host, extent, shared);
                 Task<Matrix>& task = worker->own.task;
                 for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
                     const int64_t index = matrix_number(job, system);
                     task.take(worker->matrices.read(index, kind));
                     if (job.family.which) task.share(common[static_cast<size_t>(index)]->shared);
-                    solve_system<Scalar>(Lone(), job, system, task);
+                    solve_one(Lone(), host, system, task);
                 }
             } catch (const std::bad_alloc&) {
                 out_of_memory = true;

@@ -7,18 +7,18 @@ namespace nnls {
 namespace {
 
 struct Together {
-    template <class Scalar, class Matrix>
+    template <class Matrix>
     static void solve(const HostJob& host) {
         const Job& job = host.job;
         const Matrix* kind = nullptr;
-        MatrixReader<Scalar> matrices(job);
+        MatrixReader matrices(host);
         OwnTask<Matrix> own(job.options, extent_of(job, matrices.read(0, kind), host.threads, true),
                             Shared());
         for (int64_t system = 0; system < job.systems; ++system) {
             own.task.take(matrices.read(matrix_number(job, system), kind));
             run_thread_team(host.threads, [&](const ThreadTeam& team) {
                 const FlushSubnormals flush;
-                solve_system<Scalar>(team, job, system, own.task);
+                solve_one(team, host, system, own.task);
             });
         }
     }

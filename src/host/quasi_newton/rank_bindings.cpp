@@ -49,6 +49,13 @@ nb::object array_of(std::vector<double>&& values, std::initializer_list<size_t> 
     return nb::cast(nb::ndarray<nb::numpy, double>(kept->data(), shape, owner));
 }
 
+// nanobind's own way to read a list may not throw, so that refused memory would end the process.
+std::vector<int64_t> read_cuts(const nb::sequence& cuts) {
+    std::vector<int64_t> found;
+    for (const nb::handle cut : cuts) found.push_back(nb::cast<int64_t>(cut));
+    return found;
+}
+
 RowShape shape_of(size_t width, int maxima, int minima) {
     if (maxima < 0 || minima < 0 || size_t(maxima) + size_t(minima) > width) {
         throw nb::value_error("a row has no room for so many maxima and minima");
@@ -87,7 +94,12 @@ void bind_ranks(nb::module_& m) {
     m.attr("MESSAGE_HEADER") = message_header;
     m.attr("ACTION_AIM") = int(Action::aim);
     nb::class_<RankTree>(m, "RankTree")
-        .def(nb::init<int, std::vector<int64_t>>(), nb::arg("rank"), nb::arg("cuts"))
+        .def(
+            "__init__",
+            [](RankTree* self, int rank, const nb::sequence& cuts) {
+                new (self) RankTree(rank, read_cuts(cuts));
+            },
+            nb::arg("rank"), nb::arg("cuts"))
         .def_prop_ro("nodes",
                      [](const RankTree& tree) {
                          std::vector<int> found;
@@ -97,8 +109,13 @@ void bind_ranks(nb::module_& m) {
         .def("fold_own", &fold_own, nb::arg("rows"), nb::arg("maxima") = 0, nb::arg("minima") = 0)
         .def("finish", &finish, nb::arg("nodes"), nb::arg("maxima") = 0, nb::arg("minima") = 0);
     nb::class_<PythonExchange>(m, "RankExchange")
-        .def(nb::init<int, std::vector<int64_t>, int64_t, nb::object>(), nb::arg("rank"), nb::arg("cuts"),
-             nb::arg("first_variable"), nb::arg("send"))
+        .def(
+            "__init__",
+            [](PythonExchange* self, int rank, const nb::sequence& cuts, int64_t first_variable,
+               nb::object send) {
+                new (self) PythonExchange(rank, read_cuts(cuts), first_variable, std::move(send));
+            },
+            nb::arg("rank"), nb::arg("cuts"), nb::arg("first_variable"), nb::arg("send"))
         .def("set_chunk_values", &PythonExchange::set_chunk_values, nb::arg("values").none());
 }
 

@@ -48,7 +48,7 @@ def borrowed(buffers: Sequence[Any], context: Any) -> Iterator[list[Array]]:
     elif lender() == "cupy":
         import cupy
 
-        with cupy.cuda.Device(index), cupy.cuda.ExternalStream(context.stream, index):
+        with cupy.cuda.Device(index), _cupy_stream(int(context.stream), index):
             yield [_as_cupy(buffer, index) for buffer in buffers]
     else:
         import torch
@@ -73,6 +73,24 @@ def _as_cupy(buffer: Any, index: int) -> Array:
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     memory = cupy.cuda.UnownedMemory(told["data"][0] or 0, max(size, 1), buffer, index)
     return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
+
+
+def _cupy_stream(handle: int, index: int) -> Any:
+    import cupy
+
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(_Stream(handle))
+    return cupy.cuda.ExternalStream(handle, index)  # before CuPy 14
+
+
+class _Stream:
+    """A stream that says what it is, as libraries ask each other."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
 
 
 class _Writable:

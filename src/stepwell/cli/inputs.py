@@ -19,6 +19,8 @@ from stepwell.report.convergence import FORMATS
 from stepwell.studies import places
 from stepwell.studies.places import Place
 
+_THREADS: dict[str, Any] = {"type": click.IntRange(min=1), "help": "Threads of the solver.  [default: all]"}
+
 
 class FiniteRange(click.FloatRange):
     """A range of numbers without nan and infinity, which click lets through."""
@@ -198,9 +200,13 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def threads_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --threads, which it gets as ``threads``."""
-    option = click.option("--threads", type=click.IntRange(min=1), help="Threads of the solver.  [default: all]")
-    decorated: Callable[..., Any] = option(command)
+    decorated: Callable[..., Any] = click.option("--threads", **_THREADS)(command)
     return decorated
+
+
+def threads_parameter() -> click.Option:
+    """Return the option --threads itself, for commands that are made of a list of options."""
+    return click.Option(["--threads"], **_THREADS)
 
 
 def choose_device(device: str, array: str) -> str:

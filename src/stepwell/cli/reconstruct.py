@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -176,8 +175,7 @@ def command(
         if place.library != "numpy":
             B = place.put(B)
             A = in_library_of(A, B)
-        limited = nullcontext() if threads is None else threads_at_most(threads)
-        with _bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed, limited:
+        with _bar(voice) as bar, first_interrupt(heed=not world.spread) as pressed, threads_at_most(threads):
             watch = _Watch(bar, tol, pressed)
             with warnings.catch_warnings():  # what they say of λ stands in the table
                 warnings.simplefilter("ignore", OptimizeWarning)

@@ -16,10 +16,11 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_file, open_place, read_device, writing_trouble
+from stepwell.cli.inputs import check_file, open_place, read_device, threads_option, writing_trouble
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import Voice, output_options
 from stepwell.files import write_text
+from stepwell.threads import threads_at_most
 from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page
 from stepwell.tour.chapter import duration
 from stepwell.tour.page import HEAD, summary_rows
@@ -51,8 +52,9 @@ from stepwell.tour.run import Watcher
     default=None,
     help="Open the report in a browser.  [default: on a terminal, where there is a browser]",
 )
+@threads_option
 @output_options()
-def command(output: Path, quick: bool, device: str, open_it: bool | None, voice: Voice) -> None:
+def command(output: Path, quick: bool, device: str, open_it: bool | None, threads: int | None, voice: Voice) -> None:
     """Run a small version of every solver, beside SciPy, and write a report.
 
     About a minute on two cores. The report is one HTML file with all plots and pictures inside. The exit status is 0
@@ -61,7 +63,7 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None, voice:
     """
     check_file(output, "-o")
     place = _place(device)
-    with _Display(make_console(stderr=True), quiet=voice.quiet) as display:
+    with _Display(make_console(stderr=True), quiet=voice.quiet) as display, threads_at_most(threads):
         tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
     voice.say(_summary(tour))
     try:
@@ -71,7 +73,7 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None, voice:
     path = output.resolve()
     voice.say(f"\nthe report: {path}")
     with writing_trouble():
-        voice.record({"quick": quick, "device": device, "output": str(path)}, _record(tour))
+        voice.record({"quick": quick, "device": device, "threads": threads, "output": str(path)}, _record(tour))
     if tour.interrupted:
         voice.interrupted()
     if open_it or (open_it is None and not voice.silent and _has_browser()):

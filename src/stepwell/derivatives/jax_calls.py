@@ -52,3 +52,10 @@ def call(function: Callable[..., tuple[Array, ...]], shapes: Any, *given: Array)
 def lends_buffers() -> bool:
     """Whether programs lend their buffers, and there is a library to see them with."""
     return buffer_callback is not None and (jax.default_backend() == "cpu" or lender() is not None)
+
+
+def on_gpu(there: Callable[..., Array], elsewhere: Callable[..., Array], *given: Array) -> Array:
+    """Call one function where the program runs on a GPU of NVIDIA's, and another elsewhere."""
+    if jax.default_backend() == "cpu" or there is elsewhere:  # there is no GPU: nothing to trace for it
+        return elsewhere(*given)
+    return jax.lax.platform_dependent(*given, cuda=there, default=elsewhere)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.checks import require_kind
-from stepwell.derivatives import jax_calls, jax_nnls, least_squares
+from stepwell.derivatives import jax_calls, jax_handlers, jax_nnls, jax_solve, least_squares
 from stepwell.derivatives.bounded import Problem, attached, read_problem
 from stepwell.derivatives.bounded_systems import (
     REALS,
@@ -60,7 +60,12 @@ def _found(spec: Spec, problem: Problem) -> Outcome:
         own = dict(zip(present, arrays))
         return solve_folded(Problem(**{name: own.get(name) for name in Problem._fields}), spec)
 
-    return jax_calls.call(called, shapes, *given)
+    def by_callback(*arrays: Array) -> Outcome:
+        return jax_calls.call(called, shapes, *arrays)
+
+    if jax_handlers.handles_bounded(spec, problem):
+        return jax_handlers.solve_bounded(by_callback, spec, shapes, present, *given)
+    return by_callback(*given)
 
 
 @_found.defjvp
@@ -119,11 +124,21 @@ def _linear_solve(kind: Kind, entries: Array, free: Array, lam: Array, C: Array 
             return (solve_free(entries, free, lam, rhs, **how),)
         return (solve_free_with_rows(entries, free, lam, rhs[..., :n], rows[0], rhs[..., n:], **how),)
 
+    def by_callback(*given: Array) -> Array:
+        (found,) = jax_calls.call(solved, (jax.ShapeDtypeStruct(given[3].shape, given[3].dtype),), *given)
+        return found
+
+    def by_program(entries: Array, free: Array, lam: Array, rhs: Array, *rows: Array) -> Array:
+        own = functools.partial(jax_solve.solve_free, gram=kind == GRAM)
+        if not rows:
+            return own(entries, free, lam, rhs)
+        return solve_free_with_rows(entries, free, lam, rhs[..., :n], rows[0], rhs[..., n:], None, solve=own)
+
     def solve(_: Any, rhs: Array) -> Array:
         rank, core = rhs.ndim - 1, 2 if kind[0] < 0 else 1
         given = [_aligned(entries, core, rank), _aligned(free, 1, rank), _aligned(lam, 0, rank), rhs]
         given += [] if C is None else [_aligned(C, 2, rank)]
-        (found,) = jax_calls.call(solved, (jax.ShapeDtypeStruct(rhs.shape, rhs.dtype),), *given)
+        found = jax_calls.on_gpu(by_program if kind[0] < 0 else by_callback, by_callback, *given)
         held = jnp.where(free == 0, rhs[..., :n], found[..., :n])  # the identity; of an unsolved system NaN
         return held if C is None else jnp.concatenate([held, jnp.where(idle, rhs[..., n:], found[..., n:])], axis=-1)
 

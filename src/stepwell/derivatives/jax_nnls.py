@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape
-from stepwell.derivatives import jax_calls, jax_handlers, least_squares
+from stepwell.derivatives import jax_calls, jax_handlers, jax_solve, least_squares
 from stepwell.derivatives.matrices import Dense, Matrix, Pulses
 from stepwell.derivatives.normal_equations import solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, turned
@@ -77,10 +77,13 @@ def _normal_solve(matrix: Matrix, free: Array, lam: Array, g: Array, shape: Any)
         (u,) = jax_calls.call(solved, (jax.ShapeDtypeStruct(given[-1].shape, given[-1].dtype),), *given)
         return u
 
+    def elsewhere(*given: Array) -> Array:
+        return jax_calls.on_gpu(jax_solve.solve_free if shape is None else by_callback, by_callback, *given)
+
     def solve_by(*given: Array) -> Array:
         if jax_handlers.registered() and given[-1].shape[-1] > 0:
-            return jax_handlers.solve_normal(by_callback, shape, *given)
-        return by_callback(*given)
+            return jax_handlers.solve_normal(elsewhere, shape, *given)
+        return elsewhere(*given)
 
     def solve(_: Any, rhs: Array) -> Array:
         rank, core = rhs.ndim - 1, 2 if shape is None else 1

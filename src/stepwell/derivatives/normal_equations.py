@@ -9,6 +9,7 @@ columns, by QR, the held ones replaced by unit vectors of their own.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,8 +100,9 @@ def solve_free(
 
 
 def solve_free_with_rows(
-    entries: Array, free: Array, lam: Array, g: Array, rows: Array, t: Array, shape: Any, *, gram: bool = False
-) -> Array:
+    entries: Array, free: Array, lam: Array, g: Array, rows: Array, t: Array, shape: Any, *, gram: bool = False,
+    solve: Callable[..., Array] | None = None,
+) -> Array:  # fmt: skip
     """Solve H u + Cᵀν = g and C u = t on the free unknowns, C being a few `rows`: a bound sum, or equalities.
 
     Parameters
@@ -110,6 +112,8 @@ def solve_free_with_rows(
     rows : array, (..., k, n)
     t : array, (..., k)
         Leading axes are as many as those of all others, ones where an argument is shared.
+    solve : callable, optional
+        ``solve(entries, free, lam, g)`` in place of `solve_free`: that of a library's own programs.
 
     Returns
     -------
@@ -126,7 +130,10 @@ def solve_free_with_rows(
     count, n = int(rows.shape[-2]), int(g.shape[-1])
     lead = np.broadcast_shapes(tuple(g.shape[:-1]), tuple(rows.shape[:-2]), tuple(free.shape[:-1]))
     apart = [xp.broadcast_to(one, (*lead, n)) for one in (g, *(rows[..., k, :] for k in range(count)))]
-    solved = solve_free(entries, free, lam, xp.stack(apart), shape, gram=gram)
+    if solve is None:
+        solved = solve_free(entries, free, lam, xp.stack(apart), shape, gram=gram)
+    else:
+        solved = solve(entries, free, lam, xp.stack(apart))
     u, bent = solved[0], xp.moveaxis(solved[1:], 0, -2)
     rows = xp.broadcast_to(rows, bent.shape)
     small = xp.matmul(rows, xp.matrix_transpose(bent))
