@@ -135,12 +135,18 @@ class LBFGSB(torch.optim.Optimizer):
         if engine.done:  # nothing is left to do but to say the loss
             return closure()
         start, evaluations, first = engine.nit, 0, None
-        while not engine.done and evaluations < settings["max_eval"] and engine.nit - start < settings["max_iter"]:
+        # An evaluation makes one iteration at most: so many need no look at the run, which waits for a device.
+        unseen = int(settings["max_iter"])
+        while not engine.seen_done and evaluations < settings["max_eval"]:
+            if unseen == 0:
+                unseen = settings["max_iter"] - (engine.nit - start)
+                if unseen <= 0:
+                    break
             self._write(engine.x)
             loss = closure()
             first = loss if first is None else first
             engine.tell(loss.detach() if isinstance(loss, Tensor) else loss, self._gradient())
-            evaluations += 1
+            evaluations, unseen = evaluations + 1, unseen - 1
         self._known = engine.accepted_point()
         self._write(self._known)
         self._loss = torch.as_tensor(engine.fun, dtype=self._known.dtype, device=self._known.device)

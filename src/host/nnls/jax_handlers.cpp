@@ -78,6 +78,19 @@ struct Blocks {
     }
 };
 
+// Numbers as doubles: themselves, or a copy of narrower ones.
+template <class Number>
+struct Doubles {
+    Doubles(const Number* given, int64_t count) : own(given, given + count), data(own.data()) {}
+    std::vector<double> own;
+    const double* data;
+};
+template <>
+struct Doubles<double> {
+    Doubles(const double* given, int64_t) : data(given) {}
+    const double* data;
+};
+
 struct NnlsAttributes {
     int32_t rows, columns, origin;  // of a convolution; rows below zero: the matrix is dense
     int32_t method;                 // 0: chosen here, 1: Q and R, 2: the Gram factor
@@ -244,11 +257,8 @@ ffi::Error solve_normal(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& fre
     const Blocks<Scalar> a(entries.typed_data<Scalar>(), size, ours, a_lead),
         marks(free.typed_data<Scalar>(), n, ours, free_lead),
         dampings(lam.typed_data<Scalar>(), 1, ours, lam_lead);
-    const auto doubled = [](const Scalar* from, int64_t count) {
-        return std::vector<double>(from, from + count);
-    };
-    const std::vector<double> matrix = doubled(a.data, a.stride == 0 ? size : systems * size),
-                              damping = doubled(dampings.data, dampings.stride == 0 ? 1 : systems);
+    const Doubles<Scalar> matrix(a.data, a.stride == 0 ? size : systems * size),
+        damping(dampings.data, dampings.stride == 0 ? 1 : systems);
     std::vector<uint8_t> inside(static_cast<size_t>(systems * n)), unsolved(static_cast<size_t>(systems));
     for (int64_t s = 0; s < systems; ++s)
         for (int64_t j = 0; j < n; ++j) {
@@ -267,8 +277,8 @@ ffi::Error solve_normal(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& fre
         std::copy_n(given + block_at(k, whole, g_lead) * n, n, right.data() + at * n);
     }
     SW_BEST(normal_kernels)().solve({systems, sides, static_cast<int32_t>(m), static_cast<int32_t>(n),
-                                     pulses ? static_cast<int32_t>(size) : 0, origin, matrix.data(),
-                                     a.stride == 0 ? 0 : size, inside.data(), damping.data(),
+                                     pulses ? static_cast<int32_t>(size) : 0, origin, matrix.data,
+                                     a.stride == 0 ? 0 : size, inside.data(), damping.data,
                                      dampings.stride == 0 ? 0 : 1, right.data(), left.data(), threads});
     Scalar* out = u.typed_data<Scalar>();
     for (int64_t k = 0; k < all; ++k) {

@@ -127,6 +127,17 @@ def kernel_defines(
     }
 
 
+def common_defines() -> list[dict[str, str | int]]:
+    """Return what the kernels of usual calls are compiled for: dense systems of all sizes, without and with bounds."""
+    teams = ((True, 32 * WARPS_IN_BLOCK), (False, 128), (False, 256))
+    return [
+        kernel_defines(single, False, by_warp, threads, general)
+        for general in (False, True)
+        for single in (False, True)
+        for by_warp, threads in teams
+    ]
+
+
 def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of device arrays."""
     memory = DeviceMemory(batch.b)
