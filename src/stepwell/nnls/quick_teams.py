@@ -25,7 +25,7 @@ GRAM_COLUMNS = 32
 OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: A thread solves a system whose workspace is at most so many bytes, and whose own matrix has at most so many rows.
 #: It is local memory, which the driver keeps for as many threads as a device can have at once.
-THREAD_BYTES, THREAD_ROWS = 8 * 1024, 256
+THREAD_BYTES, LEAST_BYTES, THREAD_ROWS = 8 * 1024, 4 * 1024, 256
 #: Lanes of a team for one matrix for all, and for matrices of their own with more rows.
 SHARED_LANES, TALL_LANES = 8, 16
 #: Threads of a block, and how many blocks have registers on a multiprocessor: of teams of lanes, and of threads.
@@ -73,7 +73,7 @@ def plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multi
     """Choose how many teams are at work at once, each with what a step works with in fast memory."""
     sizes, own = bytes(job_sizes(batch)), _has_own(batch)
     steps, rest, more = _core.nnls_quick_bytes(sizes, 1, own)
-    local = -(-(steps + rest) // 1024) * 1024
+    local = max(LEAST_BYTES, 1 << (steps + rest - 1).bit_length())  # few sizes: each is a kernel of its own
     if local <= THREAD_BYTES and not (own and batch.rows > THREAD_ROWS):
         blocks = min(-(-batch.systems // THREADS), THREAD_BLOCKS * multiprocessors)
         return QuickPlan(1, blocks, blocks * THREADS, local, more, local, THREAD_BLOCKS)
