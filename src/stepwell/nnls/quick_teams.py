@@ -27,7 +27,7 @@ OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: It is local memory, which the driver keeps for as many threads as a device can have at once.
 THREAD_BYTES, LEAST_BYTES, THREAD_ROWS = 8 * 1024, 4 * 1024, 256
 #: The same where systems share a matrix.
-SHARED_THREAD_BYTES = 0
+SHARED_THREAD_BYTES = 8 * 1024
 #: Lanes of a team for one matrix for all, and for matrices of their own with more rows.
 SHARED_LANES, TALL_LANES = 8, 16
 #: Threads of a block, and how many blocks have registers on a multiprocessor: of teams of lanes, and of threads.
