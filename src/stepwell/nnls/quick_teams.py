@@ -74,10 +74,16 @@ def _has_own(batch: Batch) -> bool:
 def plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int) -> QuickPlan:
     """Choose how many teams are at work at once, each with what a step works with in fast memory."""
     sizes, own = bytes(job_sizes(batch)), _has_own(batch)
+    given = batch.family is not None and batch.family.gram is not None
     steps, rest, more = _core.nnls_quick_bytes(sizes, 1, own)
     local = max(LEAST_BYTES, 1 << (steps + rest - 1).bit_length())  # few sizes: each is a kernel of its own
-    shared = batch.shared and not (batch.family is not None and batch.family.gram is not None)
-    if local <= (SHARED_THREAD_BYTES if shared else THREAD_BYTES) and not (own and batch.rows > THREAD_ROWS):
+    if own:
+        by_thread = batch.rows <= THREAD_ROWS and local <= THREAD_BYTES
+    elif batch.shared and not given:
+        by_thread = batch.damping == 0 and local <= SHARED_THREAD_BYTES  # damped, many are positive at once
+    else:
+        by_thread = local <= THREAD_BYTES
+    if by_thread:
         blocks = min(-(-batch.systems // THREADS), THREAD_BLOCKS * multiprocessors)
         return QuickPlan(1, blocks, blocks * THREADS, local, more, local, THREAD_BLOCKS)
     lanes = TALL_LANES if own else SHARED_LANES
