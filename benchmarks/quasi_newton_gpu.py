@@ -2,7 +2,7 @@
 
     python benchmarks/quasi_newton_gpu.py                # all parts, about a minute and a half on an H200
     python benchmarks/quasi_newton_gpu.py --quick        # fewer turns, no peers, no n = 40,000,000
-    python benchmarks/quasi_newton_gpu.py --part torsion # one of: torsion, rosenbrock, batch, peers, start
+    python benchmarks/quasi_newton_gpu.py --part torsion # one of: torsion, histories, rosenbrock, batch, peers, start
 
 Solver time is the device's own, between CUDA events around each turn. For n = 10,000 in a graph, what a whole iteration
 takes more than an evaluation in a graph is kept beside it. The floor of an iteration is the traffic of two
@@ -26,6 +26,7 @@ from typing import Any
 
 from common import gpu_machine, machine, table
 from gpu_parts.batch import batch
+from gpu_parts.histories import histories
 from gpu_parts.peers import peers
 from gpu_parts.rosenbrock import rosenbrock
 from gpu_parts.start import start
@@ -35,6 +36,7 @@ from gpu_parts.torsion import torsion
 RESULTS = Path(__file__).parent / "results" / "quasi_newton_gpu.json"
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "torsion": torsion,
+    "histories": histories,
     "rosenbrock": rosenbrock,
     "batch": batch,
     "peers": peers,

@@ -14,16 +14,17 @@ from gpu_parts.tools import ENDLESS, M, copy_bandwidth, events, say, summarise, 
 WORDS = 4 * M + 14  # of traffic for each variable and iteration
 
 
-def turn_times(problem: Any, turns: int) -> dict[str, Any]:
+def turn_times(problem: Any, turns: int, bounds: Any = "arrays", history: str | None = None) -> dict[str, Any]:
     """Device seconds of each turn. The run is made twice, alike to the last bit: first looking at the state after every
     turn, then with events and without waiting, the host ahead of the device, so that no turn is held up by it."""
-    opt = stepwell.LBFGSB(problem.x0, problem.bounds, m=M, **ENDLESS)
+    box = problem.bounds if isinstance(bounds, str) else bounds
+    opt = stepwell.LBFGSB(problem.x0, box, m=M, history=history, **ENDLESS)
     iterations, walks = [0], [0]
     for _ in range(turns):
         opt.tell(*problem.fun(opt.x))
         iterations.append(opt.nit)
         walks.append(int(opt.state["cauchy_walks"]))
-    opt = stepwell.LBFGSB(problem.x0, problem.bounds, m=M, **ENDLESS)
+    opt = stepwell.LBFGSB(problem.x0, box, m=M, history=history, **ENDLESS)
     pairs = [events() for _ in range(turns)]
     torch.cuda._sleep(int(2e9 * 1e-3 * turns))  # a millisecond a turn: more than the host takes
     for before, after in pairs:

@@ -19,9 +19,9 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
 
 
-def compile_or_skip(defines, architecture):
+def compile_or_skip(defines, architecture, source="nnls"):
     try:
-        return nvrtc.compile_kernel("nnls", defines, architecture)
+        return nvrtc.compile_kernel(source, defines, architecture)
     except ImportError as error:
         pytest.skip(str(error))
     except Exception as error:
@@ -45,6 +45,17 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
     code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256, general), architecture)
     for entry in (b"nnls_solve", b"nnls_share_columns", b"nnls_share_gram"):
         assert entry in code
+
+
+@pytest.mark.parametrize(
+    ("architecture", "single", "general", "own"),
+    [("sm_90", False, False, False), ("sm_80", True, True, True)],
+)
+def test_quick_kernels_compile_without_a_device(architecture, single, general, own):
+    defines = cuda.quick_defines(single, general, own, cuda.QUICK_LANES, cuda.QUICK_THREADS, cuda.QUICK_BLOCKS)
+    code = compile_or_skip(defines, architecture, "nnls_quick")
+    assert b"nnls_quick" in code
+    assert (b"nnls_form_tables" in code) == own
 
 
 def test_structures_hold_what_the_core_declares():
@@ -82,6 +93,22 @@ def test_teams_follow_the_shape():
     assert not large.by_warp
     assert large.blocks == 192  # all systems at once: two blocks a multiprocessor
     assert cuda.plan(batch(10**5, 56, 40, shared=True), **H200, free_bytes=2**37).threads <= 256
+
+
+def test_quick_teams_follow_the_shape():
+    assert cuda.is_for_quick_teams(batch(10**6, 56, 40, shared=True))
+    assert cuda.is_for_quick_teams(batch(2, 200, 8))
+    assert not cuda.is_for_quick_teams(batch(10**6, 56, 64, shared=True))
+    assert not cuda.is_for_quick_teams(batch(10, 200, 16))
+    assert not cuda.is_for_quick_teams(batch(10**6, 56, 40, shared=True, method="qr"))
+    assert not cuda.is_for_quick_teams(batch(10**6, 56, 40, shared=True, warm_start="chain"))
+    for work in (batch(10**6, 56, 40, shared=True), batch(10**6, 56, 63, shared=True, lam=0.1), batch(10**6, 200, 8)):
+        chosen = cuda.quick_plan(work, **H200)
+        in_block = chosen.threads // chosen.members
+        assert chosen.blocks % 132 == 0
+        assert chosen.teams == chosen.blocks * in_block
+        assert (chosen.fast_bytes + 1024) * in_block * chosen.blocks // 132 <= 228 * 1024
+    assert cuda.quick_plan(batch(9, 200, 8), **H200).blocks == -(-9 * cuda.QUICK_LANES // cuda.QUICK_THREADS)
 
 
 def test_memory_bounds_the_number_of_teams():

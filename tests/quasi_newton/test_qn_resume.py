@@ -185,3 +185,13 @@ def test_states_whose_fields_contradict_each_other_are_refused():
     lone = {name: value for name, value in bounded.items() if name != "upper"}
     with pytest.raises(ValueError, match="one of lower and upper"):
         LBFGSB.from_state_dict(changed(lone))
+
+
+def test_a_copied_record_has_every_byte():
+    """NumPy copies records field by field: bytes of no field would be whatever lay in the new memory."""
+    dtype = state_layout.STATE_DTYPE
+    whole = (np.arange(3 * dtype.itemsize) % 251).astype(np.uint8)
+    given = np.zeros(3, dtype)
+    given[...] = whole.view(dtype)
+    for copied in (whole.view(dtype).copy(), np.array(whole.view(dtype)), given):
+        assert np.array_equal(copied.view(np.uint8), whole)

@@ -30,8 +30,10 @@ struct ActiveSet : Bounded<Team, Matrix> {
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
+    using Base::gives_up;
     using Base::inserted_count;
     using Base::projected;
+    using Base::quick;
     using Base::slack;
     using Base::slope;
     using Base::slope_slack;
@@ -66,6 +68,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
     }
 
     SW_HD void finish() {
+        if (quick && tally.status == handed_over) return;
         if (projected) fresh = projected = false;
         if (restarted) tally.escalated = 1;
         if (task.extent.gram_only) {
@@ -102,7 +105,11 @@ struct ActiveSet : Bounded<Team, Matrix> {
         residual = missing;
         if (b_norm > 0 && tally.status != non_finite) {
             // An x beyond the largest number of its kind spoils the sum, so that all members learn of it.
-            const double part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            double part = 0;
+            if constexpr (!Matrix::tabled)
+                part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
+            else if (team.rank() == 0)
+                part = this->squared_fit_of_rows;
             residual = square_root(team.sum(fits ? part : double_nan())) / b_scale;
             if (residual != residual) tally.status = non_finite;
         }
@@ -133,6 +140,7 @@ protected:
                     this->dual_from_matrix();
                 if (!from_gram && !progress()) continue;
             }
+            if (quick && gives_up) return handed_over;
             const bool nothing_left = top <= slack, steep = slope > slope_slack;
             // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
             // dual.
@@ -152,7 +160,9 @@ protected:
                             continue;
                         }
                     }
-                    if (!projected && this->rounding_hides_a_dual() && look_closer()) {
+                    if constexpr (quick) {
+                        if (this->rounding_hides_a_dual()) return hand_over();
+                    } else if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
                         // (Free columns are in the factor from the start.)
                         if (restarted && !exact && factor.count > 0) pending = Pending::solution;
@@ -190,6 +200,7 @@ protected:
                     refinements = 0;
                     continue;
                 }
+                if constexpr (quick) return hand_over();
                 if (factor.update == gram) {
                     escalate();
                     refinements = 0;
@@ -202,6 +213,12 @@ protected:
             refine();
             pending = Pending::way;
         }
+    }
+
+    // Of a quick team.
+    SW_HD int hand_over() {
+        gives_up = true;
+        return handed_over;
     }
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
@@ -315,7 +332,7 @@ protected:
     }
 
     SW_HD bool advance_positive(bool solved) {
-        const bool many = factor.count >= many_columns;
+        const bool many = !quick && factor.count >= many_columns;
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -330,7 +347,8 @@ protected:
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.sync();
-            const bool leaps = many && may_leap(alpha);
+            bool leaps = false;
+            if constexpr (!quick) leaps = many && may_leap(alpha);
             team.each_short(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && (leaps || !(longest_step(p) > alpha));
                 const double moved = leaps ? ws.z[p] : ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
@@ -382,7 +400,7 @@ protected:
 
     // ws.z becomes the solution on the positive columns.
     SW_HD void solve() {
-        if (!projected) return factor.solve();
+        if (quick || !projected) return factor.solve();
         // As a step from x, whose error is that of a small vector.
         if (!fresh) this->residual_from_matrix();
         project_residual<Team>(factor);
@@ -393,7 +411,7 @@ protected:
 
     // ws.z becomes the solution that the dual at x says is better.
     SW_HD void refine() {
-        if (projected) {
+        if (!quick && projected) {
             inserted_count = 0;
             return solve();
         }
@@ -409,11 +427,19 @@ protected:
     SW_HD bool progress() {
         if (squared_residual < best) {
             best = squared_residual;
-            remember();
+            if constexpr (!quick) remember();
             if (any_barred) this->unbar();
             return true;
         }
         if (inserted_count <= 0) return true;
+        if constexpr (quick)
+            gives_up = true;
+        else
+            return without_inserted();
+        return true;
+    }
+
+    SW_HD bool without_inserted() {
         for (int q = 0; q < inserted_count; ++q) this->bar(ws.inserted[q]);
         inserted_count = 0;
         team.sync();

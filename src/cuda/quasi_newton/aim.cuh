@@ -175,8 +175,8 @@ private:
             to.settle();
 #pragma unroll
             for (int a = 0; a < capacity; ++a)
-                copy_async<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
-                                               rows[a] + place);
+                copy_kept<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
+                                              rows[a] + place);
         }
         commit_copies();
     }

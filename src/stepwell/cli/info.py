@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -26,9 +27,14 @@ _OPTIONAL = {
 
 
 @click.command(name="info")
+@click.option("--warm", is_flag=True, help="Compile the common GPU kernels now, so that no first call waits for them.")
+@click.option("--arch", multiple=True, metavar="SM", help="With --warm: architectures, such as sm_90; else those here.")
 @output_options()
-def command(voice: Voice) -> None:
-    """Show versions, compiler, instruction set, threads and devices."""
+def command(warm: bool, arch: tuple[str, ...], voice: Voice) -> None:
+    """Show versions, compiler, instruction set, threads and devices; or fill the cache of GPU kernels."""
+    if warm or arch:
+        _fill_cache(arch, warm, voice)
+        return
     from stepwell.machine import machine_facts, version_of
 
     facts = machine_facts()
@@ -50,6 +56,31 @@ def command(voice: Voice) -> None:
     voice.say(table)
     libraries = {name: version_of(*distributions) for name, distributions in _OPTIONAL.items()}
     voice.record({}, {"machine": facts, "libraries": libraries, "devices": ["CPU", *cuda_devices()]})
+
+
+def _fill_cache(arch: tuple[str, ...], warm: bool, voice: Voice) -> None:
+    """Compile the common kernels for the given architectures or those of the devices here."""
+    from stepwell.cuda.nvrtc import cache_folder
+    from stepwell.cuda.warming import architectures_here, compile_common
+    from stepwell.machine import machine_facts
+
+    if not warm:
+        raise click.UsageError("--arch is for --warm: stepwell info --warm --arch sm_90")
+    try:
+        chosen = list(arch) or architectures_here()
+        if not chosen:
+            raise click.ClickException("no CUDA device is here; name an architecture: --arch sm_90")
+        began = time.perf_counter()
+        with voice.status(f"compiling for {', '.join(chosen)}") as tell:
+            cores = int(machine_facts()["cores"])
+            count = compile_common(chosen, cores, lambda ready, of: tell(f"{ready} of {of} kernels compiled"))
+    except (ImportError, RuntimeError) as error:
+        raise click.ClickException(str(error)) from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    seconds = time.perf_counter() - began
+    voice.say(f"{count} kernels for {', '.join(chosen)} are in {cache_folder()} ({seconds:.0f} s)")
+    voice.record({}, {"architectures": chosen, "kernels": count, "folder": str(cache_folder()), "seconds": seconds})
 
 
 def cuda_devices() -> list[str]:

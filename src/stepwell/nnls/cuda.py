@@ -13,6 +13,7 @@ from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
+from stepwell.nnls.family import RULES
 from stepwell.nnls.job import Answers, job_sizes, make_job
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
@@ -27,6 +28,18 @@ MEMORY_SHARE = 0.8
 
 #: A workspace below this share of the device's memory is asked for without looking how much is free.
 MODEST_SHARE = 1 / 16
+
+
+#: Systems of fewer unknowns are solved first by quick teams: some lanes of a warp, with the Gram factor alone.
+QUICK_COLUMNS = 64
+#: Of those that give normal equations, whose matrix each team keeps in shared memory.
+QUICK_GRAM_COLUMNS = 32
+#: And of those that each have a matrix of their own, whose products are formed first.
+QUICK_OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
+#: Lanes of a quick team, threads of its blocks, and how many blocks have registers on a multiprocessor.
+QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS = 8, 64, 6
+#: Shared memory of a multiprocessor that quick teams leave to its cache.
+QUICK_CACHE = 40 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +83,8 @@ def plan(
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
     else:
         threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
+        if batch.family is not None and batch.family.gram is not None and batch.columns > 512:
+            threads = 512
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
     slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
     fast = min(fast, -(-slow // 64) * 64)
@@ -82,6 +97,43 @@ def plan(
             f"of which the device has {free_bytes / 2**20:.0f} MiB free"
         )
     return Plan(by_warp, threads, members, blocks, blocks * in_block, fast, slow)
+
+
+def is_for_quick_teams(batch: Batch) -> bool:
+    """Whether quick teams try the systems first: small ones with a table of products. Not a matter of how many."""
+    family = batch.family
+    if batch.update != "gram" or batch.convolution or batch.chain or not batch.guarded:
+        return False
+    if not batch.shared and (family is None or family.gram is None):
+        return _takes_tables(batch)
+    if family is None:
+        return batch.form_gram and batch.columns < QUICK_COLUMNS
+    if family.rule in (RULES["gcv"], RULES["lcurve"]):
+        return False
+    columns = batch.columns + int(family.slack)
+    if family.gram is not None:
+        return columns <= QUICK_GRAM_COLUMNS
+    return batch.form_gram and columns < QUICK_COLUMNS
+
+
+def _takes_tables(batch: Batch) -> bool:
+    """Whether matrices of one system each have few columns, and nothing beneath them."""
+    family = batch.family
+    plain = family is None or (family.sum_low is None and not family.penalized and family.weights is None)
+    return plain and batch.columns <= min(QUICK_OWN_COLUMNS, batch.rows)
+
+
+def quick_plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int) -> Plan:
+    """Choose how many quick teams are at work at once, each with what a step works with in shared memory."""
+    in_block = QUICK_THREADS // QUICK_LANES
+    own = not batch.shared and (batch.family is None or batch.family.gram is None)
+    fast, slow = _core.nnls_quick_bytes(bytes(job_sizes(batch)), QUICK_LANES, own)
+    tasks = 1024 * in_block  # what else the kernel has there
+    fast = min(fast, (shared_limit - tasks) // in_block // 64 * 64)
+    shared = shared_per_multiprocessor - QUICK_CACHE
+    at_once = max(1, min(QUICK_BLOCKS, shared // (fast * in_block + tasks)))
+    blocks = min(-(-batch.systems // in_block), at_once * multiprocessors)
+    return Plan(True, QUICK_THREADS, QUICK_LANES, blocks, blocks * in_block, fast, slow)
 
 
 def pieces_of(batch: Batch) -> int:
@@ -111,6 +163,38 @@ def _kernel(
     return kernel
 
 
+@functools.lru_cache(maxsize=64)
+def _quick_kernel(
+    entry: str,
+    single: bool,
+    general: bool,
+    own: bool,
+    device_id: int,
+    shared_bytes: int,
+    lanes: int,
+    threads: int,
+    blocks: int,
+) -> Any:
+    device = cuda_core().Device(device_id)
+    kernel = load_kernel("nnls_quick", entry, quick_defines(single, general, own, lanes, threads, blocks), device)
+    allow_shared_memory(kernel, shared_bytes, device_id)
+    return kernel
+
+
+def quick_defines(
+    single: bool, general: bool, own: bool, lanes: int, threads: int, blocks: int
+) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/nnls_quick.cu`` is compiled with."""
+    return {
+        "SW_SCALAR": "float" if single else "double",
+        "SW_GENERAL": int(general),
+        "SW_OWN": int(own),
+        "SW_LANES": lanes,
+        "SW_THREADS": threads,
+        "SW_BLOCKS": blocks,
+    }
+
+
 def kernel_defines(
     single: bool, convolution: bool, by_warp: bool, threads: int, general: bool = False
 ) -> dict[str, str | int]:
@@ -122,6 +206,17 @@ def kernel_defines(
         "SW_BY_WARP": int(by_warp),
         "SW_THREADS": threads,
     }
+
+
+def common_defines() -> list[dict[str, str | int]]:
+    """Return what the kernels of usual calls are compiled for: dense systems of all sizes, without and with bounds."""
+    teams = ((True, 32 * WARPS_IN_BLOCK), (False, 128), (False, 256))
+    return [
+        kernel_defines(single, False, by_warp, threads, general)
+        for general in (False, True)
+        for single in (False, True)
+        for by_warp, threads in teams
+    ]
 
 
 def solve(batch: Batch) -> AnyResult:
@@ -162,6 +257,8 @@ def solve(batch: Batch) -> AnyResult:
     stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, options, stream))
+    if is_for_quick_teams(batch):
+        keep.append(_solve_quickly(batch, memory, launch, single, stream))
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     kernel = _kernel("nnls_solve", *options, shared_bytes)
     launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
@@ -170,6 +267,35 @@ def solve(batch: Batch) -> AnyResult:
         memory.wait(stream)
         batch.progress(systems, systems)
     return wrap(batch, answers)
+
+
+def _solve_quickly(batch: Batch, memory: DeviceMemory, launch: Any, single: bool, stream: int) -> list[Any]:
+    """Launch the quick teams; what they hand over is listed in `launch`, which is then for those systems alone."""
+    limits, _ = _limits(memory.device_id)
+    chosen = quick_plan(batch, **limits)
+    slow = memory.empty(chosen.teams * chosen.slow_bytes, "uint8")
+    counters = memory.zeros(2, "int64")
+    listed = memory.empty(batch.systems, "int64")
+    quick = type(launch).from_buffer_copy(launch)
+    quick.queue, quick.handed = memory.address(counters), memory.address(counters) + 8
+    quick.list = memory.address(listed)
+    quick.slow, quick.slow_bytes, quick.fast_bytes = memory.address(slow), chosen.slow_bytes, chosen.fast_bytes
+    family = batch.family
+    own = not batch.shared and (family is None or family.gram is None)
+    variant = (single, family is not None, own, memory.device_id)
+    sizes = (QUICK_LANES, QUICK_THREADS, QUICK_BLOCKS)
+    tables = None
+    if own:
+        tables = memory.empty((batch.systems, batch.columns * (batch.columns + 1) + 1), "float64")
+        quick.job.tables = memory.address(tables)
+        blocks = min(-(-batch.systems // (QUICK_THREADS // 32)), 64 * limits["multiprocessors"])
+        former = _quick_kernel("nnls_form_tables", *variant, 0, *sizes)
+        launch_with(former, quick, (blocks, 1), (QUICK_THREADS, 1), 0, stream)
+    shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
+    kernel = _quick_kernel("nnls_quick", *variant, shared_bytes, *sizes)
+    launch_with(kernel, quick, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+    launch.handed, launch.list = quick.handed, quick.list
+    return [slow, counters, listed, tables]
 
 
 def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:

@@ -359,6 +359,8 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
             "that differentiates its own part knows nothing of its neighbours)",
         )
         require(not plan.jit, "options['jit']", plan.jit, "False where comm is given")
+        captured = run.variables.on_device and plan.graph is True
+        require(not captured, "options['graph']", plan.graph, "'auto' or False where comm is given")
     objective = Objective(
         fun,
         jac,

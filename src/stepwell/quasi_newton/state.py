@@ -11,15 +11,20 @@ import numpy as np
 from stepwell import _core
 from stepwell.quasi_newton.settings import Settings
 
+
+def _whole_record() -> np.dtype:
+    """Return the record of a state with a field for every byte: a copy leaves bytes of no field as they were."""
+    fields = {name: (form, offset) for name, (form, offset) in _core.STATE_FIELDS.items()}
+    ends = [0, *sorted(offset + np.dtype(form).itemsize for form, offset in fields.values())]
+    starts = [*sorted(offset for _, offset in fields.values()), _core.STATE_SIZE]
+    gaps = [(end, start - end) for end, start in zip(ends, starts, strict=True) if start > end]
+    fields |= {f"unnamed_{k}": (f"V{size}", offset) for k, (offset, size) in enumerate(gaps)}
+    forms, offsets = zip(*fields.values(), strict=True)
+    return np.dtype({"names": [*fields], "formats": forms, "offsets": offsets, "itemsize": _core.STATE_SIZE})
+
+
 #: The engine's state, one record per problem.
-STATE_DTYPE = np.dtype(
-    {
-        "names": list(_core.STATE_FIELDS),
-        "formats": [form for form, _ in _core.STATE_FIELDS.values()],
-        "offsets": [offset for _, offset in _core.STATE_FIELDS.values()],
-        "itemsize": _core.STATE_SIZE,
-    }
-)
+STATE_DTYPE = _whole_record()
 
 #: Parts of a turn: all of it; up to where an accepted point needs its diagonal H0; the rest.
 WHOLE, BEGIN, FINISH = 0, 1, 2

@@ -1,0 +1,66 @@
+"""Kernels compiled before they are needed, several at a time: a first call then finds them on disk."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import re
+from collections.abc import Callable, Sequence
+
+from stepwell.checks import require
+from stepwell.cuda.devices import list_devices
+from stepwell.cuda.nvrtc import compile_kernel
+
+#: A source and its definitions.
+Kernel = tuple[str, dict[str, str | int]]
+
+
+def common_kernels() -> list[Kernel]:
+    """Return what calls with usual arguments use: default options, both precisions, bounds or none."""
+    from stepwell.apps.voronoi import device as voronoi
+    from stepwell.nnls import cuda as nnls
+    from stepwell.operators import cuda_sparse as sparse
+    from stepwell.quasi_newton import cuda_layout as quasi_newton
+
+    return [
+        *(("quasi_newton", defines) for defines in quasi_newton.common_defines()),
+        *(("nnls", defines) for defines in nnls.common_defines()),
+        *(("sparse_product", sparse.kernel_defines(word)) for word in (8, 4)),
+        ("voronoi", voronoi.KERNEL_DEFINES),
+    ]
+
+
+def architectures_here() -> list[str]:
+    """Return the architectures of the devices that the driver shows, such as ``sm_90``."""
+    return sorted({f"sm_{device.capability[0]}{device.capability[1]}" for device in list_devices()})
+
+
+def compile_common(architectures: Sequence[str], workers: int, done: Callable[[int, int], object] | None = None) -> int:
+    """Compile the common kernels that are not on disk yet, in processes of their own; returns how many were asked for.
+
+    Parameters
+    ----------
+    architectures : sequence of str
+        Such as ``["sm_90"]``. No device is needed.
+    workers : int
+        Processes.
+    done : callable, optional
+        Called with how many are ready, and of how many.
+    """
+    for architecture in architectures:
+        good = re.fullmatch(r"sm_\d+[af]?", architecture) is not None
+        require(good, "architecture", architecture, "sm_ and a number, such as sm_90")
+    jobs = [(name, defines, architecture) for architecture in architectures for name, defines in common_kernels()]
+    # Not forked: a process that has begun to use CUDA cannot be.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(min(workers, len(jobs)) or 1, mp_context=context) as pool:
+        waiting = [pool.submit(compile_kernel, *job) for job in jobs]
+        try:
+            for count, finished in enumerate(concurrent.futures.as_completed(waiting), 1):
+                finished.result()
+                if done is not None:
+                    done(count, len(jobs))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return len(jobs)
