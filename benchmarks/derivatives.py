@@ -1,243 +1,195 @@
-"""What derivatives of solutions cost beside the solutions, and beside cvxpylayers, jaxnnls, torch.optim.LBFGS
-and BoTorch's own optimizer.
+"""What derivatives of solutions cost beside the solutions, and beside the floor: writing the gradient of A.
 
-    python benchmarks/derivatives.py [--quick]
+    python benchmarks/derivatives.py [--quick] [--parts torch,bounded,gram,churn] [--device cuda]
 
-Ratios within one run; the optional packages are left out where they are not installed. The figures go to
-benchmarks/results/derivatives.json.
+Ratios within one run: "backward over solution", and for Gram matrices and warm starts milliseconds beside goals. The
+figures go to benchmarks/results/derivatives.json. (Other packages: derivatives_peers.py.)
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import time
 
 import numpy as np
 import torch
 from common import interleave, medians, save, wall
 
 import stepwell
-import stepwell.torch
 
 SHAPES = [(1, 20, 8), (100, 20, 8), (1000, 20, 8), (1, 56, 40), (200, 56, 40), (1, 200, 100), (20, 200, 100)]
-#: With a λ: two blurs, and a random matrix with more columns than rows.
-DAMPED = [(1, 432, 432, 1e-3), (4, 432, 432, 1e-3), (1, 600, 1000, 1e-3)]
-PARTS = ("x", "gradient")
+LARGE = [(1, 600, 300), (1, 1000, 500)]
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
-def torch_rows(shapes, repeats):
-    """Forward and backward of nnls in torch, own matrices."""
+def timed(function, device):
+    """A clock of a call, waiting for the device."""
+    if device == "cpu":
+        return wall(function)
+
+    def called():
+        function()
+        torch.cuda.synchronize()
+
+    return wall(called)
+
+
+def torch_rows(shapes, repeats, device):
+    """Forward and backward of nnls in torch, own matrices. The floor: a copy of A, as large as its gradient."""
     rows = []
     for systems, m, n in shapes:
         random = np.random.default_rng(n)
-        A = torch.tensor(random.normal(size=(systems, m, n)), requires_grad=True)
-        b = torch.tensor(random.normal(size=(systems, m)), requires_grad=True)
-        plain = A.detach(), b.detach()
+        A = torch.tensor(random.normal(size=(systems, m, n)), device=device, requires_grad=True)
+        b = torch.tensor(random.normal(size=(systems, m)), device=device, requires_grad=True)
+        plain, into = (A.detach(), b.detach()), torch.empty_like(A)
         x = stepwell.nnls(A, b).x
-        weights = torch.ones_like(x)
+        w = torch.ones_like(x)
         runs = {
-            "solution": wall(lambda plain=plain: stepwell.nnls(*plain)),
-            "with graph": wall(lambda A=A, b=b: stepwell.nnls(A, b)),
-            "backward": wall(lambda x=x, A=A, b=b, w=weights: torch.autograd.grad(x, (A, b), w, retain_graph=True)),
+            "solution": lambda plain=plain: stepwell.nnls(*plain),
+            "with graph": lambda A=A, b=b: stepwell.nnls(A, b),
+            "backward": lambda x=x, A=A, b=b, w=w: torch.autograd.grad(x, (A, b), w, retain_graph=True),
+            "backward in b": lambda x=x, b=b, w=w: torch.autograd.grad(x, (b,), w, retain_graph=True),
+            "floor": lambda plain=plain, into=into: into.copy_(plain[0]),
         }
-        found = medians(interleave(repeats, **runs))
-        rows.append(
-            {"shape": [systems, m, n], "ms": {k: 1e3 * v for k, v in found.items()}}
-            | {"backward over solution": found["backward"] / found["solution"]}
-        )
+        rows.append({"device": device, "shape": [systems, m, n]} | measured(runs, repeats, device))
         print(rows[-1])
     return rows
 
 
-def blur(n):
-    """A row of Gaussians of width 2, as a blur has them."""
-    place = np.arange(n)
-    return np.exp(-0.5 * ((place[:, None] - place) / 2.0) ** 2)
+def measured(runs, repeats, device):
+    found = medians(interleave(repeats, **{name: timed(run, device) for name, run in runs.items()}))
+    row = {"ms": {name: round(1e3 * seconds, 4) for name, seconds in found.items()}}
+    return row | {"backward over solution": round(found["backward"] / found["solution"], 3)}
 
 
-def jax_rows(shapes, repeats):
-    """jit(vmap(nnls)) and its gradient in b, one matrix for all; jaxnnls beside it where it is installed.
-
-    A shape with a fourth entry has that λ, a square one a blur as its matrix. (jaxnnls is given AᵀA + λ²I.)
-    """
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
-    try:
-        import jaxnnls
-    except ImportError:
-        jaxnnls = None
-    rows = []
-    for systems, m, n, *damped in shapes:
-        random = np.random.default_rng(n)
-        lam = damped[0] if damped else 0.0
-        matrix = blur(n) if m == n else random.normal(size=(m, n))
-        right = random.normal(size=(systems, m))
-        if m == n:
-            right = np.maximum(0, random.normal(size=(systems, n)) - 1) @ matrix.T + 0.01 * right
-        A, b = jax.numpy.asarray(matrix), jax.numpy.asarray(right)
-        ways = {"ours": lambda b, A=A, lam=lam: stepwell.nnls(A, b, lam=lam).x}
-        if jaxnnls is not None:
-            gram = A.T @ A + lam**2 * jax.numpy.eye(n)
-            ways["jaxnnls"] = lambda b, A=A, gram=gram: jaxnnls.solve_nnls_primal(gram, A.T @ b)
-        runs = {}
-        for name, way in ways.items():
-            value = jax.jit(jax.vmap(way))
-            slope = jax.jit(jax.vmap(jax.grad(lambda b, way=way: way(b).sum())))
-            for part, call in (("x", value), ("gradient", slope)):
-                jax.block_until_ready(call(b))
-                runs[f"{name} {part}"] = wall(lambda call=call, b=b: jax.block_until_ready(call(b)))
-        found = medians(interleave(repeats if n < 500 else 2, **runs))
-        row = {"shape": [systems, m, n], "lam": lam, "ms": {k: 1e3 * v for k, v in found.items()}}
-        row["gradient over solution"] = found["ours gradient"] / found["ours x"]
-        if jaxnnls is not None:
-            row |= {f"jaxnnls over ours, {part}": found[f"jaxnnls {part}"] / found[f"ours {part}"] for part in PARTS}
-        rows.append(row)
-        print(rows[-1])
-    return rows
-
-
-def bounded_rows(shapes, repeats):
+def bounded_rows(shapes, repeats, device):
     """Forward and backward of lsq_linear in torch, one matrix for all, with a sum and without."""
     rows = []
     for systems, m, n in shapes:
         random = np.random.default_rng(n)
-        A = torch.tensor(random.normal(size=(m, n)), requires_grad=True)
-        b = torch.tensor(random.normal(size=(systems, m)), requires_grad=True)
+        A = torch.tensor(random.normal(size=(m, n)), device=device, requires_grad=True)
+        b = torch.tensor(random.normal(size=(systems, m)), device=device, requires_grad=True)
         for name, given in (("bounds", {}), ("bounds and a sum", {"sum_bounds": (1.0, 1.0)})):
             x = stepwell.lsq_linear(A, b, (0.0, 0.5), **given).x
-            weights, plain = torch.ones_like(x), (A.detach(), b.detach())
+            w, plain, into = torch.ones_like(x), (A.detach(), b.detach()), torch.empty_like(A)
             runs = {
-                "solution": wall(lambda plain=plain, given=given: stepwell.lsq_linear(*plain, (0.0, 0.5), **given)),
-                "backward": wall(lambda x=x, A=A, b=b, w=weights: torch.autograd.grad(x, (A, b), w, retain_graph=True)),
+                "solution": lambda plain=plain, given=given: stepwell.lsq_linear(*plain, (0.0, 0.5), **given),
+                "backward": lambda x=x, A=A, b=b, w=w: torch.autograd.grad(x, (A, b), w, retain_graph=True),
+                "floor": lambda plain=plain, into=into: into.copy_(plain[0]),
             }
-            found = medians(interleave(repeats, **runs))
-            rows.append({"shape": [systems, m, n], "what": name, "ms": {k: 1e3 * v for k, v in found.items()}})
-            rows[-1]["backward over solution"] = found["backward"] / found["solution"]
+            row = {"device": device, "shape": [systems, m, n], "what": name}
+            rows.append(row | measured(runs, repeats, device))
             print(rows[-1])
     return rows
 
 
-def acquisition_rows(repeats):
-    """Sixty-four restarts of an acquisition function, beside BoTorch's own where it is installed: rows and seconds."""
-    try:
-        from botorch.acquisition import LogExpectedImprovement
-        from botorch.fit import fit_gpytorch_mll
-        from botorch.generation import gen_candidates_scipy
-        from botorch.models import SingleTaskGP
-        from gpytorch.mlls import ExactMarginalLogLikelihood
+def image_systems(side, systems, sparsity, seed=0):
+    """Normal equations of a blurred image with a penalty on its differences, as lens modelling has them: (G, c).
 
-        from stepwell.plugs.botorch import gen_candidates
-    except ImportError:
-        print("BoTorch is not installed")
-        return []
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(30, 4, generator=generator, dtype=torch.float64)
-    Y = (torch.sin(5 * X[:, :1]) + torch.cos(3 * X[:, 1:2]) - (X[:, 2:] - 0.4).square().sum(1, keepdim=True)).detach()
-    model = SingleTaskGP(X, Y)
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    counted = []
-
-    class Counted(LogExpectedImprovement):
-        def forward(self, X):
-            counted.append(len(X))
-            return super().forward(X)
-
-    acquisition = Counted(model, best_f=Y.max())
-    starts = torch.rand(64, 1, 4, generator=generator, dtype=torch.float64)
-    ways = {"ours": gen_candidates, "botorch": gen_candidates_scipy}
-    figures = {}
-    for name, way in ways.items():
-        counted.clear()
-        _, values = way(starts, acquisition, 0.0, 1.0)
-        figures[name] = {"rows": sum(counted), "calls": len(counted), "best": float(values.max())}
-    found = medians(
-        interleave(repeats, **{name: wall(lambda f=f: f(starts, acquisition, 0.0, 1.0)) for name, f in ways.items()})
-    )
-    for name, seconds in found.items():
-        figures[name]["seconds"] = seconds
-    figures["botorch over ours"] = found["botorch"] / found["ours"]
-    print(figures)
-    return figures
+    A pixel of the image is dark where a normal number is below `sparsity`.
+    """
+    random = np.random.default_rng(seed)
+    place = np.arange(side)
+    line = np.exp(-0.5 * ((place[:, None] - place) / 1.5) ** 2)
+    blur = np.kron(line, line)
+    step = np.eye(side) - np.eye(side, k=1)
+    bend = np.kron(step, np.eye(side)), np.kron(np.eye(side), step)
+    penalty = sum(one.T @ one for one in bend)
+    G, c = [], []
+    for _ in range(systems):
+        truth = 20 * np.maximum(0, random.normal(size=side * side) - sparsity)
+        weights = 1 / (0.05 * (1 + random.random(side * side)))
+        M = weights[:, None] * blur
+        data = weights * (blur @ truth) + random.normal(size=side * side)
+        G.append(M.T @ M + penalty)
+        c.append(M.T @ data)
+    return np.stack(G), np.stack(c)
 
 
-def layer_rows(repeats):
-    """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed."""
-    try:
-        import cvxpy
-        from cvxpylayers.torch import CvxpyLayer
-    except ImportError:
-        print("cvxpylayers is not installed")
-        return []
-    rows = []
-    for m, n in ((20, 8), (56, 40)):
-        random = np.random.default_rng(n)
-        A = torch.tensor(random.normal(size=(32, m, n)), requires_grad=True)
-        b = torch.tensor(random.normal(size=(32, m)), requires_grad=True)
-        a_, b_, x_ = cvxpy.Parameter((m, n)), cvxpy.Parameter(m), cvxpy.Variable(n, nonneg=True)
-        problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(a_ @ x_ - b_)))
-        layer = CvxpyLayer(problem, parameters=[a_, b_], variables=[x_])
-        runs = {
-            "ours": wall(lambda A=A, b=b: torch.autograd.grad(stepwell.nnls(A, b).x.sum(), (A, b))),
-            "cvxpylayers": wall(lambda A=A, b=b, f=layer: torch.autograd.grad(f(A, b)[0].sum(), (A, b))),
-        }
-        found = medians(interleave(repeats, **runs))
-        rows.append({"shape": [32, m, n], "seconds": found, "ratio": found["cvxpylayers"] / found["ours"]})
-        print(rows[-1])
-    return rows
+def gram_rows(quick, repeats, device):
+    """Three systems of 1296 unknowns given by normal equations: solution and gradient in G and c, cold and warm."""
+    return [gram_row(12 if quick else 36, sparsity, repeats, device) for sparsity in (1.7, 1.2)]
 
 
-def optimizer_rows(quick):
-    """Evaluations and seconds a step beside torch.optim.LBFGS on a chained Rosenbrock function, on each device."""
-    rows = []
-    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-        for n in (100, 10_000) if quick or device == "cpu" else (100, 10_000, 1_000_000):
-            for name, make in (("ours", stepwell.torch.LBFGSB), ("torch", torch.optim.LBFGS)):
-                options = {"max_iter": 20, "history_size": 10, "tolerance_grad": 0, "tolerance_change": 0}
-                options |= {"line_search_fn": "strong_wolfe"} if name == "torch" else {}
-                x = torch.nn.Parameter(torch.full((n,), -1.0, dtype=torch.float64, device=device))
-                optimizer, calls = make([x], **options), []
+def gram_row(side, sparsity, repeats, device):
+    G_, c_ = image_systems(side, 3, sparsity)
+    G, c = (torch.tensor(array, device=device, requires_grad=True) for array in (G_, c_))
+    plain, into = (G.detach(), c.detach()), torch.empty_like(G)
+    box = (0.0, float("inf"))
+    x = stepwell.lsq_gram(G, c, box).x
+    start, w = x.detach(), torch.ones_like(x)
+    # What was merged where this is in use: the solution of the evaluation before, here of a right-hand side 1 % away.
+    near = stepwell.lsq_gram(plain[0], 1.01 * plain[1] + 0.01 * plain[1].flip(0), box).x
 
-                def closure(optimizer=optimizer, x=x, calls=calls):
-                    optimizer.zero_grad()
-                    loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
-                    loss.backward()
-                    calls.append(1)
-                    return loss
+    def both(warm=None):
+        return torch.autograd.grad(stepwell.lsq_gram(G, c, box, warm_start=warm).x.sum(), (G, c))
 
-                optimizer.step(closure)  # what is made once is not counted
-                calls.clear()
-                start = time.perf_counter()
-                for _ in range(5):
-                    last = optimizer.step(closure)
-                last = float(last.detach())
-                row = {"device": device, "n": n, "who": name, "evaluations": len(calls), "loss": last}
-                rows.append(row | {"ms a step": 200 * (time.perf_counter() - start)})
-                print(rows[-1])
+    def both_in_c(warm=None):
+        return torch.autograd.grad(stepwell.lsq_gram(plain[0], c, box, warm_start=warm).x.sum(), (c,))
+
+    runs = {
+        "solution": lambda: stepwell.lsq_gram(*plain, box),
+        "backward": lambda: torch.autograd.grad(x, (G, c), w, retain_graph=True),
+        "solution and gradient": both,
+        "the same, in c alone": both_in_c,
+        "warm: the solution": lambda: both(start),
+        "warm: a near solution": lambda: both(near),
+        "warm: the solution, in c alone": lambda: both_in_c(start),
+        "floor": lambda: into.copy_(plain[0]),
+    }
+    row = {"device": device, "shape": list(G_.shape), "positive": [int(k) for k in (start > 0).sum(-1)]}
+    row["condition"] = float(np.linalg.cond(G_[0]))
+    row |= measured(runs, repeats, device)
+    print(row)
+    return row
+
+
+def churn_rows(repeats, device):
+    """600 x 1000 with λ = 1e-3, and warm starts with many wrong signs."""
+    random = np.random.default_rng(1000)
+    A, b = (torch.tensor(random.normal(size=shape), device=device) for shape in ((600, 1000), (600,)))
+    cold = stepwell.nnls(A, b, lam=1e-3)
+    unbounded = torch.linalg.lstsq(A.cpu(), b.cpu()[:, None]).solution[:, 0].to(device)
+    wrong = torch.tensor(random.random(1000) < 0.5, device=device)
+    starts = {
+        "cold": None,
+        "signs of the unbounded solution": unbounded > 0,
+        "half of all, at random": wrong,
+        "the solution with a tenth flipped": (cold.x > 0) ^ torch.tensor(random.random(1000) < 0.1, device=device),
+        "the solution": cold.x,
+    }
+    runs = {name: lambda w=w: stepwell.nnls(A, b, lam=1e-3, warm_start=w) for name, w in starts.items()}
+    runs["cold, without lambda"] = lambda: stepwell.nnls(A, b)
+    counts = {}
+    for name, run in runs.items():
+        result = run()
+        counts[name] = {key: int(getattr(result, key)) for key in ("insertions", "removals", "solves", "status")}
+        counts[name]["difference"] = float((result.x - cold.x).abs().max())
+    found = medians(interleave(repeats, **{name: timed(run, device) for name, run in runs.items()}))
+    rows = [{"device": device, "start": name, "ms": round(1e3 * found[name], 3)} | counts[name] for name in runs]
+    for row in rows:
+        print(row)
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    shapes, repeats = (SHAPES[:4], 3) if quick else (SHAPES, 7)
+    parser.add_argument("--parts", default="torch,bounded,gram,churn")
+    parser.add_argument("--device", choices=DEVICES, help="one of them alone")
+    given = parser.parse_args()
+    quick = given.quick
+    shapes, repeats = (SHAPES[:4], 3) if quick else (SHAPES + LARGE, 15)
     parts = {
-        "acquisition": lambda: acquisition_rows(repeats),
-        "bounded": lambda: bounded_rows(shapes[1:4], repeats),
-        "torch": lambda: torch_rows(shapes, repeats),
-        "layers": lambda: layer_rows(repeats),
-        "optimizer": lambda: optimizer_rows(quick),
-        "jax": lambda: jax_rows(shapes if quick else shapes + DAMPED, repeats),
+        "torch": lambda device: torch_rows(shapes, repeats, device),
+        "bounded": lambda device: bounded_rows(shapes[1:4], repeats, device),
+        "gram": lambda device: gram_rows(quick, 5, device),
+        "churn": lambda device: churn_rows(3, device),
     }
-    figures = {"load of the machine before": os.getloadavg()[0]}
-    for name, part in parts.items():
-        try:
-            figures[name] = part()
-        except ImportError as error:
-            print(f"{name}: {error.name} is not installed")
-        save("derivatives", "quick" if quick else "all", figures)  # what there is, should a later part not end
+    for name in given.parts.split(","):
+        for device in [given.device] if given.device else DEVICES:
+            figures = {"load of the machine before": os.getloadavg()[0], "rows": parts[name](device)}
+            save("derivatives", f"{name}, {device}{', quick' if quick else ''}", figures)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""What calls from JAX cost: handlers of jax.ffi beside callbacks, and the hand-over of points in `minimize`.
+"""What calls from JAX cost: handlers of jax.ffi beside callbacks, buffers that programs lend beside copies, and the
+hand-over of points in `minimize`.
 
-    python benchmarks/jax_calls.py [--quick]
+    python benchmarks/jax_calls.py [--quick] [--parts handlers,buffers,hand-over]
 
 Ratios within one run. The handlers need a build with STEPWELL_JAX; without them that part is left out. The figures go
 to benchmarks/results/jax_calls.json.
@@ -9,6 +10,8 @@ to benchmarks/results/jax_calls.json.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +19,7 @@ import numpy as np
 from common import interleave, medians, save, wall
 
 import stepwell
-from stepwell.derivatives import jax_handlers
+from stepwell.derivatives import jax_calls, jax_handlers
 
 SHAPES = [(1, 20, 8), (100, 20, 8), (1000, 20, 8), (1, 56, 40), (200, 56, 40), (1, 200, 100), (20, 200, 100)]
 
@@ -49,6 +52,54 @@ def handler_rows(repeats):
         )
         print(rows[-1])
     return rows
+
+
+def buffer_rows(repeats):
+    """jit(nnls) and jit(lsq_linear) and gradients in b by the program's own buffers, and by copies to the host.
+
+    On a GPU the former work on the program's stream; beside them, the same call with CuPy's arrays, without JAX.
+    """
+    usual, rows = (jax_calls.lends_buffers, jax_handlers.registered), []
+    jax_handlers.registered = lambda: False
+    ways = {
+        "nnls": lambda A, b: stepwell.nnls(A, b).x,
+        "lsq_linear": lambda A, b: stepwell.lsq_linear(A, b, (0.0, 0.5)).x,
+    }
+    for solver, way in ways.items():
+        for systems, m, n in SHAPES:
+            random = np.random.default_rng(n)
+            A, b = jnp.asarray(random.random((m, n))), jnp.asarray(random.random((systems, m)))
+            runs = {}
+            for name, lent in (("buffers", True), ("copies", False)):
+                jax_calls.lends_buffers = lambda lent=lent: lent
+                solve = jax.jit(lambda b, A=A, way=way: way(A, b))
+                slope = jax.jit(jax.grad(lambda b, solve=solve: solve(b).sum()))
+                for what, function in (("x", solve), ("gradient", slope)):
+                    jax.block_until_ready(function(b))
+                    runs[f"{name}, {what}"] = wall(lambda f=function, b=b: jax.block_until_ready(f(b)))
+            if jax.default_backend() == "gpu" and importlib.util.find_spec("cupy"):
+                runs["CuPy alone, x"] = _of_cupy(way, np.asarray(A), np.asarray(b))
+            found = medians(interleave(repeats, **runs))
+            row = {"solver": solver, "shape": [systems, m, n], "platform": jax.default_backend()}
+            row["ms"] = {name: round(1e3 * seconds, 4) for name, seconds in found.items()}
+            for what in ("x", "gradient"):
+                row[f"copies over buffers, {what}"] = found[f"copies, {what}"] / found[f"buffers, {what}"]
+            rows.append(row)
+            print(row)
+    jax_calls.lends_buffers, jax_handlers.registered = usual
+    return rows
+
+
+def _of_cupy(way, A, b):
+    import cupy
+
+    there = cupy.asarray(A), cupy.asarray(b)
+
+    def called():
+        way(*there)
+        cupy.cuda.get_current_stream().synchronize()
+
+    return wall(called)
 
 
 def hand_over_rows(repeats):
@@ -85,11 +136,14 @@ def hand_over_rows(repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repeats")
-    quick = parser.parse_args().quick
-    repeats = 5 if quick else 30
+    parser.add_argument("--parts", default="handlers,buffers,hand-over")
+    given = parser.parse_args()
+    repeats = 5 if given.quick else 30
     jax.config.update("jax_enable_x64", True)
-    figures = {"handlers": handler_rows(repeats), "hand-over": hand_over_rows(repeats)}
-    save("jax_calls", "quick" if quick else "all", figures)
+    parts = {"handlers": handler_rows, "buffers": buffer_rows, "hand-over": hand_over_rows}
+    for name in given.parts.split(","):
+        where = f"{name}, {jax.default_backend()}{', quick' if given.quick else ''}"
+        save("jax_calls", where, {"load of the machine before": os.getloadavg()[0], "rows": parts[name](repeats)})
 
 
 if __name__ == "__main__":

@@ -183,6 +183,7 @@ def tao(case: dict[str, Any]) -> None:
     lower, upper = x.duplicate(), x.duplicate()
     x.array[:], lower.array[:], upper.array[:] = fun.upper, -fun.upper, fun.upper
     inside = [0.0, 0.0]  # seconds in the objective, and in the test
+    reasons = getattr(PETSc.TAO, "ConvergedReason", None) or PETSc.TAO.Reason  # as it was called up to 3.18
 
     def value(_tao: Any, at: Any, g: Any) -> float:
         began = time.perf_counter()
@@ -198,7 +199,7 @@ def tao(case: dict[str, Any]) -> None:
         projected = at - np.clip(at - g, -fun.upper, fun.upper)
         norm = comm.allreduce(float(np.abs(projected).max()), MPI.MAX)
         if norm <= case["gtol"]:
-            solver.setConvergedReason(PETSc.TAO.ConvergedReason.CONVERGED_USER)
+            solver.setConvergedReason(reasons.CONVERGED_USER)
         inside[1] += time.perf_counter() - began
 
     solver = PETSc.TAO().create(comm)

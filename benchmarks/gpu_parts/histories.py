@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import runpy
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def histories(quick: bool) -> dict[str, Any]:
             problem, n = torsion_problem(side, side, dtype), side * side
             # As tight as numbers can be on average, so that both runs have free and held variables.
             level = float(problem.bounds[1].mean())
+            problem = dataclasses.replace(problem, x0=problem.x0.clamp(-level, level))
             bounds = {"arrays": "arrays", "numbers": (-level, level), "none": None}
             for history in (None, "float32", "bfloat16") if dtype == "float64" else (None, "bfloat16"):
                 for kind, given in bounds.items():

@@ -129,18 +129,28 @@ class LBFGSB(torch.optim.Optimizer):
         require_kind(callable(closure), "closure", closure, "a callable: the loss is evaluated several times a step")
         assert closure is not None
         closure = torch.enable_grad()(closure)
+        with torch.no_grad():
+            return self._advance(closure)
+
+    def _advance(self, closure: Callable[[], Any]) -> Any:
         engine = self._begun()
         before = self._loss
         settings = self.param_groups[0]
         if engine.done:  # nothing is left to do but to say the loss
             return closure()
         start, evaluations, first = engine.nit, 0, None
-        while not engine.done and evaluations < settings["max_eval"] and engine.nit - start < settings["max_iter"]:
+        # An evaluation makes one iteration at most: so many need no look at the run, which waits for a device.
+        unseen = int(settings["max_iter"])
+        while not engine.seen_done and evaluations < settings["max_eval"]:
+            if unseen == 0:
+                unseen = settings["max_iter"] - (engine.nit - start)
+                if unseen <= 0:
+                    break
             self._write(engine.x)
             loss = closure()
             first = loss if first is None else first
             engine.tell(loss.detach() if isinstance(loss, Tensor) else loss, self._gradient())
-            evaluations += 1
+            evaluations, unseen = evaluations + 1, unseen - 1
         self._known = engine.accepted_point()
         self._write(self._known)
         self._loss = torch.as_tensor(engine.fun, dtype=self._known.dtype, device=self._known.device)
@@ -167,8 +177,8 @@ class LBFGSB(torch.optim.Optimizer):
         self._loss = None
         return self._engine
 
-    @torch.no_grad()
     def _write(self, point: Tensor) -> None:
+        """Move the parameters to a point. (Where gradients are off.)"""
         at = 0
         for tensor in self._parameters():
             tensor.copy_(point[at : at + tensor.numel()].view_as(tensor))
@@ -180,7 +190,7 @@ class LBFGSB(torch.optim.Optimizer):
             grad = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
             require_kind(not grad.is_sparse, "a gradient", grad.layout, "dense gradients")
             parts.append(grad.detach().reshape(-1))
-        return torch.cat(parts)
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     # ---- saving ----
 

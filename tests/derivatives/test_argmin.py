@@ -140,3 +140,12 @@ def test_arguments_are_checked():
         stepwell.argmin(None, np.zeros(2))
     with pytest.raises(ValueError, match="on_failure is 'ignore'"):
         stepwell.argmin(lambda x: x.sum(), np.zeros(2), on_failure="ignore")
+
+
+def test_where_all_are_at_bounds_parameters_get_zeros():
+    torch = pytest.importorskip("torch")
+    c = torch.tensor([5.0, 6.0], dtype=torch.float64, requires_grad=True)
+    x = stepwell.argmin(lambda x: ((x - c) ** 2).sum(), torch.zeros(2, dtype=torch.float64), bounds=(0.0, 1.0))
+    x.sum().backward()
+    assert x.tolist() == [1.0, 1.0]
+    assert c.grad.tolist() == [0.0, 0.0]

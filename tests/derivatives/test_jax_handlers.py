@@ -180,3 +180,72 @@ def test_without_handlers_the_callback_serves(monkeypatch, handlers):
     program = jax.jit(lambda A, b: fields(A, b)["x"])
     assert "stepwell_" not in program.lower(A, b).as_text()
     np.testing.assert_allclose(program(A, b), stepwell.nnls(np.asarray(A), np.asarray(b)).x, rtol=1e-12)
+
+
+# ---- bounded least squares ----
+
+
+def bounded_fields(A, b, bounds, **options):
+    result = stepwell.lsq_linear(A, b, bounds, **options)
+    names = ("x", "dual", "state", "residual", "violation", "equality_error", "lam", "status", "solves", "multipliers")
+    return {name: getattr(result, name) for name in names} | {"costs": result.costs}
+
+
+BOUNDED = {
+    "bounds": {},
+    "a sum": {"sum_bounds": (1.0, 1.0)},
+    "a range of sums": {"sum_bounds": (np.array([0.2, 0.1, 0.0, 0.3]), 1.0)},
+    "weights": {"weights": np.linspace(0.0, 2.0, 9)},
+    "a mask": {"mask": np.array([True, True, False, True, True, True])},
+    "lambda": {"lam": 0.3},
+    "lambdas": {"lam": np.array([0.1, 0.2, 0.0, 0.3])},
+    "qr": {"method": "qr", "insertion": "single"},
+    "chain": {"warm_start": "chain"},
+}
+
+
+@built
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounded_values(both_ways, name, dtype):
+    A, b = numbers(9, 6, dtype=dtype), numbers(4, 9, dtype=dtype, seed=1)
+    low = jnp.full(6, -0.1, dtype)
+    assert_same(both_ways(lambda A, b, low: bounded_fields(A, b, (low, 0.4), **BOUNDED[name]), A, b, low))
+    if name == "bounds":
+        assert_same(both_ways(lambda A, b: bounded_fields(A, b, (0.0, np.inf)), jnp.stack([A, 2 * A]), b[:2]))
+        assert_same(both_ways(lambda A, b: bounded_fields(A, b, (-0.1, 0.4)), A, b[0]))
+
+
+@built
+@pytest.mark.parametrize("axes", [(None, 0, None), (0, None, 0), (0, 0, None), (None, None, 0)])
+def test_bounded_vmap_and_its_gradients(both_ways, axes):
+    A, b, low = numbers(3, 9, 6), numbers(3, 9, seed=1), -0.1 - numbers(3, 6, seed=2) ** 2
+    given = [array if axis == 0 else array[0] for array, axis in zip((A, b, low), axes)]
+
+    def weighed(A, b, low):
+        return (stepwell.lsq_linear(A, b, (low, 0.4), sum_bounds=(0.5, 0.5)).x * jnp.arange(1.0, 7.0)).sum()
+
+    assert_same(both_ways(jax.vmap(jax.value_and_grad(weighed, (0, 1, 2)), axes), *given))
+
+
+@built
+def test_bounded_systems_that_are_not_finite(both_ways):
+    A, b = numbers(9, 6), numbers(4, 9, seed=1).at[2, 3].set(np.nan)
+    assert_same(both_ways(lambda A, b: bounded_fields(A, b, (0.0, 1.0)), A, b))
+    assert_same(both_ways(lambda A, b: bounded_fields(A, b, (0.0, 1.0)), A.at[0, 0].set(np.inf), b))
+
+
+@built
+@pytest.mark.parametrize("wrong", [{"bounds": (np.nan, 1.0)}, {"lam": -1.0}, {"weights": -1.0}])
+def test_wrong_values_are_errors_of_the_run(wrong):
+    options = {"bounds": (0.0, 1.0)} | wrong
+    traced = {name: jnp.asarray(value) for name, value in options.items() if name != "bounds"}
+    low, high = map(jnp.asarray, options["bounds"])
+
+    def solve(low, high, traced):
+        weights = traced.get("weights")
+        given = dict(traced) if weights is None else {"weights": jnp.full(9, weights)}
+        return stepwell.lsq_linear(numbers(9, 6), numbers(9), (low, high), **given).x
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"bounds|lam|weights"):
+        jax.block_until_ready(jax.jit(solve)(low, high, traced))

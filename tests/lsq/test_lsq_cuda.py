@@ -99,7 +99,7 @@ def test_warm_starts_and_chains(torch):
     check_parity(A, B, dict(bounds=(0, np.inf), lam="chi2", warm_start="chain"))
 
 
-@pytest.mark.parametrize("n", [9, 70])
+@pytest.mark.parametrize("n", [9, 70, 300])
 def test_normal_equations(torch, n):
     matrix, b = RNG.standard_normal((50, 2 * n, n)), RNG.standard_normal((50, 2 * n))
     G, c = np.einsum("kij,kil->kjl", matrix, matrix), np.einsum("kij,ki->kj", matrix, b)

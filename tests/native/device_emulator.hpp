@@ -21,6 +21,7 @@
 #define __global__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))

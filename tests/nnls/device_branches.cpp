@@ -7,6 +7,7 @@
 #include <random>
 
 #include "lanes.hpp"
+#include "prepared.hpp"
 
 // Solves one system; returns the scaled violation, recomputed from A.
 template <class Matrix>
@@ -46,54 +47,6 @@ double violation(int rows, int lanes, const Job& job, int64_t fast_bytes, const 
     if (system.counts[0] == limit) return 1e200;
     return worst / (std::sqrt(square_b) + size);
 }
-
-// What systems with one matrix share, as the kernels of src/cuda/nnls/nnls.cu prepare it.
-template <class Matrix>
-struct Prepared {
-    Prepared(const Matrix& matrix, double damping)
-        : numbers(3 * matrix.columns),
-          columns(padded(matrix.rows) * matrix.columns),
-          products(padded(matrix.columns) * matrix.columns),
-          bounds(2 * matrix.columns + 2) {
-        const int m = matrix.rows, n = matrix.columns;
-        const int64_t stride = padded(m), gram_stride = padded(n);
-        double *scale = numbers.data(), *norm = scale + n, *inverse = norm + n;
-        int32_t *low = bounds.data(), *high = low + n + 1;
-        for (int j = 0; j < n; ++j) {
-            double square = 0;
-            low[j] = high[j] = 0;
-            for (int i = 0; i < m; ++i) {
-                const double a = matrix.entry(i, j);
-                square += a * a;
-                if (a == 0) continue;
-                if (high[j] == 0) low[j] = i;
-                high[j] = i + 1;
-            }
-            scale_column(matrix, j, square, damping, scale[j], norm[j]);
-            inverse[j] = norm[j] > 0 ? 1 / norm[j] : 0;
-            for (int i = 0; i < m; ++i) columns[j * stride + i] = scale[j] * matrix.entry(i, j);
-        }
-        for (int i = 0; i < n; ++i)
-            for (int j = 0; j < n; ++j) {
-                double& sum = products[i * gram_stride + j];
-                for (int t = 0; t < m; ++t) sum += columns[i * stride + t] * columns[j * stride + t];
-                if (i == j) sum += damping * scale[j] * damping * scale[j];
-            }
-        shared.scale = scale;
-        shared.norm = norm;
-        shared.inverse_norm = inverse;
-        shared.columns = columns.data();
-        shared.low = low;
-        shared.high = high;
-        shared.gram = products.data();
-        shared.envelope = {low, high};
-        shared.column_stride = stride;
-        shared.gram_stride = gram_stride;
-    }
-    std::vector<double> numbers, columns, products;
-    std::vector<int32_t> bounds;
-    Shared shared;
-};
 
 int main() {
     std::mt19937 random(1);

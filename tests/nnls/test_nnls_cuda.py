@@ -138,6 +138,42 @@ def test_answers_do_not_depend_on_the_batch(torch):
         )
 
 
+def test_what_quick_teams_hand_over(torch):
+    """Decays without noise, which the normal equations alone cannot solve, among noisy ones: as good as the CPU's."""
+    A, b = decays(300)
+    x = np.zeros((300, A.shape[1]))
+    x[np.arange(300)[:, None], np.random.default_rng(0).integers(3, 37, (300, 3))] = (0.2, 0.5, 0.3)
+    exact = np.arange(300) % 3 == 0
+    b[exact] = x[exact] @ A.T
+    device, host = check_parity(A, b)
+    size = np.linalg.norm(b, axis=1) + x @ np.linalg.norm(A, axis=0)
+    rounding = 2 * np.finfo(float).eps * size  # of b itself, and of b - A x
+    assert np.all(on_host(device.residual) <= 1.01 * host.residual + rounding)
+    alone = stepwell.nnls(on_device("torch", A), on_device("torch", b[:2]))
+    np.testing.assert_array_equal(on_host(alone.x), on_host(device.x)[:2])
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_quick_teams_do_not_see_the_batch(torch, own, lam, dtype):
+    rng = np.random.default_rng(4)
+    A = rng.random((300, 90, 12) if own else (90, 12)).astype(dtype)
+    b = (rng.random((300, 90)) - 0.2).astype(dtype)
+    device_A, device_b = on_device("torch", A), on_device("torch", b)
+    together = stepwell.nnls(device_A, device_b, lam=lam)
+    for s in (0, 17, 298):
+        part = device_A[s : s + 2] if own else device_A
+        alone = stepwell.nnls(part, device_b[s : s + 2], lam=lam)
+        for name in ("x", "dual", "residual", "violation", "status", "insertions"):
+            np.testing.assert_array_equal(
+                on_host(getattr(alone, name)), on_host(getattr(together, name))[s : s + 2], err_msg=name
+            )
+    host = stepwell.nnls(A, b, lam=lam)
+    np.testing.assert_allclose(on_host(together.x), host.x, atol=1e-10 if dtype == "float64" else 1e-5)
+    np.testing.assert_allclose(on_host(together.residual), host.residual, rtol=1e-12 if dtype == "float64" else 1e-6)
+
+
 @pytest.mark.parametrize(("systems", "rows", "columns"), [(0, 3, 2), (2, 0, 3), (2, 3, 0)])
 def test_nothing_to_do(library, systems, rows, columns):
     A, b = np.ones((systems, rows, columns)), np.ones((systems, rows))

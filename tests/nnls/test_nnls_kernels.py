@@ -10,7 +10,7 @@ import pytest
 from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
-from stepwell.nnls import api, cuda
+from stepwell.nnls import api, cuda, quick_teams
 from stepwell.nnls.job import Answers, make_job
 
 
@@ -19,9 +19,9 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
 
 
-def compile_or_skip(defines, architecture):
+def compile_or_skip(defines, architecture, source="nnls"):
     try:
-        return nvrtc.compile_kernel("nnls", defines, architecture)
+        return nvrtc.compile_kernel(source, defines, architecture)
     except ImportError as error:
         pytest.skip(str(error))
     except Exception as error:
@@ -45,6 +45,17 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
     code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256, general), architecture)
     for entry in (b"nnls_solve", b"nnls_share_columns", b"nnls_share_gram"):
         assert entry in code
+
+
+@pytest.mark.parametrize(
+    ("architecture", "single", "general", "own", "lanes", "local"),
+    [("sm_90", False, False, False, quick_teams.SHARED_LANES, 0), ("sm_80", True, True, True, 1, 4096)],
+)
+def test_quick_kernels_compile_without_a_device(architecture, single, general, own, lanes, local):
+    defines = quick_teams.defines(single, general, own, lanes, quick_teams.BLOCKS, local)
+    code = compile_or_skip(defines, architecture, "nnls_quick")
+    assert b"nnls_quick" in code
+    assert (b"nnls_form_tables" in code) == own
 
 
 def test_structures_hold_what_the_core_declares():
@@ -82,6 +93,25 @@ def test_teams_follow_the_shape():
     assert not large.by_warp
     assert large.blocks == 192  # all systems at once: two blocks a multiprocessor
     assert cuda.plan(batch(10**5, 56, 40, shared=True), **H200, free_bytes=2**37).threads <= 256
+
+
+def test_quick_teams_follow_the_shape():
+    assert quick_teams.are_for(batch(10**6, 56, 40, shared=True))
+    assert quick_teams.are_for(batch(2, 200, 8))
+    assert not quick_teams.are_for(batch(10**6, 56, 64, shared=True))
+    assert not quick_teams.are_for(batch(10, 200, 16))
+    assert not quick_teams.are_for(batch(10**6, 56, 40, shared=True, method="qr"))
+    assert not quick_teams.are_for(batch(10**6, 56, 40, shared=True, warm_start="chain"))
+    for work in (batch(10**6, 56, 40, shared=True), batch(10**6, 56, 63, shared=True, lam=0.1), batch(10**6, 4000, 10)):
+        chosen = quick_teams.plan(work, **H200)
+        in_block = quick_teams.THREADS // chosen.lanes
+        assert chosen.lanes > 1
+        assert chosen.blocks % 132 == 0
+        assert chosen.teams == chosen.blocks * in_block
+        assert (chosen.fast_bytes + 1024) * in_block * chosen.blocks // 132 <= 228 * 1024
+    thread = quick_teams.plan(batch(9, 200, 8), **H200)
+    assert (thread.lanes, thread.blocks, thread.slow_bytes) == (1, 1, 0)
+    assert 0 < thread.local_bytes == thread.fast_bytes <= quick_teams.THREAD_BYTES
 
 
 def test_memory_bounds_the_number_of_teams():

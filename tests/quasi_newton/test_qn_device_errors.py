@@ -13,7 +13,7 @@ import stepwell
 from stepwell.arrays import is_cuda, view_foreign
 from stepwell.cuda import devices as cuda_devices
 from stepwell.cuda import nvrtc
-from stepwell.quasi_newton import cuda_target
+from stepwell.quasi_newton import cuda_memory
 
 
 class Claims:
@@ -167,8 +167,8 @@ def test_fastest_device(monkeypatch, devices, fastest):
 
 
 def test_too_little_memory_names_both_figures_and_what_to_do(monkeypatch):
-    monkeypatch.setattr(cuda_target, "memory_free", lambda index: (3 * 2**30, 8 * 2**30))
-    monkeypatch.setattr(cuda_target, "memory_kept", lambda index: 2**30)
+    monkeypatch.setattr(cuda_memory, "memory_free", lambda index: (3 * 2**30, 8 * 2**30))
+    monkeypatch.setattr(cuda_memory, "memory_kept", lambda index: 2**30)
     asked = []
 
     class Device:
@@ -180,14 +180,14 @@ def test_too_little_memory_names_both_figures_and_what_to_do(monkeypatch):
                 raise RuntimeError("out of memory")
             return "memory"
 
-    target = object.__new__(cuda_target.CudaTarget)
-    target.device, target._stream = Device(), None
+    target = object.__new__(cuda_memory.DeviceVectors)
+    target.device, target._stream, target._m = Device(), None, 10
     with pytest.raises(MemoryError, match=r"needs 5\.00 GiB on cuda:1, of which 4\.00 of 8\.00 .*smaller m .*float32"):
-        target._allocate(5 * 2**30, 10)
+        target._allocate(5 * 2**30)
     assert asked == []
-    assert target._allocate(2**30, 10) == "memory"
+    assert target._allocate(2**30) == "memory"
     with pytest.raises(MemoryError, match="smaller m"):  # the allocation itself fails
-        target._allocate(2**30, 10)
+        target._allocate(2**30)
 
 
 def test_unknown_graph_option(monkeypatch):

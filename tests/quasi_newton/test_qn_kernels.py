@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stepwell import _core
 from stepwell.cuda.nvrtc import compile_kernel
 from stepwell.quasi_newton import cuda_layout as cuda
 
@@ -29,6 +30,31 @@ def test_kernels_compile(architecture, monkeypatch, tmp_path):
     assert b"stepwell_turn" in code
     assert len(list(tmp_path.iterdir())) == 1
     assert compile_kernel("quasi_newton", VARIANTS[architecture], architecture) == code  # from the cache
+
+
+RANK_VARIANTS = {
+    "sm_90": cuda.kernel_defines(256, 10, single=False, bounded=True, weighted=False, vary=False),
+    "sm_80": cuda.kernel_defines(256, 8, single=True, bounded=True, weighted=True, vary=True, history="bfloat16")
+    | {"SW_ANY_BEGIN": 1},
+    "sm_100": cuda.kernel_defines(256, 20, single=False, bounded=False, weighted=False, vary=False)
+    | {"SW_ANY_BEGIN": 1},
+}
+
+
+@pytest.mark.parametrize("architecture", list(RANK_VARIANTS))
+def test_sweeps_of_ranks_compile(architecture, monkeypatch, tmp_path):
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
+    monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
+    assert b"stepwell_rank_sweep" in compile_kernel("rank_sweep", RANK_VARIANTS[architecture], architecture)
+    assert b"stepwell_chunk_sums" in compile_kernel("chunk_sums", {"SW_THREADS": 1024}, architecture)
+
+
+def test_parts_of_chunks_keep_a_device_evenly_at_work():
+    """At 10^8 variables 191 chunks of 2048 spans: eleven parts are 2101, eight rounds of 264 blocks, of 187 spans."""
+    assert _core.device_parts(191, 2**19) == 11
+    assert _core.device_parts(3, 4096) == 16  # few chunks: a span each
+    assert _core.device_parts(1, 100) == 1
 
 
 def test_staged_memory_is_what_the_sweeps_stage():

@@ -157,4 +157,9 @@ def test_on_a_device_rows_leave_in_steps(graph):
     expected = stepwell.minimize_batch(whole, start, jac=True, bounds=BOUNDS, options={"graph": graph})
     assert bool((result.x == expected.x).all())
     np.testing.assert_array_equal(result.nfev, expected.nfev)
-    assert result.rows_evaluated < expected.rows_evaluated
+    # How far the host runs ahead of the device is a matter of time; where it looks at every turn, it is not.
+    watched = stepwell.minimize_batch(
+        fun, start, jac=True, bounds=BOUNDS, options={"graph": graph}, callback=lambda intermediate_result: None
+    )
+    assert bool((watched.x == expected.x).all())
+    assert watched.nfev.sum() <= watched.rows_evaluated <= 1.3 * watched.nfev.sum()

@@ -22,6 +22,7 @@ template <class Scalar>
 struct Dense {
     static constexpr bool shifts = false;
     static constexpr bool general = false;
+    static constexpr bool tabled = false;
 
     const Scalar* values;
     int64_t stride;

@@ -41,8 +41,9 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
             sum_high = family.sum_high[system * family.sum_stride];
         }
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
-        if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
-        if (task.extent.square_q) this->square_identity();
+        if (!this->quick && !task.shared.columns)
+            team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
+        if (!this->quick && task.extent.square_q) this->square_identity();
         if (task.extent.gram_only ? !read_gram(family, system)
                                   : !read_b(b, weights) || !measure_columns(weights))
             return non_finite;
@@ -72,6 +73,10 @@ private:
         }
         if (!is_finite(magnitude)) return false;
         b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 1.0;
+        if constexpr (Matrix::tabled) {
+            b_norm = b_scale * square_root(task.matrix.square_of_b());
+            return true;
+        }
         const int before = static_cast<int>(padded(task.matrix.zeros_before()));
         double square = 0;
         if (weights) {
@@ -124,7 +129,10 @@ private:
                 }
             }
         } else {
-            matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
+            if constexpr (Matrix::tabled)
+                this->read_table(ws.score);
+            else
+                matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
             if (weights) matrix.weighted_squares(team, ws.metric, ws.score);
             team.each(n, [&](int j) {
                 double scale, norm;
@@ -142,6 +150,7 @@ private:
         bad = team.max(bad);
         team.sync();
         if (bad != 0) return false;
+        if constexpr (Matrix::tabled) this->scale_table();
         if (ws.square) add_rows_beneath(shared);
         return true;
     }
@@ -241,7 +250,7 @@ private:
             if (team.rank() == 0) ws.b[matrix.below] = factor.remainder;
             team.sync();
         }
-        if (any == 0) return;
+        if (any == 0 || Matrix::tabled) return;
         matrix.subtract_product(team, x, ws.b);
         if (matrix.summed) factor.remainder = ws.b[matrix.below];
         team.sync();
@@ -262,7 +271,17 @@ private:
         const double *gram = family.gram + system * family.gram_stride,
                      *linear = family.linear + system * family.linear_stride;
         double odd = 0, highest = 0;
-        team.each(n * n, [&](int i) { odd += gram[i] - gram[i]; });
+        // Four sums, which do not wait for each other; what is not finite makes one of them NaN.
+        double other[3] = {0, 0, 0};
+        for (int j = 0; j < n; ++j) {
+            const double* row = gram + static_cast<int64_t>(j) * n;
+            team.each(n / 4, [&](int i) {
+                odd += row[4 * i] - row[4 * i];
+                for (int k = 0; k < 3; ++k) other[k] += row[4 * i + k + 1] - row[4 * i + k + 1];
+            });
+            team.each(n % 4, [&](int i) { odd += row[n - 1 - i] - row[n - 1 - i]; });
+        }
+        odd += other[0] + other[1] + other[2];
         team.each(all, [&](int j) {
             const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
                          c = j < n ? linear[j] : 0.0;
@@ -283,10 +302,11 @@ private:
         const int64_t stride = padded(all);
         for (int j = 0; j < all; ++j) {
             double* row = ws.own_gram + j * stride;
-            const double own = ws.scale[j];
-            team.each(static_cast<int>(stride), [&](int i) {
-                row[i] = i < n && j < n ? own * ws.scale[i] * gram[static_cast<int64_t>(j) * n + i] : 0.0;
-            });
+            const double *scale = ws.scale, *from = gram + static_cast<int64_t>(j) * n;
+            const double own = scale[j];
+            const int filled = j < n ? n : 0;
+            team.each(filled, [=](int i) { row[i] = own * scale[i] * from[i]; });
+            team.each(static_cast<int>(stride) - filled, [=](int i) { row[filled + i] = 0.0; });
         }
         team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
         const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
@@ -342,7 +362,7 @@ private:
             team.each(n, [&](int j) { ws.c_penalty[j] *= task.scale_of(j); });
         }
         team.sync();
-        if (task.extent.gram_only) {
+        if (Matrix::tabled || task.extent.gram_only) {
             for (int k = 0; k < n; ++k) {
                 const double reference = task.reference_of(k),
                              *row = ws.own_gram + k * task.shared.gram_stride;

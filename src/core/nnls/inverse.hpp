@@ -15,6 +15,8 @@ struct Inverse {
     // unknowns, each with every so many of the terms.
     template <bool transposed, class Team>
     static SW_CALL void multiply(const Team& team, const Packing s, int count, const double* v, double* out) {
+        if (!transposed && team.rows() > 1 && count >= 4 * team.lanes())
+            return multiply_by_rows(team, s, count, v, out);
         double* scratch = s.storage->scratch;
         const int lanes = team.lanes(), pieces = (count + lanes - 1) / lanes;
         int at_once = 1, doublings = 0;
@@ -88,6 +90,34 @@ struct Inverse {
     }
 
 private:
+    // out = S v where S is large: a row of lanes goes along four rows of S at a time, which lie in memory as
+    // the lanes do. What is written is not read by the rows that follow. Ends in a sync.
+    template <class Team>
+    SW_HD static void multiply_by_rows(const Team& team, const Packing& s, int count, const double* v,
+                                       double* out) {
+        SW_ROLLED
+        for (int base = 0; base < count; base += 4 * team.rows()) {
+            const int first = base + 4 * team.row();
+            const double* row[4];
+            double sum[4] = {0, 0, 0, 0};
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) row[q] = s.row(min_of(first + q, count - 1));
+            SW_UNROLL_BY(2)
+            for (int c = first + team.lane(); c < count; c += team.lanes()) {
+                const double value = v[c];
+                SW_UNROLL
+                for (int q = 0; q < 4; ++q) sum[q] += (c >= first + q ? row[q][c] : 0.0) * value;
+            }
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) sum[q] = team.lane_sum(sum[q]);
+            team.sync();
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q)
+                if (team.lane() == q % team.lanes() && first + q < count) out[first + q] = sum[q];
+            team.sync();
+        }
+    }
+
     static constexpr int ahead = 8;  // entries read before they are needed, and before any is written
 
     // One row along the rotations: its entry in the column that takes all up is `carry`. It has entries from

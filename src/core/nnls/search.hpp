@@ -59,11 +59,13 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
         const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
         if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
         tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
+        if (this->quick && tally.status == handed_over) return;
         if (family.rule != rule_given && tally.status != limit) {
             this->trusting = true;
             search(job, system, unit, near * near);
             this->trusting = false;
             tally.status = this->iterate_called(Pending::nothing);
+            if (this->quick && tally.status == handed_over) return;
         }
         this->mend_sum();
         this->finish();
@@ -125,12 +127,12 @@ private:
     };
 
     SW_CALL void search(const Job& job, int64_t system, double unit, double near) {
-        if (job.family.rule == rule_gcv)
-            by_cross_validation(job, system, unit);
-        else if (job.family.rule == rule_lcurve)
-            by_corner(unit);
-        else
-            by_level(job, system, unit, near);
+        // (Rules by a grid are not for quick teams.)
+        if constexpr (!Base::quick) {
+            if (job.family.rule == rule_gcv) return by_cross_validation(job, system, unit);
+            if (job.family.rule == rule_lcurve) return by_corner(unit);
+        }
+        by_level(job, system, unit, near);
     }
 
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.
@@ -231,6 +233,7 @@ private:
         double width_before = double_infinity, width_last = double_infinity;
         for (int step = 0; step < 60; ++step) {
             const Point point = evaluate(exponential(s));
+            if (this->quick && this->gives_up) return;
             const double above = point.phi - phi0;
             if (absolute(point.phi - level) <= 1e-6 * wanted) return;
             if (tally.solves >= task.options.max_solves) return;

@@ -20,6 +20,13 @@ enum Status : int32_t {
 // equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
+// A quick team keeps the Gram factor alone, in little memory: what asks for more care than that (Q and R, a
+// residual in twice the precision, columns inserted in vain) it hands over, and another team solves it from
+// its start. What it decides, it decides as all teams do.
+template <class Team>
+constexpr bool is_quick = false;
+constexpr int32_t handed_over = -1;  // in place of a status
+
 // How lambda is chosen, where it is not given; stepwell/nnls/family.py has the names.
 enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
 
@@ -67,6 +74,9 @@ constexpr double escalate_below = 1e-7;
 
 // From so many positive columns on, several may leave at once: fewer cost nothing.
 constexpr int many_columns = 64;
+
+// From so many columns on a device inserts several at once where normal equations are given.
+constexpr int large_table = 128;
 
 // What the damping is to begin with, of the columns' norm, where little is asked for.
 constexpr double first_damping = 0.05;

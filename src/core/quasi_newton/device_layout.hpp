@@ -12,9 +12,10 @@ constexpr int block_threads = 256;
 constexpr int warp_threads = 32;    // of a block that takes a small problem: so many variables at most, and
 constexpr int small_problem = 512;  // so many pairs, whose decisions fit its share of shared memory
 constexpr int small_capacity = 10;
-constexpr int span = 256;       // variables are dealt out to the chunks of a problem in spans of so many
-constexpr int group_size = 20;  // chunks whose sums are added up by the last of them to finish
-constexpr int max_numbers = 7;  // that a thread finds besides products of rows and a careful sum
+constexpr int span = 256;         // variables are dealt out to the chunks of a problem in spans of so many
+constexpr int group_size = 20;    // chunks whose sums are added up by the last of them to finish
+constexpr int read_together = 8;  // variables of the history that one read takes, at most: 16 bytes
+constexpr int max_numbers = 7;    // that a thread finds besides products of rows and a careful sum
 constexpr int chunk_numbers = max_numbers + 2;  // the same of a chunk: a careful sum is two
 
 // Grid-wide barrier in device memory; the grid is launched cooperatively, so all blocks are resident.
@@ -40,9 +41,62 @@ struct DeviceEngine : BatchMemory<Real, Kept> {
     int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
 };
 
+// A sweep by a launch of its own, for a problem whose decisions the host takes (rank_sweep.cu): those of
+// decide.hpp; a new pair may be absorbed while its point is judged, with the slope.
+enum class DeviceSweep : int32_t {
+    slope,
+    absorb_start,
+    absorb_pair,
+    slope_and_absorb,
+    regather,
+    list_breaks,
+    count_breaks,
+    sum_ties,
+    aim,
+    step,
+    end,
+};
+
+// The argument of that launch, by value. Of the engine `partials` has room for `sums` numbers a part of a
+// chunk, `counter` one number a chunk and one more, `walk` the counters of device_walk(); all of them zeros
+// before the first launch. What the host reads lies in its own memory, pinned.
+template <class Real, class Kept = Real>
+struct SweepArguments {
+    DeviceEngine<Real, Kept> engine;
+    alignas(8) unsigned char options[sizeof(Options)];
+    State state;
+    double coefficients[2 * max_device_capacity];  // of the direction
+    const Real* gradient;                          // at the trial point
+    const void* f;                                 // on the device, floats or doubles; null: the host has it
+    double* f_values;                              // for the host: those of f
+    double* rows;                                  // for the host: a row a chunk; of a walk's counts one
+    double* breaks;                                // for the host: BreakList::breaks and rows
+    double* break_rows;
+    int64_t chunk_length, chunk_before;  // of the piece of the variables, as Cut in host/quasi_newton
+    int32_t parts;                       // into which a whole chunk is cut
+    int32_t f_count, f_is_float;
+    int32_t at_trial;  // whether the trial point is (to be) the accepted one
+    DeviceSweep sweep;
+};
+
 }  // namespace stepwell
 
 SW_BEGIN
+
+// In how many parts a chunk is worked on, each by a block: by the cut of all variables alone, so that sums do
+// not depend on how many devices share them. As many as keep the two blocks of each of a device's 132
+// multiprocessors evenly at work, a part costing about two spans besides its own.
+SW_HD int parts_of_chunks(int64_t chunks, int64_t length) {
+    constexpr int64_t blocks = 264, most = 64, cost = 2;
+    const int64_t spans = (length + span - 1) / span;
+    int64_t best = 1, least = 0;
+    for (int64_t parts = 1; parts <= min_of(spans, most); ++parts) {
+        const int64_t rounds = (chunks * parts + blocks - 1) / blocks;
+        const int64_t time = rounds * ((spans + parts - 1) / parts + cost);
+        if (parts == 1 || time < least) best = parts, least = time;
+    }
+    return int(best);
+}
 
 // Variables of a tile of the absorb sweep, between two barriers of a block. Up to 16 pairs, the history rows
 // of a tile are staged through shared memory, two tiles deep. A block of one warp has too little of that, and

@@ -64,10 +64,12 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, 512 / SW_THREADS)
     // Where systems form chains, a team draws a whole chain. The first of a team is its own; the queue, if
     // there are more than teams, has the rest.
     const int64_t piece = job.options.chain ? nnls_chain_length : 1;
+    const int64_t systems = launch.list ? static_cast<int64_t>(*launch.handed) : job.systems;
     const int64_t teams = static_cast<int64_t>(gridDim.x) * teams_in_block;
-    for (int64_t first = number * piece; first < job.systems;
-         first = launch.queue ? (teams + draw(team, launch.queue)) * piece : job.systems) {
-        for (int64_t system = first; system < min_of(first + piece, job.systems); ++system) {
+    for (int64_t first = number * piece; first < systems;
+         first = launch.queue ? (teams + draw(team, launch.queue)) * piece : systems) {
+        for (int64_t next = first; next < min_of(first + piece, systems); ++next) {
+            const int64_t system = launch.list ? launch.list[next] : next;
             if (team.rank() == 0) {
                 const int64_t index = matrix_number(job, system);
                 task.take(matrix_of(job, index, kind));

@@ -101,7 +101,7 @@ __device__ inline void add_multiple(double (&sum)[lot], double coefficient, cons
 // Lots straight from global memory: up to ten pairs are all on their way before the first is used.
 class DirectLots {
 public:
-    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r) : v(v), plan(plan), r(r) {}
+    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r, int64_t) : v(v), plan(plan), r(r) {}
 
     __device__ void begin(int64_t) const {}
     __device__ void take(int64_t i, int64_t, Combined& toward) const {
@@ -141,8 +141,13 @@ private:
 // waits for nobody.
 class StagedLots {
 public:
-    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r)
-        : v(v), plan(plan), any(r > 0), mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {
+    // `end` of the chunk: beyond it nothing is fetched, which would still be on its way when the memory has
+    // other uses.
+    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r, int64_t end)
+        : v(v),
+          plan(plan),
+          end(r > 0 ? end : 0),
+          mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {
 #pragma unroll
         for (int a = 0; a < capacity; ++a) rows[a] = v.y + plan.offsets[a];
     }
@@ -163,26 +168,26 @@ public:
 private:
     const Vectors& v;
     const AimPlan& plan;
-    const bool any;
+    const int64_t end;
     HistoryLot* const mine;      // the next one of this thread is a block's further
     const Kept* rows[capacity];  // of Y
 
     // One half: `first` is 0 for Y, and the number of rows before them for S.
     __device__ void fetch(int64_t i, int first) const {
-        if (any && i < v.n) {
+        if (i < end) {
             const int64_t place = first ? i + (v.s - v.y) : i;
             StagePlace to(mine);
             to.settle();
 #pragma unroll
             for (int a = 0; a < capacity; ++a)
-                copy_async<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
-                                               rows[a] + place);
+                copy_kept<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
+                                              rows[a] + place);
         }
         commit_copies();
     }
     __device__ void add_rows(double (&sum)[lot], const double* coefficients, int first) const {
         await_copies<1>();
-        if (!any) return;
+        if (end == 0) return;
 #pragma unroll
         for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
     }
@@ -194,7 +199,7 @@ using Lots = Choice<lots_staged, StagedLots, DirectLots>::type;
 __device__ inline void aim_chunk(const Vectors& v, const State& state, const AimPlan& plan, const Chunk& c,
                                  CarefulSum& slope, AimTotals& sums) {
     const BoundNumbers numbers(v);
-    const Lots lots(v, plan, state.pairs);
+    const Lots lots(v, plan, state.pairs, c.n);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
     lots.begin(i);

@@ -40,4 +40,10 @@ constexpr int tile = tile_length(capacity, threads);
 constexpr int lot = lot_length(capacity, sizeof(Real), threads);
 using Engine = DeviceEngine<Real, Kept>;
 
+// Chunks may begin anywhere, not only where several elements can be read at a time: of ranks alone.
+#if !defined(SW_ANY_BEGIN)
+#define SW_ANY_BEGIN 0
+#endif
+constexpr bool any_begin = SW_ANY_BEGIN;
+
 SW_END

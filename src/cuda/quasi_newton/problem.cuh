@@ -23,7 +23,7 @@ struct Chunk {
         return last + (min_of(int64_t(span), n - last) - 1) / tile * tile;
     }
     __device__ int64_t tile_before(int64_t at) const {
-        return tile == span || at % span == 0 ? at + span - tile - stride : at - tile;
+        return tile == span || (at - begin) % span == 0 ? at + span - tile - stride : at - tile;
     }
     // Where the elements of a chunk lie, `wide` of them at each place; beyond the last one, not below n.
     template <int wide>
@@ -67,6 +67,12 @@ __device__ inline Two load_two(const Bfloat16* p) {
     return {double(widened(Bfloat16{uint16_t(v)})), double(widened(Bfloat16{uint16_t(v >> 16)}))};
 }
 
+// Of a row of the history in global memory.
+__device__ inline Two load_two_kept(const Kept* p) {
+    if constexpr (any_begin) return {double(widened(p[0])), double(widened(p[1]))};
+    return load_two(p);
+}
+
 // Neighbouring elements of a vector, or of a row of the history, in one load or store.
 template <class Element>
 struct alignas(lot * sizeof(Element)) LotOf {
@@ -81,7 +87,12 @@ using WordsOf = typename Choice<sizeof(LotOf<Element>) == 16, uint4,
 template <class Element>
 __device__ inline LotOf<Element> stream_lot(const Element* p) {
     LotOf<Element> found;
-    *reinterpret_cast<WordsOf<Element>*>(&found) = __ldcg(reinterpret_cast<const WordsOf<Element>*>(p));
+    if constexpr (any_begin) {
+#pragma unroll
+        for (int k = 0; k < lot; ++k) found.of[k] = p[k];
+    } else {
+        *reinterpret_cast<WordsOf<Element>*>(&found) = __ldcg(reinterpret_cast<const WordsOf<Element>*>(p));
+    }
     return found;
 }
 
@@ -145,7 +156,7 @@ __device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gra
         return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;
     };
     Vectors v{vectors_of<Real, Kept>(e, p, slots), e.trial + p * e.n, gradient + p * e.n, false};
-    v.in_lots = begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
+    v.in_lots = !any_begin && begins_lot(v.x) && begins_lot(v.g) && begins_lot(v.d) && begins_lot(v.trial) &&
                 begins_lot(v.gradient) && (!lower_step || begins_lot(v.lower)) &&
                 (!upper_step || begins_lot(v.upper)) && begins_lot(v.weights);
     return v;

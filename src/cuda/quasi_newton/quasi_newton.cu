@@ -13,14 +13,6 @@ constexpr int own_and_staged = int(sizeof(SharedMemory) + sizeof(Turn)) + staged
 static_assert(staged_bytes == SW_STAGED_BYTES, "the loader asks for other shared memory");
 static_assert(!staged || weighted || own_and_staged <= for_two_blocks, "leave memory for a second block");
 
-template <class T>
-__device__ inline void copy_words(T* to, const T* from) {
-    SW_ROLLED
-    for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += threads) {
-        reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
-    }
-}
-
 SW_END
 
 // f: the objective's values, float or double, one per problem. What each block begins with is loaded at once;

@@ -53,4 +53,12 @@ struct SharedMemory {
 // At file scope, so that the compiler knows it for shared memory wherever it is used.
 __shared__ SharedMemory m;
 
+template <class T>
+__device__ inline void copy_words(T* to, const T* from) {
+    SW_ROLLED
+    for (int i = threadIdx.x; i < int(sizeof(T) / 4); i += threads) {
+        reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+    }
+}
+
 SW_END

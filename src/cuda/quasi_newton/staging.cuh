@@ -89,6 +89,31 @@ __device__ inline void copy_element(Real* to, const Real* from) {
     copy_async<sizeof(Real)>(StagePlace(to), from);
 }
 
+// One number of two bytes: too short for a copy of its own.
+__device__ inline void copy_short(StagePlace to, const Bfloat16* from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(to.at), "h"(from->bits) : "memory");
+#else
+    *reinterpret_cast<Bfloat16*>(to.at) = *from;
+#endif
+}
+// So many bytes of neighbouring elements of a row of the history.
+template <int bytes, class Element>
+__device__ inline void copy_kept(StagePlace to, const Element* from) {
+    if constexpr (any_begin) {
+#pragma unroll
+        for (int k = 0; k < bytes / int(sizeof(Element)); ++k) {
+            if constexpr (sizeof(Element) == sizeof(Bfloat16)) {
+                copy_short(to.after(2 * k), from + k);
+            } else {
+                copy_async<sizeof(Element)>(to.after(k * int(sizeof(Element))), from + k);
+            }
+        }
+    } else {
+        copy_async<bytes>(to, from);
+    }
+}
+
 // Closes a group of copies; waits until all but the latest `pending` groups have arrived.
 __device__ inline void commit_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -125,7 +150,7 @@ public:
             if (!from[k]) continue;
             const Kept* row = from[k] + at;
 #pragma unroll
-            for (int c = 0; c < tile; c += 32 * wide) copy_async<16>(StagePlace(stage + to[k] + c), row + c);
+            for (int c = 0; c < tile; c += 32 * wide) copy_kept<16>(StagePlace(stage + to[k] + c), row + c);
         }
     }
     __device__ void part(int64_t at, int count, Kept* stage) const {
@@ -133,7 +158,7 @@ public:
         for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
 #pragma unroll
             for (int k = 0; k < each; ++k) {
-                if (from[k]) copy_async<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
+                if (from[k]) copy_kept<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
             }
         }
     }

@@ -128,7 +128,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
                 values[b] = load_two(rows[0] + b * 8 * pitch + offset);
             } else {
                 const Kept* row = rows[staged ? 0 : b];
-                values[b] = row && first ? load_two(row + offset) : Two{0, 0};
+                values[b] = row && first ? load_two_kept(row + offset) : Two{0, 0};
             }
             if (!first) values[b].a = 0;
             if (!second) values[b].b = 0;

@@ -2,19 +2,9 @@
 #pragma once
 
 #include "cuda/quasi_newton/cauchy_phases.cuh"
+#include "cuda/quasi_newton/numbers.cuh"
 
 SW_BEGIN
-
-// The scalars of the absorb sweep, behind its sums: five sums, then the largest, then the smallest.
-constexpr unsigned int absorb_extrema = 1u << 10 | 2u << 12;
-struct AbsorbKinds {
-    int first;
-    __device__ Fold operator()(int j) const {
-        return j < first ? Fold::sum : kind_among(absorb_extrema, j - first);
-    }
-};
-// Those of the aim sweep, before the slope: one sum, two smallest.
-constexpr unsigned int aim_extrema = 2u << 2 | 2u << 4;
 
 // One object for all threads of a block, in shared memory: it would be in their local memory otherwise, which
 // the sweeps drive from the caches.
@@ -146,14 +136,7 @@ private:
             absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
                                  sums.place(0, chunk));
             if (again) return;
-            const AbsorbTotals& mine = totals.scalars;
-            const Numbers numbers{
-                {mine.movable_descent, mine.gradient_squared, mine.projected_squared, mine.x_squared,
-                 double(totals.held), mine.projected_gradient, mine.first_break},
-                AbsorbTotals::count,
-                absorb_extrema,
-                totals.slope};
-            sums.put_folded(length, chunk, numbers, m.free_memory());
+            sums.put_folded(length, chunk, numbers_of(totals), m.free_memory());
         });
         sums.add_up(absorb_count<gather>(layout), AbsorbKinds{length});
     }
@@ -235,25 +218,17 @@ private:
 
     // (Part of the kernel: as a function of its own it would have fewer registers for its loads.)
     __device__ void aim_sweep() {
-        const int r = m.state.pairs;
         const Vectors v = m.vectors;
         const ChunkSums sums = this->sums;
         const double* coefficients = gang.decides() ? w.coefficients : m.received_coefficients();
         __syncthreads();
-        SW_ROLLED
-        for (int a = threadIdx.x; a < capacity; a += threads) {
-            m.plan.offsets[a] = int64_t(slot_of(a < r ? a : 0, m.state.head, r, slots)) * v.stride;
-            m.plan.y[a] = a < r ? coefficients[a] : 0.0;
-            m.plan.s[a] = a < r ? coefficients[r + a] : 0.0;
-        }
+        make_plan(m.plan, m.state, v.stride, coefficients);
         __syncthreads();
         each_chunk([&](int chunk, const Chunk& c) {
             AimTotals mine;
             CarefulSum slope;
             aim_chunk(v, m.state, m.plan, c, slope, mine);
-            const Numbers numbers{
-                {mine.direction_squared, mine.step_limit, mine.truncation}, 3, aim_extrema, slope};
-            sums.put_folded(0, chunk, numbers, m.free_memory());
+            sums.put_folded(0, chunk, numbers_of(mine, slope), m.free_memory());
         });
     }
 

@@ -2,81 +2,25 @@
 // Built where the headers of an installed jaxlib are given (CMakeLists.txt, STEPWELL_JAX); nothing of it is
 // linked.
 //
-// Leading axes of arguments are systems, as `jax.vmap` makes them: an argument that has ones there is shared
-// by all. The answers are those of stepwell/derivatives/systems.py and normal_equations.py, which serve where
+// The answers are those of stepwell/derivatives/systems.py and normal_equations.py, which serve where
 // these handlers are missing.
 #include <nanobind/nanobind.h>
 
 #include <cmath>
-#include <new>
 #include <vector>
 
 #include "core/nnls/types.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/nnls/choice.hpp"
+#include "host/nnls/jax_blocks.hpp"
 #include "host/nnls/kernels.hpp"
 #include "host/nnls/normal_solve.hpp"
-#include "xla/ffi/api/ffi.h"
 
 namespace nb = nanobind;
-namespace ffi = xla::ffi;
 
 namespace stepwell {
 namespace {
-
-// The axes of an array before its last `core`.
-std::vector<int64_t> lead_of(const ffi::AnyBuffer& array, size_t core) {
-    const auto axes = array.dimensions();
-    return std::vector<int64_t>(axes.begin(), axes.end() - static_cast<std::ptrdiff_t>(core));
-}
-
-int64_t product(const std::vector<int64_t>& axes) {
-    int64_t all = 1;
-    for (const int64_t axis : axes) all *= axis;
-    return all;
-}
-
-// Axes of ones stretch to those of the others. False where they do not fit, or are not as many.
-bool stretch(std::vector<int64_t>& whole, const std::vector<int64_t>& lead) {
-    if (lead.size() != whole.size()) return false;
-    for (size_t k = 0; k < lead.size(); ++k) {
-        if (whole[k] == 1) whole[k] = lead[k];
-        if (lead[k] != 1 && lead[k] != whole[k]) return false;
-    }
-    return true;
-}
-
-// The number, among blocks with axes `lead`, of that which stands at `index` of axes `whole`.
-int64_t block_at(int64_t index, const std::vector<int64_t>& whole, const std::vector<int64_t>& lead) {
-    int64_t at = 0, step = 1;
-    for (size_t k = whole.size(); k-- > 0;) {
-        if (lead[k] != 1) at += index % whole[k] * step;
-        index /= whole[k];
-        step *= lead[k];
-    }
-    return at;
-}
-
-// An argument's blocks in the order of all systems: the argument itself, or a copy where only some of its
-// axes are shared. `Number` is what the copy holds.
-template <class Number>
-struct Blocks {
-    const Number* data;
-    int64_t stride;  // from one system to the next; 0: one for all
-    std::vector<Number> own;
-
-    Blocks(const Number* given, int64_t size, const std::vector<int64_t>& whole,
-           const std::vector<int64_t>& lead)
-        : data(given), stride(product(lead) == 1 ? 0 : size) {
-        if (stride == 0 || lead == whole) return;
-        const int64_t systems = product(whole);
-        own.resize(static_cast<size_t>(systems * size));
-        for (int64_t s = 0; s < systems; ++s)
-            std::copy_n(given + block_at(s, whole, lead) * size, size, own.data() + s * size);
-        data = own.data();
-    }
-};
 
 struct NnlsAttributes {
     int32_t rows, columns, origin;  // of a convolution; rows below zero: the matrix is dense
@@ -168,18 +112,6 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
     return ffi::Error::Success();
 }
 
-// Calls what is written for one kind of numbers; memory that is not there is an error of the call.
-template <class Double, class Single>
-ffi::Error by_type(ffi::DataType type, const Double& in_double, const Single& in_single) {
-    try {
-        if (type == ffi::DataType::F64) return in_double();
-        if (type == ffi::DataType::F32) return in_single();
-    } catch (const std::bad_alloc&) {
-        return ffi::Error(ffi::ErrorCode::kResourceExhausted, "stepwell: no memory to work on these systems");
-    }
-    return ffi::Error::InvalidArgument("stepwell: allowed are float32 and float64");
-}
-
 ffi::Error nnls_call(ffi::AnyBuffer entries, ffi::AnyBuffer b, ffi::AnyBuffer lam,
                      ffi::Result<ffi::AnyBuffer> x, ffi::Result<ffi::AnyBuffer> dual,
                      ffi::Result<ffi::AnyBuffer> active, ffi::Result<ffi::AnyBuffer> reals,
@@ -244,11 +176,8 @@ ffi::Error solve_normal(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& fre
     const Blocks<Scalar> a(entries.typed_data<Scalar>(), size, ours, a_lead),
         marks(free.typed_data<Scalar>(), n, ours, free_lead),
         dampings(lam.typed_data<Scalar>(), 1, ours, lam_lead);
-    const auto doubled = [](const Scalar* from, int64_t count) {
-        return std::vector<double>(from, from + count);
-    };
-    const std::vector<double> matrix = doubled(a.data, a.stride == 0 ? size : systems * size),
-                              damping = doubled(dampings.data, dampings.stride == 0 ? 1 : systems);
+    const Doubles<Scalar> matrix(a.data, a.stride == 0 ? size : systems * size),
+        damping(dampings.data, dampings.stride == 0 ? 1 : systems);
     std::vector<uint8_t> inside(static_cast<size_t>(systems * n)), unsolved(static_cast<size_t>(systems));
     for (int64_t s = 0; s < systems; ++s)
         for (int64_t j = 0; j < n; ++j) {
@@ -267,8 +196,8 @@ ffi::Error solve_normal(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& fre
         std::copy_n(given + block_at(k, whole, g_lead) * n, n, right.data() + at * n);
     }
     SW_BEST(normal_kernels)().solve({systems, sides, static_cast<int32_t>(m), static_cast<int32_t>(n),
-                                     pulses ? static_cast<int32_t>(size) : 0, origin, matrix.data(),
-                                     a.stride == 0 ? 0 : size, inside.data(), damping.data(),
+                                     pulses ? static_cast<int32_t>(size) : 0, origin, matrix.data,
+                                     a.stride == 0 ? 0 : size, inside.data(), damping.data,
                                      dampings.stride == 0 ? 0 : 1, right.data(), left.data(), threads});
     Scalar* out = u.typed_data<Scalar>();
     for (int64_t k = 0; k < all; ++k) {
@@ -301,6 +230,9 @@ XLA_FFI_DEFINE_HANDLER(normal_handler, normal_call,
 
 }  // namespace
 
+// jax_lsq_handler.cpp
+XLA_FFI_Error* lsq_handler(XLA_FFI_CallFrame* frame);
+
 void bind_jax_handlers(nb::module_& m) {
     nb::dict handlers;
     // A capsule of a function's address, as JAX wants it.
@@ -309,6 +241,7 @@ void bind_jax_handlers(nb::module_& m) {
         +[](XLA_FFI_CallFrame* frame) { return (*normal_handler)(frame); }};
     handlers["stepwell_nnls"] = nb::capsule(reinterpret_cast<void*>(functions[0]));
     handlers["stepwell_normal_solve"] = nb::capsule(reinterpret_cast<void*>(functions[1]));
+    handlers["stepwell_lsq"] = nb::capsule(reinterpret_cast<void*>(&lsq_handler));
     m.attr("JAX_HANDLERS") = handlers;
 }
 

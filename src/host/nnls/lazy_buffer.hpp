@@ -28,10 +28,18 @@ public:
 
 private:
 #if defined(__linux__)
+    static constexpr size_t large_page = size_t(2) << 20;
     static bool is_large(size_t bytes) { return bytes >= size_t(1) << 30; }
 
     static void* reserved(size_t bytes) {
-        if (!is_large(bytes)) return std::aligned_alloc(64, bytes);
+        if (!is_large(bytes)) {
+            // From a few megabytes on in large pages, where they are granted: a call that takes memory anew
+            // would spend more time on thousands of small ones than on a Gram matrix.
+            if (bytes < 2 * large_page) return std::aligned_alloc(64, bytes);
+            void* found = std::aligned_alloc(large_page, (bytes + large_page - 1) / large_page * large_page);
+            if (found) madvise(found, bytes / large_page * large_page, MADV_HUGEPAGE);
+            return found;
+        }
         void* found =
             mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return found == MAP_FAILED ? nullptr : found;

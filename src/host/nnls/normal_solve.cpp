@@ -1,6 +1,8 @@
-// R of the free columns by modified Gram-Schmidt, then two triangular solves: R is as good as that of
-// Householder reflections (Bjorck, Numerical Methods for Least Squares Problems, 2.4.2), and its condition
-// that of the columns, where a Gram matrix has the square of it. Q is thrown away.
+// R of the free columns, then two triangular solves. R is Cholesky's where what it solves can be mended by
+// the columns themselves (strip_factor.hpp): that takes a quarter of the time. Else it comes from modified
+// Gram-Schmidt, as good as that of Householder reflections (Bjorck, Numerical Methods for Least Squares
+// Problems, 2.4.2), and its condition is that of the columns, where a Gram matrix has the square of it. Q is
+// thrown away.
 #include "host/nnls/normal_solve.hpp"
 
 #include <algorithm>
@@ -13,38 +15,97 @@
 #include "core/nnls/dot.hpp"
 #include "host/common/pool.hpp"
 #include "host/common/subnormals.hpp"
+#include "host/nnls/strip_factor.hpp"
 
 SW_BEGIN
 namespace nnls {
 namespace {
 
+// Products of all columns of a matrix that systems share, row-major; empty where they are not worth it: each
+// system then multiplies its free columns alone.
+std::vector<double> shared_products(const NormalJob& job) {
+    if (job.gram || job.pulse_length || job.a_stride != 0 || job.systems < 2) return {};
+    double own = 0;
+    for (int64_t s = 0; s < job.systems; ++s) {
+        const uint8_t* free = job.free + s * job.columns;
+        const double count = static_cast<double>(std::count(free, free + job.columns, uint8_t(1)));
+        own += count * count;
+    }
+    if (own <= static_cast<double>(job.columns) * job.columns) return {};
+    const int64_t n = job.columns, stride = padded(job.rows);
+    std::vector<double> columns(static_cast<size_t>(stride * n)), gram(static_cast<size_t>(n * n));
+    for (int64_t i = 0; i < job.rows; ++i)
+        for (int64_t j = 0; j < n; ++j) columns[j * stride + i] = job.a[i * n + j];
+    Pool::instance().run(static_cast<int>((n + 3) / 4), job.threads, [&](int piece, int) {
+        const int64_t first = 4 * piece;
+        const double* four[4];
+        for (int c = 0; c < 4; ++c) four[c] = columns.data() + std::min(first + c, n - 1) * stride;
+        for (int64_t j = first; j < n; ++j) {
+            double products[4];
+            dot_four(four, columns.data() + j * stride, stride, products);
+            for (int64_t c = 0; c < std::min<int64_t>(4, n - first); ++c)
+                gram[(first + c) * n + j] = gram[j * n + first + c] = products[c];
+        }
+    });
+    return gram;
+}
+
 // The factor of one system; its memory serves one after the other.
 class FreeFactor {
 public:
-    void take(const NormalJob& job, int64_t system) {
+    void take(const NormalJob& job, int64_t system, const double* products, int threads) {
         const uint8_t* free = job.free + system * job.columns;
         free_.clear();
         for (int32_t j = 0; j < job.columns; ++j)
             if (free[j]) free_.push_back(j);
-        const int count = static_cast<int>(free_.size());
-        if (count == 0) return;
-        rows_ = static_cast<int>(padded(job.rows));
         damping_ = job.damping[system * job.damping_stride];
-        if (job.gram) return factor_gram(job, job.a + system * job.a_stride);
-        // Below A the rows of the damping, which fill up to the diagonal.
-        length_ = rows_ + (damping_ != 0 ? padded(count) : 0);
-        columns_.assign(static_cast<size_t>(length_) * count, 0.0);
-        r_.assign(static_cast<size_t>(count) * count, 0.0);
-        gather(job, job.a + system * job.a_stride);
-        for (int first = 0; first < count; first += block) factor(first, std::min(block, count - first));
+        a_ = job.a + system * job.a_stride;
+        careful_ = free_.empty() || !take_strips(job, products, threads);
+        if (careful_) take_carefully(job);
     }
 
     // u = (R'R)^-1 g on the free columns.
     void solve(const NormalJob& job, const double* g, double* u) {
         const int count = static_cast<int>(free_.size());
         std::fill(u, u + job.columns, 0.0);
+        g_.resize(count);
         z_.resize(count);
-        for (int t = 0; t < count; ++t) z_[t] = g[free_[t]];
+        for (int t = 0; t < count; ++t) g_[t] = g[free_[t]];
+        if (!careful_ && !strips_.solve(g_.data(), z_.data())) {
+            careful_ = true;
+            take_carefully(job);
+        }
+        if (careful_) solve_carefully();
+        for (int t = 0; t < count; ++t) u[free_[t]] = z_[t];
+    }
+
+private:
+    static constexpr int block = 4;  // columns that take the earlier ones out together
+
+    bool take_strips(const NormalJob& job, const double* products, int threads) {
+        if (job.gram) return strips_.factor_gram(a_, job.columns, free_, damping_, threads);
+        if (job.pulse_length)
+            return strips_.factor_pulses(a_, job.pulse_length, job.pulse_origin, job.rows, free_, damping_,
+                                         threads);
+        return strips_.factor_columns(a_, job.rows, job.columns, free_, damping_, products, threads);
+    }
+
+    void take_carefully(const NormalJob& job) {
+        const int count = static_cast<int>(free_.size());
+        if (count == 0) return;
+        if (job.gram) return factor_gram(job, a_);
+        rows_ = static_cast<int>(padded(job.rows));
+        // Below A the rows of the damping, which fill up to the diagonal.
+        length_ = rows_ + (damping_ != 0 ? padded(count) : 0);
+        columns_.assign(static_cast<size_t>(length_) * count, 0.0);
+        r_.assign(static_cast<size_t>(count) * count, 0.0);
+        gather(job, a_);
+        for (int first = 0; first < count; first += block) factor(first, std::min(block, count - first));
+    }
+
+    void solve_carefully() {
+        const int count = static_cast<int>(free_.size());
+        std::copy(g_.begin(), g_.end(), z_.begin());
         for (int t = 0; t < count; ++t) {
             z_[t] = dependent(t) ? 0.0 : z_[t] / r_at(t)[t];
             add_scaled(-z_[t], r_at(t) + t + 1, z_.data() + t + 1, count - t - 1);
@@ -53,11 +114,7 @@ public:
             const double rest = z_[t] - dot(r_at(t) + t + 1, z_.data() + t + 1, count - t - 1);
             z_[t] = dependent(t) ? 0.0 : rest / r_at(t)[t];
         }
-        for (int t = 0; t < count; ++t) u[free_[t]] = z_[t];
     }
-
-private:
-    static constexpr int block = 4;  // columns that take the earlier ones out together
 
     double* column(int t) { return columns_.data() + static_cast<int64_t>(t) * length_; }
     double* r_at(int t) { return r_.data() + static_cast<int64_t>(t) * static_cast<int64_t>(free_.size()); }
@@ -136,14 +193,32 @@ private:
     }
 
     std::vector<int32_t> free_;
-    std::vector<double> columns_, r_, z_;
+    StripFactor strips_;
+    bool careful_ = false;  // by Gram-Schmidt, or by a Cholesky factor that leaves columns out
+    const double* a_ = nullptr;
+    std::vector<double> columns_, r_, g_, z_;
     int rows_ = 0;
     int64_t length_ = 0;
     double damping_ = 0;
 };
 
+// From this many entries on, threads share a system where there are fewer systems than threads.
+constexpr int64_t large_system = int64_t(1) << 15;
+
 void solve(const NormalJob& job) {
     const int64_t work = int64_t(job.rows) * job.columns;
+    const std::vector<double> products = shared_products(job);
+    const double* known = products.empty() ? nullptr : products.data();
+    if (job.systems < job.threads && work >= large_system) {
+        const FlushSubnormals flush;
+        FreeFactor factor;
+        for (int64_t s = 0; s < job.systems; ++s) {
+            factor.take(job, s, known, job.threads);
+            for (int64_t k = s * job.right_sides; k < (s + 1) * job.right_sides; ++k)
+                factor.solve(job, job.g + k * job.columns, job.u + k * job.columns);
+        }
+        return;
+    }
     const int64_t piece = std::clamp<int64_t>((1 << 14) / std::max<int64_t>(work, 1), 1, 64);
     const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
     std::vector<FreeFactor> factors(std::max(1, std::min(job.threads, pieces)));
@@ -152,7 +227,7 @@ void solve(const NormalJob& job) {
         const FlushSubnormals flush;
         try {
             for (int64_t s = p * piece; s < std::min(job.systems, (p + 1) * piece); ++s) {
-                factors[thread].take(job, s);
+                factors[thread].take(job, s, known, 1);
                 for (int64_t k = s * job.right_sides; k < (s + 1) * job.right_sides; ++k)
                     factors[thread].solve(job, job.g + k * job.columns, job.u + k * job.columns);
             }

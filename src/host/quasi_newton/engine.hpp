@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/quasi_newton/cauchy_walk.hpp"
+#include "core/quasi_newton/device_layout.hpp"
 #include "core/quasi_newton/memory.hpp"
 #include "core/quasi_newton/options.hpp"
 #include "core/quasi_newton/totals.hpp"
@@ -45,6 +46,20 @@ struct EngineView : BatchMemory<T, unsigned char> {
     int64_t kept_stride = 0;
 };
 
+// A problem whose vectors are in a device's memory: it sweeps, the host decides.
+struct DeviceView {
+    State* state;
+    double* small;
+    const Options* options;
+    void* workspaces;  // one
+    Exchange exchange;
+    int chunks;
+    double *rows, *breaks, *break_rows;  // see SweepArguments
+    // Sweeps over the variables. With `waits`, what is left for the host is there when it returns.
+    void (*sweep)(void* context, DeviceSweep kind, bool at_trial, const double* coefficients, bool waits);
+    void* context;
+};
+
 // The functions of one instruction set.
 struct EngineKernels {
     void* (*make_workspaces)(int threads, int capacity);
@@ -53,6 +68,7 @@ struct EngineKernels {
     void (*free_workspaces)(void*);
     void (*turn_double)(const EngineView<double>&, const double* f, const double* gradient, TurnPart part);
     void (*turn_float)(const EngineView<float>&, const double* f, const float* gradient, TurnPart part);
+    void (*turn_device)(const DeviceView&, double f, TurnPart part);
 };
 
 const EngineKernels& engine_kernels();  // for the best instruction set of this machine

@@ -1,5 +1,7 @@
 // Turns of the quasi-Newton iteration, compiled once per instruction set.
-#include "host/quasi_newton/problem.hpp"
+#include "host/quasi_newton/device_sweeps.hpp"
+#include "host/quasi_newton/host_sweeps.hpp"
+#include "host/quasi_newton/phases.hpp"
 
 SW_BEGIN
 
@@ -16,11 +18,13 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
         HostVectors<T> vectors = vectors_of<T, Byte>(e, p, slots);
         const bool is_free = e.states[p].own_bounds == OwnBounds::none;
         if (is_free) vectors.lower = vectors.upper = nullptr;
-        Problem<T> problem(vectors, e.states[p], is_free ? free : *e.options,
-                           small_matrices(e.small + p * small_matrices_length(slots), slots),
-                           Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
-                           e.exchange, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr);
-        problem.turn(f[p], gradient + p * e.n, part);
+        const Options& options = is_free ? free : *e.options;
+        HostSweeps<T> sweeps(vectors, gradient + p * e.n, e.states[p], options,
+                             Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
+                             e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr);
+        Phases phases(sweeps, e.states[p], options,
+                      small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
+        phases.turn(f[p], part);
     };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);
     if (many && e.threads > 1) {
@@ -33,6 +37,12 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     } else {
         for (int64_t p = 0; p < e.batch; ++p) run(p, e.threads, 0);
     }
+}
+
+void turn_on_device(const DeviceView& e, double f, TurnPart part) {
+    DeviceSweeps sweeps(e, (*static_cast<std::vector<Workspace>*>(e.workspaces))[0]);
+    Phases phases(sweeps, *e.state, *e.options, small_matrices(e.small, e.options->slots), e.exchange);
+    phases.turn(f, part);
 }
 
 }  // namespace
@@ -59,6 +69,7 @@ const EngineKernels& engine_table() {
         [](const EngineView<float>& e, const double* f, const float* g, TurnPart part) {
             turn(e, f, g, part);
         },
+        turn_on_device,
     };
     return table;
 }

@@ -72,6 +72,7 @@ void bind_device_layout(nb::module_& m) {
 #define CONSTANT(name) constants[#name] = name
     CONSTANT(max_device_capacity), CONSTANT(block_threads), CONSTANT(warp_threads), CONSTANT(small_problem);
     CONSTANT(small_capacity), CONSTANT(span), CONSTANT(group_size), CONSTANT(chunk_numbers);
+    CONSTANT(walk_bins), CONSTANT(longest_list), CONSTANT(read_together);
 #undef CONSTANT
     m.attr("DEVICE_CONSTANTS") = constants;
     m.def("device_staged_bytes", &staged_bytes_of, nb::arg("capacity"), nb::arg("real_bytes"),

@@ -12,6 +12,7 @@
 #include "host/common/dispatch.hpp"
 #include "host/common/large_memory.hpp"
 #include "host/quasi_newton/chunks.hpp"
+#include "host/quasi_newton/device_bindings.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/kept_grams.hpp"
@@ -310,6 +311,7 @@ void bind_quasi_newton(nb::module_& m) {
 
     bind_state_layout(m);
     bind_ranks(m);
+    bind_device_problem(m);
     bind_device_layout(m);
 }
 

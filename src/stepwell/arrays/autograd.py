@@ -127,7 +127,8 @@ def is_transformed(tensor: Array) -> bool:
     """Whether a tensor stands for others in a transformation of ``torch.func``: it has no values to look at."""
     import torch
 
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+    kinds = torch._C._functorch  # (the second: batches of gradients, ``is_grads_batched``)
+    return bool(kinds.is_functorch_wrapped_tensor(tensor) or kinds.is_legacy_batchedtensor(tensor))
 
 
 def refusing_writes(function: Function, name: str, template: Array) -> Function:

@@ -8,7 +8,7 @@
 `normal_equations`      the one solve that they all need, from a QR factor of the free columns
 `..systems`             a solver called with any number of leading axes, as transformations of programs need it
 `torch_...`             the plug for PyTorch: operations, autograd functions, re-attached minimisers
-`jax_...`               the plug for JAX: callbacks with rules
+`jax_...`               the plug for JAX: calls with rules; handlers, buffers that programs lend, solves of their own
 `argmin`                minimisers of a caller's function as functions of its parameters
 ======================  ===============================================================================================
 

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.arrays import Array, namespace_of, on_device_of
+from stepwell.arrays import Array, namespace_of
 from stepwell.checks import require_kind, require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.nnls.arguments import without_column
@@ -160,8 +160,10 @@ def _gradient(problem: Problem, kind: Kind, y: Array, lam: Array) -> tuple[Array
     entries, b, L = problem.entries, problem.b, problem.L
     xp = namespace_of(entries, b)
     if kind == GRAM:
-        penalty = xp.eye(y.shape[-1], dtype=y.dtype, **on_device_of(y)) if L is None else L.T @ L
-        whole = entries + (lam * lam)[..., None, None] * penalty
+        square = (lam * lam)[..., None]
+        if L is None:
+            return entries, b - matrix_of(entries, kind).normal_times(y) - square * y, lam
+        whole = entries + square[..., None] * (L.T @ L)
         return whole, b - matrix_of(whole, kind).normal_times(y), xp.zeros_like(lam)
     if problem.weights is not None:
         b = problem.weights * xp.where(problem.weights == 0, xp.zeros_like(b), b)  # whatever b has there

@@ -1,4 +1,4 @@
-"""NNLS as calls of XLA's programs on the CPU (``jax.ffi``), where the module was built with them; else callbacks.
+"""NNLS and bounded least squares as calls of XLA's programs on the CPU (``jax.ffi``), where the module has handlers.
 
 The handlers are registered at first use. Where they are missing or JAX refuses them, and on other platforms than the
 CPU, the callback serves: same answers, some tens of microseconds and the GIL dearer.
@@ -14,6 +14,9 @@ import jax
 import numpy as np
 
 from stepwell import _core
+from stepwell.derivatives import bounded_systems
+from stepwell.derivatives.bounded import Problem
+from stepwell.derivatives.matrices import GRAM
 from stepwell.derivatives.systems import Outcome, Spec
 from stepwell.nnls.arguments import check
 from stepwell.nnls.batch import UPDATE_CODES
@@ -54,15 +57,42 @@ def handles(spec: Spec, entries: Array, b: Array, warm: Array | None) -> bool:
     return registered() and full and warm is None and spec.update != "rotations"
 
 
-def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]:
+def handles_bounded(spec: bounded_systems.Spec, problem: Problem) -> bool:
+    """Whether the handler takes such problems: bounds, a sum, weights, a mask, λ; no L, rule, equality, warm start."""
+    more = (problem.L, problem.C, problem.warm)
+    full = problem.b.shape[-1] > 0 and problem.entries.shape[-1] > 0 and problem.lower.shape[-1] > 0
+    return registered() and full and spec.kind != GRAM and not spec.rule and all(one is None for one in more)
+
+
+def solve_bounded(
+    by_callback: Callable[..., Any], spec: bounded_systems.Spec, shapes: Any, present: list[str], *given: Array
+) -> Any:
+    """Solve problems, whose fields `present` are given, by the handler on the CPU, by the callback elsewhere."""
+    own = dict(zip(present, given))
+    attributes = _attributes(spec, tuple(own["entries"].shape), int(own["b"].shape[-1]))
+    del attributes["update"]
+    for name, field in (("summed", "sum_low"), ("weighted", "weights"), ("masked", "mask")):
+        attributes[name] = np.int32(field in own)
+    always = ("entries", "b", "lower", "upper", "lam")
+    order = [present.index(name) for name in (*always, "sum_low", "sum_high", "weights", "mask") if name in own]
+
+    def by_handler(*given: Array) -> Any:
+        call = jax.ffi.ffi_call("stepwell_lsq", tuple(shapes), vmap_method="expand_dims")
+        return bounded_systems.Outcome(*call(*(given[k] for k in order), **attributes))
+
+    return bounded_systems.Outcome(*jax.lax.platform_dependent(*given, cpu=by_handler, default=by_callback))
+
+
+def _attributes(spec: Any, shape: tuple[int, ...], rows: int) -> dict[str, Any]:
     """Check the options as a plain call does, on arrays that hold nothing, and return what the handler is told."""
+    update = getattr(spec, "update", "cgs2")
     core = 2 if spec.rows < 0 else 1
     entries = np.broadcast_to(np.ones(()), shape[-core:])
     matrix: Any = entries
     if spec.rows >= 0:
         matrix = Convolution(np.ones(shape[-1]), spec.columns, m=spec.rows, origin=spec.origin)
     batch = check(
-        matrix, np.broadcast_to(np.ones(()), (rows,)), spec.method, spec.insertion, spec.update, 0.0,
+        matrix, np.broadcast_to(np.ones(()), (rows,)), spec.method, spec.insertion, update, 0.0,
         "chain" if spec.chain else None, spec.maxiter, spec.tol, spec.threads, None, 0,
     )  # fmt: skip
     whole = {
@@ -70,7 +100,7 @@ def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]
         "columns": spec.columns,
         "origin": spec.origin,
         "method": _METHODS[spec.method],
-        "update": UPDATE_CODES[spec.update],
+        "update": UPDATE_CODES[update],
         "guarded": batch.guarded,
         "chain": batch.chain,
         "max_solves": batch.max_iter,
@@ -82,8 +112,8 @@ def _attributes(spec: Spec, shape: tuple[int, ...], rows: int) -> dict[str, Any]
     }
 
 
-def solve_normal(by_callback: Callable[..., Array], shape: tuple[int, int, int] | None, *given: Array) -> Array:
-    """Solve the normal equations, (entries, free, λ, g), by the handler on the CPU, by the callback elsewhere."""
+def solve_normal(elsewhere: Callable[..., Array], shape: tuple[int, int, int] | None, *given: Array) -> Array:
+    """Solve the normal equations, (entries, free, λ, g), by the handler on the CPU."""
     g = given[-1]
     rows, _, origin = (-1, 0, 0) if shape is None else shape
 
@@ -92,4 +122,4 @@ def solve_normal(by_callback: Callable[..., Array], shape: tuple[int, int, int] 
         call = jax.ffi.ffi_call("stepwell_normal_solve", result, vmap_method="expand_dims")
         return call(*given, rows=np.int32(rows), origin=np.int32(origin), threads=np.int32(default_threads()))
 
-    return jax.lax.platform_dependent(*given, cpu=by_handler, default=by_callback)
+    return jax.lax.platform_dependent(*given, cpu=by_handler, default=elsewhere)

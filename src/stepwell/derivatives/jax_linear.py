@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stepwell.arrays import host_copy, namespace_of, on_device_of
 from stepwell.checks import read_axis, require, require_kind, require_shape
-from stepwell.derivatives import linear
+from stepwell.derivatives import jax_calls, linear
 from stepwell.krylov.api import cg as plain_cg
 from stepwell.krylov.api import tikhonov as plain_tikhonov
 from stepwell.krylov.results import LinearResult
@@ -20,18 +21,17 @@ _plain_cg: Any = plain_cg
 _plain_tikhonov: Any = plain_tikhonov
 
 
-def _on_host(solve: Any, rows: int, columns: Array, *others: tuple[Array | None, int]) -> Array:
-    """Call a solver of NumPy's blocks; under ``vmap`` with leading axes, ones where an argument is shared."""
-    given = [(one, core) for one, core in others if one is not None]
+def _called(solve: Any, rows: int, columns: Array, *others: tuple[Array | None, int]) -> Array:
+    """Call a solver of blocks; under ``vmap`` with leading axes, ones where an argument is shared."""
 
-    def called(columns: Array, *arrays: Array) -> np.ndarray:
+    def called(columns: Array, *arrays: Array) -> tuple[Array]:
         own = iter(arrays)
-        parts = [(None if one is None else np.asarray(next(own)), core) for one, core in others]
-        found = linear.over_blocks(solve, np.asarray(columns), *parts)
-        return np.asarray(found).astype(columns.dtype)
+        parts = [(None if one is None else next(own), core) for one, core in others]
+        return (linear.over_blocks(solve, columns, *parts),)
 
     shape = jax.ShapeDtypeStruct((rows, columns.shape[-1]), columns.dtype)
-    return jax.pure_callback(called, shape, columns, *(one for one, _ in given), vmap_method="expand_dims")
+    (found,) = jax_calls.call(called, (shape,), columns, *(one for one, _ in others if one is not None))
+    return found
 
 
 def _normal_solve(A: Array, lam: Array, L: Array | None, tol: float, G: Array) -> Array:
@@ -40,16 +40,17 @@ def _normal_solve(A: Array, lam: Array, L: Array | None, tol: float, G: Array) -
     def product(V: Array) -> Array:
         return A.T @ (A @ V) + lam * lam * (V if L is None else L.T @ (L @ V))
 
-    def solved(G: np.ndarray, A: np.ndarray, lam: np.ndarray, L: np.ndarray | None) -> np.ndarray:
-        penalty = np.eye(A.shape[1], dtype=A.dtype) if L is None else L.T @ L
-        lams, out = np.broadcast_to(lam, G.shape[1]), np.empty_like(G)
+    def solved(G: Array, A: Array, lam: Array, L: Array | None) -> Array:
+        xp = namespace_of(A)
+        penalty = xp.eye(A.shape[1], dtype=A.dtype, **on_device_of(A)) if L is None else L.T @ L
+        lams, out = np.broadcast_to(host_copy(lam), G.shape[1]), xp.empty_like(G)
         for value in np.unique(lams):
-            columns = lams == value
-            out[:, columns] = _plain_cg(A.T @ A + value**2 * penalty, G[:, columns], tol=tol).x
+            (columns,) = np.nonzero(lams == value)
+            out[:, columns] = _plain_cg(A.T @ A + float(value) ** 2 * penalty, G[:, columns], tol=tol).x
         return out
 
     def solve(_: Any, rhs: Array) -> Array:
-        return _on_host(solved, A.shape[-1], rhs, (A, 2), (lam, 1), (L, 2))
+        return _called(solved, A.shape[-1], rhs, (A, 2), (lam, 1), (L, 2))
 
     return jax.lax.custom_linear_solve(product, G, solve, symmetric=True)
 
@@ -58,10 +59,12 @@ def _normal_solve(A: Array, lam: Array, L: Array | None, tol: float, G: Array) -
 def _tikhonov(how: tuple[Any, ...], A: Array, B: Array, lam: Array, L: Array | None) -> Array:
     method, tol, maxiter = how
 
-    def solve(B: np.ndarray, A: np.ndarray, lam: np.ndarray, L: np.ndarray | None) -> np.ndarray:
-        return _plain_tikhonov(A, B, lam if lam.size > 1 else lam[0], L, method=method, tol=tol, maxiter=maxiter).x
+    def solve(B: Array, A: Array, lam: Array, L: Array | None) -> Array:
+        lams = host_copy(lam)
+        given = lams if lams.size > 1 else float(lams[0])
+        return _plain_tikhonov(A, B, given, L, method=method, tol=tol, maxiter=maxiter).x
 
-    return _on_host(solve, A.shape[-1], B, (A, 2), (lam, 1), (L, 2))
+    return _called(solve, A.shape[-1], B, (A, 2), (lam, 1), (L, 2))
 
 
 @_tikhonov.defjvp
@@ -77,12 +80,12 @@ def _cg(how: tuple[Any, ...], H: Array, B: Array) -> Array:
     """H⁻¹B; derivatives of every order are those of JAX's own linear solve, which asks for this one."""
     method, tol, maxiter = how
 
-    def solved(B: np.ndarray, H: np.ndarray) -> np.ndarray:
+    def solved(B: Array, H: Array) -> Array:
         return _plain_cg(H, B, method=method, tol=tol, maxiter=maxiter).x
 
     symmetric = (H + H.T) / 2
     return jax.lax.custom_linear_solve(
-        lambda V: symmetric @ V, B, lambda _, rhs: _on_host(solved, H.shape[-1], rhs, (symmetric, 2)), symmetric=True
+        lambda V: symmetric @ V, B, lambda _, rhs: _called(solved, H.shape[-1], rhs, (symmetric, 2)), symmetric=True
     )
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.checks import require_kind
-from stepwell.derivatives import jax_nnls, least_squares
+from stepwell.derivatives import jax_calls, jax_handlers, jax_nnls, jax_solve, least_squares
 from stepwell.derivatives.bounded import Problem, attached, read_problem
 from stepwell.derivatives.bounded_systems import (
     REALS,
@@ -57,11 +57,15 @@ def _found(spec: Spec, problem: Problem) -> Outcome:
     given = [_aligned(getattr(problem, name), getattr(spec.axes, name), len(lead)) for name in present]
 
     def called(*arrays: Array) -> Outcome:
-        own = dict(zip(present, map(np.asarray, arrays)))
-        found = solve_folded(Problem(**{name: own.get(name) for name in Problem._fields}), spec)
-        return Outcome(*(np.asarray(array).astype(shape.dtype) for array, shape in zip(found, shapes)))
+        own = dict(zip(present, arrays))
+        return solve_folded(Problem(**{name: own.get(name) for name in Problem._fields}), spec)
 
-    return Outcome(*jax.pure_callback(called, shapes, *given, vmap_method="expand_dims"))
+    def by_callback(*arrays: Array) -> Outcome:
+        return jax_calls.call(called, shapes, *arrays)
+
+    if jax_handlers.handles_bounded(spec, problem):
+        return jax_handlers.solve_bounded(by_callback, spec, shapes, present, *given)
+    return by_callback(*given)
 
 
 @_found.defjvp
@@ -114,19 +118,27 @@ def _linear_solve(kind: Kind, entries: Array, free: Array, lam: Array, C: Array 
         rows = jnp.where(idle, whole[..., n:], (C @ inner[..., None])[..., 0])
         return jnp.concatenate([jnp.where(inside, image, whole[..., :n]), rows], axis=-1)
 
-    def solved(entries: Array, free: Array, lam: Array, rhs: Array, *C: Array) -> np.ndarray:
-        entries, free, lam, rhs, *rows = map(np.asarray, (entries, free, lam, rhs, *C))
+    def solved(entries: Array, free: Array, lam: Array, rhs: Array, *rows: Array) -> tuple[Array]:
         how: dict[str, Any] = dict(shape=kind if kind[0] >= 0 else None, gram=kind == GRAM)
         if not rows:
-            return np.asarray(solve_free(entries, free, lam, rhs, **how))
-        return np.asarray(solve_free_with_rows(entries, free, lam, rhs[..., :n], rows[0], rhs[..., n:], **how))
+            return (solve_free(entries, free, lam, rhs, **how),)
+        return (solve_free_with_rows(entries, free, lam, rhs[..., :n], rows[0], rhs[..., n:], **how),)
+
+    def by_callback(*given: Array) -> Array:
+        (found,) = jax_calls.call(solved, (jax.ShapeDtypeStruct(given[3].shape, given[3].dtype),), *given)
+        return found
+
+    def by_program(entries: Array, free: Array, lam: Array, rhs: Array, *rows: Array) -> Array:
+        own = functools.partial(jax_solve.solve_free, gram=kind == GRAM)
+        if not rows:
+            return own(entries, free, lam, rhs)
+        return solve_free_with_rows(entries, free, lam, rhs[..., :n], rows[0], rhs[..., n:], None, solve=own)
 
     def solve(_: Any, rhs: Array) -> Array:
         rank, core = rhs.ndim - 1, 2 if kind[0] < 0 else 1
         given = [_aligned(entries, core, rank), _aligned(free, 1, rank), _aligned(lam, 0, rank), rhs]
         given += [] if C is None else [_aligned(C, 2, rank)]
-        shape = jax.ShapeDtypeStruct(rhs.shape, rhs.dtype)
-        found = jax.pure_callback(solved, shape, *given, vmap_method="expand_dims")
+        found = jax_calls.on_gpu(by_program if kind[0] < 0 else by_callback, by_callback, *given)
         held = jnp.where(free == 0, rhs[..., :n], found[..., :n])  # the identity; of an unsolved system NaN
         return held if C is None else jnp.concatenate([held, jnp.where(idle, rhs[..., n:], found[..., n:])], axis=-1)
 

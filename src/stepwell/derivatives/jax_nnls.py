@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape
-from stepwell.derivatives import jax_handlers, least_squares
+from stepwell.derivatives import jax_calls, jax_handlers, jax_solve, least_squares
 from stepwell.derivatives.matrices import Dense, Matrix, Pulses
 from stepwell.derivatives.normal_equations import solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, turned
@@ -26,13 +26,7 @@ from stepwell.nnls.result import NNLSResult
 Array = Any
 
 
-# ---- callbacks ----
-
-
-def _solve_on_host(spec: Spec, dtype: Any, entries: Array, b: Array, lam: Array, warm: Array | None) -> Outcome:
-    start = None if warm is None else np.asarray(warm)
-    found = solve_folded(np.asarray(entries), np.asarray(b), np.asarray(lam), start, spec)
-    return Outcome(*(array.astype(dtype) if array.dtype.kind == "f" else array for array in found))
+# ---- calls ----
 
 
 def _raw(spec: Spec, entries: Array, b: Array, lam: Array, warm: Array | None) -> Outcome:
@@ -49,12 +43,11 @@ def _raw(spec: Spec, entries: Array, b: Array, lam: Array, warm: Array | None) -
         shaped(n, dtype), shaped(n, dtype), shaped(n, bool), shaped(2, dtype), shaped(6, jnp.int32), shaped(4, costs)
     )
 
-    def called(*arrays: Array) -> Outcome:
-        found = _solve_on_host(spec, dtype, *arrays, *[None] * (4 - len(arrays)))
-        return found._replace(costs=found.costs.astype(np.dtype(costs)))
+    def called(entries: Array, b: Array, lam: Array, warm: Array | None = None) -> Outcome:
+        return solve_folded(entries, b, lam, warm, spec)
 
     def by_callback(*arrays: Array) -> Outcome:
-        return Outcome(*jax.pure_callback(called, shapes, *arrays, vmap_method="expand_dims"))
+        return jax_calls.call(called, shapes, *arrays)
 
     given = [_with_lead(entries, core, len(lead)), b, _with_lead(lam, 0, len(lead))]
     if jax_handlers.handles(spec, entries, b, warm):
@@ -77,17 +70,20 @@ def _normal_solve(matrix: Matrix, free: Array, lam: Array, g: Array, shape: Any)
         image = matrix.transposed_times(matrix.times(inner)) + lam * lam * inner
         return jnp.where(inside, image, u)
 
-    def solved(entries: Array, free: Array, lam: Array, g: Array) -> np.ndarray:
-        return np.asarray(solve_free(np.asarray(entries), np.asarray(free), np.asarray(lam), np.asarray(g), shape))
+    def solved(entries: Array, free: Array, lam: Array, g: Array) -> tuple[Array]:
+        return (solve_free(entries, free, lam, g, shape),)
 
-    def by_callback(entries: Array, free: Array, lam: Array, g: Array) -> Array:
-        result = jax.ShapeDtypeStruct(g.shape, g.dtype)
-        return jax.pure_callback(solved, result, entries, free, lam, g, vmap_method="expand_dims")
+    def by_callback(*given: Array) -> Array:
+        (u,) = jax_calls.call(solved, (jax.ShapeDtypeStruct(given[-1].shape, given[-1].dtype),), *given)
+        return u
+
+    def elsewhere(*given: Array) -> Array:
+        return jax_calls.on_gpu(jax_solve.solve_free if shape is None else by_callback, by_callback, *given)
 
     def solve_by(*given: Array) -> Array:
         if jax_handlers.registered() and given[-1].shape[-1] > 0:
-            return jax_handlers.solve_normal(by_callback, shape, *given)
-        return by_callback(*given)
+            return jax_handlers.solve_normal(elsewhere, shape, *given)
+        return elsewhere(*given)
 
     def solve(_: Any, rhs: Array) -> Array:
         rank, core = rhs.ndim - 1, 2 if shape is None else 1

@@ -76,7 +76,7 @@ def reverse_of_solve(
     matrix: Matrix, lam: Array, u: Array, v: Array, *, matrix_too: bool = True, lam_too: bool = True
 ) -> tuple[Array | None, Array | None]:
     """Return the cotangents of A and λ in u = H⁻¹g, given v = H⁻¹ū, which is that of g."""
-    own = -matrix.normal_cotangent(v, u) if matrix_too else None
+    own = matrix.normal_cotangent(-v, u) if matrix_too else None
     if not lam_too:
         return own, None
     return own, -2 * lam * ((u * v).sum(-1) if getattr(lam, "ndim", 0) else (u * v).sum())

@@ -109,8 +109,11 @@ class Gram(_Columns):
         return Gram(change).normal_times(x)
 
     def normal_cotangent(self, y: Array, x: Array) -> Array:
-        """The symmetric part of y xᵀ."""
-        return (self._dense.cotangent(y, x) + self._dense.cotangent(x, y)) / 2
+        """The symmetric part of y xᵀ: one product, [y x] [x y]ᵀ / 2, which is written once."""
+        xp = namespace_of(y, x)
+        if self.entries.ndim == 2 and y.ndim == 2:
+            return xp.concat([y, x]).T @ xp.concat([x / 2, y / 2])
+        return xp.stack([y, x], axis=-1) @ xp.stack([x / 2, y / 2], axis=-2)
 
 
 class Pulses(_Columns):

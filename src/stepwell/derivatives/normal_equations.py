@@ -1,13 +1,15 @@
 """The solve that derivatives of least squares need: (A_FᵀA_F + λ²I) u = g on the free columns F, by their QR factor.
 
-The Gram matrix is never formed: it has the square of the condition. (Where normal equations are what a caller has
-given, their matrix stands for AᵀA.) On the host each system's free columns alone are factored, a system a thread; on a
-device all columns, the held ones replaced by unit vectors of their own.
+A Gram matrix has the square of the condition: on the host its Cholesky factor serves, and what it solves is mended by
+A itself, as far as that goes; beyond, R comes from the columns. (Where normal equations are what a caller has given,
+their matrix stands for AᵀA.) There each system's free columns alone are factored, a system a thread; on a device all
+columns, by QR, the held ones replaced by unit vectors of their own.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from stepwell.arrays import (
     Array,
     as_float,
     as_readable,
+    as_user_array,
     host_view,
     is_cuda,
     namespace_of,
@@ -61,6 +64,9 @@ def solve_free(
     >>> solve_free(A, np.array([1.0, 0.0]), np.array(0.0), np.array([4.0, 1.0]))
     array([2., 0.])
     """
+    template, on_device = g, is_cuda(entries)
+    if not on_device:  # views, whose shapes NumPy changes in a fraction of the time
+        entries, free, lam, g = (host_view(array) for array in (entries, free, lam, g))
     xp = namespace_of(entries, free, g)
     core = 2 if shape is None else 1
     leads = [tuple(entries.shape[:-core]), tuple(free.shape[:-1]), tuple(lam.shape), tuple(g.shape[:-1])]
@@ -84,15 +90,19 @@ def solve_free(
         xp.broadcast_to(xp.reshape(lam, leads[2]), ours), (systems,)
     )  # fmt: skip
     if not systems or not n:
-        return xp.zeros_like(xp.broadcast_to(xp.reshape(g, (*leads[3], n)), (*whole, n)))
-    u = (_on_device if is_cuda(entries) else _on_host)(own, marks, damping, rhs, shape, gram)
-    back = np.argsort([*axes, *alone, rank])
-    return xp.permute_dims(xp.reshape(u, turned), tuple(map(int, back)))
+        u = xp.zeros_like(rhs)
+    else:
+        u = (_on_device if on_device else _on_host)(own, marks, damping, rhs, shape, gram)
+    u = xp.reshape(u, turned)
+    if alone:
+        u = xp.permute_dims(u, tuple(map(int, np.argsort([*axes, *alone, rank]))))
+    return u if on_device else as_user_array(u, template)
 
 
 def solve_free_with_rows(
-    entries: Array, free: Array, lam: Array, g: Array, rows: Array, t: Array, shape: Any, *, gram: bool = False
-) -> Array:
+    entries: Array, free: Array, lam: Array, g: Array, rows: Array, t: Array, shape: Any, *, gram: bool = False,
+    solve: Callable[..., Array] | None = None,
+) -> Array:  # fmt: skip
     """Solve H u + Cᵀν = g and C u = t on the free unknowns, C being a few `rows`: a bound sum, or equalities.
 
     Parameters
@@ -102,6 +112,8 @@ def solve_free_with_rows(
     rows : array, (..., k, n)
     t : array, (..., k)
         Leading axes are as many as those of all others, ones where an argument is shared.
+    solve : callable, optional
+        ``solve(entries, free, lam, g)`` in place of `solve_free`: that of a library's own programs.
 
     Returns
     -------
@@ -118,7 +130,10 @@ def solve_free_with_rows(
     count, n = int(rows.shape[-2]), int(g.shape[-1])
     lead = np.broadcast_shapes(tuple(g.shape[:-1]), tuple(rows.shape[:-2]), tuple(free.shape[:-1]))
     apart = [xp.broadcast_to(one, (*lead, n)) for one in (g, *(rows[..., k, :] for k in range(count)))]
-    solved = solve_free(entries, free, lam, xp.stack(apart), shape, gram=gram)
+    if solve is None:
+        solved = solve_free(entries, free, lam, xp.stack(apart), shape, gram=gram)
+    else:
+        solved = solve(entries, free, lam, xp.stack(apart))
     u, bent = solved[0], xp.moveaxis(solved[1:], 0, -2)
     rows = xp.broadcast_to(rows, bent.shape)
     small = xp.matmul(rows, xp.matrix_transpose(bent))
@@ -132,25 +147,20 @@ def solve_free_with_rows(
 
 
 def _on_host(
-    entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None, gram: bool
-) -> Array:
+    entries: np.ndarray, marks: np.ndarray, lam: np.ndarray, g: np.ndarray, shape: Any, gram: bool
+) -> np.ndarray:
     """Solve (systems, right-hand sides, n) on all threads."""
-    a, free, damping, rhs = (as_readable(host_view(array), np.float64) for array in (entries, marks, lam, g))
-    if shape is None and not gram and len(a) == 1 < len(rhs) and a.shape[1] > a.shape[2] and np.isfinite(a).all():
-        # R of some columns of A is R of those of its triangle, which has fewer rows.
-        triangle: Any = np.linalg.qr(a, mode="r")
-        a = np.ascontiguousarray(triangle)
+    a, free, damping, rhs = (as_readable(array, np.float64) for array in (entries, marks, lam, g))
     rows, origin = (a.shape[-2], 0) if shape is None else (shape[0], shape[2])
     u = np.empty_like(rhs)
     _core.nnls_normal_solve(
         a if shape is None else a[:, None], rows, origin, shape is not None, (free > 0).view(np.uint8),
-        np.ascontiguousarray(damping), rhs, u, default_threads(), gram,
+        damping, rhs, u, default_threads(), gram,
     )  # fmt: skip
     unsolved = np.isnan(free).any(axis=-1)
     if unsolved.any():
         u[unsolved] = np.nan
-    xp = namespace_of(g)
-    return xp.asarray(u if g.dtype == xp.float64 else u.astype(np.float32), dtype=g.dtype)
+    return u.astype(g.dtype, copy=False)
 
 
 def _on_device(

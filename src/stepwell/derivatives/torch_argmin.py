@@ -40,8 +40,10 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
         point = base.clone() if base.requires_grad else base.detach().clone().requires_grad_()
         (gradient,) = torch.autograd.grad(fun(point, *theta), point, create_graph=True)
     trouble = [] if result.success else [str(result.message)]
-    if not free.numel() or not gradient.requires_grad:
+    if not gradient.requires_grad:
         return fail(trouble, base)
+    if not free.numel():  # derivatives of zero, where there is something to have them
+        return fail(trouble, base.reshape(-1).index_add(0, free, gradient.reshape(-1)[free]).reshape(x.shape))
 
     def product(v: Tensor) -> Tensor:
         whole = torch.zeros_like(gradient).reshape(-1).index_copy(0, free, v)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.arrays import without_graph
+from stepwell.arrays import graph_library, without_graph
 from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import require_kind, warn_caller
 from stepwell.derivatives import least_squares
@@ -79,13 +79,14 @@ def _lsq_step(
     entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Tensor | None, t: Tensor | None, rows: int, columns: int,
     origin: int,
 ) -> Tensor:  # fmt: skip
-    kind = (rows, columns, origin)
-    shape, gram = (kind if rows >= 0 else None), kind == GRAM
+    return _solved(entries, free, lam, g, C, t, (rows, columns, origin)).contiguous().clone()
+
+
+def _solved(entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind) -> Tensor:
+    shape, gram = (kind if kind[0] >= 0 else None), kind == GRAM
     if C is None:
-        found = solve_free(entries, free, lam, g, shape, gram=gram)
-    else:
-        found = solve_free_with_rows(entries, free, lam, g, C, t, shape, gram=gram)
-    return found.contiguous().clone()
+        return solve_free(entries, free, lam, g, shape, gram=gram)
+    return solve_free_with_rows(entries, free, lam, g, C, t, shape, gram=gram)
 
 
 def _step_axes(rows: int) -> tuple[int, ...]:
@@ -128,8 +129,8 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        entries, free, lam, _, C, _, *kind, _ = inputs
-        ctx.kind = tuple(kind)
+        entries, free, lam, _, C, _, *kind, known = inputs
+        ctx.kind, ctx.known = tuple(kind), known
         ctx.save_for_backward(entries, free, lam, C, output)
         ctx.save_for_forward(entries, free, lam, C, output)
 
@@ -137,6 +138,9 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, G: Tensor) -> Any:
         entries, free, lam, C, found = ctx.saved_tensors
         n, needs = free.shape[-1], ctx.needs_input_grad
+        # Of u = 0 the first derivatives in A and λ are zero: nothing that a graph would have to know of.
+        if ctx.known and graph_library(entries, lam, G) is None:
+            needs = [False] * len(needs)
         g, t = _parts(G, n, C)
         solved = _solve(entries, free, lam, g, C, t, ctx.kind)
         (u, _), (v, rest) = _parts(found, n, C), _parts(solved, n, C)
@@ -164,6 +168,8 @@ class _StepWithTangents(_Step):
 def _solve(
     entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind, *, known: bool = False
 ) -> Tensor:
+    if not known and graph_library(entries, lam, g, t) is None:  # nobody will ask for derivatives of this
+        return _solved(entries, free, lam, g, C, t, kind)
     rule = _Step if torch.compiler.is_compiling() else _StepWithTangents
     return rule.apply(entries, free, lam, g, C, t, *kind, known)
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwell.arrays import graph_library
 from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
 from stepwell.derivatives import least_squares
@@ -137,6 +138,8 @@ class _NormalSolveWithTangents(_NormalSolve):
 
 
 def _solve(entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, spec: tuple[int, int, int]) -> Tensor:
+    if graph_library(entries, lam, g) is None:  # nobody will ask for derivatives of this: no graph, no operation
+        return solve_free(entries, free, lam, g, None if spec[0] < 0 else spec)
     rule = _NormalSolve if torch.compiler.is_compiling() else _NormalSolveWithTangents
     return rule.apply(entries, free, lam, g, *spec)
 

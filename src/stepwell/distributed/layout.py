@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array
+from stepwell.arrays import Array, is_cuda
 from stepwell.checks import read_whole, require
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.ranks import Ranks
@@ -90,11 +90,16 @@ class Pieces:
         """Return the tree over the chunks of all ranks."""
         return _core.RankTree(self.rank, self.cuts)
 
-    def chunk_sums(self, values: Array) -> np.ndarray:
+    def chunk_sums(self, values: Array) -> Array:
         """Return the sum over each of this rank's chunks of an array with one value for each of its elements.
 
-        It is what an objective may return as its value where f is a sum over the variables.
+        It is what an objective may return as its value where f is a sum over the variables. Of an array on a GPU the
+        sums stay there.
         """
+        if is_cuda(values):
+            from stepwell.distributed.device_sums import device_chunk_sums
+
+            return device_chunk_sums(values, self)
         array = np.asarray(values, dtype=np.float64).reshape(-1)
         require(array.size == self.end - self.begin, "values", array.size, f"{self.end - self.begin} numbers")
         if not array.size:

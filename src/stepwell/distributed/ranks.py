@@ -138,10 +138,12 @@ class Ranks:
         message[0] = flag
         received = self._allgather(message, counts, failing=flag >= ERROR)
         if self.size == 1:
-            flags, digests = message[:1], message[1:2]
-        else:
-            starts = starts_of(tuple(counts))
-            flags, digests = received[starts], received[starts + 1]
+            self.told = flag
+            if flag >= ERROR:
+                self._raise(message[:1])
+            return received
+        starts = starts_of(tuple(counts))
+        flags, digests = received[starts], received[starts + 1]
         self.told = float(flags.max())
         if self.told >= ERROR:
             self._raise(flags)

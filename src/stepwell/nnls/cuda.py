@@ -12,6 +12,7 @@ from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
+from stepwell.nnls import quick_teams
 from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
 from stepwell.nnls.job import Answers, job_sizes, make_job
 from stepwell.nnls.result import AnyResult
@@ -70,6 +71,8 @@ def plan(
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
     else:
         threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
+        if batch.family is not None and batch.family.gram is not None and batch.columns > 512:
+            threads = 512
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
     slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
     fast = min(fast, -(-slow // 64) * 64)
@@ -173,6 +176,8 @@ def solve(batch: Batch) -> AnyResult:
     stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, options, stream))
+    if quick_teams.are_for(batch):
+        keep.append(quick_teams.launch(batch, memory, launch, _limits(memory.device_id)[0], stream))
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     kernel = _kernel("nnls_solve", *options, shared_bytes)
     launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)

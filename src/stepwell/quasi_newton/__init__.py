@@ -15,7 +15,7 @@
 `state`, `saved_state`  the engine's records; a run as plain arrays
 `status`, `results`     why a run ended, and what it gave; `result_types`, `inverse_hessian`, `printing`
 `gradient_check`        whether a gradient is right
-`cuda_...`              of the CUDA target: its layout, windows of turns, events
+`cuda_...`              of the CUDA targets: memory, layout, windows of turns, events; a rank's piece
 `rank_...`              of a run over ranks: setup, target, values, files, inverse Hessian
 ======================  ===============================================================================================
 """

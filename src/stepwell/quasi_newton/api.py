@@ -115,7 +115,7 @@ def minimize(
         its piece of x0, bounds and h0, in the order of the ranks; `fun` gets this rank's piece of a point and returns
         its piece of the gradient (``jac=True``, or a callable), and f: the same number on all ranks, this rank's
         ``stepwell.distributed.part(f)``, or an array of one value for each of its chunks. The result has this rank's
-        pieces. See docs/distributed.md.
+        pieces. Pieces may lie on GPUs. See docs/distributed.md.
 
     checkpoint : path, optional
         A file that the run is written to as it goes on, and taken up from, bit for bit, where it is there already: run
@@ -359,6 +359,8 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
             "that differentiates its own part knows nothing of its neighbours)",
         )
         require(not plan.jit, "options['jit']", plan.jit, "False where comm is given")
+        captured = run.variables.on_device and plan.graph is True
+        require(not captured, "options['graph']", plan.graph, "'auto' or False where comm is given")
     objective = Objective(
         fun,
         jac,

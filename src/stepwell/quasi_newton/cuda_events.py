@@ -52,6 +52,10 @@ class TurnClock:
         """Say that a graph has recorded the events of all slots."""
         self._fresh = len(self._events)
 
+    def wait(self) -> None:
+        """Wait until the stream has come to where the last mark is."""
+        checked(*self._driver.cuStreamSynchronize(self._stream))
+
     def gather(self) -> None:
         """Add up the slots recorded since the last call; they must have finished."""
         for before, between, after in self._events[: self._fresh]:

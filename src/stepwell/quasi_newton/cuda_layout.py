@@ -6,8 +6,12 @@ src/core/quasi_newton/device_layout.hpp.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from stepwell import _core
 from stepwell.cuda.layouts import structure
+from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, load_kernel
 from stepwell.quasi_newton.settings import HistoryDtype, Settings
 
 _CONSTANTS = _core.DEVICE_CONSTANTS
@@ -19,6 +23,9 @@ BLOCK: int = _CONSTANTS["block_threads"]  # threads of a block
 WARP: int = _CONSTANTS["warp_threads"]  # small problems are left to a warp each
 SMALL: int = _CONSTANTS["small_problem"]  # variables of a problem that a warp takes
 SMALL_CAPACITY: int = _CONSTANTS["small_capacity"]  # and pairs: its decisions must fit its share of shared memory
+READ_TOGETHER: int = _CONSTANTS["read_together"]  # variables that one read of the history may take
+WALK_BINS: int = _CONSTANTS["walk_bins"]  # in which breakpoints are counted
+LONGEST_LIST: int = _CONSTANTS["longest_list"]  # breakpoints that ranks list together at a time, at most
 LONGEST_WALK = {threads: int(_core.device_longest_list(threads)) for threads in (BLOCK, WARP)}
 
 
@@ -77,6 +84,20 @@ def kernel_defines(
         "SW_WEIGHTS_VARY": int(vary),
         "SW_STAGED_BYTES": staged_bytes(capacity, single, lower_step + upper_step, weighted, threads, history),
     }
+
+
+@functools.lru_cache(maxsize=64)
+def resident_kernel(
+    name: str, entry: str, defines: tuple[tuple[str, str | int], ...], device_id: int
+) -> tuple[Any, int, int]:
+    """Return a kernel, the dynamic shared memory of a block and how many blocks the device holds at a time."""
+    device = cuda_core().Device(device_id)
+    named = dict(defines)
+    kernel = load_kernel(name, entry, named, device)
+    shared, threads = int(named["SW_STAGED_BYTES"]), int(named["SW_THREADS"])
+    allow_shared_memory(kernel, shared, device_id)
+    blocks = int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
+    return kernel, shared, blocks * int(device.properties.multiprocessor_count)
 
 
 def common_defines() -> list[dict[str, str | int]]:

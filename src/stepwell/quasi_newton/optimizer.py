@@ -131,6 +131,11 @@ class LBFGSB:
         """Whether the run has ended; on a GPU, as far as the host has seen."""
         if self._told % LOOK_EVERY == 0:
             self._run.target.wait()
+        return self.seen_done
+
+    @property
+    def seen_done(self) -> bool:
+        """Whether the host has seen the end of the run; never waits for a GPU, where turns after the end do nothing."""
         return self._run.target.running == 0
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from stepwell import _core
+from stepwell.arrays import Array, as_contiguous, copy_to_device_of, namespace_of
 from stepwell.distributed import Layout, Pieces, Ranks, local_piece
 from stepwell.distributed.layout import pieces_of
 from stepwell.quasi_newton.rank_values import PieceVariables
@@ -72,11 +73,14 @@ def settle(
     ranks.agree_all(same)
     size = variables.size
     boxed = size == 0 or (box is not None and box.boxed)
-    rows = np.array(ranks.exchange(np.array([size, box is not None, boxed], dtype=float)))
+    steps = (0, 0) if box is None else box.steps
+    rows = np.array(ranks.exchange(np.array([size, box is not None, boxed, *steps], dtype=float)))
     sizes = rows[:, 0].astype(int).tolist()
     pieces = _pieces(comm, sizes, ranks.rank)
     if rows[:, 1].any():
         box = _with_bounds(box, variables)._replace(boxed=bool(rows[:, 2].all()))
+        if variables.on_device:
+            box = _with_steps(box, (bool(rows[:, 3].any()), bool(rows[:, 4].any())), size)
     threads = threads_of_rank(ranks, settings.thread_count(), settings.threads is not None)
     fields = {field.name: getattr(variables, field.name) for field in dataclasses.fields(Variables)}
     return PieceVariables(**fields, chunks=pieces.chunks), box, Share(ranks, pieces, threads)
@@ -100,7 +104,22 @@ def _with_bounds(box: Box | None, variables: Variables) -> Box:
     if box is not None:
         return box
     infinite = np.array([math.inf], variables.dtype)
+    if variables.on_device:
+        lower, upper = (copy_to_device_of(side, variables.template) for side in (-infinite, infinite))
+        return Box(lower, upper, False)
     return Box(-infinite, infinite, False)
+
+
+def _with_steps(box: Box, steps: tuple[bool, bool], size: int) -> Box:
+    """Return bounds that are arrays where any rank has arrays: then all run the same kernels, to the same bits."""
+
+    def side(bounds: Array, wide: bool) -> Array:
+        if not wide or bounds.shape[0] == size:
+            return bounds
+        xp = namespace_of(bounds)
+        return as_contiguous(xp.asarray(xp.broadcast_to(bounds, (size,)), copy=True))
+
+    return box._replace(lower=side(box.lower, steps[0]), upper=side(box.upper, steps[1]))
 
 
 def threads_of_rank(ranks: Ranks, available: int, asked: bool) -> int:

@@ -1,4 +1,4 @@
-"""A problem whose variables are spread over ranks: the host target with an exchange between sums and decisions.
+"""A problem whose variables are spread over ranks: a target with an exchange between sums and decisions.
 
 Every rank sweeps over its own chunks, sends the nodes of the tree of sums that cover them, and takes the same decisions
 on the same totals. Callbacks and clocks are looked at just before the message of the aim sweep, which carries a wish to
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
+from stepwell.arrays import Array
 from stepwell.distributed import Pieces, Ranks
 from stepwell.distributed.ranks import HEADER, STOP, TIME, starts_of
 from stepwell.quasi_newton.host_target import HostTarget
@@ -60,37 +61,33 @@ class PieceTarget(HostTarget):
         super().turn(number, g, part)
 
 
-class RankTarget(PieceTarget):
-    """A problem over several ranks; a `Target` whose turns exchange messages, so that all ranks must make them.
+class OverRanks:
+    """What a target over several ranks does beside its sweeps: messages, errors, callbacks, clocks.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    pieces : Pieces
-        Which variables each rank has. The others are those of `HostTarget`, for this rank's piece; that there are
-        bounds, or a diagonal, must be the same on all ranks.
+    Those who inherit have a target's `running` and `stop`, and `_turn_here`, which sweeps, exchanges and decides.
     """
 
-    def __init__(
-        self,
-        start: np.ndarray,
-        box: Box | None,
-        weights: np.ndarray | None,
-        settings: Settings,
-        *,
-        weights_vary: bool,
-        pieces: Pieces,
-        ranks: Ranks,
-    ) -> None:
-        # A place more in the ring: a pair is written before its step is accepted, to save an exchange.
-        super().__init__(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, spare=1)
+    running: int
+    stop: Callable[[int], None]
+    states: Callable[[], np.ndarray]
+    #: Whether values of f were sums over ranks, not over chunks.
+    took_shares = False
+
+    def _meet(self, ranks: Ranks, pieces: Pieces) -> _core.RankExchange:
+        """Return what stands between the sums and the decisions."""
         self.ranks = ranks
         self._messages = _Messages(ranks, self)
         self._exchange = _core.RankExchange(ranks.rank, pieces.cuts, pieces.begin, self._messages)
-        self._engine.set_exchange(self._exchange)
-        self._places = settings.m
+        return self._exchange
 
-    def turn(self, f: Value, g: np.ndarray, part: int = WHOLE) -> None:
+    def _turn_here(self, g: Array, part: int) -> None:
+        raise NotImplementedError
+
+    def no_gradient(self) -> Array:
+        """Return numbers that nobody will use, of the place and size of a gradient."""
+        raise NotImplementedError
+
+    def turn(self, f: Value, g: Array, part: int = WHOLE) -> None:
         """Take this rank's value and gradient at the trial point; all ranks move on together, or all raise."""
         self.took_shares |= f.kind == SHARE
         messages = self._messages
@@ -101,7 +98,7 @@ class RankTarget(PieceTarget):
         patient = contextlib.nullcontext() if messages.watched else _patient_interrupts(self.ranks)
         try:
             with patient:
-                HostTarget.turn(self, math.nan, g, part)
+                self._turn_here(g, part)
         except _Ended as ended:
             self.stop(ended.status.value)
         if self.running == 0 and messages.watched:
@@ -135,15 +132,59 @@ class RankTarget(PieceTarget):
         self, evaluate: Callable[[], tuple[Any, Any]], turn: Callable[..., None], graph: str | bool, clock: Any
     ) -> Callable[[], Any]:
         """Return a function that evaluates and turns once; an error of the evaluation is raised on all ranks."""
-        nothing = (NO_VALUE, np.zeros(self.n, self.trial.dtype))
+
+        def mark(place: int) -> None:
+            if clock is not None:
+                clock.record(0, place)
 
         def advance() -> None:
-            found = nothing
+            found: tuple[Any, Any] | None = None
+            mark(0)
             with self.ranks.holding():
                 found = evaluate()
-            turn(*found)
+            mark(1)
+            turn(*((NO_VALUE, self.no_gradient()) if found is None else found))
+            mark(2)
+            if clock is not None:
+                clock.wait()
+                clock.gather()
 
         return advance
+
+
+class RankTarget(OverRanks, PieceTarget):
+    """A problem over several ranks; a `Target` whose turns exchange messages, so that all ranks must make them.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    pieces : Pieces
+        Which variables each rank has. The others are those of `HostTarget`, for this rank's piece; that there are
+        bounds, or a diagonal, must be the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        start: np.ndarray,
+        box: Box | None,
+        weights: np.ndarray | None,
+        settings: Settings,
+        *,
+        weights_vary: bool,
+        pieces: Pieces,
+        ranks: Ranks,
+    ) -> None:
+        # A place more in the ring: a pair is written before its step is accepted, to save an exchange.
+        super().__init__(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, spare=1)
+        self._engine.set_exchange(self._meet(ranks, pieces))
+        self._places = settings.m
+
+    def _turn_here(self, g: np.ndarray, part: int) -> None:
+        HostTarget.turn(self, math.nan, g, part)
+
+    def no_gradient(self) -> np.ndarray:
+        """Return zeros."""
+        return np.zeros(self.n, self.trial.dtype)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return this rank's piece of the run, in rings of m pairs."""
@@ -165,7 +206,7 @@ class _Ended(Exception):
 class _Messages:
     """What the engine calls with its messages. It does not hold the target, which holds the engine, which holds it."""
 
-    def __init__(self, ranks: Ranks, target: RankTarget) -> None:
+    def __init__(self, ranks: Ranks, target: OverRanks) -> None:
         self._ranks, self._target = ranks, weakref.ref(target)
         self.value = NO_VALUE
         self.watched = self.looked = self._late = False
@@ -188,6 +229,8 @@ class _Messages:
             raise _Ended(_STATUS[ranks.told])
         if not with_value:
             return received
+        if ranks.size == 1:
+            return received, float(self.value.number)
         starts = starts_of(tuple(counts)) + HEADER
         return received, value_of_all(received[starts], received[starts + 1])
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepwell.arrays import Array, scalar_of
-from stepwell.checks import read_host_array
+from stepwell.arrays import Array, as_contiguous, is_cuda, scalar_of, view_foreign
+from stepwell.checks import read_host_array, require_one_home, require_real
 from stepwell.distributed import Part, local_piece
 from stepwell.quasi_newton.variables import Variables
 
@@ -22,8 +22,8 @@ class Value(NamedTuple):
     """A value of f on one rank."""
 
     kind: float
-    number: float  # of a share or the whole
-    chunks: np.ndarray | None = None
+    number: Any  # of a share or the whole; an array of one where it is still on a device
+    chunks: Any = None  # one number a chunk, an array of the host or of the device
 
 
 NO_VALUE = Value(WHOLE_VALUE, math.nan)
@@ -38,16 +38,29 @@ class PieceVariables(Variables):
     def read_values(self, f: Any) -> Value:
         """Check a value of f: a number, `stepwell.distributed.part` of one, or an array of one value a chunk."""
         if isinstance(f, Part):
-            return Value(SHARE, scalar_of(f.value))
+            return Value(SHARE, self._number(f.value))
         if getattr(f, "ndim", 0) == 1 or isinstance(f, list | tuple):
-            values = read_host_array("f", f)
-            if values.shape != (self.chunks,):
+            values = self._device_values(f) if self.on_device and is_cuda(f) else read_host_array("f", f)
+            shape = tuple(values.shape)
+            if shape != (self.chunks,):
                 raise ValueError(
-                    f"fun returned values of shape {values.shape}; allowed: a number, part(number), or one value for "
+                    f"fun returned values of shape {shape}; allowed: a number, part(number), or one value for "
                     f"each of this rank's {self.chunks} chunks"
                 )
             return Value(CHUNK_VALUES, math.nan, values)
-        return Value(WHOLE_VALUE, f if type(f) is float else scalar_of(f))
+        return Value(WHOLE_VALUE, self._number(f))
+
+    def _number(self, f: Any) -> Any:
+        """Check one number; on a device it stays there: the host fetches it with the first sums."""
+        if self.on_device and is_cuda(f):
+            return super().read_values(f)
+        return f if type(f) is float else scalar_of(f)
+
+    def _device_values(self, f: Any) -> Array:
+        values = view_foreign(f, self.template)
+        require_one_home("f", values, "x0", self.template)
+        require_real("f", values)
+        return as_contiguous(values)
 
     def read_gradient(self, g: Any, name: str = "the gradient") -> Array:
         """Check this rank's piece of a gradient."""

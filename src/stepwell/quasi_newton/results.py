@@ -61,13 +61,14 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
     for problem in np.flatnonzero(states["status"] == Status.LINE_SEARCH.value).tolist():
         doubts[problem] = doubt_about(states[problem])
     ways = list(zip(codes, states["info"].tolist(), doubts))
-    meaning = {way: message_of(Status.of(way[0]), *way[1:]) for way in set(ways)}
+    reasons = {code: Status.of(code) for code in set(codes)}
+    meaning = {way: message_of(reasons[way[0]], *way[1:]) for way in set(ways)}
     status = _SCIPY_BY_CODE[states["status"]]
     return BatchResult(
         nit=states["iterations"].copy(),
         nfev=states["evaluations"] * calls_a_point,
         status=status,
-        reason=[Status.of(code) for code in codes],
+        reason=[reasons[code] for code in codes],
         message=[meaning[way] for way in ways],
         success=status == 0,
         info=states["info"].copy(),

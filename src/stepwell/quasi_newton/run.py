@@ -13,7 +13,6 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, namespace_of
-from stepwell.checks import require
 from stepwell.quasi_newton.inputs import project_start, read_bounds, read_diagonal, read_start
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import BEGIN, FINISH
@@ -78,7 +77,6 @@ class Run:
 
         def read() -> tuple[Variables, Array, Box | None]:
             variables, start = read_start(x0, may_be_empty=True)
-            require(not variables.on_device, "comm", comm, "None for arrays on a GPU")
             box = read_bounds(bounds, variables)
             if h0 is not None and not callable(h0):
                 read_diagonal(h0, variables)
@@ -108,7 +106,9 @@ class Run:
         vary = self.diagonal is not None
         self.target: Target
         if share is not None:
-            self.target = make_rank_target(start, box, self.weights, settings, weights_vary=vary, share=share)
+            self.target = make_rank_target(
+                start, box, self.weights, settings, weights_vary=vary, share=share, on_device=variables.on_device
+            )
         else:
             self.target = make_target(
                 start, box, self.weights, settings, weights_vary=vary, on_device=variables.on_device
@@ -125,13 +125,11 @@ class Run:
 
     def read_held(self, f: Any, g: Any) -> tuple[Any, Array]:
         """Check a value and a gradient on one of several ranks; an error is raised on all, with the next message."""
-        found: tuple[Any, Array] = (
-            self.variables.read_values(math.nan),
-            np.zeros(self.variables.size, self.variables.dtype),
-        )
-        with self.target.holding():  # type: ignore[attr-defined]
+        target: Any = self.target
+        found: tuple[Any, Array] | None = None
+        with target.holding():
             found = self.variables.read_values(f), self.variables.read_gradient(g, "g")
-        return found
+        return (self.variables.read_values(math.nan), target.no_gradient()) if found is None else found
 
     def turn(self, f: Any, g: Array) -> None:
         """Take checked values and gradients at the trial points; a callable diagonal is asked at accepted points."""
@@ -199,16 +197,18 @@ class Run:
         if self.diagonal is not None:
             h0 = namespace_of(h0).asarray(h0, copy=True)
         count, size = int(state["pairs"]), self.variables.size
+        if self.share is not None and self.share.ranks.size > 1:
+            from stepwell.quasi_newton.rank_hessian import RankInverseHessian
+
+            kept = None if shared else self.pairs(problem)
+            rows = functools.partial(self.target.pairs, problem) if kept is None else lambda: kept
+            return RankInverseHessian(rows, count, h0, self.share.ranks, self.share.pieces)
         if self.variables.on_device:
             if shared:
                 return DeviceInverseHessian(functools.partial(self.target.pairs, problem), count, h0, size)
             copies = self.pairs(problem)
             return DeviceInverseHessian(lambda: copies, count, h0, size)
         s, y = self.target.pairs(problem) if shared else self.pairs(problem)
-        if self.share is not None and self.share.ranks.size > 1:
-            from stepwell.quasi_newton.rank_hessian import RankInverseHessian
-
-            return RankInverseHessian(s, y, h0, self.share.ranks, self.share.pieces)
         return InverseHessian(s, y, h0.astype(float) if self.weights is not None else h0, size)
 
 
@@ -226,18 +226,23 @@ def make_target(
 
 
 def make_rank_target(
-    start: np.ndarray,
+    start: Array,
     box: Box | None,
-    weights: np.ndarray | None,
+    weights: Array | None,
     settings: Settings,
     *,
     weights_vary: bool,
     share: Share,
+    on_device: bool,
 ) -> Target:
-    """Make the target for this rank's piece of a problem."""
+    """Make the target for this rank's piece of a problem, on the host or on a CUDA device."""
+    ranks, pieces, threads = share
+    if on_device:
+        from stepwell.quasi_newton.cuda_rank_target import CudaRankTarget
+
+        return CudaRankTarget(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces, ranks=ranks)
     from stepwell.quasi_newton.rank_target import PieceTarget, RankTarget
 
-    ranks, pieces, threads = share
     settings = dataclasses.replace(settings, threads=threads)
     if ranks.size == 1:
         return PieceTarget(start, box, weights, settings, weights_vary=weights_vary, pieces=pieces)

@@ -1,0 +1,226 @@
+"""Derivatives of solutions beside jaxnnls and cvxpylayers, the optimizer beside torch.optim.LBFGS, and an acquisition
+function beside BoTorch's own optimizer.
+
+    python benchmarks/derivatives_peers.py [--quick] [--parts jax,layers,optimizer,acquisition]
+
+Ratios within one run; packages that are not installed are left out. The figures go to
+benchmarks/results/derivatives_peers.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+import numpy as np
+import torch
+from common import interleave, medians, save, wall
+from derivatives import SHAPES
+
+import stepwell
+import stepwell.torch
+
+#: With a λ: two blurs, and a random matrix with more columns than rows.
+DAMPED = [(1, 432, 432, 1e-3), (4, 432, 432, 1e-3), (1, 600, 1000, 1e-3)]
+PARTS = ("x", "gradient")
+
+
+def blur(n):
+    """A row of Gaussians of width 2, as a blur has them."""
+    place = np.arange(n)
+    return np.exp(-0.5 * ((place[:, None] - place) / 2.0) ** 2)
+
+
+def jax_rows(shapes, repeats):
+    """jit(vmap(nnls)) and its gradient in b, one matrix for all; jaxnnls beside it where it is installed.
+
+    A shape with a fourth entry has that λ, a square one a blur as its matrix. (jaxnnls is given AᵀA + λ²I.)
+    """
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    try:
+        import jaxnnls
+    except ImportError:
+        jaxnnls = None
+    rows = []
+    for systems, m, n, *damped in shapes:
+        random = np.random.default_rng(n)
+        lam = damped[0] if damped else 0.0
+        matrix = blur(n) if m == n else random.normal(size=(m, n))
+        right = random.normal(size=(systems, m))
+        if m == n:
+            right = np.maximum(0, random.normal(size=(systems, n)) - 1) @ matrix.T + 0.01 * right
+        A, b = jax.numpy.asarray(matrix), jax.numpy.asarray(right)
+        ways = {"ours": lambda b, A=A, lam=lam: stepwell.nnls(A, b, lam=lam).x}
+        if jaxnnls is not None:
+            gram = A.T @ A + lam**2 * jax.numpy.eye(n)
+            ways["jaxnnls"] = lambda b, A=A, gram=gram: jaxnnls.solve_nnls_primal(gram, A.T @ b)
+        runs = {}
+        for name, way in ways.items():
+            value = jax.jit(jax.vmap(way))
+            slope = jax.jit(jax.vmap(jax.grad(lambda b, way=way: way(b).sum())))
+            for part, call in (("x", value), ("gradient", slope)):
+                jax.block_until_ready(call(b))
+                runs[f"{name} {part}"] = wall(lambda call=call, b=b: jax.block_until_ready(call(b)))
+        found = medians(interleave(repeats if n < 400 else 3, **runs))
+        row = {"shape": [systems, m, n], "lam": lam, "ms": {k: 1e3 * v for k, v in found.items()}}
+        row["gradient over solution"] = found["ours gradient"] / found["ours x"]
+        if jaxnnls is not None:
+            row |= {f"jaxnnls over ours, {part}": found[f"jaxnnls {part}"] / found[f"ours {part}"] for part in PARTS}
+        rows.append(row)
+        print(rows[-1])
+    return rows
+
+
+def acquisition_rows(repeats):
+    """Sixty-four restarts of an acquisition function, beside BoTorch's own where it is installed: rows and seconds."""
+    try:
+        from botorch.acquisition import LogExpectedImprovement
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.generation import gen_candidates_scipy
+        from botorch.models import SingleTaskGP
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+
+        from stepwell.plugs.botorch import gen_candidates
+    except ImportError:
+        print("BoTorch is not installed")
+        return []
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(30, 4, generator=generator, dtype=torch.float64)
+    Y = (torch.sin(5 * X[:, :1]) + torch.cos(3 * X[:, 1:2]) - (X[:, 2:] - 0.4).square().sum(1, keepdim=True)).detach()
+    model = SingleTaskGP(X, Y)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    counted = []
+
+    class Counted(LogExpectedImprovement):
+        def forward(self, X):
+            counted.append(len(X))
+            return super().forward(X)
+
+    acquisition = Counted(model, best_f=Y.max())
+    starts = torch.rand(64, 1, 4, generator=generator, dtype=torch.float64)
+    ways = {"ours": gen_candidates, "botorch": gen_candidates_scipy}
+    figures = {}
+    for name, way in ways.items():
+        counted.clear()
+        _, values = way(starts, acquisition, 0.0, 1.0)
+        figures[name] = {"rows": sum(counted), "calls": len(counted), "best": float(values.max())}
+    found = medians(
+        interleave(repeats, **{name: wall(lambda f=f: f(starts, acquisition, 0.0, 1.0)) for name, f in ways.items()})
+    )
+    for name, seconds in found.items():
+        figures[name]["seconds"] = seconds
+    figures["botorch over ours"] = found["botorch"] / found["ours"]
+    print(figures)
+    return figures
+
+
+def layer_rows(repeats):
+    """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed."""
+    try:
+        import cvxpy
+        import diffcp  # noqa: F401  what solves them
+        from cvxpylayers.torch import CvxpyLayer
+    except ImportError:
+        print("cvxpylayers, or diffcp, is not installed")
+        return []
+    rows = []
+    for m, n in ((20, 8), (56, 40)):
+        random = np.random.default_rng(n)
+        A = torch.tensor(random.normal(size=(32, m, n)), requires_grad=True)
+        b = torch.tensor(random.normal(size=(32, m)), requires_grad=True)
+        a_, b_, x_ = cvxpy.Parameter((m, n)), cvxpy.Parameter(m), cvxpy.Variable(n, nonneg=True)
+        problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(a_ @ x_ - b_)))
+        layer = CvxpyLayer(problem, parameters=[a_, b_], variables=[x_])
+        runs = {
+            "ours": wall(lambda A=A, b=b: torch.autograd.grad(stepwell.nnls(A, b).x.sum(), (A, b))),
+            "cvxpylayers": wall(lambda A=A, b=b, f=layer: torch.autograd.grad(f(A, b)[0].sum(), (A, b))),
+        }
+        found = medians(interleave(repeats, **runs))
+        rows.append({"shape": [32, m, n], "seconds": found, "ratio": found["cvxpylayers"] / found["ours"]})
+        print(rows[-1])
+    return rows
+
+
+def optimizer_rows(quick):
+    """Evaluations and seconds a step beside torch.optim.LBFGS on a chained Rosenbrock function, on each device.
+
+    What the closure takes by itself, as often, is measured beside them: "own" is the rest.
+    """
+    rows = []
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        for n in (100, 10_000) if quick or device == "cpu" else (100, 10_000, 1_000_000):
+            pair = [optimizer_row(name, n, device) for name in ("ours", "torch")]
+            for row in pair:
+                print(row)
+            ratios = {
+                f"torch over ours, {what}": pair[1][what] / pair[0][what] for what in ("ms a step", "own ms a step")
+            }
+            ratios["evaluations, ours over torch"] = pair[0]["evaluations"] / pair[1]["evaluations"]
+            print(ratios)
+            rows += [*pair, {"device": device, "n": n} | ratios]
+    return rows
+
+
+def optimizer_row(name, n, device, rounds=5):
+    """Five runs of five steps each from the same start; the median."""
+    seconds, alone = [], []
+    for _ in range(rounds):
+        options = {"max_iter": 20, "history_size": 10, "tolerance_grad": 0, "tolerance_change": 0}
+        options |= {"line_search_fn": "strong_wolfe"} if name == "torch" else {}
+        x = torch.nn.Parameter(torch.full((n,), -1.0, dtype=torch.float64, device=device))
+        make = stepwell.torch.LBFGSB if name == "ours" else torch.optim.LBFGS
+        optimizer, calls = make([x], **options), []
+
+        def closure(optimizer=optimizer, x=x, calls=calls):
+            optimizer.zero_grad()
+            loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+            loss.backward()
+            calls.append(1)
+            return loss
+
+        optimizer.step(closure)  # what is made once is not counted
+        calls.clear()
+        start = time.perf_counter()
+        for _ in range(5):
+            last = optimizer.step(closure)
+        last = float(last.detach())
+        seconds.append(time.perf_counter() - start)
+        evaluations = len(calls)
+        start = time.perf_counter()
+        for _ in range(evaluations):
+            value = closure()
+        float(value.detach())
+        alone.append(time.perf_counter() - start)
+    row = {"device": device, "n": n, "who": name, "evaluations": evaluations, "loss": last}
+    whole, own = float(np.median(seconds)), float(np.median(np.subtract(seconds, alone)))
+    return row | {"ms a step": 200 * whole, "own ms a step": 200 * own}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--parts", default="jax,layers,optimizer,acquisition")
+    given = parser.parse_args()
+    quick = given.quick
+    shapes, repeats = (SHAPES[:4], 3) if quick else (SHAPES + DAMPED, 7)
+    parts = {
+        "jax": lambda: jax_rows(shapes, repeats),
+        "layers": lambda: layer_rows(repeats),
+        "optimizer": lambda: optimizer_rows(quick),
+        "acquisition": lambda: acquisition_rows(repeats),
+    }
+    where = "quick" if quick else "cuda" if torch.cuda.is_available() else "cpu"
+    for name in given.parts.split(","):
+        try:
+            figures = {"load of the machine before": os.getloadavg()[0], "rows": parts[name]()}
+        except ImportError as error:
+            print(f"{name}: {error.name} is not installed")
+        else:
+            save("derivatives_peers", f"{name}, {where}", figures)
+
+
+if __name__ == "__main__":
+    main()

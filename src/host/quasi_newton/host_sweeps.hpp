@@ -1,0 +1,140 @@
+// The sweeps of every phase over the variables of one problem in the host's memory (phases.hpp), chunk by
+// chunk and on several threads.
+#pragma once
+
+#include "core/quasi_newton/decide.hpp"
+#include "host/quasi_newton/chunks.hpp"
+#include "host/quasi_newton/sweeps.hpp"
+
+SW_BEGIN
+
+template <class T>
+class HostSweeps {
+public:
+    HostSweeps(const HostVectors<T>& v, const T* gradient, const State& state, const Options& options,
+               const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace, double* kept)
+        : v(v),
+          gradient(gradient),
+          state(state),
+          options(options),
+          chunks(chunks),
+          workspaces(workspaces),
+          first_workspace(first_workspace),
+          kept(kept) {}
+
+    double* rows(const RowShape& shape) {
+        std::vector<double>& memory = workspace(0).chunk_rows;
+        const size_t needed = size_t(shape.width()) * size_t(max_of(chunks.count, 1));
+        if (memory.size() < needed) memory.resize(needed);
+        return memory.data();
+    }
+    const Scratch& scratch() { return workspace(0).scratch; }
+    BreakList break_list(int pairs) { return workspace(0).break_list(pairs); }
+
+    int slope(double* rows) {
+        return each_row(rows, slope_row, [&](int64_t begin, int64_t end, Workspace&, double* row) {
+            row[0] = slope_chunk(v, gradient, begin, end);
+            row[1] = 0;
+        });
+    }
+
+    int slope_and_absorb(const SumLayout& layout, double* rows) {
+        const RowShape shape = absorb_row(layout);
+        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false);
+        return each_row(rows, {slope_row.sums + shape.sums, shape.maxima, shape.minima},
+                        [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+                            row[0] = slope_chunk(v, gradient, begin, end);
+                            row[1] = 0;
+                            sweep.chunk(begin, end, w, row + slope_row.sums, kept_of(begin));
+                        });
+    }
+
+    void take_point() {
+        chunks.each([&](int, int64_t begin, int64_t end, int) {
+            std::copy(v.trial + begin, v.trial + end, v.x + begin);
+            std::copy(gradient + begin, gradient + end, v.g + begin);
+        });
+    }
+
+    // Later sweeps work at x in any case: absorb() has put an accepted point there.
+    void stay() const {}
+
+    int absorb(const SumLayout& layout, Gather gather, double* rows) {
+        const Absorb<T> sweep(v, state, options, layout, gather, gradient);
+        return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
+                        [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+                            sweep.chunk(begin, end, w, row, kept_of(begin));
+                        });
+    }
+
+    int list(const BreakList& list, double* rows) {
+        const BreakSweep<T> sweep(v, state, options);
+        std::atomic<int> listed{0};
+        return each_row(rows, list_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+            sweep.list(begin, end, w, list, listed, row);
+        });
+    }
+
+    int count(double* rows) {
+        const BreakSweep<T> sweep(v, state, options);
+        return each_row(rows, {walk_bins, 0, 0}, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+            sweep.count(begin, end, w, row);
+        });
+    }
+
+    int ties(double* rows) {
+        const BreakSweep<T> sweep(v, state, options);
+        return each_row(rows, ties_row(state), [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+            sweep.ties(begin, end, w, row);
+        });
+    }
+
+    int aim(double* rows) {
+        const Aim<T> sweep(v, state, options, scratch().coefficients);
+        return each_row(rows, aim_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+            sweep.chunk(begin, end, w, row);
+        });
+    }
+
+    void step(double length) {
+        chunks.each([&](int, int64_t begin, int64_t end, int) { step_chunk(v, length, begin, end); });
+    }
+
+    void end(bool at_start) {
+        if (at_start) {
+            std::copy_n(v.trial, v.n, v.x);
+            std::copy_n(gradient, v.n, v.g);
+        }
+        std::copy_n(v.x, v.n, v.trial);
+    }
+
+private:
+    const HostVectors<T> v;
+    const T* const gradient;
+    const State& state;
+    const Options& options;
+    const Chunks chunks;
+    std::vector<Workspace>& workspaces;
+    const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
+    double* const kept;         // products of tiles (kept_grams.hpp), or null
+
+    Workspace& workspace(int thread) { return workspaces[size_t(first_workspace + thread)]; }
+
+    // Those of the chunk that begins there.
+    double* kept_of(int64_t begin) const {
+        const int64_t chunk = (begin + chunks.before) / chunks.length;
+        return kept ? kept + chunk * KeptGrams::doubles_of_chunk(chunks, options.slots) : nullptr;
+    }
+
+    // sweep(begin, end, workspace, row) for every chunk; returns how many there are.
+    template <class Sweep>
+    int each_row(double* rows, const RowShape& shape, const Sweep& sweep) {
+        const int64_t width = shape.width();
+        chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
+            sweep(begin, end, workspace(thread), rows + c * width);
+        });
+        return chunks.count;
+    }
+};
+
+SW_END
