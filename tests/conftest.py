@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 
 import numpy as np
@@ -13,6 +14,9 @@ import pytest
 _FIRST_STATES: dict = {}
 # Set by runners of parallel tests; commands that write to a pipe would wrap their lines there.
 os.environ.pop("COLUMNS", None)
+# Shells let jobs in the background ignore Ctrl-C; what the tests interrupt must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _separate_stderr() -> None:

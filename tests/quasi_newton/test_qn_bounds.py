@@ -246,3 +246,27 @@ def test_numbers_in_a_batch_and_in_saved_runs():
     through = run(LBFGSB(starts[0], (-1.3, 0.8), gtol=0, ftol=0), 25)
     state = run(LBFGSB(starts[0], (-1.3, 0.8), gtol=0, ftol=0), 11).state_dict()
     np.testing.assert_array_equal(run(LBFGSB.from_state_dict(state), 14).accepted_point(), through.accepted_point())
+
+
+@pytest.mark.parametrize("use", ["minimize", "optimizer", "batch"])
+def test_arrays_that_the_caller_uses_again_do_not_move_the_bounds(use):
+    """Arrays of bounds and of the starting matrix are read once: a run within [-1, 1] stays there."""
+    shape = (3, 50) if use == "batch" else 50
+    low, high, h0 = np.full(50, -1.0), np.full(50, 1.0), np.full(50, 0.5)
+    seen = []
+
+    def fun(x):
+        seen.append(np.array(x))
+        low[:], high[:], h0[:] = -9.0, 9.0, 1e9
+        return np.sum((x - 5) ** 2, axis=-1), 2 * (x - 5)
+
+    if use == "optimizer":
+        opt = LBFGSB(np.zeros(shape), (low, high), h0=h0)
+        while not opt.done:
+            opt.tell(*fun(np.array(opt.x)))
+        found = opt.result().x
+    else:
+        solve = minimize_batch if use == "batch" else minimize
+        found = solve(fun, np.zeros(shape), jac=True, bounds=(low, high), options={"h0": h0}).x
+    assert np.array_equal(found, np.ones(shape))
+    assert all(np.abs(x).max() <= 1 for x in seen)

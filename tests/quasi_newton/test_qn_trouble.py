@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -202,3 +203,37 @@ def test_exceptions_of_the_callback_pass_through():
 
     with pytest.raises(Oops):
         minimize(bowl, np.ones(2), jac=True, callback=callback)
+
+
+def test_one_optimizer_serves_one_thread_at_a_time():
+    """A second thread is refused while a call is not done, or told that the run has ended; nothing is torn."""
+    n = 200_000
+    scale = np.linspace(1, 100, n)
+
+    def fun(x):
+        return float(scale @ (x - 1) ** 2), 2 * scale * (x - 1)
+
+    def run(opt, refused):
+        for _ in range(40):
+            try:
+                if not opt.done:
+                    opt.tell(*fun(np.array(opt.x)))
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    opt, refused = LBFGSB(np.zeros(n), (0.0, 2.0)), []
+    threads = [threading.Thread(target=run, args=(opt, refused)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("this LBFGSB is in use" in text or "ended" in text for text in refused)
+    assert np.isfinite(opt.fun)
+    assert (np.array(opt.x) >= 0).all()
+    assert (np.array(opt.x) <= 2).all()
+
+
+def test_an_optimizer_that_is_called_from_its_own_call_refuses():
+    opt = LBFGSB(np.zeros(3), h0=lambda x: opt.tell(1.0, np.ones(3)) or np.ones(3))
+    with pytest.raises(RuntimeError, match="this LBFGSB is in use"):
+        opt.tell(1.0, np.ones(3))

@@ -83,7 +83,8 @@ def _sources() -> dict[str, Any]:
     import jax
 
     jax.config.update("jax_enable_x64", True)  # before the import, which makes the problems' constants
-    with jax.default_device(jax.devices("cpu")[0]):  # thousands of small arrays: on a GPU the import takes many minutes
+    # It fills matrices entry by entry: on a GPU that alone takes minutes.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
         package = importlib.import_module("sif2jax")
     every = (*package.unconstrained_minimisation_problems, *package.bounded_minimisation_problems)
     return {type(source).__name__: source for source in every if type(source).__name__ not in UNUSABLE}
