@@ -271,17 +271,7 @@ private:
         const double *gram = family.gram + system * family.gram_stride,
                      *linear = family.linear + system * family.linear_stride;
         double odd = 0, highest = 0;
-        // Four sums, which do not wait for each other; what is not finite makes one of them NaN.
-        double other[3] = {0, 0, 0};
-        for (int j = 0; j < n; ++j) {
-            const double* row = gram + static_cast<int64_t>(j) * n;
-            team.each(n / 4, [&](int i) {
-                odd += row[4 * i] - row[4 * i];
-                for (int k = 0; k < 3; ++k) other[k] += row[4 * i + k + 1] - row[4 * i + k + 1];
-            });
-            team.each(n % 4, [&](int i) { odd += row[n - 1 - i] - row[n - 1 - i]; });
-        }
-        odd += other[0] + other[1] + other[2];
+        team.each(n * n, [&](int i) { odd += gram[i] - gram[i]; });
         team.each(all, [&](int j) {
             const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
                          c = j < n ? linear[j] : 0.0;
@@ -302,11 +292,10 @@ private:
         const int64_t stride = padded(all);
         for (int j = 0; j < all; ++j) {
             double* row = ws.own_gram + j * stride;
-            const double *scale = ws.scale, *from = gram + static_cast<int64_t>(j) * n;
-            const double own = scale[j];
-            const int filled = j < n ? n : 0;
-            team.each(filled, [=](int i) { row[i] = own * scale[i] * from[i]; });
-            team.each(static_cast<int>(stride) - filled, [=](int i) { row[filled + i] = 0.0; });
+            const double own = ws.scale[j];
+            team.each(static_cast<int>(stride), [&](int i) {
+                row[i] = i < n && j < n ? own * ws.scale[i] * gram[static_cast<int64_t>(j) * n + i] : 0.0;
+            });
         }
         team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
         const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
