@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import os
 
 import jax
@@ -25,17 +26,21 @@ SHAPES = [(1, 20, 8), (100, 20, 8), (1000, 20, 8), (1, 56, 40), (200, 56, 40), (
 
 
 def handler_rows(repeats):
-    """jit(vmap(nnls)) and its gradient in b, one matrix for all, on one thread."""
+    """jit(nnls), jit(lsq_linear) and gradients in b, one matrix for all, on one thread."""
     usual, rows = jax_handlers.registered, []
     if not usual():
         return rows
-    for systems, m, n in SHAPES:
+    ways = {
+        "nnls": lambda A, b: stepwell.nnls(A, b, threads=1).x,
+        "lsq_linear": lambda A, b: stepwell.lsq_linear(A, b, (0.0, 0.5), threads=1).x,
+    }
+    for solver, (systems, m, n) in itertools.product(ways, SHAPES):
         random = np.random.default_rng(n)
         A, b = jnp.asarray(random.random((m, n))), jnp.asarray(random.random((systems, m)))
         runs = {}
         for name, there in (("handler", True), ("callback", False)):
             jax_handlers.registered = lambda there=there: there
-            solve = jax.jit(lambda b, A=A: stepwell.nnls(A, b, threads=1).x)
+            solve = jax.jit(lambda b, A=A, way=ways[solver]: way(A, b))
             slope = jax.jit(jax.grad(lambda b, solve=solve: solve(b).sum()))
             given = b[0] if systems == 1 else b
             for what, function in (("x", solve), ("gradient", slope)):
@@ -44,7 +49,8 @@ def handler_rows(repeats):
         jax_handlers.registered = usual
         found = medians(interleave(repeats, **runs))
         rows.append(
-            {"shape": [systems, m, n], "ms": {name: 1e3 * seconds for name, seconds in found.items()}}
+            {"solver": solver, "shape": [systems, m, n]}
+            | {"ms": {name: 1e3 * seconds for name, seconds in found.items()}}
             | {
                 f"callback over handler, {w}": found[f"callback, {w}"] / found[f"handler, {w}"]
                 for w in ("x", "gradient")

@@ -44,6 +44,7 @@ def histories(quick: bool) -> dict[str, Any]:
                     del found["seconds"], found["accepted"], found["walked"]
                     name = f"n = {n:,} {dtype}, history {history or dtype}, bounds {kind}"
                     figures[name] = found
+                    say(f"{name}: {1e3 * found['median']:.4f} ms, {found['fraction']:.2f} of the floor")
                     goal = GOALS.get((n, history)) if dtype == "float64" and kind == "arrays" else None
                     met = None if goal is None else 1e3 * found["median"] <= goal
                     text = "-" if goal is None else f"{goal} ms"

@@ -486,10 +486,3 @@ def test_a_run_is_let_go_when_its_results_are():
     run_threads(2, program)
     gc.collect()
     assert [target() for target in kept] == [None, None]
-
-
-@pytest.mark.cuda
-def test_arrays_on_a_gpu_are_refused():
-    cupy = pytest.importorskip("cupy")
-    with pytest.raises(ValueError, match=r"comm is 'self'; allowed: None for arrays on a GPU"):
-        stepwell.minimize(len, cupy.zeros(3), jac=True, comm="self")

@@ -1,7 +1,8 @@
 // Loaded before the program's other libraries (LD_PRELOAD): refuses what it is told to refuse.
 //
-// Counted are the memory that stepwell's compiled module asks for, the memory of NumPy's arrays from a kilobyte on (by
-// NumPy's own way of replacing its allocator: buffers inside of NumPy are its own affair), the threads that anybody starts, and what is done with files: opened to be made, written, synced, renamed.
+// Counted are the memory that stepwell's compiled module asks for, the memory of NumPy's arrays from a
+// kilobyte on (by NumPy's own way of replacing its allocator: buffers inside of NumPy are its own affair),
+// the threads that anybody starts, and what is done with files: opened to be made, written, synced, renamed.
 // faults_arm(kind, nth, all) refuses the nth of that kind from now on, and
 // with `all` every later one as well; faults_disarm() returns how many were asked for since.
 #include <dlfcn.h>
@@ -46,7 +47,9 @@ bool refuses_memory(const void* caller) {
            refuses(module_memory);
 }
 
-bool refuses_array(size_t size) { return size >= worth_counting && refuses(array_memory); }
+bool refuses_array(size_t size) {
+    return size >= worth_counting && refuses(array_memory);
+}
 
 // As NumPy has it in PyDataMem_Handler.
 struct ArrayMemory {
@@ -67,8 +70,9 @@ struct ArrayMemory {
 
 void* aligned(size_t size, size_t alignment) {
     void* found = nullptr;
-    return posix_memalign(&found, alignment < sizeof(void*) ? sizeof(void*) : alignment, size ? size : 1) ? nullptr
-                                                                                                        : found;
+    return posix_memalign(&found, alignment < sizeof(void*) ? sizeof(void*) : alignment, size ? size : 1)
+               ? nullptr
+               : found;
 }
 
 }  // namespace
@@ -82,7 +86,9 @@ void faults_module(const char* begin, const char* end) {
     module_end = end;
 }
 
-void* faults_array_allocator() { return &array_allocator; }
+void* faults_array_allocator() {
+    return &array_allocator;
+}
 
 void faults_arm(int kind, long nth, int all) {
     asked = 0;
@@ -123,7 +129,8 @@ void* mmap(void* address, size_t size, int protection, int flags, int file, off_
     return original(address, size, protection, flags, file, offset);
 }
 
-int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) {
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) {
     using Function = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
     static const auto original = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "pthread_create"));
     if (refuses(thread_start)) return EAGAIN;
@@ -197,11 +204,27 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 void* operator new[](size_t size, const std::nothrow_t&) noexcept {
     return refuses_memory(CALLER) ? nullptr : __libc_malloc(size ? size : 1);
 }
-void operator delete(void* p) noexcept { free(p); }
-void operator delete[](void* p) noexcept { free(p); }
-void operator delete(void* p, size_t) noexcept { free(p); }
-void operator delete[](void* p, size_t) noexcept { free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { free(p); }
+void operator delete(void* p) noexcept {
+    free(p);
+}
+void operator delete[](void* p) noexcept {
+    free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+    free(p);
+}
+void operator delete[](void* p, size_t) noexcept {
+    free(p);
+}
+void operator delete(void* p, std::align_val_t) noexcept {
+    free(p);
+}
+void operator delete[](void* p, std::align_val_t) noexcept {
+    free(p);
+}
+void operator delete(void* p, size_t, std::align_val_t) noexcept {
+    free(p);
+}
+void operator delete[](void* p, size_t, std::align_val_t) noexcept {
+    free(p);
+}

@@ -1,5 +1,5 @@
-// Pieces that throw, on several threads: the job ends with one of their exceptions, after all pieces are done, and the
-// next job is whole. Prints how many rounds were wrong. Built with ThreadSanitizer.
+// Pieces that throw, on several threads: the job ends with one of their exceptions, after all pieces are
+// done, and the next job is whole. Prints how many rounds were wrong. Built with ThreadSanitizer.
 #include <cstdio>
 #include <new>
 #include <vector>

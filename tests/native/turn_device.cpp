@@ -97,7 +97,9 @@ int main() {
         receive(f, 1);
         receive(gradient, n);
         const auto launch = [&](TurnPart part) {
-            const auto turn = [&] { stepwell_turn(&e, e.states, gangs_are_blocks, gradient, f, 0, int(part)); };
+            const auto turn = [&] {
+                stepwell_turn(&e, e.states, gangs_are_blocks, gradient, f, 0, int(part));
+            };
             if (gangs_are_blocks) {
                 emulator::launch(1, threads, turn);
             } else {

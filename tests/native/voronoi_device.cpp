@@ -1,6 +1,6 @@
-// The kernels of src/cuda/voronoi/voronoi.cu on the CPU, launched as the package launches them. Reads sizes, sites
-// and weights from standard input; writes owners, flooded owners, and energy and gradient of both. The exit
-// status is 1 if something was written in front of the moments.
+// The kernels of src/cuda/voronoi/voronoi.cu on the CPU, launched as the package launches them. Reads sizes,
+// sites and weights from standard input; writes owners, flooded owners, and energy and gradient of both. The
+// exit status is 1 if something was written in front of the moments.
 #define SW_THREADS 64
 #include "device_emulator.hpp"
 #include "pipes.hpp"

@@ -1,6 +1,7 @@
 // Quick teams of a CUDA device, without one: lanes are real threads (lanes.hpp). What they solve is held
 // against the optimality conditions and against a team that is not quick; what asks for more care they hand
 // over.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -83,7 +84,38 @@ static std::vector<double> table_of(const RandomSystem& system) {
     return table;
 }
 
+// A team of one thread has its steps and the rest in local memory, and room for a larger triangle elsewhere:
+// nothing may lie beyond.
+static void check_memory() {
+    std::mt19937 random(1);
+    std::vector<char> memory(1 << 20);
+    for (int n = 1; n < 64; ++n)
+        for (const int m : {5, 56, 200})
+            for (int feature = -1; feature < features; ++feature) {
+                if (feature == weighted) continue;
+                const Problem problem(m, n, std::max(feature, 0), gram, random);
+                Job job = problem.system.job;
+                if (feature < 0) job.family = Family();
+                const Stacked<Dense<double>>* stacked = nullptr;
+                const Dense<double>* dense = nullptr;
+                const bool own = feature == normal_equations;
+                const Extent e = feature < 0 ? extent_of(job, matrix_of(job, 0, dense), 1, own, true)
+                                             : extent_of(job, matrix_of(job, 0, stacked), 1, own, true);
+                const Workspace::QuickBytes bytes = Workspace::quick_bytes(e);
+                Arena arena{memory.data(), bytes.steps + bytes.rest, memory.data() + (1 << 19)};
+                Workspace workspace;
+                workspace.carve(e, arena);
+                if (arena.used_slow > bytes.more || bytes.steps + bytes.rest > (1 << 19)) {
+                    std::printf("%d x %d, feature %d: %lld bytes beside %lld\n", m, n, feature,
+                                static_cast<long long>(arena.used_slow), static_cast<long long>(bytes.more));
+                    ++failures;
+                }
+                if (workspace.triangle.near_capacity < 16) ++failures;
+            }
+}
+
 int main() {
+    check_memory();
     std::mt19937 random(3);
     std::normal_distribution<double> normal(0, 1);
     int number = 0;
@@ -105,6 +137,23 @@ int main() {
             OneSystem<Matrix> full(system.job, 2, 0, prepared.shared);
             compare(quick, full, lanes, 1e-10, "system", number, m >= n ? 1 : -1);
         }
+    // More columns than the first triangle has room for.
+    for (int variant = 0; variant < 3; ++variant, ++number) {
+        const int m = 60, n = 40, lanes = 1 + variant;
+        RandomSystem system(m, n, {0.0, 3e-15, variant == 1 ? 0.3 : 0.0, 500, gram, 1, 0}, random);
+        for (int i = 0; i < m; ++i) {
+            system.b[i] = 0;
+            for (int j = 0; j < n; ++j) system.b[i] += system.a[i * n + j] * (1 + 0.1 * j);
+        }
+        for (double& value : system.b) value += 0.01 * normal(random);
+        typedef Dense<double> Matrix;
+        const Matrix* kind = nullptr;
+        const Prepared<Matrix> prepared(matrix_of(system.job, 0, kind), system.job.options.damping);
+        OneSystem<Matrix> quick(system.job, lanes, variant == 2 ? 0 : 8192, prepared.shared, true);
+        OneSystem<Matrix> full(system.job, 2, 0, prepared.shared);
+        compare(quick, full, lanes, 1e-8, "many positive", variant, 1);
+        if (std::count(quick.active.begin(), quick.active.end(), 1) <= 24) ++failures;
+    }
     // Decays: nearly dependent columns, noisy, are solved; a fit to rounding is handed over.
     for (int variant = 0; variant < 4; ++variant) {
         const int m = 56, n = 40;

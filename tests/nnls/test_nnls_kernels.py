@@ -102,13 +102,15 @@ def test_quick_teams_follow_the_shape():
     assert not quick_teams.are_for(batch(10, 200, 16))
     assert not quick_teams.are_for(batch(10**6, 56, 40, shared=True, method="qr"))
     assert not quick_teams.are_for(batch(10**6, 56, 40, shared=True, warm_start="chain"))
-    for work in (batch(10**6, 56, 40, shared=True), batch(10**6, 56, 63, shared=True, lam=0.1), batch(10**6, 4000, 10)):
+    damped = batch(10**6, 56, 40, shared=True, lam=0.1)
+    for work in (damped, batch(10**6, 56, 63, shared=True), batch(10**6, 4000, 10)):
         chosen = quick_teams.plan(work, **H200)
         in_block = quick_teams.THREADS // chosen.lanes
         assert chosen.lanes > 1
         assert chosen.blocks % 132 == 0
         assert chosen.teams == chosen.blocks * in_block
         assert (chosen.fast_bytes + 1024) * in_block * chosen.blocks // 132 <= 228 * 1024
+    assert quick_teams.plan(batch(10**6, 56, 40, shared=True), **H200).lanes == 1
     thread = quick_teams.plan(batch(9, 200, 8), **H200)
     assert (thread.lanes, thread.blocks, thread.slow_bytes) == (1, 1, 0)
     assert 0 < thread.local_bytes == thread.fast_bytes <= quick_teams.THREAD_BYTES

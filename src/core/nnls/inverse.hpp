@@ -15,8 +15,8 @@ struct Inverse {
     // unknowns, each with every so many of the terms.
     template <bool transposed, class Team>
     static SW_CALL void multiply(const Team& team, const Packing s, int count, const double* v, double* out) {
-        if (!transposed && team.rows() > 1 && count >= 4 * team.lanes())
-            return multiply_by_rows(team, s, count, v, out);
+        const bool large = team.rows() > 1 && count >= 4 * team.lanes();
+        if (!transposed && large) return multiply_by_rows(team, s, count, v, out);
         double* scratch = s.storage->scratch;
         const int lanes = team.lanes(), pieces = (count + lanes - 1) / lanes;
         int at_once = 1, doublings = 0;
@@ -30,8 +30,9 @@ struct Inverse {
             const bool mine = slice < slices && at >= 0 && at < count;
             double part = 0;
             if (mine)
-                part = transposed ? part_of_column(s, at, v, slice, slices)
-                                  : part_of_row(s, at, count, v, slice, slices);
+                part = !transposed ? part_of_row(s, at, count, v, slice, slices)
+                       : large     ? part_of_column<16>(s, at, v, slice, slices)
+                                   : part_of_column<4>(s, at, v, slice, slices);
             if (slices > 1) {
                 scratch[team.rank()] = part;
                 team.sync();
@@ -177,19 +178,20 @@ private:
         return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
-    // Of (S'v)_c, every so many of its terms.
+    // Of (S'v)_c, every so many of its terms; so many loads at a time.
+    template <int at_a_time>
     SW_HD static double part_of_column(const Packing& s, int c, const double* v, int slice, int slices) {
         double sum[4] = {0, 0, 0, 0};
         const double* entry = s.row(slice) + c;
         // From row t to row t + slices of a packed triangle; so many less the next time.
         int64_t step = static_cast<int64_t>(slices) * (s.capacity - slice) - slices * (slices + 1) / 2;
         SW_ROLLED
-        for (int t = slice; t <= c; t += 4 * slices) {
+        for (int t = slice; t <= c; t += at_a_time * slices) {
             SW_UNROLL
-            for (int u = 0; u < 4; ++u) {
+            for (int u = 0; u < at_a_time; ++u) {
                 const int at = t + u * slices;
                 const bool inside = at <= c;
-                sum[u] += (inside ? entry[0] : 0.0) * (inside ? v[at] : 0.0);
+                sum[u % 4] += (inside ? entry[0] : 0.0) * (inside ? v[at] : 0.0);
                 entry += step;
                 step -= slices * slices;
             }

@@ -40,7 +40,7 @@ struct Tabled : Dense<Scalar> {
             own[j] = j < columns ? x[j] : 0.0;
             sum[j] = 0;
         }
-        SW_ROLLED
+        SW_UNROLL_BY(2)
         for (int i = team.rank(); i < rows; i += team.size()) {
             Scalar entry[max_tabled_columns];
             const Scalar* row = values + i * stride;

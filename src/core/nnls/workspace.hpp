@@ -140,7 +140,7 @@ struct Workspace {
         workspace.carve_rest(e, arena);
         const int64_t rest = arena.used_fast + TriangleStorage::packed_bytes(near) - steps;
         const int64_t far = max_of(padded(e.max_columns), int64_t(first_capacity));
-        return {steps, rest, near < far ? TriangleStorage::packed_bytes(far) + 64 : 0};
+        return {steps, rest, near < far ? TriangleStorage::packed_bytes(far) : 0};
     }
 
     SW_HD void carve(const Extent& e, Arena& arena) {

@@ -25,7 +25,9 @@ GRAM_COLUMNS = 32
 OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: A thread solves a system whose workspace is at most so many bytes, and whose own matrix has at most so many rows.
 #: It is local memory, which the driver keeps for as many threads as a device can have at once.
-THREAD_BYTES, THREAD_ROWS = 8 * 1024, 256
+THREAD_BYTES, LEAST_BYTES, THREAD_ROWS = 8 * 1024, 4 * 1024, 256
+#: The same where systems share a matrix.
+SHARED_THREAD_BYTES = 8 * 1024
 #: Lanes of a team for one matrix for all, and for matrices of their own with more rows.
 SHARED_LANES, TALL_LANES = 8, 16
 #: Threads of a block, and how many blocks have registers on a multiprocessor: of teams of lanes, and of threads.
@@ -72,9 +74,16 @@ def _has_own(batch: Batch) -> bool:
 def plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int) -> QuickPlan:
     """Choose how many teams are at work at once, each with what a step works with in fast memory."""
     sizes, own = bytes(job_sizes(batch)), _has_own(batch)
+    given = batch.family is not None and batch.family.gram is not None
     steps, rest, more = _core.nnls_quick_bytes(sizes, 1, own)
-    local = -(-(steps + rest) // 1024) * 1024
-    if local <= THREAD_BYTES and not (own and batch.rows > THREAD_ROWS):
+    local = max(LEAST_BYTES, 1 << (steps + rest - 1).bit_length())  # few sizes: each is a kernel of its own
+    if own:
+        by_thread = batch.rows <= THREAD_ROWS and local <= THREAD_BYTES
+    elif batch.shared and not given:
+        by_thread = batch.damping == 0 and local <= SHARED_THREAD_BYTES  # damped, many are positive at once
+    else:
+        by_thread = local <= THREAD_BYTES
+    if by_thread:
         blocks = min(-(-batch.systems // THREADS), THREAD_BLOCKS * multiprocessors)
         return QuickPlan(1, blocks, blocks * THREADS, local, more, local, THREAD_BLOCKS)
     lanes = TALL_LANES if own else SHARED_LANES
@@ -82,8 +91,8 @@ def plan(batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multi
     fast, rest, more = _core.nnls_quick_bytes(sizes, lanes, own)
     tasks = 1024 * in_block  # what else the kernel has there
     fast = min(fast, (shared_limit - tasks) // in_block // 64 * 64)
-    shared = shared_per_multiprocessor - CACHE
-    at_once = max(1, min(BLOCKS, shared // (fast * in_block + tasks)))
+    room = shared_per_multiprocessor - CACHE
+    at_once = max(1, min(BLOCKS, room // (fast * in_block + tasks)))
     blocks = min(-(-batch.systems // in_block), at_once * multiprocessors)
     return QuickPlan(lanes, blocks, blocks * in_block, fast, fast + rest + more, 0, BLOCKS)
 
@@ -125,6 +134,19 @@ def _kernel(entry: str, device_id: int, shared_bytes: int, *variant: Any) -> Any
     kernel = load_kernel("nnls_quick", entry, defines(*variant), cuda_core().Device(device_id))
     allow_shared_memory(kernel, shared_bytes, device_id)
     return kernel
+
+
+def common_defines() -> list[dict[str, str | int]]:
+    """Return what the kernels of usual calls are compiled for: small systems in double precision."""
+    return [
+        defines(False, general, own, lanes, blocks, local)
+        for general in (False, True)
+        for own, lanes, blocks, local in (
+            (False, SHARED_LANES, BLOCKS, 0),
+            (True, TALL_LANES, BLOCKS, 0),
+            (True, 1, THREAD_BLOCKS, LEAST_BYTES),
+        )
+    ]
 
 
 def defines(

@@ -51,14 +51,16 @@ def _fit(batch: Batch, answers: Answers) -> Array:
 
 def _fit_of_gram(batch: Batch, x: Array) -> Array:
     """bᵀb − 2cᵀx + xᵀGx; NaN where bᵀb is not known."""
-    gram, c = arrays.without_graph(batch.matrix), batch.b
     xp = arrays.namespace_of(x)
+    assert batch.family is not None
+    bb = batch.family.squared_b
+    if bb is None:
+        return xp.sum(arrays.as_float(x, "float64"), axis=-1) * float("nan")
+    gram, c = arrays.without_graph(batch.matrix), batch.b
     if not arrays.is_cuda(batch.b):
         gram, c = (np.asarray(arrays.host_view(array), float) for array in (gram, c))
     image = xp.matmul(x, gram) if gram.ndim == 2 else xp.matmul(gram, x[..., None])[..., 0]
-    assert batch.family is not None
-    bb = batch.family.squared_b
-    return xp.sum(x * (image - 2 * c), axis=-1) + (float("nan") if bb is None else bb)
+    return xp.sum(x * (image - 2 * c), axis=-1) + bb
 
 
 def _sigma(batch: Batch, fit: Array, counts: Array) -> Array:
