@@ -13,7 +13,7 @@
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/nnls/choice.hpp"
-#include "host/nnls/jax_blocks.hpp"
+#include "host/nnls/jax_jobs.hpp"
 #include "host/nnls/kernels.hpp"
 #include "host/nnls/normal_solve.hpp"
 
@@ -49,37 +49,16 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
     if (systems == 0) return ffi::Error::Success();
     const Blocks<Scalar> a(entries.typed_data<Scalar>(), size, whole, a_lead),
         rhs(b.typed_data<Scalar>(), m, whole, b_lead), dampings(lam.typed_data<Scalar>(), 1, whole, lam_lead);
-    // One matrix for all is prepared once, unless it is not finite: that is a status of each system.
-    bool shared = a.stride == 0;
-    for (int64_t k = 0; shared && k < size; ++k) shared = std::isfinite(a.data[k]);
+    const JaxSystems<Scalar> all(a, rhs, m, n, size, pulses);
 
     std::vector<double> residual(static_cast<size_t>(systems)), violation(residual.size());
     std::vector<int32_t> tallies(6 * residual.size());
     std::vector<int64_t> spent(4 * residual.size());
     const auto solve = [&](int64_t first, int64_t number) {
         const double damping = dampings.data[first * dampings.stride];
-        const bool many = shared && number > 1;
-        const bool tiny = !many && nnls_is_tiny(m, n, damping > 0);
-        const bool gram = given.method == 2 || (given.method == 0 && given.update == nnls::cgs2 && !tiny);
-        NnlsJob job{};
-        job.systems = job.whole = number;
-        job.rows = static_cast<int32_t>(m);
-        job.columns = static_cast<int32_t>(n);
-        job.a = a.data + first * a.stride;
-        // (Of one system alone no stride counts but that it is none of a shared matrix.)
-        job.a_stride = a.stride == 0 ? (shared ? 0 : size) : a.stride;
-        job.row_stride = pulses ? 0 : n;
-        job.pulse_length = pulses ? static_cast<int32_t>(size) : 0;
-        job.pulse_origin = pulses ? given.origin : 0;
-        job.b = rhs.data + first * rhs.stride;
-        job.b_stride = rhs.stride;
-        job.options = {given.tolerance,
-                       given.rounding,
-                       damping,
-                       given.max_solves,
-                       gram ? int32_t(nnls::gram) : given.update,
-                       given.guarded,
-                       given.chain};
+        const bool gram = all.by_gram(given.method, number, damping > 0) &&
+                          (given.method == 2 || given.update == nnls::cgs2);
+        NnlsJob job = all.job(given, first, number, damping, gram ? int32_t(nnls::gram) : given.update);
         job.x = x.typed_data<Scalar>() + first * n;
         job.dual = dual.typed_data<Scalar>() + first * n;
         job.active = reinterpret_cast<uint8_t*>(active.typed_data<bool>()) + first * n;
@@ -89,11 +68,11 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
                               &job.solves, &job.passes,     &job.escalated};
         for (int k = 0; k < 6; ++k) *fields[k] = tallies.data() + k * systems + first;
         job.costs = spent.data() + 4 * first;
-        const bool forms = gram && many && nnls_gram_is_worth_forming(number, n, 1);
+        const bool forms = gram && all.prepares(number) && nnls_gram_is_worth_forming(number, n, 1);
         SW_BEST(nnls_kernels)().solve({job, sizeof(Scalar) == sizeof(float), forms, given.threads});
     };
     // A lambda of each system's own is a call of its own.
-    const bool together = dampings.stride == 0 && (shared || a.stride != 0);
+    const bool together = dampings.stride == 0 && (all.shared || a.stride != 0);
     const int64_t number = together ? systems : 1;
     for (int64_t first = 0; first < systems; first += number) solve(first, number);
 
@@ -104,11 +83,7 @@ ffi::Error solve_nnls(const ffi::AnyBuffer& entries, const ffi::AnyBuffer& b, co
         both[2 * s + 1] = static_cast<Scalar>(violation[static_cast<size_t>(s)]);
         for (int k = 0; k < 6; ++k) counted[6 * s + k] = tallies[static_cast<size_t>(k * systems + s)];
     }
-    if (costs.element_type() == ffi::DataType::S64)
-        std::copy(spent.begin(), spent.end(), costs.typed_data<int64_t>());
-    else
-        for (size_t k = 0; k < spent.size(); ++k)
-            costs.typed_data<int32_t>()[k] = static_cast<int32_t>(spent[k]);
+    put_costs(spent, costs);
     return ffi::Error::Success();
 }
 

@@ -8,7 +8,7 @@
 #include "core/nnls/types.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/nnls/choice.hpp"
-#include "host/nnls/jax_blocks.hpp"
+#include "host/nnls/jax_jobs.hpp"
 #include "host/nnls/kernels.hpp"
 
 namespace stepwell {
@@ -135,36 +135,15 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
         family.mask_stride = rows.stride;
     }
 
-    // One matrix for all is prepared once, unless it is not finite: that is a status of each system.
-    bool shared = a.stride == 0;
-    for (int64_t k = 0; shared && k < size; ++k) shared = std::isfinite(a.data[k]);
+    const JaxSystems<Scalar> all(a, rhs, m, n, size, pulses);
     const size_t count = static_cast<size_t>(systems);
     std::vector<double> numbers(8 * count);
     std::vector<int32_t> tallies(9 * count);
     std::vector<int64_t> spent(4 * count);
     std::vector<uint8_t> active(count * static_cast<size_t>(n));
     const auto solve = [&](int64_t first, int64_t number) {
-        const bool many = shared && number > 1;
-        const bool tiny = !many && nnls_is_tiny(m, n, family.penalized);
-        const bool gram = given.method == 2 || (given.method == 0 && !tiny);
-        NnlsJob job{};
-        job.systems = job.whole = number;
-        job.rows = static_cast<int32_t>(m);
-        job.columns = static_cast<int32_t>(n);
-        job.a = a.data + first * a.stride;
-        job.a_stride = a.stride == 0 ? (shared ? 0 : size) : a.stride;
-        job.row_stride = pulses ? 0 : n;
-        job.pulse_length = pulses ? static_cast<int32_t>(size) : 0;
-        job.pulse_origin = pulses ? given.origin : 0;
-        job.b = rhs.data + first * rhs.stride;
-        job.b_stride = rhs.stride;
-        job.options = {given.tolerance,
-                       given.rounding,
-                       0.0,
-                       given.max_solves,
-                       gram ? int32_t(nnls::gram) : int32_t(nnls::cgs2),
-                       given.guarded,
-                       given.chain};
+        const bool gram = all.by_gram(given.method, number, family.penalized);
+        NnlsJob job = all.job(given, first, number, 0.0, int32_t(gram ? nnls::gram : nnls::cgs2));
         job.family = family;
         NnlsFamily& own = job.family;
         own.lower += first * own.lower_stride;
@@ -187,10 +166,11 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
                               &job.escalated, &own.at_end,     &own.evaluations, &own.passive};
         for (int k = 0; k < 9; ++k) *fields[k] = tallies.data() + k * systems + first;
         job.costs = spent.data() + 4 * first;
-        const bool forms = gram && many && nnls_gram_is_worth_forming(number, n, 1) && !own.weights;
+        const bool forms =
+            gram && all.prepares(number) && nnls_gram_is_worth_forming(number, n, 1) && !own.weights;
         SW_BEST(nnls_kernels)().solve({job, sizeof(Scalar) == sizeof(float), forms, given.threads});
     };
-    const int64_t number = shared || a.stride != 0 ? systems : 1;
+    const int64_t number = all.shared || a.stride != 0 ? systems : 1;
     for (int64_t first = 0; first < systems; first += number) solve(first, number);
 
     Scalar* reals = to.reals.typed_data<Scalar>();
@@ -201,11 +181,7 @@ ffi::Error solve_lsq(const LsqArguments& from, const LsqAttributes& given, LsqRe
             reals[width * s + k] = static_cast<Scalar>(numbers[static_cast<size_t>(k * systems + s)]);
         for (int k = 0; k < 6; ++k) counted[6 * s + k] = tallies[static_cast<size_t>(k * systems + s)];
     }
-    if (to.costs.element_type() == ffi::DataType::S64)
-        std::copy(spent.begin(), spent.end(), to.costs.typed_data<int64_t>());
-    else
-        for (size_t k = 0; k < spent.size(); ++k)
-            to.costs.typed_data<int32_t>()[k] = static_cast<int32_t>(spent[k]);
+    put_costs(spent, to.costs);
     return ffi::Error::Success();
 }
 
