@@ -15,11 +15,11 @@ import argparse
 import json
 import pathlib
 import statistics
-import time
 
 import numpy as np
 import torch
 from common import gpu_machine, machine
+from gpu_parts.tools import synchronised
 
 import stepwell
 
@@ -27,26 +27,13 @@ DOUBLE = {"dtype": torch.float64, "device": "cuda"}
 BOX = {"bounds": (-0.1, 0.2)}
 
 
-def seconds_of(function, repeats):
-    """Seconds of each of some calls, the device idle before and after, and the last result."""
-    times, result = [], None
-    for _ in range(repeats):
-        result = None  # its memory serves the next
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        result = function()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return times, result
-
-
 def ceilings():
     """Bytes a second of a copy, read and written, and flops a second of a product, both in float64."""
     source = torch.randn(2**27, **DOUBLE)
     target = torch.empty_like(source)
-    copy = min(seconds_of(lambda: target.copy_(source), 5)[0])
+    copy = min(synchronised(lambda: target.copy_(source), 5)[0])
     left = torch.randn(4096, 4096, **DOUBLE)
-    product = min(seconds_of(lambda: left @ left, 5)[0])
+    product = min(synchronised(lambda: left @ left, 5)[0])
     return {"copy": 2 * 8 * source.numel() / copy, "flops": 2 * 4096**3 / product}
 
 
@@ -129,8 +116,8 @@ def main():
     rows = []
     for name, goal, function, A, b, options in workloads(0.02 if arguments.quick else 1.0):
         apart, agree = sample_apart(function, A, b, options)
-        seconds_of(lambda f=function, A=A, b=b, o=options: f(A, b, **o), 1)
-        times, result = seconds_of(lambda f=function, A=A, b=b, o=options: f(A, b, **o), 5)
+        synchronised(lambda f=function, A=A, b=b, o=options: f(A, b, **o), 1)
+        times, result = synchronised(lambda f=function, A=A, b=b, o=options: f(A, b, **o), 5)
         systems = len(b)
         traffic = 8 * (A.numel() + b.numel()) + result_bytes(result, systems)
         flops = flops_of(function is stepwell.lsq_gram, A, result)

@@ -34,6 +34,7 @@ def synchronised(run: Callable[[], Any], repeats: int) -> tuple[list[float], Any
     """Seconds of each of several calls, with the device idle before and after; and what the last one returned."""
     seconds, result = [], None
     for _ in range(repeats):
+        result = None  # its memory serves the next
         torch.cuda.synchronize()
         start = time.perf_counter()
         result = run()

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from rank_problems import PAIRS, digest_of, rosenbrock, solve_rosenbrock, torsion
+from rank_problems import CASES, PAIRS, digest_of, rosenbrock, solve_rosenbrock, torsion
 
 import stepwell
 from stepwell.distributed import Ranks, part, run_threads, split
@@ -15,14 +15,6 @@ from stepwell.distributed import Ranks, part, run_threads, split
 @functools.cache
 def found_on(ranks, **options):
     return digest_of(run_threads(ranks, lambda comm: solve_rosenbrock(comm, **options)))
-
-
-CASES = [
-    {"cauchy": cauchy, "dtype": dtype, "weighted": weighted}
-    for cauchy in ("exact", "first-interval", "none")
-    for dtype in (np.float64, np.float32)
-    for weighted in (False, True)
-]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))

@@ -13,7 +13,7 @@ from device_arrays import on_device, on_host
 from device_rank_problems import CASES as MPI_CASES
 from device_rank_problems import device_rosenbrock, digest_on_device, solve_on_device
 from mpi_runner import run_ranks
-from rank_problems import PAIRS, solve_rosenbrock
+from rank_problems import CASES, PAIRS, solve_rosenbrock
 
 import stepwell
 from stepwell.distributed import RankError, Ranks, part, run_threads, split
@@ -25,14 +25,6 @@ PROGRAM = Path(__file__).parents[1] / "helpers" / "device_rank_problems.py"
 @functools.cache
 def found_on(ranks, **case):
     return digest_on_device(run_threads(ranks, lambda comm: solve_on_device(comm, **case)))
-
-
-CASES = [
-    {"cauchy": cauchy, "dtype": dtype, "weighted": weighted}
-    for cauchy in ("exact", "first-interval", "none")
-    for dtype in (np.float64, np.float32)
-    for weighted in (False, True)
-]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))

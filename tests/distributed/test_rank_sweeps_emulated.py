@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
+from rank_problems import rosenbrock_terms
 
 from stepwell import problems
 from stepwell.distributed import Ranks, run_threads
@@ -38,18 +39,6 @@ def pieces_on(n, length, ranks, rank):
 def chunked(values, pieces):
     """One value a chunk of this rank, as an objective on a device returns it: float64 in its memory."""
     return np.add.reduceat(values, pieces.chunk_starts) if values.size else np.zeros(0)
-
-
-def rosenbrock(x, first, upper):
-    """Terms and gradient of pairs (a, b), in double precision."""
-    wide = x.astype(np.float64)
-    a, b = wide[0::2], wide[1::2]
-    rise = b - a * a
-    each, gradient = np.zeros(x.size), np.empty(x.size)
-    each[0::2] = 100 * rise**2 + (1 - a) ** 2
-    gradient[1::2] = 200 * rise
-    gradient[0::2] = -400 * rise * a - 2 * (1 - a)
-    return each, gradient.astype(x.dtype)
 
 
 CASES = {
@@ -90,7 +79,7 @@ def run_case(name, ranks, make, **more):
         )  # fmt: skip
         turns = 0
         while target.running:
-            each, g = rosenbrock(np.array(target.trial[0]), rank_pieces.begin, upper)
+            each, g = rosenbrock_terms(np.array(target.trial[0]))
             f = Value(CHUNK_VALUES, np.nan, chunked(each, rank_pieces))
             more.get("spoil", lambda *_: None)(comm, turns, f, g)
             if weighted == "vary":
@@ -228,7 +217,7 @@ def test_a_device_that_fails_on_one_rank_ends_all(device):
         )
         try:
             while target.running:
-                each, g = rosenbrock(np.array(target.trial[0]), 0, None)
+                each, g = rosenbrock_terms(np.array(target.trial[0]))
                 target.turn(Value(SHARE, float(each.sum())), g)
         except Exception as error:
             return f"{type(error).__name__}: {error}"

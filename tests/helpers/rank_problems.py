@@ -10,6 +10,25 @@ import stepwell
 from stepwell.distributed import Ranks, split
 
 PAIRS = 22_000  # variables of the Rosenbrock problem: six chunks
+#: Settings whose runs must have the same bits on any number of ranks.
+CASES = [
+    {"cauchy": cauchy, "dtype": dtype, "weighted": weighted}
+    for cauchy in ("exact", "first-interval", "none")
+    for dtype in (np.float64, np.float32)
+    for weighted in (False, True)
+]
+
+
+def rosenbrock_terms(x):
+    """Return the terms and the gradient of pairs (a, b), computed in double precision."""
+    wide = x.astype(np.float64)
+    a, b = wide[0::2], wide[1::2]
+    rise = b - a * a
+    each, gradient = np.zeros(x.size), np.empty(x.size)
+    each[0::2] = 100 * rise**2 + (1 - a) ** 2
+    gradient[1::2] = 200 * rise
+    gradient[0::2] = -400 * rise * a - 2 * (1 - a)
+    return each, gradient.astype(x.dtype)
 
 
 def rosenbrock(layout, dtype=np.float64):
@@ -22,14 +41,8 @@ def rosenbrock(layout, dtype=np.float64):
     diagonal = (1e-3 * (2 + np.cos(i))).astype(dtype)
 
     def fun(x):
-        wide = x.astype(np.float64)
-        a, b = wide[0::2], wide[1::2]
-        rise = b - a * a
-        each, gradient = np.zeros(x.size), np.empty(x.size)
-        each[0::2] = 100 * rise**2 + (1 - a) ** 2
-        gradient[1::2] = 200 * rise
-        gradient[0::2] = -400 * rise * a - 2 * (1 - a)
-        return layout.chunk_sums(each), gradient.astype(dtype)
+        each, gradient = rosenbrock_terms(x)
+        return layout.chunk_sums(each), gradient
 
     return fun, start, (lower, upper), diagonal
 

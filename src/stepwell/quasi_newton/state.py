@@ -14,7 +14,7 @@ from stepwell.quasi_newton.settings import Settings
 
 def _whole_record() -> np.dtype:
     """Return the record of a state with a field for every byte: a copy leaves bytes of no field as they were."""
-    fields = {name: (form, offset) for name, (form, offset) in _core.STATE_FIELDS.items()}
+    fields = dict(_core.STATE_FIELDS)
     ends = [0, *sorted(offset + np.dtype(form).itemsize for form, offset in fields.values())]
     starts = [*sorted(offset for _, offset in fields.values()), _core.STATE_SIZE]
     gaps = [(end, start - end) for end, start in zip(ends, starts, strict=True) if start > end]
