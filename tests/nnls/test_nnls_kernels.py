@@ -11,6 +11,7 @@ from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
 from stepwell.nnls import api, cuda, quick_teams
+from stepwell.nnls.arguments import check_gram
 from stepwell.nnls.job import Answers, make_job
 
 
@@ -114,6 +115,14 @@ def test_quick_teams_follow_the_shape():
     thread = quick_teams.plan(batch(9, 200, 8), **H200)
     assert (thread.lanes, thread.blocks, thread.slow_bytes) == (1, 1, 0)
     assert 0 < thread.local_bytes == thread.fast_bytes <= quick_teams.THREAD_BYTES
+
+
+def test_quick_teams_have_no_sums_without_a_matrix():
+    common = dict(bounds=(0, np.inf), bb=None, rows=None, lam=0, L=None, warm_start=None, maxiter=None, tol=None)
+    common |= dict(threads=None, progress=None, mask=None, noise=None, uncertainty=None)
+    G, c = np.eye(9), np.ones((5, 9))
+    assert quick_teams.are_for(check_gram(G, c, sum_bounds=None, **common))
+    assert not quick_teams.are_for(check_gram(G, c, sum_bounds=(1, 1), **common))
 
 
 def test_memory_bounds_the_number_of_teams():

@@ -61,7 +61,8 @@ def are_for(batch: Batch) -> bool:
         return batch.form_gram and batch.columns < SHARED_COLUMNS
     columns = batch.columns + int(family.slack)
     if family.gram is not None:
-        return columns <= GRAM_COLUMNS
+        # Without a matrix, quick teams have no columns either, of which a sum would be a row.
+        return columns <= GRAM_COLUMNS and family.sum_low is None
     by_grid = family.rule in (RULES["gcv"], RULES["lcurve"])
     return batch.form_gram and columns < SHARED_COLUMNS and not by_grid
 
