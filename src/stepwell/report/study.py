@@ -84,8 +84,11 @@ def _settings(study: Study) -> str:
 def where(study: Study) -> str:
     """Machine, versions, size and settings in one paragraph."""
     m = study.machine
-    library = f"PyTorch {m['torch']}, CUDA {m['cuda']}" if "cuda" in m and "torch" in m else m.get("arrays")
-    hardware = f"{m['gpu']} ({library}) and " if "gpu" in m else ""
+    library = m.get("arrays")
+    used = (
+        f"{library}, {m.get('cuda')}" if library else f"PyTorch {m.get('torch')}, CUDA {m.get('cuda')}"
+    )  # older files
+    hardware = f"{m['gpu']} ({used}) and " if "gpu" in m else ""
     load = m.get("load average at start")
     busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
     versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
