@@ -182,7 +182,8 @@ def _ipopt(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, 
         fun, x0, jac=True, bounds=list(zip(lower, upper)),
         options={"hessian_approximation": "limited-memory", "max_iter": maxfun, "print_level": 0},
     )  # fmt: skip
-    return Ended(np.asarray(result.x), bool(result.success), str(result.message))
+    words = result.message.decode() if isinstance(result.message, bytes) else str(result.message)
+    return Ended(np.asarray(result.x), bool(result.success), words)
 
 
 def _fides(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, maxfun: int) -> Ended:
