@@ -20,8 +20,8 @@ from stepwell.studies.cutest.problems import UNUSABLE, CutestProblem, Listed
 MISSING = "sif2jax is not installed, which has the larger problems (pip install sif2jax)"
 #: The smaller ones are those of S2MPJ.
 SMALLEST = 200
-#: A problem with constraints, which has no place here: its matrix, filled entry by entry, is 156 of the 175 seconds that
-#: the import of the package takes.
+#: A problem with constraints, which has no place here: its matrix, filled entry by entry, takes 156 of the 175 seconds
+#: of the package's import.
 _SLOW = ("sif2jax.cutest._constrained_minimisation.cleuven7", "CLEUVEN7")
 
 
