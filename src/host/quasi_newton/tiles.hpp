@@ -62,6 +62,7 @@ inline void set_bounds(Workspace& w, const HostVectors<T>& v, int64_t at, int co
 
 template <class T>
 inline void narrow(T* out, const double* in, int count) {
+    for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
     for (int i = 0; i < count; ++i) out[i] = T(in[i]);
 }
 
