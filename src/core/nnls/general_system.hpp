@@ -270,8 +270,9 @@ private:
         const int n = task.matrix.top.columns, all = this->columns();
         const double *gram = family.gram + system * family.gram_stride,
                      *linear = family.linear + system * family.linear_stride;
-        double odd = 0, highest = 0;
-        team.each(n * n, [&](int i) { odd += gram[i] - gram[i]; });
+        double odd = all_finite(team, gram, static_cast<int64_t>(n) * n) ? 0.0 : 1.0, highest = 0;
+        this->given_gram = gram;
+        if (!this->quick) team.each(all, [&](int j) { ws.has_row[j] = 0; });
         team.each(all, [&](int j) {
             const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
                          c = j < n ? linear[j] : 0.0;
@@ -290,7 +291,7 @@ private:
         if (odd != 0 || !is_finite(highest)) return false;
         b_scale = highest >= 1e-290 ? power_below(highest) : 1.0;
         const int64_t stride = padded(all);
-        for (int j = 0; j < all; ++j) {
+        for (int j = 0; this->quick && j < all; ++j) {
             double* row = ws.own_gram + j * stride;
             const double own = ws.scale[j];
             team.each(static_cast<int>(stride), [&](int i) {
@@ -352,6 +353,11 @@ private:
         }
         team.sync();
         if (Matrix::tabled || task.extent.gram_only) {
+            if constexpr (!Matrix::tabled && !Base::quick) {
+                for (int k = team.row(); k < n; k += team.rows())
+                    if (task.reference_of(k) != 0) this->scale_row(k);
+                team.sync();
+            }
             for (int k = 0; k < n; ++k) {
                 const double reference = task.reference_of(k),
                              *row = ws.own_gram + k * task.shared.gram_stride;
