@@ -207,5 +207,5 @@ def test_memory_is_that_of_the_piece():
     results = run_threads(2, lambda comm: solve_rosenbrock(comm, maxcor=m, maxiter=3))
     words = sum(r.nbytes for r in results) / 8
     tiles = 2 * 40 * 256  # of one thread a rank: fewer than forty rows of a tile
-    products = (m + 1) * (2 * m + 3) + 5  # of the slots, for each tile of 256 variables
+    products = (m + 1) * (2 * m + 3 + 16) + 5  # of the slots, and eight for each row, for each tile of 256 variables
     assert 0 <= words - (2 * m + 2 + 6) * PAIRS - products * PAIRS / 256 <= tiles

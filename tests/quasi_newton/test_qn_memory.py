@@ -28,8 +28,8 @@ def test_bytes_held_are_those_of_the_formula(n, m, dtype, bounded, weighted):
     products = kept_bytes(n, m) if bounded and not weighted else 0
     expected = words * np.dtype(dtype).itemsize + threads * thread_bytes(m) + products
     assert opt.nbytes == pytest.approx(expected, rel=0.02)
-    # A number for each pair of the 2m rows, for each 256 variables.
-    assert products <= 8 * (m * (2 * m + 1) + 5) * (n / 256 + n / 4096 + 2)
+    # A number for each pair of the 2m rows and eight for each row, for each 256 variables.
+    assert products <= 8 * (m * (2 * m + 17) + 5) * (n / 256 + n / 4096 + 2)
     # The formula itself: 2m + 4 vectors, two of bounds, one of the diagonal, and terms without n.
     vectors = (2 * m + 4 + 2 * bounded + weighted) * n
     assert vectors <= words <= vectors + 3 * m * m + 100

@@ -84,6 +84,12 @@ inline void prefetch(const T* p) {
     __builtin_prefetch(p, 0, 2);
 }
 
+// The same of a line that will be written.
+template <class T>
+inline void prefetch_to_write(T* p) {
+    __builtin_prefetch(p, 1, 2);
+}
+
 inline Pack splat(double value) {
     return Pack{value, value, value, value, value, value, value, value};
 }

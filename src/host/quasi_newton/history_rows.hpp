@@ -49,6 +49,7 @@ inline Pack load(const Bfloat16* p) {
 }
 
 inline void narrow(Bfloat16* out, const double* in, int count) {
+    for (int i = 0; i < count; i += 4 * lanes) prefetch_to_write(out + i + tile);
     for (int i = 0; i < count; ++i) out[i] = narrowed_to<Bfloat16>(in[i]);
 }
 

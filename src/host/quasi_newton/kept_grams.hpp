@@ -1,8 +1,8 @@
 // Products of all pairs over the free variables of each tile, kept from one sweep to the next. While the free
 // variables of a tile stay the same, only the products with the new pair are formed: 4 a variable and pair in
-// place of 2 m. When sums are taken again for a Cauchy point, tiles of which nothing is carried to a bound need
-// not be read at all. What is kept is what would be computed again, to the last bit: nothing depends on it
-// but time.
+// place of 2 m. When sums are taken again for a Cauchy point, tiles of which nothing is carried to a bound
+// need not be read at all. What is kept is what would be computed again, to the last bit: nothing depends on
+// it but time.
 #pragma once
 
 #include "core/common/simd.hpp"

@@ -106,23 +106,22 @@ private:
     void classify(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
         const int padded = packs * lanes;
         const double *x = w.x, *g = w.g;
-        if (v.lower && gather == Gather::again) {
-            stand_again(packs, w);
-        } else if (v.lower) {
-            v.weights ? stand<true>(packs, w, totals) : stand<false>(packs, w, totals);
-        }
-        // √h g: its square is h g², and its product with the stacked rows is q.
+        // √h g over the variables that move: its square is h g², and its product with the stacked rows is q.
         double* moving = w.moving;
         if (v.weights) {
             for (int i = 0; i < padded; ++i) moving[i] = w.root[i] * g[i];
+        } else {
+            std::memcpy(moving, g, sizeof(double) * padded);
         }
         if (v.lower) {
-            const double *all = v.weights ? moving : g, *mask = w.mask;
-            SW_APART
-            for (int i = 0; i < padded; ++i) moving[i] = all[i] * mask[i];
-            pick_packs(packs, w);
-        } else if (!v.weights) {
-            std::memcpy(moving, g, sizeof(double) * padded);
+            if (gather == Gather::again) {
+                stand_again(packs, w);
+            } else {
+                v.weights ? stand<true>(packs, w, totals) : stand<false>(packs, w, totals);
+            }
+            const double* mask = w.mask;
+            for (int i = 0; i < padded; i += slice_lanes)
+                register_at(moving + i) = load_slice(moving + i) * load_slice(mask + i);
         }
         if (gather != Gather::again) {
             const double* projected = v.lower ? w.projected : g;
@@ -136,38 +135,69 @@ private:
         }
     }
 
-    // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first.
+    // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first, and
+    // packs are picked where a variable is free or has moved: elsewhere sums have nothing to add.
     template <bool weighted>
     void stand(int packs, Workspace& w, AbsorbTotals& totals) const {
-        const Lanes first = lanes_of(totals.first_break);
-        for (int i = 0; i < packs * lanes; i += slice_lanes) {
-            const TileSlice at(w, i);
-            const Lanes free = at.free(), path = weighted ? load_slice(w.descent + i) : at.g;
-            register_at(w.mask + i) = free;
-            register_at(w.breaks + i) = at.breaks_before(first, path, free);
-            register_at(w.projected + i) = projected_gradient(at.x, at.g, at.lower, at.upper);
-        }
-        each_flagged(w.breaks, packs, [&](int begin) {
-            for (int i = begin; i < begin + lanes; ++i) {
-                const Standing one =
-                    classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
-                totals.first_break = min_of(totals.first_break, one.time);
+        const TilePlaces places(w);
+        const double *descent = w.descent, *s = gather == Gather::pair ? w.s : nullptr;
+        double *mask = w.mask, *projected = w.projected;
+        w.picked = 0;
+        w.strays = false;
+        for (int k = 0; k < packs; ++k) {
+            const Lanes first = lanes_of(totals.first_break);
+            Flags near = {}, stray = {};
+            Slices bits;
+            SW_UNROLLED
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                const TileSlice at(places, i);
+                const Flags held = at.held();
+                const Lanes free = ones_unless(held);
+                register_at(mask + i) = free;
+                register_at(projected + i) = projected_gradient(at.x, at.g, at.lower, at.upper);
+                near |= at.breaks_before(first, weighted ? load_slice(descent + i) : at.g, held);
+                if (s) stray |= (load_slice(s + i) != 0.0) & held;
+                bits.part[slice] = free * load_slice(lane_bits + slice * slice_lanes);
             }
-        });
+            w.free[k] = (unsigned char)(bits.total());
+            if (any_lane(near)) first_break_of(k * lanes, w, totals);
+            pick(k, any_lane(stray), w);
+        }
+    }
+
+    static constexpr double lane_bits[lanes] = {1, 2, 4, 8, 16, 32, 64, 128};
+
+    static void pick(int pack, bool stray, Workspace& w) {
+        w.strays |= stray;
+        w.picks[w.picked] = pack;
+        w.picked += w.free[pack] || stray;
+    }
+
+    static void first_break_of(int begin, const Workspace& w, AbsorbTotals& totals) {
+        for (int i = begin; i < begin + lanes; ++i) {
+            const Standing one =
+                classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
+            totals.first_break = min_of(totals.first_break, one.time);
+        }
     }
 
     // With those that the Cauchy path carries to their bounds.
     void stand_again(int packs, Workspace& w) const {
         const double carry_time = state.carry_time;
         const Lanes limit = lanes_of(carry_time < 0 ? -1.0 : later_than(carry_time));
-        for (int i = 0; i < packs * lanes; i += slice_lanes) {
-            const TileSlice at(w, i);
-            const Lanes free = at.free();
-            register_at(w.mask + i) = free;
-            register_at(w.breaks + i) = at.breaks_before(limit, load_slice(w.path + i), free);
-            register_at(w.carried + i) = lanes_of(0);
-        }
-        each_flagged(w.breaks, packs, [&](int begin) {
+        w.picked = 0;
+        w.strays = false;
+        const TilePlaces places(w);
+        double *mask = w.mask, *carried = w.carried;
+        const auto look = [&](int i) {
+            const TileSlice at(places, i);
+            const Flags held = at.held();
+            register_at(mask + i) = ones_unless(held);
+            register_at(carried + i) = lanes_of(0);
+            return at.breaks_before(limit, load_slice(places.path + i), held);
+        };
+        each_pack_where(packs, look, [&](int begin) {
             for (int i = begin; i < begin + lanes; ++i) {
                 const Standing one =
                     classify_variable<true>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], carry_time);
@@ -175,26 +205,11 @@ private:
                 w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;
             }
         });
-    }
-
-    // Where a variable is free, or has moved: elsewhere sums have nothing to add.
-    void pick_packs(int packs, Workspace& w) const {
-        const bool moves = gather == Gather::pair;
-        double* strays = w.breaks;
-        if (moves) {
-            for (int i = 0; i < packs * lanes; i += slice_lanes) {
-                const Lanes s = load_slice(w.s + i), stays = 1.0 - load_slice(w.mask + i);
-                register_at(strays + i) = s != 0.0 ? stays : lanes_of(0);
-            }
-        }
-        w.picked = 0;
-        w.strays = false;
         for (int k = 0; k < packs; ++k) {
-            w.free[k] = bits_of(w.mask + k * lanes);
-            const bool stray = moves && w.free[k] != 255 && Slices::of(strays + k * lanes).total() > 0;
-            w.strays |= stray;
-            w.picks[w.picked] = k;
-            w.picked += w.free[k] || stray;
+            Slices bits;
+            bits.add_product(w.mask + k * lanes, lane_bits);
+            w.free[k] = (unsigned char)(bits.total());
+            pick(k, false, w);
         }
     }
 
@@ -220,8 +235,7 @@ private:
         } else if (v.lower) {
             add_bounded(count, packs, w, kept);
         } else {
-            with_type(options.history,
-                      [&](auto type) { gather_all(w.places<decltype(type)>(), count, w); });
+            with_type(options.history, [&](auto type) { gather_all(w.places<decltype(type)>(), count, w); });
         }
         if (gather == Gather::again) add_carried(at, count, packs, w);
     }

@@ -39,7 +39,7 @@ public:
             }
             // The step to the unconstrained minimiser over the free variables, and where it leads.
             double *step = w.moving, *goal = w.breaks;
-            aim_freely(padded, w, step, goal);
+            if (!v.lower || state.confine != Confine::project) aim_freely(0, padded, w);
             if (v.lower) {
                 if (v.weights) {
                     for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
@@ -71,17 +71,25 @@ private:
 
     // Where a variable is not held: the others stay whatever the history says.
     static void pick_packs(int packs, Workspace& w) {
-        for (int i = 0; i < packs * lanes; i += slice_lanes)
-            register_at(w.mask + i) = TileSlice(w, i).free();
         w.picked = 0;
-        each_flagged(w.mask, packs, [&](int first) { w.picks[w.picked++] = first / lanes; });
+        const TilePlaces places(w);
+        double* mask = w.mask;
+        const auto look = [&](int i) {
+            const Flags held = TileSlice(places, i).held();
+            register_at(mask + i) = ones_unless(held);
+            return ~held;
+        };
+        each_pack_where(packs, look, [&](int first) { w.picks[w.picked++] = first / lanes; });
     }
 
-    void aim_freely(int padded, Workspace& w, double* step, double* goal) const {
-        for (int i = 0; i < padded; i += slice_lanes) {
-            const Lanes way = -state.gamma * load_slice(w.y + i) - load_slice(w.s + i);
-            register_at(step + i) = way;
-            register_at(goal + i) = load_slice(w.x + i) + way;
+    // The step to the minimiser over the free variables.
+    Lanes free_step(Lanes y, Lanes s) const { return -state.gamma * y - s; }
+
+    void aim_freely(int begin, int end, Workspace& w) const {
+        for (int i = begin; i < end; i += slice_lanes) {
+            const Lanes step = free_step(load_slice(w.y + i), load_slice(w.s + i));
+            register_at(w.moving + i) = step;
+            register_at(w.breaks + i) = load_slice(w.x + i) + step;
         }
     }
 
@@ -129,8 +137,7 @@ private:
                 const int at = i + slice * slice_lanes;
                 const auto part = [&](int b) -> Lanes { return k[b] * load_slice(rows[b] + at); };
                 Lanes total = load_slice(from + at);
-                for (int b = 0; b < R; b += 4)
-                    total += (part(b) + part(b + 1)) + (part(b + 2) + part(b + 3));
+                for (int b = 0; b < R; b += 4) total += (part(b) + part(b + 1)) + (part(b + 2) + part(b + 3));
                 register_at(out + at) = total;
             }
         }
@@ -156,33 +163,35 @@ private:
     void confine(int packs, Workspace& w) const {
         const AimRule rule = aim_rule(state);
         if (rule.confine == Confine::truncate) return confine_by(rule, 0, packs * lanes, w);
-        if (!rule.carries) return confine_freely(0, packs * lanes, w);
-        flag_breaks(later_than(rule.carry_time), packs * lanes, w);
+        if (!rule.carries) return project(0, packs * lanes, w);
+        const Lanes limit = lanes_of(later_than(rule.carry_time));
         int begin = 0;
-        each_flagged(w.projected, packs, [&](int first) {
-            confine_freely(begin, first, w);
+        const TilePlaces places(w);
+        const auto look = [&](int i) {
+            const TileSlice at(places, i);
+            return at.breaks_before(limit, load_slice(places.path + i), at.held());
+        };
+        each_pack_where(packs, look, [&](int first) {
+            project(begin, first, w);
+            aim_freely(first, first + lanes, w);
             confine_by(AimRule{Confine::project, true, rule.carry_time, 0, 0}, first, first + lanes, w);
             begin = first + lanes;
         });
-        confine_freely(begin, packs * lanes, w);
+        project(begin, packs * lanes, w);
     }
 
-    // w.projected: whether a breakpoint may lie before `limit`.
-    static void flag_breaks(double limit, int padded, Workspace& w) {
-        for (int i = 0; i < padded; i += slice_lanes)
-            register_at(w.projected + i) = TileSlice(w, i).breaks_before(
-                lanes_of(limit), load_slice(w.path + i), load_slice(w.mask + i));
-    }
-
-    // Projected, and nobody is carried.
-    static void confine_freely(int begin, int end, Workspace& w) {
-        double *step = w.moving, *goal = w.breaks;
+    // Where nobody is carried.
+    void project(int begin, int end, Workspace& w) const {
+        const TilePlaces places(w);
+        const double *y = w.y, *s = w.s, *mask = w.mask;
+        double *goal = w.breaks, *steps = w.moving;
         for (int i = begin; i < end; i += slice_lanes) {
-            const TileSlice at(w, i);
-            const auto aimed = aim_within(at.x, load_slice(goal + i), load_slice(step + i),
-                                          is_held(at.x, at.g, at.lower, at.upper), at.lower, at.upper);
+            const Lanes x = load_slice(places.x + i), step = free_step(load_slice(y + i), load_slice(s + i));
+            const Flags held = load_slice(mask + i) == 0.0;
+            const auto aimed = aim_within<Lanes>(x, x + step, step, held, load_slice(places.lower + i),
+                                                 load_slice(places.upper + i));
             register_at(goal + i) = aimed.goal;
-            register_at(step + i) = aimed.step;
+            register_at(steps + i) = aimed.step;
         }
     }
 
@@ -192,8 +201,7 @@ private:
         double *step = w.moving, *goal = w.breaks;
         SW_APART
         for (int i = begin; i < end; ++i) {
-            const Aimed aimed =
-                aim_variable(rule, x[i], g[i], path[i], goal[i], step[i], lower[i], upper[i]);
+            const Aimed aimed = aim_variable(rule, x[i], g[i], path[i], goal[i], step[i], lower[i], upper[i]);
             goal[i] = aimed.goal;
             step[i] = aimed.step;
         }
@@ -202,17 +210,17 @@ private:
     // The largest feasible multiple of the step, found only where it may be less than that of others.
     static void limit_step(int packs, Workspace& w, AimTotals& totals) {
         const double *x = w.x, *step = w.moving, *lower = w.lower, *upper = w.upper;
-        const Lanes limit = lanes_of(totals.step_limit);
-        for (int i = 0; i < packs * lanes; i += slice_lanes) {
-            const auto near = may_limit_below(limit, load_slice(x + i), load_slice(step + i),
-                                              load_slice(lower + i), load_slice(upper + i));
-            register_at(w.projected + i) = near ? lanes_of(1) : lanes_of(0);
-        }
-        each_flagged(w.projected, packs, [&](int begin) {
+        Lanes limit = lanes_of(totals.step_limit);
+        const auto look = [&](int i) -> Flags {
+            return may_limit_below(limit, load_slice(x + i), load_slice(step + i), load_slice(lower + i),
+                                   load_slice(upper + i));
+        };
+        each_pack_where(packs, look, [&](int begin) {
             for (int i = begin; i < begin + lanes; ++i) {
                 totals.step_limit =
                     min_of(totals.step_limit, feasible_multiple(x[i], step[i], lower[i], upper[i]));
             }
+            limit = lanes_of(totals.step_limit);
         });
     }
 

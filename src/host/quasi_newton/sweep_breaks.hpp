@@ -60,16 +60,20 @@ private:
     template <class Work>
     void each_break(int64_t begin, int64_t end, Workspace& w, uint64_t above, const Work& work) const {
         const uint64_t high = state.walk.high;
-        const double limit = later_than(time_of_number(high));
+        const Lanes limit = lanes_of(later_than(time_of_number(high)));
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
             load_point(at, count, packs * lanes, w);
-            flag_breaks(limit, packs * lanes, w);
-            each_flagged(w.breaks, packs, [&](int first) {
+            const TilePlaces places(w);
+            const auto look = [&](int i) {
+                const TileSlice at(places, i);
+                return at.breaks_before(limit, load_slice(places.path + i), at.held());
+            };
+            each_pack_where(packs, look, [&](int first) {
                 for (int i = first; i < min_of(first + lanes, count); ++i) {
-                    const Standing one = classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i],
-                                                                  w.upper[i], 0.0);
+                    const Standing one =
+                        classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
                     const uint64_t time = number_of_time(one.time);
                     if (time > above && time <= high) work(at + i, time);
                 }
@@ -85,15 +89,6 @@ private:
             widen(w.descent, v.weights + at, count, padded);
             for (int i = 0; i < padded; ++i) w.descent[i] *= w.g[i];
             w.path = w.descent;
-        }
-    }
-
-    // w.breaks: whether a breakpoint may lie before `limit`.
-    static void flag_breaks(double limit, int padded, Workspace& w) {
-        for (int i = 0; i < padded; i += slice_lanes) {
-            const TileSlice at(w, i);
-            register_at(w.breaks + i) =
-                at.breaks_before(lanes_of(limit), load_slice(w.path + i), at.free());
         }
     }
 

@@ -18,6 +18,13 @@ SW_BEGIN
 #define SW_APART _Pragma("GCC ivdep")
 #endif
 
+// Before a loop over the registers of a pack.
+#if defined(__clang__)
+#define SW_UNROLLED _Pragma("unroll")
+#else
+#define SW_UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;
@@ -62,6 +69,7 @@ inline void set_bounds(Workspace& w, const HostVectors<T>& v, int64_t at, int co
 
 template <class T>
 inline void narrow(T* out, const double* in, int count) {
+    for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
     for (int i = 0; i < count; ++i) out[i] = T(in[i]);
 }
 
@@ -91,36 +99,51 @@ struct Slices {
     double total() const { return add_lanes(pack()); }
 };
 
-// work(first) for every pack of which a flag is set: 1, else 0.
-template <class Work>
-inline void each_flagged(const double* flags, int packs, const Work& work) {
-    for (int k = 0; k < packs; ++k)
-        if (Slices::of(flags + k * lanes).total() > 0) work(k * lanes);
+// What a comparison of registers finds: all bits of a lane, or none.
+typedef VectorOf<int64_t, slice_lanes>::aligned Flags;
+
+inline bool any_lane(const Flags& flags) {
+    int64_t all = 0;
+    for (int i = 0; i < slice_lanes; ++i) all |= flags[i];
+    return all != 0;
 }
 
-// The current tile of x, its gradient and bounds, a register at a time from element i on.
+// The current tile of x, its gradient and bounds: places that no store can change, for the compiler to see.
+struct TilePlaces {
+    const double *const x, *const g, *const path, *const lower, *const upper;
+    explicit TilePlaces(const Workspace& w) : x(w.x), g(w.g), path(w.path), lower(w.lower), upper(w.upper) {}
+};
+
+// Of it a register, from element i on.
 struct TileSlice {
     Lanes x, g, lower, upper;
-    TileSlice(const Workspace& w, int i)
-        : x(load_slice(w.x + i)),
-          g(load_slice(w.g + i)),
-          lower(load_slice(w.lower + i)),
-          upper(load_slice(w.upper + i)) {}
+    TileSlice(const TilePlaces& at, int i)
+        : x(load_slice(at.x + i)),
+          g(load_slice(at.g + i)),
+          lower(load_slice(at.lower + i)),
+          upper(load_slice(at.upper + i)) {}
 
-    // 1 where a variable is not held, else 0.
-    Lanes free() const { return is_held(x, g, lower, upper) ? lanes_of(0) : lanes_of(1); }
-    // 1 where it is not held and its breakpoint on the path may lie before `time`, else 0.
-    Lanes breaks_before(Lanes time, Lanes path, Lanes free) const {
-        return may_break_before(time, x, path, lower, upper) ? free : lanes_of(0);
+    Flags held() const { return is_held(x, g, lower, upper); }
+    // Where a variable is not held and its breakpoint on the path may lie before `time`.
+    Flags breaks_before(Lanes time, Lanes path, Flags held) const {
+        return may_break_before(time, x, path, lower, upper) & ~held;
     }
 };
 
-// The flags of a pack, a bit each.
-inline unsigned char bits_of(const double* flags) {
-    static constexpr double bits[lanes] = {1, 2, 4, 8, 16, 32, 64, 128};
-    Slices sum;
-    sum.add_product(flags, bits);
-    return (unsigned char)(sum.total());
+// 1 where something is not so, else 0.
+inline Lanes ones_unless(Flags found) {
+    return found ? lanes_of(0) : lanes_of(1);
+}
+
+// work(first) for every pack for one of whose registers, from element i on, test(i) finds something.
+template <class Test, class Work>
+inline void each_pack_where(int packs, const Test& test, const Work& work) {
+    for (int k = 0; k < packs; ++k) {
+        Flags found = {};
+        SW_UNROLLED
+        for (int slice = 0; slice < slices; ++slice) found |= test(k * lanes + slice * slice_lanes);
+        if (any_lane(found)) work(k * lanes);
+    }
 }
 
 // a · b over whole packs, in four sums of packs: more than one, to keep the multipliers busy.

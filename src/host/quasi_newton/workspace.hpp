@@ -57,7 +57,8 @@ public:
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
-    // The current tile: the caller's memory, or copies in the buffers below. The path leads along -`path`: h g.
+    // The current tile: the caller's memory, or copies in the buffers below. The path leads along -`path`: h
+    // g.
     const double *x, *g, *path, *lower, *upper;
     double *x_tile, *g_tile, *lower_tile, *upper_tile;
     double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
@@ -65,7 +66,7 @@ public:
     unsigned char free[tile / 8];  // of the current tile: a bit each variable
     int picks[tile / lanes];       // packs in which something moves or is free, and how many
     int picked;
-    bool strays;  // whether a variable has moved that is not free now
+    bool strays;                   // whether a variable has moved that is not free now
     double* rows;                  // stacked history rows of the tile, [Y; S] in order of age
     Pack *gram_sums, *whole_sums;  // of a tile; of a chunk
     Pack* fresh_sums;              // of a chunk, [row, column]

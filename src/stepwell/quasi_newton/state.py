@@ -96,12 +96,12 @@ def memory_words(n: int, m: int, *, bounded: bool = False, weighted: bool = Fals
 def kept_bytes(n: int, m: int) -> int:
     """Return the bytes of products of pairs that a problem with bounds and without a diagonal keeps on the host.
 
-    They save time while the free variables of a piece of 256 stay the same: (2m + 1) m numbers a piece, for 2048 to 2²⁴
-    variables and up to 20 pairs.
+    They save time while the free variables of a piece of 256 stay the same: (2m + 17) m numbers a piece, for 2048 to
+    2²⁴ variables and up to 20 pairs.
 
     Examples
     --------
-    >>> kept_bytes(1_000_000, 8) / 1_000_000 < 5
+    >>> kept_bytes(1_000_000, 8) / 1_000_000 < 9
     True
     """
     options = Settings(m=m).engine_options(bounded=True, boxed=False, weighted=False, weights_vary=False)
