@@ -91,7 +91,7 @@ bool compare(Full& full, const Shared& shared, double within, const char* what, 
 // Products of a system's columns, and with b.
 static std::vector<double> table_of(const RandomSystem& system) {
     const int m = system.job.rows, n = system.job.columns;
-    std::vector<double> table(table_length(n));
+    std::vector<double> table(small::table_length(n));
     for (int t = 0; t < m; ++t)
         for (int i = 0; i <= n; ++i)
             for (int j = 0; j <= n; ++j) {

@@ -41,9 +41,8 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
             sum_high = family.sum_high[system * family.sum_stride];
         }
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
-        if (!this->quick && !task.shared.columns)
-            team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
-        if (!this->quick && task.extent.square_q) this->square_identity();
+        if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
+        if (task.extent.square_q) this->square_identity();
         if (task.extent.gram_only ? !read_gram(family, system)
                                   : !read_b(b, weights) || !measure_columns(weights))
             return non_finite;
@@ -73,10 +72,6 @@ private:
         }
         if (!is_finite(magnitude)) return false;
         b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 1.0;
-        if constexpr (Matrix::tabled) {
-            b_norm = b_scale * square_root(task.matrix.square_of_b());
-            return true;
-        }
         const int before = static_cast<int>(padded(task.matrix.zeros_before()));
         double square = 0;
         if (weights) {
@@ -129,10 +124,7 @@ private:
                 }
             }
         } else {
-            if constexpr (Matrix::tabled)
-                this->read_table(ws.score);
-            else
-                matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
+            matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
             if (weights) matrix.weighted_squares(team, ws.metric, ws.score);
             team.each(n, [&](int j) {
                 double scale, norm;
@@ -150,7 +142,6 @@ private:
         bad = team.max(bad);
         team.sync();
         if (bad != 0) return false;
-        if constexpr (Matrix::tabled) this->scale_table();
         if (ws.square) add_rows_beneath(shared);
         return true;
     }
@@ -250,7 +241,7 @@ private:
             if (team.rank() == 0) ws.b[matrix.below] = factor.remainder;
             team.sync();
         }
-        if (any == 0 || Matrix::tabled) return;
+        if (any == 0) return;
         matrix.subtract_product(team, x, ws.b);
         if (matrix.summed) factor.remainder = ws.b[matrix.below];
         team.sync();
@@ -351,7 +342,7 @@ private:
             team.each(n, [&](int j) { ws.c_penalty[j] *= task.scale_of(j); });
         }
         team.sync();
-        if (Matrix::tabled || task.extent.gram_only) {
+        if (task.extent.gram_only) {
             for (int k = 0; k < n; ++k) {
                 const double reference = task.reference_of(k),
                              *row = ws.own_gram + k * task.shared.gram_stride;

@@ -73,8 +73,8 @@ static __device__ void add_products(double (&c)[2], double f, double g) {
         : "d"(f), "d"(g));
 }
 
-// The table of each system (core/nnls/tabled.hpp): A and b are read once, a warp a system, four rows at a
-// time.
+// The table of each system (core/nnls/small/system.hpp): A and b are read once, a warp a system, four rows at
+// a time.
 extern "C" __global__ void __launch_bounds__(SW_THREADS)
     nnls_form_tables(const __grid_constant__ Launch launch) {
     const Job& job = launch.job;
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS)
                 add_products(c[2], g[u], g[u]);
             }
         }
-        double* table = const_cast<double*>(job.tables) + system * table_length(n);
+        double* table = const_cast<double*>(job.tables) + system * small::table_length(n);
 #pragma unroll
         for (int tile = 0; tile < 3; ++tile)
 #pragma unroll
