@@ -199,27 +199,33 @@ int main() {
                     job.family.has_states = 1;
                     job.warm_marks = reinterpret_cast<const uint8_t*>(states.data());
                 }
+                if (twist % 5 == 4 && feature == normal_equations) {
+                    job.family.summed = 1;
+                    job.family.sum_low = &problem.low;
+                    job.family.sum_high = &problem.high;
+                }
                 const Prepared<General> prepared = prepare<General>(job);
                 const Shared shared = feature == normal_equations ? Shared() : prepared.shared;
                 OneSystem<General> full(job, 1, 0, shared);
                 const int what = 1000 * n + 100 * twist + feature;
-                bool done = false;
                 if (feature == box)
-                    done = compare<Kind<double, one_matrix, true, false, false, 64, 32>>(full, shared, 1e-8,
-                                                                                         "box", what, -1);
+                    compare<Kind<double, one_matrix, true, false, false, 64, 32>>(full, shared, 1e-8, "box",
+                                                                                  what, -1);
                 else if (feature == simplex || feature == range)
-                    done = compare<Kind<double, one_matrix, true, true, false, 32, 24>>(full, shared, 1e-8,
-                                                                                        "sum", what, -1);
+                    compare<Kind<double, one_matrix, true, true, false, 32, 24>>(full, shared, 1e-8, "sum",
+                                                                                 what, -1);
                 else if (feature == smooth)
-                    done = compare<Kind<double, some_matrices, true, false, true, 32, 24>>(
-                        full, shared, 1e-8, "penalty", what, -1);
+                    compare<Kind<double, some_matrices, true, false, true, 32, 24>>(full, shared, 1e-8,
+                                                                                    "penalty", what, -1);
                 else if (feature == searched)
-                    done = compare<Kind<double, one_matrix, true, false, true, 32, 24>>(full, shared, 1e-5,
-                                                                                        "search", what, -1);
+                    compare<Kind<double, one_matrix, true, false, true, 32, 24>>(full, shared, 1e-5, "search",
+                                                                                 what, -1);
+                else if (twist % 5 == 4)
+                    compare<Kind<double, small::normal_equations, true, true, false, 32, 24>>(
+                        full, shared, 1e-8, "normal equations, sum", what, -1);
                 else
-                    done = compare<Kind<double, small::normal_equations, true, false, false, 32, 24>>(
+                    compare<Kind<double, small::normal_equations, true, false, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations", what, -1);
-                (void)done;
                 if (feature != box || m < n) continue;
                 const std::vector<double> table = table_of(problem.system);
                 job.tables = table.data();
