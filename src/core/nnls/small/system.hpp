@@ -41,7 +41,7 @@ struct Kind {
 template <class Kind>
 SW_HD double smallest_pivot(int columns) {
     if (Kind::source == normal_equations) return 4 * double_epsilon * columns;
-    return Kind::shares ? 1e-13 : correct_below * correct_below;
+    return Kind::shares ? 1e-14 : correct_below * correct_below;
 }
 
 // Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
