@@ -73,8 +73,10 @@ private:
             else
                 this->dual_from_rows();
             const bool nothing_left = top <= slack, steep = slope > slack;
+            // Where products have few digits of a pivot, A refines the point whatever the dual says.
+            const bool wanted = !settled || (!from_table && refinements == 0 && this->has_weak_pivot());
             const bool refines =
-                count > 0 && (!settled || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
+                count > 0 && (wanted || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
             double inward = 0;
             if (refines) {
                 ++refinements;

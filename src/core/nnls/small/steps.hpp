@@ -106,14 +106,32 @@ struct Steps : Dual<Kind> {
         for (int p = 0; p < count; ++p) square += step[p] * step[p];
         if constexpr (Kind::penalized) {
             substitute_back();
-            double image = 0;
+            double image = 0;  // by rows of L: its products would lose what cancels
+            const Family& family = this->job.family;
             SW_ROLLED
-            for (int p = 0; p < count; ++p)
-                for (int q = 0; q < count; ++q)
-                    image += step[p] * step[q] * this->penalty(order[p], order[q]);
+            for (int i = 0; i < family.penalty_rows; ++i) {
+                double entry = 0;
+                SW_ROLLED
+                for (int p = 0; p < count; ++p) {
+                    const int j = order[p];
+                    const double in_row = family.penalty ? family.penalty[i * this->job.columns + j] : i == j;
+                    entry += in_row * this->scale(j) * step[p];
+                }
+                image += entry * entry;
+            }
             square -= this->nu * image;
         }
         return max_of(0.0, square);
+    }
+
+    SW_HD bool has_weak_pivot() const {
+        bool weak = false;
+        SW_ROLLED
+        for (int p = 0; p < count; ++p) {
+            const double inverse = factor[p * (p + 1) / 2 + p];
+            weak = weak || inverse * inverse * this->product(order[p], order[p]) > 1 / weak_pivot;
+        }
+        return weak;
     }
 
     // What the last column took to enter, as the solver for all sizes counts it.

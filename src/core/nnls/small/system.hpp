@@ -44,6 +44,9 @@ SW_HD double smallest_pivot(int columns) {
     return Kind::shares ? 1e-14 : correct_below * correct_below;
 }
 
+// Below this part of the squared norm products have few digits of a pivot.
+constexpr double weak_pivot = 1e-8;
+
 // Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
 // the dual as well as another pass over A would.
 constexpr double large_residual = 0.01;
