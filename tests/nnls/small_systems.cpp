@@ -40,7 +40,8 @@ bool compare(Full& full, const Shared& shared, double within, const char* what, 
         products.inverse_norm = inverse.data();
     }
     small::Solver<Chosen> solver(answer.job, 0, products);
-    const bool done = solver.solve();
+    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
+    const bool done = solver.finish();
     (done ? solved : left) += 1;
     Floor floor(1, 1);
     full.solve(Lanes(floor, 0));

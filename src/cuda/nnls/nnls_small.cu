@@ -50,15 +50,18 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         if (lane == 0) first = atomicAdd(reinterpret_cast<unsigned long long*>(launch.queue), 32ull);
         const int64_t system = static_cast<int64_t>(__shfl_sync(0xffffffffu, first, 0)) + lane;
         if (system - lane >= job.systems) return;
-        if (system < job.systems) {
-            if constexpr (Kind::source == small::some_matrices) {
-                const Shared& shared = launch.dictionary[matrix_number(job, system)];
-                products = {shared, shared.gram, shared.gram_stride, nullptr, nullptr};
-            }
-            small::Solver<Kind> solver(job, system, products);
-            if (!solver.solve())
-                launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
+        const bool there = system < job.systems;
+        if constexpr (Kind::source == small::some_matrices) {
+            const Shared& shared = launch.dictionary[there ? matrix_number(job, system) : 0];
+            products = {shared, shared.gram, shared.gram_stride, nullptr, nullptr};
         }
+        small::Solver<Kind> solver(job, system, products);
+        bool goes_on = there && solver.start();
+        // Threads that are done wait here for the others, so that all that are not take each step together.
+        while (__any_sync(0xffffffffu, goes_on))
+            if (goes_on) goes_on = solver.go_on();
+        if (there && !solver.finish())
+            launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         __syncwarp();
     }
 }
