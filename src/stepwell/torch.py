@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.checks import read_real, read_whole, require, require_kind, warn_caller
+from stepwell.arrays import capture as capture_graph
+from stepwell.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
 from stepwell.quasi_newton.optimizer import LBFGSB as Engine
 
 __all__ = ["LBFGSB"]
@@ -46,6 +47,11 @@ class LBFGSB(torch.optim.Optimizer):
         A tuple (lower, upper) of numbers or tensors that broadcast to every parameter of the group, None standing for
         no bound on a side; or a list with such a tuple, or None, for each parameter. Parameters outside are projected
         at the first step, with a warning.
+    capture : bool, default False
+        On a CUDA device: record the closure once, at its second call, as a CUDA graph, and replay that. The closure has
+        then to do the same on the same tensors every time, without a look at values on the host, and what else it does
+        in Python is done twice. One that is another object is recorded anew. Small problems gain most: launching a
+        closure's kernels takes longer than running them.
 
     Examples
     --------
@@ -74,6 +80,7 @@ class LBFGSB(torch.optim.Optimizer):
         line_search_fn: str | None = None,
         *,
         bounds: Any = None,
+        capture: bool = False,
     ) -> None:
         allowed = "1: the line search chooses the length of steps"
         require(read_real("lr", lr) == 1, "lr", lr, allowed)
@@ -87,7 +94,9 @@ class LBFGSB(torch.optim.Optimizer):
             history_size=read_whole("history_size", history_size, 1),
             line_search_fn=line_search_fn,
             bounds=bounds,
+            capture=read_switch("capture", capture),
         )
+        self._captured: _Captured | None = None
         self._engine: Engine | None = None
         self._known: Tensor | None = None  # where the last step left the parameters
         self._loss: Tensor | None = None  # and the loss there
@@ -128,8 +137,7 @@ class LBFGSB(torch.optim.Optimizer):
         """
         require_kind(callable(closure), "closure", closure, "a callable: the loss is evaluated several times a step")
         assert closure is not None
-        closure = torch.enable_grad()(closure)
-        with torch.no_grad():
+        with torch.enable_grad():
             return self._advance(closure)
 
     def _advance(self, closure: Callable[[], Any]) -> Any:
@@ -141,18 +149,25 @@ class LBFGSB(torch.optim.Optimizer):
         start, evaluations, first = engine.nit, 0, None
         # An evaluation makes one iteration at most: so many need no look at the run, which waits for a device.
         unseen = int(settings["max_iter"])
+        # As the run knows them: what is written to these is no part of a graph.
+        parameters = [tensor.detach() for tensor in self._parameters()]
+        trial = self._pieces(engine.x)
+        evaluate = self._evaluation(closure, parameters, trial)
         while not engine.seen_done and evaluations < settings["max_eval"]:
             if unseen == 0:
                 unseen = settings["max_iter"] - (engine.nit - start)
                 if unseen <= 0:
                     break
-            self._write(engine.x)
-            loss = closure()
-            first = loss if first is None else first
-            engine.tell(loss.detach() if isinstance(loss, Tensor) else loss, self._gradient())
+            loss, gradient = evaluate()
+            if first is None:
+                first = loss.clone() if isinstance(evaluate, _Captured) else loss
+            if gradient.is_cuda:
+                engine.tell(loss.detach() if isinstance(loss, Tensor) else loss, gradient)
+            else:  # as the run reads them, without a look at what they are
+                engine.tell(loss.item() if isinstance(loss, Tensor) else loss, gradient.numpy())
             evaluations, unseen = evaluations + 1, unseen - 1
         self._known = engine.accepted_point()
-        self._write(self._known)
+        _copy(parameters, self._pieces(self._known))
         self._loss = torch.as_tensor(engine.fun, dtype=self._known.dtype, device=self._known.device)
         return first if before is None else before
 
@@ -177,12 +192,28 @@ class LBFGSB(torch.optim.Optimizer):
         self._loss = None
         return self._engine
 
-    def _write(self, point: Tensor) -> None:
-        """Move the parameters to a point. (Where gradients are off.)"""
-        at = 0
-        for tensor in self._parameters():
-            tensor.copy_(point[at : at + tensor.numel()].view_as(tensor))
-            at += tensor.numel()
+    def _pieces(self, point: Tensor) -> list[Tensor]:
+        """Views of a point as the parameters have it."""
+        parameters = self._parameters()
+        pieces = point.split([tensor.numel() for tensor in parameters])
+        return [piece.view(tensor.shape) for piece, tensor in zip(pieces, parameters)]
+
+    def _evaluation(
+        self, closure: Callable[[], Any], parameters: list[Tensor], trial: list[Tensor]
+    ) -> Callable[[], tuple[Any, Tensor]]:
+        """Return what moves the parameters to the trial point and gives the loss and the gradient there."""
+
+        def evaluate() -> tuple[Any, Tensor]:
+            _copy(parameters, trial)
+            loss = closure()
+            return loss, self._gradient()
+
+        if not self.param_groups[0].get("capture", False) or not parameters[0].is_cuda:
+            return evaluate
+        if self._captured is None or not self._captured.is_of(closure, trial):
+            self._captured = _Captured(closure, trial)
+        self._captured.evaluate = evaluate
+        return self._captured
 
     def _gradient(self) -> Tensor:
         parts = []
@@ -219,6 +250,47 @@ class LBFGSB(torch.optim.Optimizer):
         self._engine = Engine.from_state_dict(arrays, like=template.reshape(-1)[:0])
         self._known = None if known is None else known.to(template.device)
         self._loss = None if loss is None else loss.to(template.device)
+
+
+class _Captured:
+    """An evaluation as a CUDA graph: the first call is one as usual, the second is recorded."""
+
+    def __init__(self, closure: Callable[[], Any], trial: list[Tensor]) -> None:
+        self.evaluate: Callable[[], tuple[Any, Tensor]]
+        self._closure, self._trial = closure, trial
+        self._play: Callable[[], tuple[Tensor, Tensor]] | None = None
+        self._calls = 0
+
+    def is_of(self, closure: Callable[[], Any], trial: list[Tensor]) -> bool:
+        """Whether a closure, and where the run puts its points, are those that were recorded."""
+        same = [one.data_ptr() for one in self._trial] == [one.data_ptr() for one in trial]
+        return closure is self._closure and same
+
+    def __call__(self) -> tuple[Any, Tensor]:
+        """Evaluate."""
+        self._calls += 1
+        if self._calls == 1:
+            loss, gradient = self.evaluate()
+            # (A loss with a graph would keep what must be made anew while this is recorded.)
+            return loss.detach(), gradient
+        if self._play is None:
+            try:
+                self._play = capture_graph(self._trial[0], lambda stream: self._detached())
+            except Exception as error:  # whatever PyTorch says when work cannot be captured
+                raise RuntimeError(f"capture is True, but the closure cannot be captured: {error}") from error
+        return self._play()
+
+    def _detached(self) -> tuple[Tensor, Tensor]:
+        loss, gradient = self.evaluate()
+        require_kind(isinstance(loss, Tensor), "the loss", loss, "a tensor, where capture=True")
+        return loss.detach(), gradient
+
+
+def _copy(to: list[Tensor], pieces: list[Tensor]) -> None:
+    if len(to) == 1:
+        to[0].copy_(pieces[0])
+    else:
+        torch._foreach_copy_(to, pieces)
 
 
 def _pairs(group: dict[str, Any]) -> list[Any]:

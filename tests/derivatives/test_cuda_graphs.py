@@ -148,6 +148,47 @@ def closure_of(torch, optimizer, x):
     return closure
 
 
+def test_a_captured_closure_takes_the_same_steps(torch):
+    """Bit for bit, and Python sees the closure twice; another closure is recorded anew."""
+    import stepwell.torch
+
+    ends, calls = [], []
+    for capture in (False, True):
+        x = torch.nn.Parameter(torch.full((50,), -1.0, dtype=torch.float64, device="cuda"))
+        y = torch.nn.Parameter(torch.full((3, 2), 2.0, dtype=torch.float64, device="cuda"))
+        optimizer = stepwell.torch.LBFGSB([x, y], bounds=(None, 1.9), max_iter=15, capture=capture)
+
+        def closure(optimizer=optimizer, x=x, y=y, capture=capture):
+            calls.append(capture)
+            optimizer.zero_grad()
+            loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum() + (y**4).sum()
+            loss.backward()
+            return loss
+
+        losses = [float(optimizer.step(closure).detach()) for _ in range(3)]
+        losses.append(float(optimizer.step(lambda closure=closure: closure()).detach()))
+        ends.append((torch.cat([x.detach(), y.detach().reshape(-1)]).cpu(), losses))
+    assert ends[0][1] == ends[1][1]
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert calls.count(True) == 4
+
+
+def test_a_closure_that_looks_at_values_cannot_be_captured(torch):
+    import stepwell.torch
+
+    x = torch.nn.Parameter(torch.ones(5, dtype=torch.float64, device="cuda"))
+    optimizer = stepwell.torch.LBFGSB([x], capture=True)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x**2).sum() * (2.0 if float(x[0].detach()) > 0 else 1.0)
+        loss.backward()
+        return loss
+
+    with pytest.raises(RuntimeError, match="capture is True"):
+        optimizer.step(closure)
+
+
 def test_the_optimizer_ends_where_that_of_the_host_does(torch):
     import stepwell.torch
 

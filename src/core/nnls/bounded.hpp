@@ -257,7 +257,7 @@ struct Bounded : Insertion<Team, Matrix> {
         return team.sum(part);
     }
 
-private:
+protected:
     // ws.b, and A'b where it is kept, less d times the column at a position.
     SW_HD void take_from_b(int position, int j, double d) {
         const int length = task.extent.row_length();
@@ -286,6 +286,7 @@ private:
         team.sync();
     }
 
+private:
     // How much less the squared residual is with column j filled as far as it can be.
     SW_HD double value_of_filling(int j, double e) const {
         const double c = ws.sum_of[j];

@@ -69,6 +69,7 @@ struct DualState {
     double reference_size = 0, multiplier = 0;
     double given_up = 0;        // what large bounds that x does not count from any more had in reference_size
     double weighed_square = 0;  // this member's part of the residual's, under the metric
+    const double* given_gram = nullptr;  // this system's, where normal equations are given
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
         : team(team), task(task), ws(task.ws), factor(team, task) {}
@@ -240,6 +241,21 @@ struct DualState {
         any_barred = any_dependent = false;
         team.sync();
         mask_scores();
+    }
+
+    // Row j of the products in scaled units, where normal equations are given: made when it is first wanted,
+    // which of most columns is never. By one group; no sync.
+    SW_HD void scale_row(int j) const {
+        const bool known = ws.has_row[j];
+        team.lane_sync();
+        if (known) return;
+        const int n = task.matrix.top.columns;
+        const double *from = given_gram + static_cast<int64_t>(j) * n, *scale = ws.scale, own = scale[j];
+        double* row = ws.own_gram + j * task.shared.gram_stride;
+        const bool inside = j < n;
+        team.lane_each(static_cast<int>(task.shared.gram_stride),
+                       [=](int i) { row[i] = inside && i < n ? own * scale[i] * from[i] : 0.0; });
+        if (team.lane() == 0) ws.has_row[j] = 1;
     }
 
     SW_HD void square_identity() {

@@ -3,7 +3,7 @@
 // it.
 #pragma once
 
-#include "core/nnls/entry.hpp"
+#include "core/nnls/block_entry.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -61,6 +61,19 @@ struct Factor : FactorState<Team> {
         if (team.rank() == 0) ws.x[count] = 0;
         ++count;
         ++insertions;
+    }
+
+    // Inserts the columns at the `number` positions after the last, whose Q'b comes from A'b. False where one
+    // depends on others; the factor is then as it was. Ends in a sync.
+    SW_HD bool enter_together(int number) {
+        const int last = count + number;
+        if (last > setting.extent.max_columns) return false;
+        while (triangle.is_full(last - 1)) triangle = Triangle(Packing::widened(team, triangle, count));
+        team.sync();
+        if (!enter_in_blocks<Team>(*this, number)) return false;
+        count = last;
+        insertions += number;
+        return true;
     }
 
     // Removes the column at a position by rotations (Luo & Duraiswami, algorithm 3).

@@ -1,14 +1,14 @@
 // A problem with bounds, a bound sum, weights of rows and a penalty from its start to its answer.
 #pragma once
 
-#include "core/nnls/general_system.hpp"
+#include "core/nnls/block_exchange.hpp"
 
 SW_BEGIN
 namespace nnls {
 
 template <class Team, class Matrix, class Rounding>
-struct GeneralSet : GeneralSystem<Team, Matrix, Rounding> {
-    using Base = GeneralSystem<Team, Matrix, Rounding>;
+struct GeneralSet : BlockExchange<Team, Matrix, Rounding> {
+    using Base = BlockExchange<Team, Matrix, Rounding>;
     using Base::b_norm;
     using Base::b_scale;
     using Base::factor;
@@ -20,6 +20,7 @@ struct GeneralSet : GeneralSystem<Team, Matrix, Rounding> {
     using Base::team;
     using Base::top;
     using Base::ws;
+    using Exchange = typename Base::Exchange;
     using Pending = typename Base::Pending;
 
     SW_HD GeneralSet(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
@@ -106,25 +107,58 @@ protected:
     template <class Scalar>
     SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
                                   double penalty) {
+        if (task.extent.in_blocks() && task.options.guarded) {
+            const Exchange outcome = start_in_blocks(warm);
+            if (outcome == Exchange::settled) return Pending::nothing;
+            if (outcome == Exchange::unsettled && come_inside()) {
+                this->finish_step();
+                return Pending::nothing;
+            }
+            begin_anew(job, system, b, penalty);
+        }
         if (warm.values || warm.marks || warm.states) {
             if (start_from_set(warm)) {
                 this->finish_step();
                 return Pending::nothing;
             }
-            for (int p = 0; p < factor.count; ++p) {
-                const int j = ws.order[p];
-                team.sync();
-                if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
-            }
-            team.sync();
-            factor.restart(factor.update);
-            this->begin_general(job, system, b, penalty);
+            begin_anew(job, system, b, penalty);
         }
         if (ws.sum_of)
             this->fill_up();
         else
             this->insert_free();
         return factor.count > 0 ? Pending::solution : Pending::nothing;
+    }
+
+    // As before the first column entered.
+    template <class Scalar>
+    SW_HD void begin_anew(const Job& job, int64_t system, const Scalar* b, double penalty) {
+        for (int p = 0; p < factor.count; ++p) {
+            const int j = ws.order[p];
+            team.sync();
+            if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
+        }
+        team.sync();
+        factor.restart(factor.update);
+        this->begin_general(job, system, b, penalty);
+    }
+
+    // Exchanges from the set of a warm start, the free columns with it, or from these alone.
+    template <class Scalar>
+    SW_CALL Exchange start_in_blocks(WarmStart<Scalar> warm) {
+        const bool cold = !(warm.values || warm.marks || warm.states);
+        if (!cold) cross_as_said(warm);
+        int number = 0;
+        for (int j = 0; j < this->columns(); ++j) {
+            const int state = ws.state[j];
+            const bool wanted = state & is_free || (!cold && !(state & excluded) && said_of(warm, j) == 0);
+            if (!wanted || !(task.norm_of(j) > 0)) continue;
+            if (team.rank() == 0) ws.order[number] = j;
+            ++number;
+        }
+        team.sync();
+        if (number > 0 && !this->enter_named(number)) return Exchange::impossible;
+        return this->exchange();
     }
 
     // What a warm start says of column j: -1 at its lower bound, 1 at its upper, 0 between.
@@ -141,6 +175,18 @@ protected:
     // point within all bounds came of it, which is in ws.z.
     template <class Scalar>
     SW_CALL bool start_from_set(WarmStart<Scalar> warm) {
+        cross_as_said(warm);
+        this->insert_free();
+        for (int j = 0; j < this->columns(); ++j) {
+            const bool wanted = !(ws.state[j] & (excluded | is_free)) && said_of(warm, j) == 0;
+            if (wanted && task.norm_of(j) > 0) this->insert_called(j);
+        }
+        return come_inside();
+    }
+
+    // Takes columns to the bounds that a warm start has them at.
+    template <class Scalar>
+    SW_HD void cross_as_said(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const int state = ws.state[j];
             if (state & (excluded | is_free)) continue;
@@ -150,11 +196,10 @@ protected:
             team.sync();
             if (crosses) this->cross(j);
         }
-        this->insert_free();
-        for (int j = 0; j < this->columns(); ++j) {
-            const bool wanted = !(ws.state[j] & (excluded | is_free)) && said_of(warm, j) == 0;
-            if (wanted && task.norm_of(j) > 0) this->insert_called(j);
-        }
+    }
+
+    // What the solution has outside its bounds leaves there, until nothing has to; the solution is in ws.z.
+    SW_CALL bool come_inside() {
         fresh = false;
         for (;;) {
             if (factor.count == 0) return !ws.sum_of;

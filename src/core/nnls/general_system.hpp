@@ -256,13 +256,14 @@ private:
             matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
     }
 
-    // Normal equations in place of A and b: scales, norms, scaled products, and A'b in ws.w.
+    // Normal equations in place of A and b: scales, norms, and A'b in ws.w.
     SW_HD bool read_gram(const Family& family, int64_t system) {
         const int n = task.matrix.top.columns, all = this->columns();
         const double *gram = family.gram + system * family.gram_stride,
                      *linear = family.linear + system * family.linear_stride;
-        double odd = 0, highest = 0;
-        team.each(n * n, [&](int i) { odd += gram[i] - gram[i]; });
+        double odd = all_finite(team, gram, static_cast<int64_t>(n) * n) ? 0.0 : 1.0, highest = 0;
+        this->given_gram = gram;
+        team.each(all, [&](int j) { ws.has_row[j] = 0; });
         team.each(all, [&](int j) {
             const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
                          c = j < n ? linear[j] : 0.0;
@@ -280,14 +281,6 @@ private:
         team.sync();
         if (odd != 0 || !is_finite(highest)) return false;
         b_scale = highest >= 1e-290 ? power_below(highest) : 1.0;
-        const int64_t stride = padded(all);
-        for (int j = 0; j < all; ++j) {
-            double* row = ws.own_gram + j * stride;
-            const double own = ws.scale[j];
-            team.each(static_cast<int>(stride), [&](int i) {
-                row[i] = i < n && j < n ? own * ws.scale[i] * gram[static_cast<int64_t>(j) * n + i] : 0.0;
-            });
-        }
         team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
         const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
         b_norm = given > 0 ? b_scale * square_root(given) : b_scale * highest;
@@ -343,6 +336,9 @@ private:
         }
         team.sync();
         if (task.extent.gram_only) {
+            for (int k = team.row(); k < n; k += team.rows())
+                if (task.reference_of(k) != 0) this->scale_row(k);
+            team.sync();
             for (int k = 0; k < n; ++k) {
                 const double reference = task.reference_of(k),
                              *row = ws.own_gram + k * task.shared.gram_stride;

@@ -103,6 +103,9 @@ struct Insertion : DualState<Team, Matrix> {
     // Brings the column at a position to where the factor expects it. By one group; no sync.
     SW_HD void fetch(int position) const {
         if (task.shared.columns || task.extent.shifted()) return;
+        // Of normal equations the panel has what lies beneath: the row of a bound sum, or nothing.
+        if constexpr (Matrix::general)
+            if (task.extent.gram_only) this->scale_row(ws.order[position]);
         const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);

@@ -68,8 +68,11 @@ constexpr double escalate_below = 1e-7;
 // From so many positive columns on, several may leave at once: fewer cost nothing.
 constexpr int many_columns = 64;
 
-// From so many columns on a device inserts several at once where normal equations are given.
+// From so many columns on many enter and leave at once where normal equations are given, and a device, where
+// they cannot, inserts several.
 constexpr int large_table = 128;
+// Columns that enter a factor together, at the most: of a device; a CPU takes eight.
+constexpr int block_width = 16;
 
 // What the damping is to begin with, of the columns' norm, where little is asked for.
 constexpr double first_damping = 0.05;

@@ -100,6 +100,42 @@ SW_HD double largest_magnitude(const Team& team, const Scalar* values, int count
     return team.max(!(oddness == 0) ? double_infinity : highest);
 }
 
+// Whether no number of a large matrix is NaN or infinite; the same in every member. Many loads at a time: one
+// after the other would take long.
+template <class Team>
+SW_CALL bool all_finite(const Team& team, const double* values, int64_t count) {
+    double oddness = 0;  // v - v is NaN for NaN and infinity alone
+#if defined(__CUDACC__)
+    const int64_t size = team.size();
+    int64_t i = team.rank();
+    SW_ROLLED
+    for (; i < count - 7 * size; i += 8 * size) {
+        double v[8];
+        SW_UNROLL
+        for (int u = 0; u < 8; ++u) v[u] = values[i + u * size];
+        SW_UNROLL
+        for (int u = 0; u < 8; ++u) oddness += v[u] - v[u];
+    }
+    SW_ROLLED
+    for (; i < count; i += size) oddness += values[i] - values[i];
+#else
+    constexpr int width = register_lanes<double>;
+    const int64_t share = (count / team.size() + 8) / 8 * 8;
+    int64_t i = share * team.rank() < count ? share * team.rank() : count;
+    const int64_t end = i + share < count ? i + share : count;
+    Register<double> odd[4] = {};
+    for (; i + 4 * width <= end; i += 4 * width)
+        for (int u = 0; u < 4; ++u) {
+            const Register<double> v = register_at(values + i + u * width);
+            odd[u] += v - v;
+        }
+    odd[0] = (odd[0] + odd[1]) + (odd[2] + odd[3]);
+    for (int k = 0; k < width; ++k) oddness += odd[0][k];
+    for (; i < end; ++i) oddness += values[i] - values[i];
+#endif
+    return team.max(oddness == 0 ? 0.0 : 1.0) == 0;
+}
+
 // The largest of values[0..count) and the lowest index that has it, the same in every member.
 struct Peak {
     double value;

@@ -64,6 +64,8 @@ struct Extent {
     SW_HD int positions() const { return max_columns + max_candidates; }
     // Columns are shifts of one pulse: they are not stored.
     SW_HD bool shifted() const { return gathers && pulse_length > 0 && !general; }
+    // Columns enter and leave many at once.
+    SW_HD bool in_blocks() const { return gram_only && !metric && columns >= large_table; }
     SW_HD int q_columns() const { return square_q ? q_length() : max_columns; }
 };
 
@@ -115,6 +117,8 @@ struct Workspace {
     double* sum_of;                   // columns: scaled coefficients of the sum
     double *square, *penalty_square;  // columns: squared norms in A, and in L
     int32_t* best_state;              // columns: of the best point
+    int32_t* has_row;                 // columns: which of them have their row of own_gram
+    double* strip;                    // two blocks of columns that enter together, a row a position
 
     // What a team needs without fast memory: the most it can ever need of the slow.
     SW_HD static int64_t bytes(const Extent& e) {
@@ -167,6 +171,9 @@ struct Workspace {
         best_state = e.general ? arena.take<int32_t>(n) : nullptr;
         c_penalty = e.penalized ? arena.take<double>(n) : nullptr;
         own_gram = e.gram_only ? arena.take<double>(n * e.columns) : nullptr;
+        has_row = e.gram_only ? arena.take<int32_t>(n) : nullptr;
+        strip = e.in_blocks() ? arena.take<double>(2 * block_width * padded(e.positions() + block_width))
+                              : nullptr;
         square = e.metric ? arena.take<double>(n) : nullptr;
         penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
         sum_of = e.summed ? arena.take<double>(n) : nullptr;

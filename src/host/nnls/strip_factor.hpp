@@ -12,57 +12,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/common/simd.hpp"
+#include "core/nnls/tile.hpp"
 #include "host/common/pool.hpp"
 
 SW_BEGIN
 namespace nnls {
 
 class StripFactor {
-    // Eight numbers in registers, and four such rows of a tile.
-    typedef Register<double> Numbers;
-    static constexpr int parts = lanes / register_lanes<double>;
-    struct Eight {
-        Numbers part[parts];
-        explicit Eight(const double* p) {
-            for (int k = 0; k < parts; ++k) part[k] = register_at(p + k * register_lanes<double>);
-        }
-        void keep(double* p) const {
-            for (int k = 0; k < parts; ++k) register_at(p + k * register_lanes<double>) = part[k];
-        }
-        void add(double factor, const double* row) {
-            for (int k = 0; k < parts; ++k) part[k] += factor * register_at(row + k * register_lanes<double>);
-        }
-        void add_products(const Eight& other, const double* row) {
-            for (int k = 0; k < parts; ++k)
-                part[k] += other.part[k] * register_at(row + k * register_lanes<double>);
-        }
-        double sum() const {
-            Numbers all = part[0];
-            for (int k = 1; k < parts; ++k) all += part[k];
-            double whole = all[0];
-            for (int k = 1; k < register_lanes<double>; ++k) whole += all[k];
-            return whole;
-        }
-    };
     static constexpr double zeros[lanes] = {};
-    typedef double Tile[4][lanes];
-
-    // tile[c] += sign * left[i][c] * right[i], over rows of eight.
-    template <int sign>
-    static void add_products(const double* left, const double* right, int64_t rows, Tile& tile) {
-        Eight a(tile[0]), b(tile[1]), c(tile[2]), d(tile[3]);
-        for (int64_t i = 0; i < rows; ++i, left += lanes, right += lanes) {
-            a.add(sign * left[0], right);
-            b.add(sign * left[1], right);
-            c.add(sign * left[2], right);
-            d.add(sign * left[3], right);
-        }
-        a.keep(tile[0]);
-        b.keep(tile[1]);
-        c.keep(tile[2]);
-        d.keep(tile[3]);
-    }
 
     // Four rows of a tile of A_F' A_F, from strips p and q, from row `half` of the tile on.
     auto from_columns() {
@@ -70,7 +27,7 @@ class StripFactor {
             const int64_t from = std::max(reach_[p].from, reach_[q].from),
                           to = std::min(reach_[p].to, reach_[q].to);
             std::fill(tile[0], tile[0] + 4 * lanes, 0.0);
-            if (from < to) add_products<1>(entry(p, from) + half, entry(q, from), to - from, tile);
+            if (from < to) add_products<1>(entry(p, from) + half, lanes, entry(q, from), to - from, tile);
         };
     }
     auto from_gram(const double* gram, int64_t stride, const std::vector<int32_t>& free) {
@@ -214,7 +171,7 @@ private:
                     norm_[lanes * p + t] = std::sqrt(tile[c][t]);
                 }
             const int64_t from = int64_t(lanes) * std::max(first_[p], first_[q]);
-            add_products<-1>(r_at(p, from) + half, r_at(q, from), int64_t(lanes) * p - from, tile);
+            add_products<-1>(r_at(p, from) + half, lanes, r_at(q, from), int64_t(lanes) * p - from, tile);
             std::copy_n(tile[0], 4 * lanes, r_at(q, int64_t(lanes) * p + half));
         }
     }
@@ -241,7 +198,7 @@ private:
         for (int c = 0; c < lanes; ++c) {
             Eight row(r_at(q, base + c));
             for (int s = 0; s < c; ++s) row.add(-r_at(p, base + s)[c], r_at(q, base + s));
-            for (Numbers& part : row.part) part *= inverse_[base + c];
+            row.multiply(inverse_[base + c]);
             row.keep(r_at(q, base + c));
         }
     }
@@ -255,7 +212,7 @@ private:
                 even.add(-z[s], r_at(q, s));
                 odd.add(-z[s + 1], r_at(q, s + 1));
             }
-            for (int k = 0; k < parts; ++k) even.part[k] += odd.part[k];
+            for (int k = 0; k < Eight::parts; ++k) even.part[k] += odd.part[k];
             even.keep(z + base);
             for (int c = 0; c < width(q); ++c) {
                 const double* row = r_at(q, base + c);
@@ -304,7 +261,7 @@ private:
                 odd.add(-image_[i + 1], entry(q, i + 1));
             }
             if (i < reach_[q].to) even.add(-image_[i], entry(q, i));
-            for (int k = 0; k < parts; ++k) even.part[k] += odd.part[k];
+            for (int k = 0; k < Eight::parts; ++k) even.part[k] += odd.part[k];
             even.keep(rest_.data() + lanes * q);
         }
     }

@@ -20,12 +20,14 @@ from stepwell.arrays.autograd import (
 )
 from stepwell.arrays.blocks import (
     add_at,
+    add_products,
     column_dots,
     empty_block,
     factor_positive,
     plus_diagonal,
     plus_multiple,
     plus_product,
+    solve_positive,
     solve_with_triangle,
     take_columns,
     take_rows,
@@ -95,6 +97,7 @@ from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_lab
 __all__ = [
     "Array",
     "add_at",
+    "add_products",
     "as_contiguous",
     "as_float",
     "as_jax_mixes",
@@ -152,6 +155,7 @@ __all__ = [
     "seconds_of",
     "shapes_are_compiled",
     "shares_streams",
+    "solve_positive",
     "solve_with_triangle",
     "strides_of",
     "take_columns",

@@ -73,6 +73,15 @@ def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Arra
     return block + left @ right if sign > 0 else block - left @ right
 
 
+def add_products(array: Array, left: Array, right: Array) -> Array:
+    """Return array + left * right, element by element, without a third array of that size where a library can."""
+    if kind_of(array) == "torch":
+        import torch
+
+        return torch.addcmul(array, left, right)
+    return array + left * right
+
+
 def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
     """Return ``block + factor * other`` as a new array, in one pass where the library can."""
     if kind_of(block) == "torch" and isinstance(factor, float):
@@ -159,6 +168,20 @@ def factor_positive(matrix: Array) -> Callable[[Array], Array]:
     except LinAlgError:
         return lambda rhs: np.full_like(rhs, np.nan)
     return lambda rhs: cho_solve(factors, rhs, check_finite=False)
+
+
+def solve_positive(matrix: Array, rhs: Array) -> Array:
+    """Solve M z = rhs, M symmetric and positive definite; stacks of matrices and of blocks of columns.
+
+    Nothing waits for a device. Where M is not positive definite the solutions are not finite.
+    """
+    if kind_of(matrix) == "torch":
+        import torch
+
+        factor, trouble = torch.linalg.cholesky_ex(matrix)
+        found = torch.cholesky_solve(rhs, factor)
+        return torch.where((trouble > 0)[..., None, None], torch.nan, found)
+    return namespace_of(matrix).linalg.solve(matrix, rhs)
 
 
 def solve_with_triangle(columns: Array, rhs: Array) -> Array:

@@ -124,9 +124,12 @@ def read_problem(
 
 
 Step = Callable[[Array, Array, Array, Array, Any, Any, Kind], Array]
+Product = Callable[[Array, Array], Array]
 
 
-def attached(problem: Problem, kind: Kind, x: Array, state: Array, lam: Array, step: Step) -> Array:
+def attached(
+    problem: Problem, kind: Kind, x: Array, state: Array, lam: Array, step: Step, product: Product | None = None
+) -> Array:
     """Return x as a function of the problem's arrays.
 
     Parameters
@@ -139,6 +142,9 @@ def attached(problem: Problem, kind: Kind, x: Array, state: Array, lam: Array, s
         λ, as given or found.
     step : callable
         ``step(entries, free, lam, g, C, t, kind)`` returns δ and ν, as `solve_free_with_rows` does; without C δ alone.
+    product : callable, optional
+        ``product(G, y)`` in place of G y, where normal equations are given: with its derivatives, whatever its value,
+        since `step` does not look at that of g.
     """
     xp = namespace_of(x, problem.b)
     zero = xp.zeros_like(x)
@@ -149,22 +155,23 @@ def attached(problem: Problem, kind: Kind, x: Array, state: Array, lam: Array, s
     y = xp.where(state == 1, problem.upper, xp.where((state == -1) | fixed, problem.lower, zero))
     y = xp.where(free | xp.isnan(x), x, y)
     marks = xp.where(xp.isnan(x), x, xp.astype(free, x.dtype))
-    entries, g, lam = _gradient(problem, kind, y, lam)
+    entries, g, lam = _gradient(problem, kind, y, lam, product)
     C, t = _bound_rows(problem, x, y)
     moved = step(entries, marks, lam, g, C, t, kind)
     return y + (moved if C is None else moved[..., : x.shape[-1]])
 
 
-def _gradient(problem: Problem, kind: Kind, y: Array, lam: Array) -> tuple[Array, Array, Array]:
+def _gradient(
+    problem: Problem, kind: Kind, y: Array, lam: Array, product: Product | None
+) -> tuple[Array, Array, Array]:
     """Return what H is made of, −½ the gradient at y, and the λ that is still apart."""
     entries, b, L = problem.entries, problem.b, problem.L
     xp = namespace_of(entries, b)
     if kind == GRAM:
         square = (lam * lam)[..., None]
-        if L is None:
-            return entries, b - matrix_of(entries, kind).normal_times(y) - square * y, lam
-        whole = entries + square[..., None] * (L.T @ L)
-        return whole, b - matrix_of(whole, kind).normal_times(y), xp.zeros_like(lam)
+        whole = entries if L is None else entries + square[..., None] * (L.T @ L)
+        image = matrix_of(whole, kind).normal_times(y) if product is None else product(whole, y)
+        return (entries, b - image - square * y, lam) if L is None else (whole, b - image, xp.zeros_like(lam))
     if problem.weights is not None:
         b = problem.weights * xp.where(problem.weights == 0, xp.zeros_like(b), b)  # whatever b has there
         entries = problem.weights[..., None] * entries

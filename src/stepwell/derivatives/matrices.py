@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, add_products, namespace_of
 from stepwell.nnls.convolution import convolve
 
 
@@ -109,11 +109,13 @@ class Gram(_Columns):
         return Gram(change).normal_times(x)
 
     def normal_cotangent(self, y: Array, x: Array) -> Array:
-        """The symmetric part of y xᵀ: one product, [y x] [x y]ᵀ / 2, which is written once."""
+        """The symmetric part of y xᵀ: where systems share G one product, [y x] [x y]ᵀ / 2."""
         xp = namespace_of(y, x)
         if self.entries.ndim == 2 and y.ndim == 2:
             return xp.concat([y, x]).T @ xp.concat([x / 2, y / 2])
-        return xp.stack([y, x], axis=-1) @ xp.stack([x / 2, y / 2], axis=-2)
+        half = y / 2
+        outer = half[..., :, None] * x[..., None, :]
+        return add_products(outer, x[..., :, None], half[..., None, :])
 
 
 class Pulses(_Columns):

@@ -24,6 +24,7 @@ from stepwell.arrays import (
     is_cuda,
     namespace_of,
     on_device_of,
+    solve_positive,
     solve_with_triangle,
 )
 from stepwell.threads import default_threads
@@ -192,5 +193,5 @@ def _gram_on_device(gram: Array, marks: Array, lam: Array, g: Array) -> Array:
     unit = xp.eye(int(g.shape[-1]), dtype=xp.float64, device=g.device)
     diagonal = xp.where(free > 0, damping[:, None] ** 2, xp.ones_like(free))
     whole = G * (free[:, :, None] * free[:, None, :]) + diagonal[:, :, None] * unit
-    u = xp.linalg.solve(whole, xp.matrix_transpose(rhs * free[:, None, :]))
+    u = solve_positive(whole, xp.matrix_transpose(rhs * free[:, None, :]))
     return xp.astype(xp.matrix_transpose(u) * free[:, None, :], g.dtype)

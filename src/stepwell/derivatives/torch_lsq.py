@@ -29,7 +29,7 @@ from stepwell.derivatives.bounded_systems import (
     shaped_as,
     solve_folded,
 )
-from stepwell.derivatives.matrices import GRAM, Kind, matrix_of
+from stepwell.derivatives.matrices import GRAM, Gram, Kind, matrix_of
 from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
 from stepwell.derivatives.torch_nnls import with_axis
 from stepwell.nnls.convolution import Convolution
@@ -177,6 +177,44 @@ def _solve(
 _step = functools.partial(_solve, known=True)
 
 
+class _Image(torch.autograd.Function):
+    """G y, of which nobody looks at the value, which is therefore left zero: a product with a large G costs as much as
+    the rest of a warm start. Its derivative in G, as large as G, is written at once."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(G: Tensor, y: Tensor) -> Tensor:
+        return y.new_zeros(_leads((G, y), (2, 1)) + y.shape[-1:])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        G, y = ctx.saved_tensors
+        own, others = ctx.needs_input_grad
+        return Gram(G).normal_cotangent(g, y) if own else None, Gram(G).normal_times(g) if others else None
+
+
+class _ImageWithTangents(_Image):
+    """The same with a forward rule."""
+
+    @staticmethod
+    def jvp(ctx: Any, G_dot: Any, y_dot: Any) -> Any:
+        G, y = ctx.saved_tensors
+        changes = [] if G_dot is None else [Gram(G_dot).normal_times(y)]
+        changes += [] if y_dot is None else [Gram(G).normal_times(y_dot)]
+        return sum(changes, torch.zeros_like(y))
+
+
+def _image(G: Tensor, y: Tensor) -> Tensor:
+    rule = _Image if torch.compiler.is_compiling() else _ImageWithTangents
+    return rule.apply(G, y)
+
+
 # ---- the API ----
 
 
@@ -226,7 +264,7 @@ def lsq(plain: Callable[..., Any], A: Any, b: Any, arrays: dict[str, Any], optio
         spec = Spec.of_call(form.kind, rule, options)
         outcome = Outcome(*torch.ops.stepwell.lsq(*map(_constant, problem), *spec))
         found = outcome.reals[..., REALS.index("lam")] if rule else problem.lam
-        x = attached(problem, form.kind, outcome.x, outcome.state, found, _step)
+        x = attached(problem, form.kind, outcome.x, outcome.state, found, _step, _image)
         return shaped_as(as_result(outcome._replace(x=x), spec), form.lead, form.column)
     constants = {name: _constant(value) for name, value in arrays.items() if name != "gram"}
     with torch.no_grad():
@@ -237,7 +275,7 @@ def lsq(plain: Callable[..., Any], A: Any, b: Any, arrays: dict[str, Any], optio
     x = result.x.reshape((-1, n) if form.lead else (n,))
     state = result.state.reshape(x.shape) if hasattr(result, "state") else torch.where(x > 0, 0, -1)
     found = as_array(result.lam).reshape((-1,) if form.lead else ()) if rule else problem.lam
-    x = attached(problem, form.kind, x, state, found, _step).reshape(result.x.shape)
+    x = attached(problem, form.kind, x, state, found, _step, _image).reshape(result.x.shape)
     if not x.is_cuda and not bool(torch.as_tensor(result.success).all()):
         warn_caller(f"derivatives of x hold for solutions, but {result.message}")
     return dataclasses.replace(result, x=x)
