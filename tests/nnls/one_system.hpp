@@ -48,8 +48,7 @@ inline Job pulse_job(const std::vector<double>& pulse, int origin, const std::ve
 // All memory starts as NaN: what is read before it is written shows.
 template <class Matrix>
 struct OneSystem {
-    OneSystem(const Job& given, int members, int64_t fast_bytes = 0, const Shared& shared = Shared(),
-              bool quick = false)
+    OneSystem(const Job& given, int members, int64_t fast_bytes = 0, const Shared& shared = Shared())
         : job(given),
           matrix(matrix_of(job, 0, static_cast<const Matrix*>(nullptr))),
           x(job.columns),
@@ -77,7 +76,7 @@ struct OneSystem {
             variance.resize(job.columns);
             job.family.variance = variance.data();
         }
-        const Extent extent = extent_of(job, matrix, members, shared.columns == nullptr, quick);
+        const Extent extent = extent_of(job, matrix, members, shared.columns == nullptr);
         slow.assign(Workspace::bytes(extent) / 8 + 16, std::nan(""));
         task.arrange(job.options, extent, shared, Arena{aligned(fast), fast_bytes, aligned(slow)});
         task.take(matrix);
@@ -85,8 +84,8 @@ struct OneSystem {
     OneSystem(const OneSystem&) = delete;
 
     template <class Team>
-    bool solve(const Team& team) {
-        return solve_system<double>(team, job, 0, task);
+    void solve(const Team& team) {
+        solve_system<double>(team, job, 0, task);
     }
 
     Job job;

@@ -40,7 +40,8 @@ bool compare(Full& full, const Shared& shared, double within, const char* what, 
         products.inverse_norm = inverse.data();
     }
     small::Solver<Chosen> solver(answer.job, 0, products);
-    const bool done = solver.solve();
+    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
+    const bool done = solver.finish();
     (done ? solved : left) += 1;
     Floor floor(1, 1);
     full.solve(Lanes(floor, 0));
@@ -91,7 +92,7 @@ bool compare(Full& full, const Shared& shared, double within, const char* what, 
 // Products of a system's columns, and with b.
 static std::vector<double> table_of(const RandomSystem& system) {
     const int m = system.job.rows, n = system.job.columns;
-    std::vector<double> table(table_length(n));
+    std::vector<double> table(small::table_length(n));
     for (int t = 0; t < m; ++t)
         for (int i = 0; i <= n; ++i)
             for (int j = 0; j <= n; ++j) {
@@ -199,27 +200,33 @@ int main() {
                     job.family.has_states = 1;
                     job.warm_marks = reinterpret_cast<const uint8_t*>(states.data());
                 }
+                if (twist % 5 == 4 && feature == normal_equations) {
+                    job.family.summed = 1;
+                    job.family.sum_low = &problem.low;
+                    job.family.sum_high = &problem.high;
+                }
                 const Prepared<General> prepared = prepare<General>(job);
                 const Shared shared = feature == normal_equations ? Shared() : prepared.shared;
                 OneSystem<General> full(job, 1, 0, shared);
                 const int what = 1000 * n + 100 * twist + feature;
-                bool done = false;
                 if (feature == box)
-                    done = compare<Kind<double, one_matrix, true, false, false, 64, 32>>(full, shared, 1e-8,
-                                                                                         "box", what, -1);
+                    compare<Kind<double, one_matrix, true, false, false, 64, 32>>(full, shared, 1e-8, "box",
+                                                                                  what, -1);
                 else if (feature == simplex || feature == range)
-                    done = compare<Kind<double, one_matrix, true, true, false, 32, 24>>(full, shared, 1e-8,
-                                                                                        "sum", what, -1);
+                    compare<Kind<double, one_matrix, true, true, false, 32, 24>>(full, shared, 1e-8, "sum",
+                                                                                 what, -1);
                 else if (feature == smooth)
-                    done = compare<Kind<double, some_matrices, true, false, true, 32, 24>>(
-                        full, shared, 1e-8, "penalty", what, -1);
+                    compare<Kind<double, some_matrices, true, false, true, 32, 24>>(full, shared, 1e-8,
+                                                                                    "penalty", what, -1);
                 else if (feature == searched)
-                    done = compare<Kind<double, one_matrix, true, false, true, 32, 24>>(full, shared, 1e-5,
-                                                                                        "search", what, -1);
+                    compare<Kind<double, one_matrix, true, false, true, 32, 24>>(full, shared, 1e-5, "search",
+                                                                                 what, -1);
+                else if (twist % 5 == 4)
+                    compare<Kind<double, small::normal_equations, true, true, false, 32, 24>>(
+                        full, shared, 1e-8, "normal equations, sum", what, -1);
                 else
-                    done = compare<Kind<double, small::normal_equations, true, false, false, 32, 24>>(
+                    compare<Kind<double, small::normal_equations, true, false, false, 32, 24>>(
                         full, shared, 1e-8, "normal equations", what, -1);
-                (void)done;
                 if (feature != box || m < n) continue;
                 const std::vector<double> table = table_of(problem.system);
                 job.tables = table.data();

@@ -11,6 +11,7 @@ from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
 from stepwell.nnls import api, cuda, small_systems
+from stepwell.nnls.arguments import check_gram
 from stepwell.nnls.job import Answers, make_job
 
 
@@ -115,6 +116,17 @@ def test_threads_are_for_small_systems():
     defines = small_systems.defines(batch(9, 56, 17, shared=True, lam=0.1))
     assert (defines["SW_SOURCE"], defines["SW_COLUMNS"], defines["SW_POSITIONS"]) == ("one_matrix", 32, 32)
     assert small_systems.defines(batch(9, 20, 8))["SW_SOURCE"] == "own_matrix"
+
+
+def test_threads_are_for_normal_equations():
+    common = dict(bounds=(0, np.inf), bb=None, rows=None, lam=0, L=None, warm_start=None, maxiter=None, tol=None)
+    common |= dict(threads=None, progress=None, mask=None, noise=None, uncertainty=None)
+    for sums in (None, (1, 1), (0, 1)):
+        work = check_gram(np.eye(9), np.ones((5, 9)), sum_bounds=sums, **common)
+        assert small_systems.are_for(work)
+        defines = small_systems.defines(work)
+        assert (defines["SW_SOURCE"], defines["SW_SUMMED"]) == ("normal_equations", int(sums is not None))
+    assert not small_systems.are_for(check_gram(np.eye(32), np.ones((5, 32)), sum_bounds=(0, 1), **common))
 
 
 def test_memory_bounds_the_number_of_teams():

@@ -31,10 +31,8 @@ struct ActiveSet : Bounded<Team, Matrix> {
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
-    using Base::gives_up;
     using Base::inserted_count;
     using Base::projected;
-    using Base::quick;
     using Base::slack;
     using Base::slope;
     using Base::slope_slack;
@@ -72,7 +70,6 @@ struct ActiveSet : Bounded<Team, Matrix> {
     }
 
     SW_HD void finish() {
-        if (quick && tally.status == handed_over) return;
         if (projected) fresh = projected = false;
         if (restarted) tally.escalated = 1;
         if (task.extent.gram_only) {
@@ -110,11 +107,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
         residual = missing;
         if (b_norm > 0 && tally.status != non_finite) {
             // An x beyond the largest number of its kind spoils the sum, so that all members learn of it.
-            double part = 0;
-            if constexpr (!Matrix::tabled)
-                part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
-            else if (team.rank() == 0)
-                part = this->squared_fit_of_rows;
+            const double part = part_of_dot(team, ws.r, ws.r, task.extent.row_length());
             residual = square_root(team.sum(fits ? part : double_nan())) / b_scale;
             if (residual != residual) tally.status = non_finite;
         }
@@ -145,7 +138,6 @@ protected:
                     this->dual_from_matrix();
                 if (!from_gram && !progress()) continue;
             }
-            if (quick && gives_up) return handed_over;
             const bool nothing_left = top <= slack, steep = slope > slope_slack;
             // The positives' dual is zero but for the factor's error: refine before relying on the zeros'
             // dual.
@@ -165,9 +157,7 @@ protected:
                             continue;
                         }
                     }
-                    if constexpr (quick) {
-                        if (this->rounding_hides_a_dual()) return hand_over();
-                    } else if (!projected && this->rounding_hides_a_dual() && look_closer()) {
+                    if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
                         // (Free columns are in the factor from the start.)
                         if (restarted && !exact && factor.count > 0) pending = Pending::solution;
@@ -205,7 +195,6 @@ protected:
                     refinements = 0;
                     continue;
                 }
-                if constexpr (quick) return hand_over();
                 if (factor.update == gram) {
                     escalate();
                     refinements = 0;
@@ -218,12 +207,6 @@ protected:
             refine();
             pending = Pending::way;
         }
-    }
-
-    // Of a quick team.
-    SW_HD int hand_over() {
-        gives_up = true;
-        return handed_over;
     }
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
@@ -338,7 +321,7 @@ protected:
     }
 
     SW_HD bool advance_positive(bool solved) {
-        const bool many = !quick && factor.count >= many_columns;
+        const bool many = factor.count >= many_columns;
         for (;;) {
             if (tally.solves >= task.options.max_solves) return false;
             ++tally.solves;
@@ -353,8 +336,7 @@ protected:
             if (!(step > -double_infinity)) return true;
             const double alpha = min_of(1.0, -step);
             team.sync();
-            bool leaps = false;
-            if constexpr (!quick) leaps = many && may_leap(alpha);
+            const bool leaps = many && may_leap(alpha);
             team.each_short(factor.count, [&](int p) {
                 const bool blocks = !(ws.z[p] > 0) && (leaps || !(longest_step(p) > alpha));
                 const double moved = leaps ? ws.z[p] : ws.x[p] + alpha * (ws.z[p] - ws.x[p]);
@@ -406,7 +388,7 @@ protected:
 
     // ws.z becomes the solution on the positive columns.
     SW_HD void solve() {
-        if (quick || !projected) return factor.solve();
+        if (!projected) return factor.solve();
         // As a step from x, whose error is that of a small vector.
         if (!fresh) this->residual_from_matrix();
         project_residual<Team>(factor);
@@ -417,7 +399,7 @@ protected:
 
     // ws.z becomes the solution that the dual at x says is better.
     SW_HD void refine() {
-        if (!quick && projected) {
+        if (projected) {
             inserted_count = 0;
             return solve();
         }
@@ -433,16 +415,12 @@ protected:
     SW_HD bool progress() {
         if (squared_residual < best) {
             best = squared_residual;
-            if constexpr (!quick) remember();
+            remember();
             if (any_barred) this->unbar();
             return true;
         }
         if (inserted_count <= 0) return true;
-        if constexpr (quick)
-            gives_up = true;
-        else
-            return without_inserted();
-        return true;
+        return without_inserted();
     }
 
     SW_HD bool without_inserted() {

@@ -76,7 +76,7 @@ struct NnlsJob {
     int32_t pulse_length, pulse_origin;
     const void* b;
     int64_t b_stride;
-    const double* tables;  // what quick teams know of matrices of one system each: see tabled.hpp
+    const double* tables;  // of small systems with matrices of their own: see small/system.hpp
     NnlsOptions options;
     NnlsFamily family;
     const void* warm_values;    // a row a system, or null

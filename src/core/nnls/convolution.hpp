@@ -15,7 +15,6 @@ template <class Scalar>
 struct Convolution {
     static constexpr bool shifts = true;
     static constexpr bool general = false;
-    static constexpr bool tabled = false;
 
     const Scalar* pulse;
     int length, origin;

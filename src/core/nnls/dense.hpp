@@ -22,7 +22,6 @@ template <class Scalar>
 struct Dense {
     static constexpr bool shifts = false;
     static constexpr bool general = false;
-    static constexpr bool tabled = false;
 
     const Scalar* values;
     int64_t stride;

@@ -46,7 +46,6 @@ SW_CALL Duals mask(const Team& team, const Setting& task, int count) {
 
 template <class Team, class Matrix>
 struct DualState {
-    static constexpr bool quick = is_quick<Team>;
     const Team& team;
     const Task<Matrix>& task;
     const Workspace& ws;
@@ -61,17 +60,15 @@ struct DualState {
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
     bool any_barred = false, any_dependent = false;
-    bool gives_up = false;  // a quick team has met what asks for more care
-    bool exact = false;     // ws.r comes from twice the precision
+    bool exact = false;  // ws.r comes from twice the precision
     // The dual, and squared_residual, are of the part of the residual outside the span of the positives, and
     // Q'(b - A x) stands in place of Q'b.
     bool projected = false;
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
-    double given_up = 0;  // what large bounds that x does not count from any more had in reference_size
-    double squared_fit_of_rows = 0;  // of a matrix with a table: |b - A x|^2, which has no vector here
-    double weighed_square = 0;       // this member's part of the residual's, under the metric
+    double given_up = 0;        // what large bounds that x does not count from any more had in reference_size
+    double weighed_square = 0;  // this member's part of the residual's, under the metric
     const double* given_gram = nullptr;  // this system's, where normal equations are given
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
@@ -90,7 +87,7 @@ struct DualState {
         b_scale = magnitude >= smallest_size ? power_below(magnitude) : 0.0;
         double *r = ws.r, *own_b = ws.b;
         const double scale = b_scale;
-        const int rows = Matrix::tabled ? 0 : matrix.rows;
+        const int rows = matrix.rows;
         // Without a condition a compiler makes vectors of it.
         team.each(rows, [=](int i) { own_b[i] = r[i] = scale * double(b[i]); });
         team.each(length - rows, [=](int i) { own_b[rows + i] = r[rows + i] = 0.0; });
@@ -99,13 +96,10 @@ struct DualState {
         team.each(matrix.zeros_after(), [=](int i) { r[length + i] = 0; });
         int32_t *state = ws.state, *slot = ws.slot;
         team.each(columns(), [=](int j) { state[j] = zero; });
-        if (!quick && !task.shared.columns) team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
-        if (!quick && task.extent.square_q) square_identity();
+        if (!task.shared.columns) team.each(task.extent.positions(), [=](int p) { slot[p] = p; });
+        if (task.extent.square_q) square_identity();
         team.sync();
-        if constexpr (Matrix::tabled)
-            squared_residual = scale * scale * matrix.square_of_b();
-        else
-            squared_residual = team.sum(part_of_dot(team, r, r, length));
+        squared_residual = team.sum(part_of_dot(team, r, r, length));
         b_norm = square_root(squared_residual);
         if (task.shared.scale) {
             matrix.prepare(team);
@@ -129,7 +123,7 @@ struct DualState {
         const int length = task.extent.row_length();
         double* r = ws.r;
         const double* b = ws.b;
-        if (!quick && exact) {
+        if (exact) {
             subtract_columns_exactly(team, factor.positive(), factor.count, ws.x, b, r, length);
         } else {
             team.each(length, [=](int i) { r[i] = b[i]; });
@@ -141,17 +135,12 @@ struct DualState {
 
     // r = b - A x and w = A'r from A itself.
     SW_HD void dual_from_matrix() {
-        if constexpr (!Matrix::tabled) residual_from_matrix();
-        if (!quick && projected) {
+        residual_from_matrix();
+        if (projected) {
             dual_outside_positives();
         } else {
-            double part = 0;
-            if constexpr (Matrix::tabled) {
-                squared_fit_of_rows = product_of_residual();
-                if (team.rank() == 0) part = squared_fit_of_rows;
-            } else {
-                part = ws.metric ? weighed_square : part_of_dot(team, ws.r, ws.r, task.extent.row_length());
-            }
+            double part =
+                ws.metric ? weighed_square : part_of_dot(team, ws.r, ws.r, task.extent.row_length());
             const bool damped = task.options.damping > 0;
             if (damped)
                 team.each_short(factor.count, [&](int p) {
@@ -159,7 +148,7 @@ struct DualState {
                     part += d * d;
                 });
             squared_residual = team.sum(part);
-            if constexpr (!Matrix::tabled) task.matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
+            task.matrix.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
             scale_dual();
             if (damped && factor.count > 0) {
                 team.each_short(factor.count, [&](int p) {
@@ -203,7 +192,6 @@ struct DualState {
         const double size = b_norm + duals.size + reference_size + kept_of_bounds * given_up;
         const double wanted = task.options.tolerance * (task.extent.relative_to_b ? b_norm : size);
         slack = slope_slack = max_of(wanted, task.options.rounding * size);
-        if (quick) return;
         if (exact) slope_slack = max_of(wanted, 0.25 * double_epsilon * size);
         if (!projected) return;
         // How far x is from the solution on its columns is in Q'(b - A x). The rest is exact to a few ulp of
@@ -315,58 +303,10 @@ private:
         return team.lane_max(highest);
     }
 
-    // A'(b - A x) of a matrix with a table, in ws.w; returns |b - A x|^2.
-    SW_HD double product_of_residual() {
-        double* x = ws.score;
-        team.each(columns(), [&](int j) {
-            const double at = Matrix::general ? task.reference_of(j) : 0.0;
-            x[j] = task.scale_of(j) * at;
-        });
-        team.sync();
-        team.each_short(factor.count, [&](int p) {
-            const int j = ws.order[p];
-            x[j] += task.scale_of(j) * ws.x[p];
-        });
-        team.sync();
-        return task.matrix.residual_and_product(team, x, b_scale, ws.w);
-    }
-
-protected:
-    // Squares and A'b from the table, in squares and ws.w. Ends in a sync.
-    SW_HD void read_table(double* squares) {
-        team.each(columns(), [&](int j) {
-            squares[j] = task.matrix.product(j, j);
-            ws.w[j] = b_scale * task.matrix.product_with_b(j);
-        });
-        team.sync();
-    }
-
-    // The scaled products, damping on the diagonal; where they may have over- or underflown, another team has
-    // to see to it. Ends in a sync.
-    SW_HD void scale_table() {
-        const int n = columns(), length = static_cast<int>(padded(n));
-        double odd = 0;
-        for (int j = 0; j < n; ++j) {
-            const double own = ws.scale[j], square = task.matrix.product(j, j), below = task.below(j);
-            double* row = ws.own_gram + j * length;
-            if (square != 0 && !(square > 1e-200 && square < 1e200)) odd = 1;
-            team.each(length, [&](int i) {
-                const double product = i < n ? own * ws.scale[i] * task.matrix.product(j, i) : 0.0;
-                row[i] = product + (i == j ? below * below : 0.0);
-            });
-        }
-        if (odd > 0) gives_up = true;
-        team.sync();
-    }
-
-private:
     SW_HD bool measure() {
         const Matrix& matrix = task.matrix;
         double* squares = ws.score;
-        if constexpr (Matrix::tabled)
-            read_table(squares);
-        else
-            matrix.measure(team, ws.r, task.envelope, squares, ws.w);
+        matrix.measure(team, ws.r, task.envelope, squares, ws.w);
         double bad = 0;
         team.each(matrix.columns, [&](int j) {
             double scale, norm;
@@ -377,7 +317,6 @@ private:
         });
         bad = team.max(bad);
         team.sync();
-        if constexpr (Matrix::tabled) scale_table();
         if constexpr (Matrix::shifts)
             matrix.describe(team, task.envelope, ws.scale, ws.factor, ws.low, ws.high, ws.lags);
         return bad == 0;

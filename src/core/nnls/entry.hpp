@@ -40,15 +40,13 @@ struct FactorState {
           triangle(Packing(setting.ws.triangle)),
           update(setting.options.update) {}
 
-    SW_HD bool keeps_q() const {
-        return !is_quick<Team> && (update == cgs2 || update == mgs || update == rotations);
-    }
+    SW_HD bool keeps_q() const { return update == cgs2 || update == mgs || update == rotations; }
 
     // Whether the triangle is R^-1: on a device, where no Q goes with R. Q is kept for the sake of columns
     // that are nearly dependent, which an inverse does not stand.
     SW_HD bool inverted() const {
 #if defined(__CUDACC__)
-        return is_quick<Team> || update == gram;
+        return update == gram;
 #else
         return false;
 #endif
@@ -347,12 +345,7 @@ struct CarefulEntry : FactorState<Team> {
 template <class Team>
 SW_CALL Entrance enter_with_care(const FactorState<Team> factor, int j, const double* against) {
     const CarefulEntry<Team> entry(factor);
-    if constexpr (is_quick<Team>) {
-        // There may be no columns to correct it with.
-        if (!factor.setting.shared.columns) return {Entry::escalate, 0, 0, 0, 0};
-    } else {
-        if (factor.keeps_q()) return entry.orthogonalise(j, against);
-    }
+    if (factor.keeps_q()) return entry.orthogonalise(j, against);
     return entry.correct(j, against);
 }
 

@@ -54,7 +54,7 @@ struct Factor : FactorState<Team> {
 
     // Inserts the column weighed last. No sync.
     SW_HD void accept(const Entrance& column) {
-        if (is_quick<Team> || this->inverted())
+        if (this->inverted())
             Inverse::append(team, triangle, count, ws.h, column.inverse, column.target, column.share);
         else if (team.row() == 0)
             triangle.append(team, count, ws.h, column.pivot, column.inverse, column.target, column.share);
@@ -79,13 +79,13 @@ struct Factor : FactorState<Team> {
     // Removes the column at a position by rotations (Luo & Duraiswami, algorithm 3).
     SW_HD void leave(int position) {
         shift_lists(position);
-        if (is_quick<Team> || this->inverted())
+        if (this->inverted())
             Inverse::remove(team, triangle, count, position);
         else
             Triangle::remove(team, triangle, count, position);
         team.sync();
         const int turns = count - 1 - position, length = setting.extent.q_length();
-        if (!is_quick<Team> && keeps_q() && turns > 0)
+        if (keeps_q() && turns > 0)
             rotate_columns(team, ws.q, length, position, count, ws.triangle.cosine, ws.triangle.sine, length);
         if (team.rank() == 0) {
             ws.costs[2] += 4 * static_cast<int64_t>(turns);
@@ -166,7 +166,7 @@ private:
         const int last = count - 1, groups = team.rows(), mine = team.row();
         if (mine == 1 % groups) shift_left(team, ws.order + position, last - position);
         if (mine == 2 % groups) shift_left(team, ws.x + position, last - position);
-        if (!is_quick<Team> && mine == 3 % groups) {
+        if (mine == 3 % groups) {
             const int32_t freed = ws.slot[position];
             team.lane_sync();
             shift_left(team, ws.slot + position, last - position);

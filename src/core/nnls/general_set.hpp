@@ -107,16 +107,14 @@ protected:
     template <class Scalar>
     SW_CALL Pending start_general(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
                                   double penalty) {
-        if constexpr (!Base::quick) {
-            if (task.extent.in_blocks() && task.options.guarded) {
-                const Exchange outcome = start_in_blocks(warm);
-                if (outcome == Exchange::settled) return Pending::nothing;
-                if (outcome == Exchange::unsettled && come_inside()) {
-                    this->finish_step();
-                    return Pending::nothing;
-                }
-                begin_anew(job, system, b, penalty);
+        if (task.extent.in_blocks() && task.options.guarded) {
+            const Exchange outcome = start_in_blocks(warm);
+            if (outcome == Exchange::settled) return Pending::nothing;
+            if (outcome == Exchange::unsettled && come_inside()) {
+                this->finish_step();
+                return Pending::nothing;
             }
+            begin_anew(job, system, b, penalty);
         }
         if (warm.values || warm.marks || warm.states) {
             if (start_from_set(warm)) {

@@ -41,9 +41,8 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
             sum_high = family.sum_high[system * family.sum_stride];
         }
         team.each_short(4, [&](int k) { ws.costs[k] = 0; });
-        if (!this->quick && !task.shared.columns)
-            team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
-        if (!this->quick && task.extent.square_q) this->square_identity();
+        if (!task.shared.columns) team.each(task.extent.positions(), [&](int p) { ws.slot[p] = p; });
+        if (task.extent.square_q) this->square_identity();
         if (task.extent.gram_only ? !read_gram(family, system)
                                   : !read_b(b, weights) || !measure_columns(weights))
             return non_finite;
@@ -73,10 +72,6 @@ private:
         }
         if (!is_finite(magnitude)) return false;
         b_scale = magnitude >= 1e-290 ? power_below(magnitude) : 1.0;
-        if constexpr (Matrix::tabled) {
-            b_norm = b_scale * square_root(task.matrix.square_of_b());
-            return true;
-        }
         const int before = static_cast<int>(padded(task.matrix.zeros_before()));
         double square = 0;
         if (weights) {
@@ -129,10 +124,7 @@ private:
                 }
             }
         } else {
-            if constexpr (Matrix::tabled)
-                this->read_table(ws.score);
-            else
-                matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
+            matrix.measure(team, ws.r, task.envelope, ws.score, ws.w);
             if (weights) matrix.weighted_squares(team, ws.metric, ws.score);
             team.each(n, [&](int j) {
                 double scale, norm;
@@ -150,7 +142,6 @@ private:
         bad = team.max(bad);
         team.sync();
         if (bad != 0) return false;
-        if constexpr (Matrix::tabled) this->scale_table();
         if (ws.square) add_rows_beneath(shared);
         return true;
     }
@@ -250,7 +241,7 @@ private:
             if (team.rank() == 0) ws.b[matrix.below] = factor.remainder;
             team.sync();
         }
-        if (any == 0 || Matrix::tabled) return;
+        if (any == 0) return;
         matrix.subtract_product(team, x, ws.b);
         if (matrix.summed) factor.remainder = ws.b[matrix.below];
         team.sync();
@@ -265,14 +256,14 @@ private:
             matrix.top.multiply(team, ws.r, task.envelope, ws.w, ws.scratch);
     }
 
-    // Normal equations in place of A and b: scales, norms, scaled products, and A'b in ws.w.
+    // Normal equations in place of A and b: scales, norms, and A'b in ws.w.
     SW_HD bool read_gram(const Family& family, int64_t system) {
         const int n = task.matrix.top.columns, all = this->columns();
         const double *gram = family.gram + system * family.gram_stride,
                      *linear = family.linear + system * family.linear_stride;
         double odd = all_finite(team, gram, static_cast<int64_t>(n) * n) ? 0.0 : 1.0, highest = 0;
         this->given_gram = gram;
-        if (!this->quick) team.each(all, [&](int j) { ws.has_row[j] = 0; });
+        team.each(all, [&](int j) { ws.has_row[j] = 0; });
         team.each(all, [&](int j) {
             const double square = j < n ? gram[static_cast<int64_t>(j) * n + j] : 0.0,
                          c = j < n ? linear[j] : 0.0;
@@ -290,14 +281,6 @@ private:
         team.sync();
         if (odd != 0 || !is_finite(highest)) return false;
         b_scale = highest >= 1e-290 ? power_below(highest) : 1.0;
-        const int64_t stride = padded(all);
-        for (int j = 0; this->quick && j < all; ++j) {
-            double* row = ws.own_gram + j * stride;
-            const double own = ws.scale[j];
-            team.each(static_cast<int>(stride), [&](int i) {
-                row[i] = i < n && j < n ? own * ws.scale[i] * gram[static_cast<int64_t>(j) * n + i] : 0.0;
-            });
-        }
         team.each(all, [&](int j) { ws.w[j] = j < n ? b_scale * linear[j] : 0.0; });
         const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
         b_norm = given > 0 ? b_scale * square_root(given) : b_scale * highest;
@@ -352,12 +335,10 @@ private:
             team.each(n, [&](int j) { ws.c_penalty[j] *= task.scale_of(j); });
         }
         team.sync();
-        if (Matrix::tabled || task.extent.gram_only) {
-            if constexpr (!Matrix::tabled && !Base::quick) {
-                for (int k = team.row(); k < n; k += team.rows())
-                    if (task.reference_of(k) != 0) this->scale_row(k);
-                team.sync();
-            }
+        if (task.extent.gram_only) {
+            for (int k = team.row(); k < n; k += team.rows())
+                if (task.reference_of(k) != 0) this->scale_row(k);
+            team.sync();
             for (int k = 0; k < n; ++k) {
                 const double reference = task.reference_of(k),
                              *row = ws.own_gram + k * task.shared.gram_stride;

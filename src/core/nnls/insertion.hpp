@@ -11,7 +11,6 @@ template <class Team, class Matrix>
 struct Insertion : DualState<Team, Matrix> {
     using Base = DualState<Team, Matrix>;
     using Base::factor;
-    using Base::quick;
     using Base::task;
     using Base::team;
     using Base::ws;
@@ -29,7 +28,7 @@ struct Insertion : DualState<Team, Matrix> {
         // With the Gram matrix the dual costs no more than an insertion: one at a time is best.
         // Where rounding is all that is left, too: several at once are guesses.
         const bool one_by_one = this->from_gram && !dual_costs_more_than_entry();
-        const bool several = !quick && task.options.guarded && !one_by_one && !this->projected;
+        const bool several = task.options.guarded && !one_by_one && !this->projected;
         const int max_inserted = several ? insertion_limit : 1;
         Peak peak{this->top, this->top_column};
         if (!task.options.guarded && peak.value > this->slack) peak = steepest_in_the_callers_units();
@@ -38,10 +37,9 @@ struct Insertion : DualState<Team, Matrix> {
         while (peak.value > min_peak) {
             const double threshold = max_of(candidate_share * peak.value, this->slack);
             int number = 0;
-            if constexpr (!quick)
-                if (max_inserted > 1)
-                    number = take_largest(team, ws.score, this->columns(), threshold, peak.value,
-                                          max_candidates, ws.crowd, ws.order + before);
+            if (max_inserted > 1)
+                number = take_largest(team, ws.score, this->columns(), threshold, peak.value, max_candidates,
+                                      ws.crowd, ws.order + before);
             if (max_inserted == 1) number = take_one(peak.index);
             for (int q = team.row(); q < number; q += team.rows()) fetch(before + q);
             team.sync();
@@ -55,12 +53,10 @@ struct Insertion : DualState<Team, Matrix> {
             team.sync();
         }
         if (inserted_count == 0) return false;
-        if constexpr (!quick) {
-            solved = inserted_count > 1;
-            const bool dropped = solved && drop_negative(before);
-            // Where many were dropped, the next step tries fewer.
-            insertion_limit = min_of(2 * (dropped ? inserted_count : insertion_limit), max_insertions);
-        }
+        solved = inserted_count > 1;
+        const bool dropped = solved && drop_negative(before);
+        // Where many were dropped, the next step tries fewer.
+        insertion_limit = min_of(2 * (dropped ? inserted_count : insertion_limit), max_insertions);
         return true;
     }
 
@@ -85,8 +81,7 @@ struct Insertion : DualState<Team, Matrix> {
     // Removes all positions where x is zero: one after the other from the last, or by entering anew what
     // stays behind the first of them, whatever costs less.
     SW_HD void remove_zeros() {
-        if constexpr (!quick)
-            if (factor.count >= many_columns && task.options.guarded && remove_at_once()) return;
+        if (factor.count >= many_columns && task.options.guarded && remove_at_once()) return;
         for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
             int last = -1;
             team.lane_each(end, [&](int p) {
@@ -107,9 +102,10 @@ struct Insertion : DualState<Team, Matrix> {
 
     // Brings the column at a position to where the factor expects it. By one group; no sync.
     SW_HD void fetch(int position) const {
-        if (quick || task.shared.columns || task.extent.shifted()) return;
+        if (task.shared.columns || task.extent.shifted()) return;
+        // Of normal equations the panel has what lies beneath: the row of a bound sum, or nothing.
         if constexpr (Matrix::general)
-            if (task.extent.gram_only) return this->scale_row(ws.order[position]);
+            if (task.extent.gram_only) this->scale_row(ws.order[position]);
         const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);
@@ -147,11 +143,10 @@ private:
         const int first = columns.first(place), length = columns.last(place) - first;
         const double part = part_of_dot(team, columns.at(place) + first, ws.weighed_b + first, length);
         double product = columns.factor_of(place) * team.sum(part);
-        if constexpr (Matrix::general || Matrix::tabled)
-            if (Matrix::tabled || task.extent.gram_only) product += ws.c[j];
+        if constexpr (Matrix::general)
+            if (task.extent.gram_only) product += ws.c[j];
         const Entrance column = factor.weigh(j, ws.weighed_b, product, 0, 0);
         if (column.outcome == Entry::entered) accept(j, column);
-        if (quick && column.outcome == Entry::escalate) this->gives_up = true;
         return column.outcome;
     }
 

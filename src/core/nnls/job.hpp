@@ -3,7 +3,6 @@
 
 #include "core/nnls/search.hpp"
 #include "core/nnls/stacked.hpp"
-#include "core/nnls/tabled.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -23,13 +22,6 @@ SW_HD Convolution<Scalar> matrix_of(const Job& job, int64_t index, const Convolu
             nullptr};
 }
 
-template <class Scalar>
-SW_HD Tabled<Scalar> matrix_of(const Job& job, int64_t index, const Tabled<Scalar>*) {
-    const Dense<Scalar>* kind = nullptr;
-    return {matrix_of(job, index, kind), job.tables + index * table_length(job.columns),
-            static_cast<const Scalar*>(job.b) + index * job.b_stride};
-}
-
 template <class Top>
 SW_HD Stacked<Top> matrix_of(const Job& job, int64_t index, const Stacked<Top>*) {
     const Top* kind = nullptr;
@@ -37,7 +29,7 @@ SW_HD Stacked<Top> matrix_of(const Job& job, int64_t index, const Stacked<Top>*)
 }
 
 template <class Matrix>
-SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool gathers, bool quick = false) {
+SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool gathers) {
     Extent e;
     e.rows = matrix.rows;
     e.rows_of_a = job.rows;
@@ -61,8 +53,6 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     if (e.gram_only) e.max_columns = e.columns;
     e.has_q = job.options.update != csne && !e.gram_only;
     e.gathers = gathers;
-    e.quick = quick;
-    e.tabled = Matrix::tabled;
 #if defined(__CUDACC__)
     e.by_column = true;
 #else
@@ -104,10 +94,9 @@ SW_CALL double damping_to_begin_with(const Team& team, const Task<Matrix>& task)
     return is_finite(more) && task.options.damping < 0.2 * more ? more : 0.0;
 }
 
-// The task's matrix is that of the system. False where a quick team hands it over; nothing is said of it
-// then.
+// The task's matrix is that of the system.
 template <class Scalar, class Team, class Matrix>
-SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
+SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<Matrix>& task) {
     typedef typename SolverOf<Team, Matrix, RoundingTo<Scalar>, Matrix::general>::type Solver;
     const int64_t n = job.columns;
     WarmStart<Scalar> warm;
@@ -135,7 +124,6 @@ SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<M
         const bool follows = job.options.chain && system % nnls_chain_length != 0;
         const double near = follows ? family.used_lam[system - 1] : 0.0;
         solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
-        if (is_quick<Team> && solver.tally.status == handed_over) return false;
         const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
         violation = !known               ? double_nan()
                     : family.nonnegative ? solver.violation()
@@ -153,7 +141,7 @@ SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<M
         insertions = solver.factor.insertions;
         removals = solver.factor.removals;
     } else {
-        const bool cold = !is_quick<Team> && !warm.values && !warm.marks;
+        const bool cold = !warm.values && !warm.marks;
         double more = cold ? damping_to_begin_with(team, task) : 0.0;
         const double damping = task.options.damping;
         int64_t costs[4] = {0, 0, 0, 0};
@@ -164,7 +152,6 @@ SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<M
             solver.tally.solves = tally.solves;
             solver.tally.passes = tally.passes;
             solver.run(b, warm);
-            if (is_quick<Team> && solver.tally.status == handed_over) return false;
             solver.answer(x, dual, active, residual);
             violation = solver.tally.status == non_finite ? double_nan() : solver.violation();
             tally = solver.tally;
@@ -181,7 +168,7 @@ SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<M
         if (team.rank() == 0)
             for (int k = 0; k < 4; ++k) task.ws.costs[k] = costs[k];
     }
-    if (team.rank() != 0) return true;
+    if (team.rank() != 0) return;
     job.residual[system] = residual;
     job.violation[system] = violation;
     job.status[system] = tally.status;
@@ -191,7 +178,6 @@ SW_HD bool solve_system(const Team& team, const Job& job, int64_t system, Task<M
     job.passes[system] = tally.passes;
     job.escalated[system] = tally.escalated;
     for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = task.ws.costs[k];
-    return true;
 }
 
 }  // namespace nnls

@@ -15,7 +15,7 @@ struct Launch {
     int64_t first_row, last_row;
     double* products;
     uint64_t* queue;  // the next system, where there are more than teams; or null
-    // What quick teams handed over: how many systems, and which. Null where all are solved by one kernel.
+    // What the solver of small systems left: how many, and which. Null where all are solved by one kernel.
     uint64_t* handed;
     int64_t* list;
     char* slow;

@@ -37,13 +37,11 @@ struct TriangleStorage {
             near_capacity < far_capacity ? arena.template take<double>(bytes(far_capacity) / 8) : nullptr;
     }
 
-    // On a device, whoever asks; whole pieces of an arena.
-    SW_HD static int64_t packed_bytes(int64_t capacity) {
-        return (capacity * (capacity + 1) / 2 * 8 + 63) / 64 * 64;
-    }
 #if defined(__CUDACC__)
     SW_HD static int after(int capacity) { return capacity + 8; }
-    SW_HD static int64_t bytes(int64_t capacity) { return packed_bytes(capacity); }
+    SW_HD static int64_t bytes(int64_t capacity) {
+        return (capacity * (capacity + 1) / 2 * 8 + 63) / 64 * 64;
+    }
 #else
     // Doubling: no row then moves onto one that has not moved.
     SW_HD static int after(int capacity) { return 2 * capacity; }

@@ -44,13 +44,11 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
         const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
         if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
         tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
-        if (this->quick && tally.status == handed_over) return;
         if (family.rule != rule_given && tally.status != limit) {
             this->trusting = true;
             search(job, system, unit, near * near);
             this->trusting = false;
             tally.status = this->iterate_called(Pending::nothing);
-            if (this->quick && tally.status == handed_over) return;
         }
         this->mend_sum();
         this->finish();
@@ -112,11 +110,8 @@ private:
     };
 
     SW_CALL void search(const Job& job, int64_t system, double unit, double near) {
-        // (Rules by a grid are not for quick teams.)
-        if constexpr (!Base::quick) {
-            if (job.family.rule == rule_gcv) return by_cross_validation(job, system, unit);
-            if (job.family.rule == rule_lcurve) return by_corner(unit);
-        }
+        if (job.family.rule == rule_gcv) return by_cross_validation(job, system, unit);
+        if (job.family.rule == rule_lcurve) return by_corner(unit);
         by_level(job, system, unit, near);
     }
 
@@ -210,7 +205,6 @@ private:
         LevelSearch along(unit, near > 0 ? logarithm(near) : guess);
         for (int step = 0; step < LevelSearch::max_steps; ++step) {
             const Point point = evaluate(exponential(along.s));
-            if (this->quick && this->gives_up) return;
             if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
             if (tally.solves >= task.options.max_solves) return;
             if (along.next(point.phi - phi0, point.slope, wanted)) continue;

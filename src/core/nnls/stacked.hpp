@@ -14,7 +14,6 @@ template <class Top>
 struct Stacked {
     static constexpr bool shifts = false;
     static constexpr bool general = true;
-    static constexpr bool tabled = Top::tabled;
 
     Top top;
     const double* penalty;       // L, rows of `top.columns`; null: the unit matrix
@@ -124,15 +123,6 @@ struct Stacked {
         }
         for (; j < matrix.columns; ++j) sum[0] += matrix.entry(i, j) * x[j];
         return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    }
-
-    // Of one with a table, which has nothing beneath.
-    SW_HD double product(int i, int j) const { return top.product(i, j); }
-    SW_HD double product_with_b(int j) const { return top.product_with_b(j); }
-    SW_HD double square_of_b() const { return top.square_of_b(); }
-    template <class Team>
-    SW_HD double residual_and_product(const Team& team, const double* x, double scale, double* sums) const {
-        return top.residual_and_product(team, x, scale, sums);
     }
 
     // squares[j] = sum of weights_i a_ij^2 over the rows of A. Ends in a sync.

@@ -20,13 +20,6 @@ enum Status : int32_t {
 // equations, corrected as in `csne` only where the pivot is small; the first three keep Q.
 enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 
-// A quick team keeps the Gram factor alone, in little memory: what asks for more care than that (Q and R, a
-// residual in twice the precision, columns inserted in vain) it hands over, and another team solves it from
-// its start. What it decides, it decides as all teams do.
-template <class Team>
-constexpr bool is_quick = false;
-constexpr int32_t handed_over = -1;  // in place of a status
-
 // How lambda is chosen, where it is not given; stepwell/nnls/family.py has the names.
 enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
 

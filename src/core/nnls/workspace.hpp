@@ -57,18 +57,15 @@ struct Extent {
     bool weighted;       // rows of A have weights in the metric, which is one there without
     bool gram_only;      // there are normal equations in place of A
     bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
-    bool quick;          // the team is
-    bool tabled;         // the matrix has a table, and nothing is kept of its rows
 
-    SW_HD int row_length() const { return tabled ? 0 : static_cast<int>(padded(rows)); }
+    SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
     SW_HD int q_length() const { return static_cast<int>(padded(rows) + (damped ? padded(columns) : 0)); }
-    // A quick team tries one column at a time.
-    SW_HD int positions() const { return max_columns + (quick ? 1 : max_candidates); }
+    SW_HD int positions() const { return max_columns + max_candidates; }
     // Columns are shifts of one pulse: they are not stored.
     SW_HD bool shifted() const { return gathers && pulse_length > 0 && !general; }
     // Columns enter and leave many at once.
-    SW_HD bool in_blocks() const { return gram_only && !metric && !quick && columns >= large_table; }
+    SW_HD bool in_blocks() const { return gram_only && !metric && columns >= large_table; }
     SW_HD int q_columns() const { return square_q ? q_length() : max_columns; }
 };
 
@@ -131,24 +128,7 @@ struct Workspace {
         return arena.used_slow;
     }
 
-    // What a quick team needs: all that a step works with and the triangle of a few columns; the rest; and
-    // room for a larger triangle, if that may become one.
-    struct QuickBytes {
-        int64_t steps, rest, more;
-    };
-    SW_HD static QuickBytes quick_bytes(const Extent& e) {
-        Workspace workspace;
-        Arena arena{nullptr, int64_t(1) << 40, nullptr};
-        workspace.carve_for_steps(e, arena);
-        const int64_t near = quick_capacity(e), steps = arena.used_fast + TriangleStorage::packed_bytes(near);
-        workspace.carve_rest(e, arena);
-        const int64_t rest = arena.used_fast + TriangleStorage::packed_bytes(near) - steps;
-        const int64_t far = max_of(padded(e.max_columns), int64_t(first_capacity));
-        return {steps, rest, near < far ? TriangleStorage::packed_bytes(far) : 0};
-    }
-
     SW_HD void carve(const Extent& e, Arena& arena) {
-        if (e.quick) return carve_quick(e, arena);
         const int64_t cap = padded(e.positions()), n = padded(e.columns);
         // What every step needs comes first.
         costs = arena.take<int64_t>(4);
@@ -209,67 +189,6 @@ struct Workspace {
             e.gathers && !e.shifted() ? e.row_length() * static_cast<int64_t>(e.positions()) : 0);
         q = arena.take<double>(e.has_q ? e.q_length() * static_cast<int64_t>(e.q_columns()) : 0);
     }
-
-private:
-    SW_HD static int64_t quick_capacity(const Extent& e) {
-        return min_of(int64_t(24), max_of(padded(e.max_columns), int64_t(first_capacity)));
-    }
-
-    // Of a quick team.
-    SW_HD void carve_for_steps(const Extent& e, Arena& arena) {
-        const int64_t cap = padded(e.positions()), n = padded(e.columns);
-        double** positions[] = {&x, &z, &h, &g, &triangle.target};
-        for (double** vector : positions) *vector = arena.take<double>(cap);
-        triangle.cosine = h;
-        triangle.sine = g;
-        triangle.inverse_diagonal = nullptr;
-        scratch = triangle.scratch = arena.take<double>(e.members);
-        double** columns[] = {&w, &c, &score, &gate};
-        for (double** vector : columns) *vector = arena.take<double>(n);
-        order = arena.take<int32_t>(cap);
-        state = arena.take<int32_t>(n);
-        inserted = arena.take<int32_t>(1);
-        costs = arena.take<int64_t>(4);
-        const bool own = e.gathers || e.metric;
-        scale = own ? arena.take<double>(n) : nullptr;
-        norm = own ? arena.take<double>(n) : nullptr;
-        inverse_norm = own ? arena.take<double>(n) : nullptr;
-        lower = e.general ? arena.take<double>(n) : nullptr;
-        upper = e.general ? arena.take<double>(n) : nullptr;
-        own_gram = e.gram_only || e.tabled ? arena.take<double>(n * e.columns) : nullptr;
-        c_penalty = e.penalized ? arena.take<double>(n) : nullptr;
-        square = e.metric ? arena.take<double>(n) : nullptr;
-        penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
-        sum_of = e.summed ? arena.take<double>(n) : nullptr;
-        triangle.sum = e.summed ? arena.take<double>(cap) : nullptr;
-    }
-
-    SW_HD void carve_rest(const Extent& e, Arena& arena) {
-        const int64_t cap = padded(e.positions()), n = padded(e.columns);
-        r = arena.take<double>(e.row_length());
-        b = arena.take<double>(e.row_length());
-        v = arena.take<double>(e.row_length());
-        best_x = e.general ? arena.take<double>(cap) : nullptr;
-        best_order = e.general ? arena.take<int32_t>(cap) : nullptr;
-        best_state = e.general ? arena.take<int32_t>(n) : nullptr;
-        metric = e.metric ? arena.take<double>(e.row_length()) : nullptr;
-        weighed_b = e.metric ? arena.take<double>(e.row_length()) : b;
-        image = e.metric ? arena.take<double>(e.row_length()) : nullptr;
-    }
-
-    SW_HD void carve_quick(const Extent& e, Arena& arena) {
-        carve_for_steps(e, arena);
-        // A large triangle does not crowd the rest out.
-        const int64_t whole = arena.fast_bytes;
-        arena.fast_bytes = min_of(whole, arena.used_fast + TriangleStorage::packed_bytes(quick_capacity(e)));
-        triangle.carve(arena, e.max_columns);
-        arena.fast_bytes = whole;
-        carve_rest(e, arena);
-        root = inverse_root = panel = q = pulse = lags = factor = strip = nullptr;
-        has_row = nullptr;
-        slot = low = high = crowd = near = nullptr;
-        envelope = {nullptr, nullptr};
-    }
 };
 
 // What all members of a team read and none writes while a system is solved; on a device it lies in shared
@@ -287,7 +206,7 @@ struct Setting {
         shared = common;
         ws.carve(sizes, arena);
         envelope = common.envelope.low ? common.envelope : ws.envelope;
-        if (extent.gram_only || extent.tabled) {
+        if (extent.gram_only) {
             shared.gram = ws.own_gram;
             shared.gram_stride = padded(extent.columns);
         }

@@ -50,15 +50,18 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         if (lane == 0) first = atomicAdd(reinterpret_cast<unsigned long long*>(launch.queue), 32ull);
         const int64_t system = static_cast<int64_t>(__shfl_sync(0xffffffffu, first, 0)) + lane;
         if (system - lane >= job.systems) return;
-        if (system < job.systems) {
-            if constexpr (Kind::source == small::some_matrices) {
-                const Shared& shared = launch.dictionary[matrix_number(job, system)];
-                products = {shared, shared.gram, shared.gram_stride, nullptr, nullptr};
-            }
-            small::Solver<Kind> solver(job, system, products);
-            if (!solver.solve())
-                launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
+        const bool there = system < job.systems;
+        if constexpr (Kind::source == small::some_matrices) {
+            const Shared& shared = launch.dictionary[there ? matrix_number(job, system) : 0];
+            products = {shared, shared.gram, shared.gram_stride, nullptr, nullptr};
         }
+        small::Solver<Kind> solver(job, system, products);
+        bool goes_on = there && solver.start();
+        // Threads that are done wait here for the others, so that all that are not take each step together.
+        while (__any_sync(0xffffffffu, goes_on))
+            if (goes_on) goes_on = solver.go_on();
+        if (there && !solver.finish())
+            launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         __syncwarp();
     }
 }
@@ -73,8 +76,8 @@ static __device__ void add_products(double (&c)[2], double f, double g) {
         : "d"(f), "d"(g));
 }
 
-// The table of each system (core/nnls/tabled.hpp): A and b are read once, a warp a system, four rows at a
-// time.
+// The table of each system (core/nnls/small/system.hpp): A and b are read once, a warp a system, four rows at
+// a time.
 extern "C" __global__ void __launch_bounds__(SW_THREADS)
     nnls_form_tables(const __grid_constant__ Launch launch) {
     const Job& job = launch.job;
@@ -107,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS)
                 add_products(c[2], g[u], g[u]);
             }
         }
-        double* table = const_cast<double*>(job.tables) + system * table_length(n);
+        double* table = const_cast<double*>(job.tables) + system * small::table_length(n);
 #pragma unroll
         for (int tile = 0; tile < 3; ++tile)
 #pragma unroll

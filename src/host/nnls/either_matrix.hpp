@@ -11,7 +11,6 @@ namespace nnls {
 struct EitherDense {
     static constexpr bool shifts = false;
     static constexpr bool general = false;
-    static constexpr bool tabled = false;
 
     const void* values;
     int64_t stride;
@@ -70,8 +69,6 @@ struct EitherDense {
 // The matrix above the rows of a general problem: its columns are gathered, so that a pulse is a matrix as
 // any other there.
 struct EitherTop {
-    static constexpr bool tabled = false;
-
     EitherDense dense;
     Convolution<double> pulse;
     bool is_dense;

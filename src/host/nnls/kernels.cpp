@@ -18,29 +18,11 @@ void solve(const HostJob& host) {
 }
 
 template <class Matrix>
-Extent device_extent(const NnlsJob& job, int32_t members, bool quick) {
-    const Matrix* kind = nullptr;
-    Extent extent = extent_of(job, matrix_of(job, 0, kind), members, !shares_columns(job), quick);
-    extent.by_column = true;
-    return extent;
-}
-
-template <class Matrix>
 int64_t workspace_of(const NnlsJob& job, int32_t members) {
-    return Workspace::bytes(device_extent<Matrix>(job, members, false));
-}
-
-template <class Top>
-Extent quick_extent(const NnlsJob& job, int32_t members) {
-    return job.family.general ? device_extent<Stacked<Top>>(job, members, true)
-                              : device_extent<Top>(job, members, true);
-}
-
-QuickBytes quick_bytes(const NnlsJob& job, int32_t members, bool own) {
-    const Extent extent =
-        own ? quick_extent<Tabled<double>>(job, members) : quick_extent<Dense<double>>(job, members);
-    const Workspace::QuickBytes bytes = Workspace::quick_bytes(extent);
-    return {bytes.steps, bytes.rest, bytes.more};
+    const Matrix* kind = nullptr;
+    Extent extent = extent_of(job, matrix_of(job, 0, kind), members, !shares_columns(job));
+    extent.by_column = true;
+    return Workspace::bytes(extent);
 }
 
 int32_t stacked_rows(const NnlsJob& job) {
@@ -64,8 +46,7 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NnlsKernels& nnls_kernels() {
-    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::quick_bytes,
-                                     nnls::stacked_rows};
+    static const NnlsKernels kernels{nnls::solve, nnls::device_workspace_bytes, nnls::stacked_rows};
     return kernels;
 }
 }  // namespace SW_ISA

@@ -15,17 +15,10 @@ struct HostJob {
     int32_t threads;
 };
 
-// What a quick team works with in every step; the rest; and room for a triangle that grows beyond the first.
-struct QuickBytes {
-    int64_t steps, rest, more;
-};
-
 struct NnlsKernels {
     void (*solve)(const HostJob&);
     // Bytes that a team of a CUDA device needs, of so many members.
     int64_t (*device_workspace_bytes)(const NnlsJob&, int32_t members);
-    // The same of a quick team; `own`: of matrices of one system each, which then have tables.
-    QuickBytes (*quick_bytes)(const NnlsJob&, int32_t members, bool own);
     // Rows of a general problem's columns: A's, and those beneath.
     int32_t (*stacked_rows)(const NnlsJob&);
 };

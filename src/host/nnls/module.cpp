@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/nnls/launch.hpp"
-#include "core/nnls/tabled.hpp"
+#include "core/nnls/small/system.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/common/layout.hpp"
@@ -174,7 +174,7 @@ void bind_layouts(nb::module_& m) {
 void bind_nnls(nb::module_& m) {
     bind_layouts(m);
     m.attr("NNLS_CHAIN") = nnls_chain_length;
-    m.attr("NNLS_TABLED_COLUMNS") = nnls::max_tabled_columns;
+    m.attr("NNLS_TABLED_COLUMNS") = nnls::small::max_tabled_columns;
     nb::dict statuses, updates;
     statuses["CONVERGED"] = int(nnls::converged);
     statuses["LIMIT"] = int(nnls::limit);
@@ -214,15 +214,6 @@ void bind_nnls(nb::module_& m) {
             return kernels().device_workspace_bytes(job_from(job), members);
         },
         nb::arg("job"), nb::arg("members"), "Bytes that one team of a CUDA device needs.");
-    m.def(
-        "nnls_quick_bytes",
-        [](const nb::bytes& job, int32_t members, bool own) {
-            const QuickBytes bytes = kernels().quick_bytes(job_from(job), members, own);
-            return nb::make_tuple(bytes.steps, bytes.rest, bytes.more);
-        },
-        nb::arg("job"), nb::arg("members"), nb::arg("own"),
-        "Bytes that one quick team of a CUDA device works with in every step, the rest, and for a larger "
-        "triangle.");
 }
 
 }  // namespace stepwell

@@ -23,9 +23,9 @@ GRAM_COLUMNS = 32
 OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: Columns that a thread has room for, the first of these that is enough; and those in its factor. Its memory is local,
 #: which the driver keeps for as many threads as a device can have at once.
-CAPACITIES, POSITIONS = (16, 32, 64), 32
+CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
 #: Threads of a block, and how many blocks have registers on a multiprocessor.
-THREADS, BLOCKS = 64, 4
+THREADS, BLOCKS = 64, 8
 
 
 def are_for(batch: Batch) -> bool:
@@ -134,8 +134,8 @@ def common_defines() -> list[dict[str, str | int]]:
     plain: dict[str, Any] = dict(bounded=False, summed=False, penalized=False)
     return [
         kernel_defines(False, "one_matrix", **plain, capacity=16),
-        kernel_defines(False, "one_matrix", **plain, capacity=64),
-        kernel_defines(False, "one_matrix", **plain | dict(penalized=True), capacity=64),
+        kernel_defines(False, "one_matrix", **plain, capacity=40),
+        kernel_defines(False, "one_matrix", **plain | dict(penalized=True), capacity=40),
         kernel_defines(False, "one_matrix", **plain | dict(bounded=True, summed=True), capacity=16),
         kernel_defines(False, "own_matrix", **plain, capacity=16),
         kernel_defines(False, "own_matrix", **plain | dict(bounded=True), capacity=16),

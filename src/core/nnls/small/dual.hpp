@@ -1,7 +1,6 @@
 // The dual of a point of a small system, from tables or from A, and what it asks for.
 #pragma once
 
-#include "core/common/team.hpp"
 #include "core/nnls/small/system.hpp"
 
 SW_BEGIN
@@ -77,12 +76,7 @@ struct Dual : System<Kind> {
         if constexpr (Kind::shares) {
             squared_fit = this->template residual_of_rows<true>(true);
         } else if constexpr (Kind::source == own_matrix) {
-            typedef typename Kind::Scalar Scalar;
-            const Dense<Scalar> rows{static_cast<const Scalar*>(job.a) + this->system * job.a_stride,
-                                     job.row_stride, job.rows, job.columns};
-            const Tabled<Scalar> own{rows, nullptr,
-                                     static_cast<const Scalar*>(job.b) + this->system * job.b_stride};
-            squared_fit = own.residual_and_product(Lone(), x, 1.0, w);
+            squared_fit = residual_of_own_rows();
         }
         squared_residual = squared_fit;
         SW_ROLLED
@@ -149,6 +143,36 @@ struct Dual : System<Kind> {
     SW_HD bool is_at_bound(int j) const { return !((passive | this->shut) & bit_of(j)); }
 
 private:
+    // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own: one pass over A.
+    SW_HD double residual_of_own_rows() {
+        typedef typename Kind::Scalar Scalar;
+        const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride,
+                     *b = static_cast<const Scalar*>(job.b) + this->system * job.b_stride;
+        double own[max_tabled_columns], sum[max_tabled_columns], square = 0;
+        SW_UNROLL
+        for (int j = 0; j < max_tabled_columns; ++j) {
+            own[j] = j < n ? x[j] : 0.0;
+            sum[j] = 0;
+        }
+        SW_UNROLL_BY(2)
+        for (int i = 0; i < job.rows; ++i) {
+            Scalar entry[max_tabled_columns];
+            const Scalar* row = a + i * job.row_stride;
+            double r = double(b[i]);
+            SW_UNROLL
+            for (int j = 0; j < max_tabled_columns; ++j) entry[j] = j < n ? row[j] : Scalar(0);
+            SW_UNROLL
+            for (int j = 0; j < max_tabled_columns; ++j) r -= double(entry[j]) * own[j];
+            SW_UNROLL
+            for (int j = 0; j < max_tabled_columns; ++j) sum[j] += double(entry[j]) * r;
+            square += r * r;
+        }
+        SW_UNROLL
+        for (int j = 0; j < max_tabled_columns; ++j)
+            if (j < n) w[j] = sum[j];
+        return square;
+    }
+
     // Rows are read in pairs, which they begin at.
     struct alignas(16) Pair {
         double first, second;

@@ -39,8 +39,9 @@ struct Solver : Steps<Kind> {
 
     SW_HD Solver(const Job& job, int64_t system, const Products& products) : Base(job, system, products) {}
 
-    // False where the solver for all sizes has to see to it; nothing is written then.
-    SW_HD bool solve() {
+    // Threads of a warp take their steps together: after start(), go_on() as long as it says so, then
+    // finish(). False of finish(): the solver for all sizes has to see to it.
+    SW_HD bool start() {
         const Family& family = job.family;
         if (Kind::penalized && family.rule == rule_given) {
             const double lam = family.lam[system * family.lam_stride];
@@ -54,52 +55,85 @@ struct Solver : Steps<Kind> {
             take_start();
         }
         settled = count == 0;
-        LevelSearch along;
-        do {
-            if (!iterate()) return false;
-        } while (Kind::penalized && family.rule != rule_given && next_lambda(along));
+        begin_set();
+        return true;
+    }
+
+    // A dual and a solution, or one of them.
+    SW_HD bool go_on() {
+        if (!this->on_the_way) {
+            const Verdict verdict = judge_point();
+            if (verdict == Verdict::look_again) return true;
+            if (verdict == Verdict::leave) return false;
+            if (verdict == Verdict::optimal) {
+                if constexpr (Kind::penalized) {
+                    if (job.family.rule != rule_given && next_lambda()) {
+                        begin_set();
+                        return true;
+                    }
+                }
+                solved = true;
+                return false;
+            }
+        }
+        return this->advance(limit);
+    }
+
+    SW_HD bool finish() {
+        if (!solved) return false;
         if constexpr (Kind::summed) mend_sum();
         if constexpr (sizeof(Scalar) < sizeof(double)) round_answer();
         return is_finite(squared_fit) && answer();
     }
 
 private:
-    SW_HD bool iterate() {
-        int refinements = 0, looks = 0;
-        const int limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
-        for (;;) {
-            if (from_table)
-                this->dual_from_table();
-            else
-                this->dual_from_rows();
-            const bool nothing_left = top <= slack, steep = slope > slack;
-            const bool refines =
-                count > 0 && (!settled || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
-            double inward = 0;
-            if (refines) {
-                ++refinements;
-            } else if (nothing_left) {
-                if (trusting) return true;
-                const bool at_rest = !steep || (refinements >= 3 && (Kind::source == normal_equations ||
-                                                                     (Kind::summed && slope <= 256 * slack)));
-                if (!from_table) return at_rest && !this->rounding_hides_a_dual();
-                if (at_rest && is_certain()) return true;
-                from_table = false;
-                refinements = 0;
-                continue;
-            } else {
-                // (A dual that is not a number is none of these.)
-                if (!(top > slack) || count == Kind::positions || (!from_table && ++looks > 4)) return false;
-                const int j = this->top_column;
-                inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
-                w[j] = inward * top / this->inverse_norm(j);
-                this->enter(j);
-                this->count_insertion();
-                refinements = 0;
-            }
-            settled = true;
-            if (!this->advance(inward, limit)) return false;
+    enum class Verdict { optimal, leave, look_again, step };
+    bool solved = false;
+    int refinements = 0, looks = 0, limit = 0;
+    LevelSearch along;
+
+    SW_HD void begin_set() {
+        refinements = looks = 0;
+        limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
+    }
+
+    SW_HD Verdict judge_point() {
+        if (from_table)
+            this->dual_from_table();
+        else
+            this->dual_from_rows();
+        const bool nothing_left = top <= slack, steep = slope > slack;
+        // Where products have few digits of a pivot, A refines the point whatever the dual says.
+        const bool wanted = !settled || (!from_table && refinements == 0 && this->has_weak_pivot());
+        const bool refines =
+            count > 0 && (wanted || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
+        double inward = 0;
+        if (refines) {
+            ++refinements;
+        } else if (nothing_left) {
+            if (trusting) return Verdict::optimal;
+            const bool at_rest = !steep || (refinements >= 3 && (Kind::source == normal_equations ||
+                                                                 (Kind::summed && slope <= 256 * slack)));
+            if (!from_table)
+                return at_rest && !this->rounding_hides_a_dual() ? Verdict::optimal : Verdict::leave;
+            if (at_rest && is_certain()) return Verdict::optimal;
+            from_table = false;
+            refinements = 0;
+            return Verdict::look_again;
+        } else {
+            // (A dual that is not a number is none of these.)
+            if (!(top > slack) || count == Kind::positions || (!from_table && ++looks > 4))
+                return Verdict::leave;
+            const int j = this->top_column;
+            inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
+            w[j] = inward * top / this->inverse_norm(j);
+            this->enter(j);
+            this->count_insertion();
+            refinements = 0;
         }
+        settled = true;
+        this->set_out(inward);
+        return Verdict::step;
     }
 
     // Whether the table alone certifies the point.
@@ -228,7 +262,7 @@ private:
 
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. False where there is no
     // other lambda to solve with; the last is solved with twice, the second time from A.
-    SW_HD bool next_lambda(LevelSearch& along) {
+    SW_HD bool next_lambda() {
         const Family& family = job.family;
         if (evaluations > 0 && !trusting) return false;
         if (evaluations == 0) {

@@ -31,30 +31,39 @@ struct Steps : Dual<Kind> {
 
     SW_HD Steps(const Job& job, int64_t system, const Products& products) : Base(job, system, products) {}
 
-    // From x to the solution on the columns of the factor, leaving at bounds what would go beyond. A column
-    // just inserted, at the last place, has to go `inward`: 1 up, -1 down; 0 where there is none. False where
+    // The way from x to the solution on the columns of the factor: so much of the dual is left; a column just
+    // inserted, at the last place, has to go `inward`, 1 up, -1 down, 0 where there is none.
+    bool on_the_way = false;
+    double left = 1, inward = 0;
+
+    SW_HD void set_out(double towards) {
+        on_the_way = true;
+        left = 1;
+        inward = towards;
+    }
+
+    // One solution: goes there, or as far as bounds allow, where what would go beyond is left. False where
     // another solver has to see to it.
-    SW_HD bool advance(double inward, int max_solves) {
-        double left = 1;  // of the dual of the columns in the factor
-        for (;;) {
-            if (solves >= max_solves || !complete_factor()) return false;
-            ++solves;
-            solve(left);
-            if (inward != 0 && !(inward * step[count - 1] > 0)) return false;
-            inward = 0;
-            double alpha = double_infinity;
+    SW_HD bool advance(int max_solves) {
+        if (solves >= max_solves || !complete_factor()) return false;
+        ++solves;
+        solve();
+        if (inward != 0 && !(inward * step[count - 1] > 0)) return false;
+        inward = 0;
+        double alpha = double_infinity;
+        SW_ROLLED
+        for (int p = 0; p < count; ++p) alpha = min_of(alpha, room(order[p], step[p]));
+        if (!(alpha < double_infinity)) {
             SW_ROLLED
-            for (int p = 0; p < count; ++p) alpha = min_of(alpha, room(order[p], step[p]));
-            if (!(alpha < double_infinity)) {
-                SW_ROLLED
-                for (int p = 0; p < count; ++p) this->set_x(order[p], x[order[p]] + step[p]);
-                return true;
-            }
-            alpha = min_of(alpha, 1.0);
-            if (!walk(alpha)) return false;
-            left *= 1 - alpha;
-            if (count == 0) return true;
+            for (int p = 0; p < count; ++p) this->set_x(order[p], x[order[p]] + step[p]);
+            on_the_way = false;
+            return true;
         }
+        alpha = min_of(alpha, 1.0);
+        if (!walk(alpha)) return false;
+        left *= 1 - alpha;
+        on_the_way = count > 0;
+        return true;
     }
 
     // |L^-1 g|^2, outside the direction of a bound sum; g in `step`, which is overwritten.
@@ -106,14 +115,32 @@ struct Steps : Dual<Kind> {
         for (int p = 0; p < count; ++p) square += step[p] * step[p];
         if constexpr (Kind::penalized) {
             substitute_back();
-            double image = 0;
+            double image = 0;  // by rows of L: its products would lose what cancels
+            const Family& family = this->job.family;
             SW_ROLLED
-            for (int p = 0; p < count; ++p)
-                for (int q = 0; q < count; ++q)
-                    image += step[p] * step[q] * this->penalty(order[p], order[q]);
+            for (int i = 0; i < family.penalty_rows; ++i) {
+                double entry = 0;
+                SW_ROLLED
+                for (int p = 0; p < count; ++p) {
+                    const int j = order[p];
+                    const double in_row = family.penalty ? family.penalty[i * this->job.columns + j] : i == j;
+                    entry += in_row * this->scale(j) * step[p];
+                }
+                image += entry * entry;
+            }
             square -= this->nu * image;
         }
         return max_of(0.0, square);
+    }
+
+    SW_HD bool has_weak_pivot() const {
+        bool weak = false;
+        SW_ROLLED
+        for (int p = 0; p < count; ++p) {
+            const double inverse = factor[p * (p + 1) / 2 + p];
+            weak = weak || inverse * inverse * this->product(order[p], order[p]) > 1 / weak_pivot;
+        }
+        return weak;
     }
 
     // What the last column took to enter, as the solver for all sizes counts it.
@@ -162,7 +189,7 @@ private:
     }
 
     // step = (L L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
-    SW_HD void solve(double left) {
+    SW_HD void solve() {
         for (int p = 0; p < count; ++p) substitute(p, left * w[order[p]]);
         direct(left * deficit);
         substitute_back();

@@ -6,7 +6,6 @@
 #include "core/nnls/rounding.hpp"
 #include "core/nnls/scaling.hpp"
 #include "core/nnls/stacked.hpp"
-#include "core/nnls/tabled.hpp"
 #include "core/nnls/workspace.hpp"
 
 SW_BEGIN
@@ -16,6 +15,13 @@ namespace small {
 // Where the products come from: a matrix of all systems; one of some, that each names; its own; or they are
 // what is given.
 enum Source { one_matrix, some_matrices, own_matrix, normal_equations };
+
+// Of a matrix of its own: at most so many columns, and its products, columns x columns, with b, and b's with
+// itself. They are formed beforehand.
+constexpr int max_tabled_columns = 15;
+SW_HD int64_t table_length(int64_t columns) {
+    return columns * (columns + 1) + 1;
+}
 
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
 // `positions` of them in the factor.
@@ -35,8 +41,11 @@ struct Kind {
 template <class Kind>
 SW_HD double smallest_pivot(int columns) {
     if (Kind::source == normal_equations) return 4 * double_epsilon * columns;
-    return Kind::shares ? 1e-13 : correct_below * correct_below;
+    return Kind::shares ? 1e-14 : correct_below * correct_below;
 }
+
+// Below this part of the squared norm products have few digits of a pivot.
+constexpr double weak_pivot = 1e-8;
 
 // Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
 // the dual as well as another pass over A would.
