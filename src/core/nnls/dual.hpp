@@ -70,8 +70,8 @@ struct DualState {
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
     double given_up = 0;  // what large bounds that x does not count from any more had in reference_size
-    double squared_fit_of_rows = 0;  // of a matrix with a table: |b - A x|^2, which has no vector here
-    double weighed_square = 0;       // this member's part of the residual's, under the metric
+    double squared_fit_of_rows = 0;      // of a matrix with a table: |b - A x|^2, which has no vector here
+    double weighed_square = 0;           // this member's part of the residual's, under the metric
     const double* given_gram = nullptr;  // this system's, where normal equations are given
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
