@@ -68,6 +68,11 @@ def solve_free(
     template, on_device = g, is_cuda(entries)
     if not on_device:  # views, whose shapes NumPy changes in a fraction of the time
         entries, free, lam, g = (host_view(array) for array in (entries, free, lam, g))
+        # One axis of systems is what most have.
+        if shape is None and g.ndim == 2 and free.shape == g.shape and lam.ndim == 0 and entries.ndim in (2, 3):
+            whole = entries if entries.ndim == 3 else entries[None]
+            if g.size and len(whole) in (1, len(g)):
+                return as_user_array(_on_host(whole, free, lam.reshape(1), g[:, None], None, gram)[:, 0], template)
     xp = namespace_of(entries, free, g)
     core = 2 if shape is None else 1
     leads = [tuple(entries.shape[:-core]), tuple(free.shape[:-1]), tuple(lam.shape), tuple(g.shape[:-1])]

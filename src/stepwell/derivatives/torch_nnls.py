@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from stepwell.arrays import graph_library
-from stepwell.arrays.autograd import is_transformed
+from stepwell.arrays.autograd import apply_rule, is_transformed
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
 from stepwell.derivatives import least_squares
 from stepwell.derivatives.matrices import matrix_of
@@ -248,7 +248,7 @@ def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any,
         result = as_result(Outcome(*rule.apply(entries, b, lam, warm, None, *spec)), spec)
     else:
         call = _Call(progress)
-        (x,) = rule.apply(entries, b, lam, warm, call, *spec)
+        (x,) = apply_rule(rule, entries, b, lam, warm, call, *spec)
         result = dataclasses.replace(call.result, x=x)
         _warn_of_unsolved(result)
     return turned(result) if across else result
