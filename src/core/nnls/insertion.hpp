@@ -109,7 +109,7 @@ struct Insertion : DualState<Team, Matrix> {
     SW_HD void fetch(int position) const {
         if (quick || task.shared.columns || task.extent.shifted()) return;
         if constexpr (Matrix::general)
-            if (task.extent.gram_only) return this->scale_row(ws.order[position]);
+            if (task.extent.gram_only) this->scale_row(ws.order[position]);
         const int slot = ws.slot[position], j = ws.order[position], length = task.extent.row_length();
         double* column = ws.panel + static_cast<int64_t>(slot) * length;
         task.matrix.gather(team, task.envelope, j, ws.scale[j], column, length);

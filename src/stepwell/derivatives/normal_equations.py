@@ -105,6 +105,30 @@ def solve_free(
     return u if on_device else as_user_array(u, template)
 
 
+def pull_back(entries: Array, b: Array, x: Array, u: Array) -> tuple[Array, Array]:
+    """Return the cotangents of A and b, (b − Ax)uᵀ − (Au)xᵀ and Au, of host systems with a matrix each.
+
+    What `stepwell.derivatives.least_squares.reverse` says, of numbers that nobody differentiates again: in one pass.
+
+    Parameters
+    ----------
+    entries : array, (systems, m, n)
+    b : array, (systems, m)
+    x, u : array, (systems, n)
+
+    Examples
+    --------
+    >>> A, b, x, u = np.ones((1, 2, 1)), np.array([[3.0, 1.0]]), np.array([[2.0]]), np.array([[0.5]])
+    >>> pull_back(A, b, x, u)
+    (array([[[-0.5],
+            [-1.5]]]), array([[0.5, 0.5]]))
+    """
+    given = [as_readable(host_view(array), np.float64) for array in (entries, b, x, u)]
+    to_a, to_b = np.empty(given[0].shape), np.empty(given[1].shape)
+    _core.nnls_pull_back(*given, to_a, to_b, default_threads())
+    return as_user_array(to_a, entries), as_user_array(to_b, b)
+
+
 def solve_free_with_rows(
     entries: Array, free: Array, lam: Array, g: Array, rows: Array, t: Array, shape: Any, *, gram: bool = False,
     solve: Callable[..., Array] | None = None,
