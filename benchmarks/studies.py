@@ -98,7 +98,8 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     if not options.page:
-        usual = [name for name in studies.STUDIES if name not in OWN_PAGE]
+        elsewhere = OWN_PAGE if options.device == "cpu" else [*OWN_PAGE, *COUNTS_ONLY]
+        usual = [name for name in studies.STUDIES if name not in elsewhere]
         run(options.study or usual, options.device, options.size, options.run_seconds, options.files)
     page()
 

@@ -47,18 +47,12 @@ READING = {
     "t2map": ["missing.npy", "--te", "0.01", "-o", "out"],
     "unmix": ["missing.hdr", "missing.csv", "-o", "out"],
 }
-#: What a command solves on: the options of a GPU, of a library, of a number of threads.
-ON_A_DEVICE = {
-    "solve": ("--array", "--device", "--threads"),
-    "deconvolve": ("--array", "--device", "--threads"),
-    "reconstruct": ("--array", "--device", "--threads"),
-    "t2map": ("--array", "--device", "--threads"),
-    "unmix": ("--array", "--device", "--threads"),
-    "voronoi": ("--device", "--threads"),
-    "stipple": ("--device", "--threads"),
-    "study": ("--device", "--threads"),
-    "tour": ("--device", "--threads"),
-}
+#: Commands that solve something.
+SOLVING = sorted(set(WORK) - {"problems", "info"})
+#: Arguments with which they do so in any library; the study of `WORK` counts operations, and has NumPy alone.
+ANYWHERE = {name: WORK[name][0] for name in SOLVING} | {"study": ["rosenbrock", "--toy"]}
+#: What says where they solve: the options of a library, of a GPU, of a number of threads.
+PLACES = {"--array", "--device", "--threads"}
 NOT_CONVERGED = {
     "solve": ["rosenbrock", "-n", "20", "--maxiter", "2", "--solution", "x.npy"],
     "reconstruct": ["phantom", "--size", "16", "--angles", "8", "--tol", "1e-30", "-o", "out", "--no-plots"],
@@ -89,9 +83,7 @@ def invoke(*arguments):
 
 def test_the_table_has_every_command():
     assert set(WORK) == set(COMMANDS)
-    computing = set(COMMANDS) - {"problems", "info"}
-    assert set(ON_A_DEVICE) == computing
-    assert set(INTERRUPTED) | {"tour"} == computing
+    assert set(INTERRUPTED) | {"tour"} == set(SOLVING)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -99,10 +91,11 @@ def test_options_that_all_have_and_those_of_solvers(command):
     arguments = [command, "nnls-updates"] if command == "study" else [command]
     run = invoke(*arguments, "--help")
     options = set(re.findall(r"--[\w-]+", run.stdout))
-    assert options >= {"--json", "--quiet", "--verbose", *ON_A_DEVICE.get(command, ())}
+    assert options >= {"--json", "--quiet", "--verbose"}
+    assert options & PLACES == (PLACES if command in SOLVING else set())
 
 
-@pytest.mark.parametrize("command", ON_A_DEVICE)
+@pytest.mark.parametrize("command", SOLVING)
 def test_a_device_that_is_none_is_refused_before_work(command, folder):
     run = invoke(command, *WORK[command][0], "--device", "gpu")
     assert (run.exit_code, run.stdout) == (2, "")
@@ -110,12 +103,42 @@ def test_a_device_that_is_none_is_refused_before_work(command, folder):
     assert not any(folder.iterdir())
 
 
-@pytest.mark.parametrize("command", [name for name, options in ON_A_DEVICE.items() if "--array" in options])
-def test_a_gpu_needs_a_library_with_arrays_there(command, folder):
-    run = invoke(command, *WORK[command][0], "--device", "cuda")
+@pytest.mark.parametrize("command", SOLVING)
+def test_libraries_that_have_no_arrays_there_are_refused_before_work(command, folder, monkeypatch):
+    for arguments, words in (
+        (["--array", "lists"], "'lists' is not one of 'numpy', 'torch', 'cupy', 'jax'"),
+        (["--array", "numpy", "--device", "cuda"], "--array: numpy has no arrays on cuda; allowed: torch, cupy, jax"),
+        (["--array", "cupy"], "--array: cupy "),  # is not installed, or has no arrays on the CPU
+    ):
+        run = invoke(command, *ANYWHERE[command], *arguments)
+        assert (run.exit_code, run.stdout) == (2, "")
+        assert words in " ".join(run.stderr.split())
+        assert not any(folder.iterdir())
+    monkeypatch.setattr("stepwell.studies.places.LIBRARIES", ("numpy", "no_such_library"))
+    run = invoke(command, *ANYWHERE[command], "--device", "cuda")
     assert (run.exit_code, run.stdout) == (2, "")
-    assert "needs --array torch, cupy or jax" in " ".join(run.stderr.split())
+    assert "--device: cuda needs an array library, and none is installed" in " ".join(run.stderr.split())
     assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "library"),
+    [*((command, "torch") for command in SOLVING), ("voronoi", "jax"), ("stipple", "jax"), ("tour", "jax")],
+)
+def test_every_solver_works_on_the_arrays_of_a_library(command, library, folder):
+    pytest.importorskip(library)
+    run = invoke(command, *ANYWHERE[command], "--array", library, "--json", "-")
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["settings"]["array"] == library
+
+
+def test_a_study_that_is_done_in_one_library_refuses_the_others():
+    run = invoke("study", "panels", "--toy", "--array", "torch")
+    assert run.exit_code == 2
+    assert "--array: study panels is done in numpy on the CPU; got torch" in " ".join(run.stderr.split())
+    run = invoke("study", "nnls-updates", "--toy", "--device", "cuda:0", "--array", "torch")
+    assert run.exit_code == 2
+    assert "--device: study nnls-updates needs no device" in " ".join(run.stderr.split())
 
 
 @pytest.mark.parametrize("command", ["solve", "deconvolve", "reconstruct", "t2map", "unmix", "voronoi"])

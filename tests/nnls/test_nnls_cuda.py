@@ -138,7 +138,7 @@ def test_answers_do_not_depend_on_the_batch(torch):
         )
 
 
-def test_what_quick_teams_hand_over(torch):
+def test_what_threads_leave(torch):
     """Decays without noise, which the normal equations alone cannot solve, among noisy ones: as good as the CPU's."""
     A, b = decays(300)
     x = np.zeros((300, A.shape[1]))
@@ -156,7 +156,7 @@ def test_what_quick_teams_hand_over(torch):
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("lam", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_quick_teams_do_not_see_the_batch(torch, own, lam, dtype):
+def test_threads_do_not_see_the_batch(torch, own, lam, dtype):
     rng = np.random.default_rng(4)
     A = rng.random((300, 90, 12) if own else (90, 12)).astype(dtype)
     b = (rng.random((300, 90)) - 0.2).astype(dtype)

@@ -10,7 +10,7 @@ import pytest
 from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
-from stepwell.nnls import api, cuda, quick_teams
+from stepwell.nnls import api, cuda, small_systems
 from stepwell.nnls.job import Answers, make_job
 
 
@@ -48,14 +48,23 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
 
 
 @pytest.mark.parametrize(
-    ("architecture", "single", "general", "own", "lanes", "local"),
-    [("sm_90", False, False, False, quick_teams.SHARED_LANES, 0), ("sm_80", True, True, True, 1, 4096)],
+    ("architecture", "single", "source", "kind", "capacity"),
+    [
+        ("sm_90", False, "one_matrix", (0, 0, 0), 64),
+        ("sm_90", False, "one_matrix", (0, 0, 1), 64),
+        ("sm_80", True, "some_matrices", (1, 1, 1), 32),
+        ("sm_80", True, "own_matrix", (1, 0, 0), 16),
+        ("sm_100", False, "normal_equations", (1, 1, 0), 32),
+    ],
 )
-def test_quick_kernels_compile_without_a_device(architecture, single, general, own, lanes, local):
-    defines = quick_teams.defines(single, general, own, lanes, quick_teams.BLOCKS, local)
-    code = compile_or_skip(defines, architecture, "nnls_quick")
-    assert b"nnls_quick" in code
-    assert (b"nnls_form_tables" in code) == own
+def test_kernels_for_small_systems_compile_without_a_device(architecture, single, source, kind, capacity):
+    bounded, summed, penalized = map(bool, kind)
+    defines = small_systems.kernel_defines(
+        single, source, bounded=bounded, summed=summed, penalized=penalized, capacity=capacity
+    )
+    code = compile_or_skip(defines, architecture, "nnls_small")
+    assert b"nnls_small" in code
+    assert (b"nnls_form_tables" in code) == (source == "own_matrix")
 
 
 def test_structures_hold_what_the_core_declares():
@@ -95,25 +104,17 @@ def test_teams_follow_the_shape():
     assert cuda.plan(batch(10**5, 56, 40, shared=True), **H200, free_bytes=2**37).threads <= 256
 
 
-def test_quick_teams_follow_the_shape():
-    assert quick_teams.are_for(batch(10**6, 56, 40, shared=True))
-    assert quick_teams.are_for(batch(2, 200, 8))
-    assert not quick_teams.are_for(batch(10**6, 56, 64, shared=True))
-    assert not quick_teams.are_for(batch(10, 200, 16))
-    assert not quick_teams.are_for(batch(10**6, 56, 40, shared=True, method="qr"))
-    assert not quick_teams.are_for(batch(10**6, 56, 40, shared=True, warm_start="chain"))
-    damped = batch(10**6, 56, 40, shared=True, lam=0.1)
-    for work in (damped, batch(10**6, 56, 63, shared=True), batch(10**6, 4000, 10)):
-        chosen = quick_teams.plan(work, **H200)
-        in_block = quick_teams.THREADS // chosen.lanes
-        assert chosen.lanes > 1
-        assert chosen.blocks % 132 == 0
-        assert chosen.teams == chosen.blocks * in_block
-        assert (chosen.fast_bytes + 1024) * in_block * chosen.blocks // 132 <= 228 * 1024
-    assert quick_teams.plan(batch(10**6, 56, 40, shared=True), **H200).lanes == 1
-    thread = quick_teams.plan(batch(9, 200, 8), **H200)
-    assert (thread.lanes, thread.blocks, thread.slow_bytes) == (1, 1, 0)
-    assert 0 < thread.local_bytes == thread.fast_bytes <= quick_teams.THREAD_BYTES
+def test_threads_are_for_small_systems():
+    are_for = small_systems.are_for
+    assert are_for(batch(10**6, 56, 40, shared=True))
+    assert are_for(batch(2, 200, 8))
+    assert not are_for(batch(10**6, 56, 64, shared=True))
+    assert not are_for(batch(10, 200, 16))
+    assert not are_for(batch(10**6, 56, 40, shared=True, method="qr"))
+    assert not are_for(batch(10**6, 56, 40, shared=True, warm_start="chain"))
+    defines = small_systems.defines(batch(9, 56, 17, shared=True, lam=0.1))
+    assert (defines["SW_SOURCE"], defines["SW_COLUMNS"], defines["SW_POSITIONS"]) == ("one_matrix", 32, 32)
+    assert small_systems.defines(batch(9, 20, 8))["SW_SOURCE"] == "own_matrix"
 
 
 def test_memory_bounds_the_number_of_teams():

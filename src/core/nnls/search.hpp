@@ -4,25 +4,10 @@
 #pragma once
 
 #include "core/nnls/general_set.hpp"
+#include "core/nnls/level.hpp"
 
 SW_BEGIN
 namespace nnls {
-
-SW_HD double logarithm(double value) {
-#if defined(__CUDACC__)
-    return log(value);
-#else
-    return std::log(value);
-#endif
-}
-
-SW_HD double exponential(double value) {
-#if defined(__CUDACC__)
-    return exp(value);
-#else
-    return std::exp(value);
-#endif
-}
 
 template <class Team, class Matrix, class Rounding>
 struct Search : GeneralSet<Team, Matrix, Rounding> {
@@ -200,10 +185,7 @@ private:
         return size > 0 ? square - along * along / size : square;
     }
 
-    // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. In s = ln nu the function
-    // h = ln((phi - phi_0) / (T - phi_0)) has slope 2 for small nu. Newton until both sides of the root are
-    // known, then inverse cubic interpolation with both slopes, or bisection where two steps did not halve
-    // the bracket.
+    // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.
     SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
         const Family& family = job.family;
         const double phi0 = unpenalized = this->squared_fit();
@@ -224,59 +206,17 @@ private:
         // A first guess from this set alone, which is too small where its columns are nearly dependent.
         const Matrix& matrix = task.matrix;
         const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);
-        const double least = logarithm(unit) - 46, most = logarithm(unit) + 30;
-        double s = near > 0 ? logarithm(near)
-                            : max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
-        s = clamp_to(s, least, most);
-        double low = least, high = most, low_h = 0, high_h = 0, low_slope = 0, high_slope = 0;
-        bool has_low = false, has_high = false;
-        double width_before = double_infinity, width_last = double_infinity;
-        for (int step = 0; step < 60; ++step) {
-            const Point point = evaluate(exponential(s));
+        const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
+        LevelSearch along(unit, near > 0 ? logarithm(near) : guess);
+        for (int step = 0; step < LevelSearch::max_steps; ++step) {
+            const Point point = evaluate(exponential(along.s));
             if (this->quick && this->gives_up) return;
-            const double above = point.phi - phi0;
-            if (absolute(point.phi - level) <= 1e-6 * wanted) return;
+            if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
             if (tally.solves >= task.options.max_solves) return;
-            const double h = above > 1e-300 * wanted ? logarithm(above / wanted) : -690.0;
-            const double slope = clamp_to(above > 0 ? point.slope / above : 2.0, 0.2, 2.5);
-            if (h > 0) {
-                high = s, high_h = h, high_slope = slope, has_high = true;
-            } else {
-                low = s, low_h = h, low_slope = slope, has_low = true;
-            }
-            if (!has_low || !has_high) {
-                if (!has_high && !(s < most)) {
-                    at_end = 1;
-                    return;
-                }
-                if (!has_low && !(s > least)) {
-                    at_end = -1;
-                    return;
-                }
-                s = clamp_to(s + clamp_to(-h / slope, -4.0, 4.0), least, most);
-                continue;
-            }
-            const double width = high - low;
-            const bool slow = width > 0.5 * width_before;
-            width_before = width_last;
-            width_last = width;
-            if (width < 1e-13) return;
-            double next =
-                slow ? 0.5 * (low + high) : inverse_cubic(low, low_h, low_slope, high, high_h, high_slope);
-            if (!(next > low + 1e-3 * width * 1e-3 && next < high - 1e-6 * width)) next = 0.5 * (low + high);
-            if (slow) width_before = width_last = double_infinity;
-            s = next;
+            if (along.next(point.phi - phi0, point.slope, wanted)) continue;
+            at_end = along.at_end;
+            return;
         }
-    }
-
-    // s where h is zero, s a cubic of h with the values and slopes given; the slopes are limited to three
-    // times the chord's, which keeps it monotone.
-    SW_HD static double inverse_cubic(double s0, double h0, double slope0, double s1, double h1,
-                                      double slope1) {
-        const double length = h1 - h0, chord = (s1 - s0) / length;
-        const double d0 = min_of(1.0 / slope0, 3 * chord), d1 = min_of(1.0 / slope1, 3 * chord);
-        const double t = -h0 / length, u = 1 - t;
-        return s0 * (u * u * (1 + 2 * t)) + s1 * (t * t * (3 - 2 * t)) + length * t * u * (d0 * u - d1 * t);
     }
 
     // Lambdas of the two rules by a grid lie from e^-8 to e^2 times sqrt(tr A'A / tr L'L).

@@ -19,6 +19,10 @@ SW_BEGIN
 
 constexpr int walk_bins = 512;
 constexpr int longest_list = 512;
+// A walk costs a sweep or two for each list. After so many, half a million breakpoints, the path is left where
+// it is, still falling: less far than the exact point, as the approximate policies are. (Otherwise a billion
+// variables that all meet their bounds in one iteration would take millions of sweeps.)
+constexpr int most_lists = 1024;
 constexpr uint64_t no_break = ~uint64_t(0);
 constexpr uint64_t last_break = 0x7fefffffffffffffull + 1;  // the largest finite time
 
@@ -75,6 +79,7 @@ SW_HD void start_walk(State& s, const PathSlope& slope) {
     s.walk.moving = s.movable_descent;
     s.walk.ranges = 0;
     s.walk.shift = 0;
+    s.walk.lists = 0;
     s.carry_time = -1;
     select_breaks(s);
 }
@@ -103,6 +108,7 @@ SW_HD void end_selection(State& s, const Scratch& w) {
     const double to = walk.high == last_break ? double_infinity : time_of_number(walk.high);
     double t;
     if (walk_settles(s, slope, walk.moving, walked_to(s.carry_time), to, t)) return end_walk(s, t);
+    if (++walk.lists >= most_lists && is_finite(to)) return end_walk(s, to);
     walk.above = walk.high;
     if (is_finite(walk.range) && walk.above >= number_of_time(walk.range)) {
         walk.range = walk.ranges < 8 && walk.range < 1e300 ? 8 * walk.range : double_infinity;

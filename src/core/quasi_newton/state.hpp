@@ -83,6 +83,7 @@ struct CauchyWalk {
     double moving;   // Σ h g² over the variables that still move
     int32_t ranges;  // how often the range has grown
     int32_t shift;   // a bin is 2^shift times wide
+    int64_t lists;   // selections crossed
 };
 
 struct State {

@@ -6,10 +6,12 @@
 
 SW_BEGIN
 
-// Pressed against a bound by the gradient, or fixed: this variable may not move.
-SW_HD bool is_held(double x, double g, double lower, double upper) {
+// Pressed against a bound by the gradient, or fixed: this variable may not move. Here and below, V is a
+// number or a vector register of them.
+template <class V>
+SW_HD auto is_held(V x, V g, V lower, V upper) {
     // Bitwise, not short-circuit.
-    return (lower == upper) | ((x <= lower) & (g >= 0)) | ((x >= upper) & (g <= 0));
+    return (lower == upper) | ((x <= lower) & (g >= 0.0)) | ((x >= upper) & (g <= 0.0));
 }
 
 // Where the path x - t * descent meets a bound (Byrd et al. 1995, eq. 4.1); infinity if it never does.
@@ -18,9 +20,24 @@ SW_HD double breakpoint(double x, double descent, double lower, double upper) {
     return (descent < 0) | (descent > 0) ? distance / descent : double_infinity;
 }
 
+// Whether a bound may be met before `time`: true wherever breakpoint() is smaller, and seldom elsewhere. It
+// costs no division: n/d rounds to less than t only if n < t d, and both have the sign of d.
+template <class V>
+SW_HD auto may_break_before(V time, V x, V descent, V lower, V upper) {
+    const V distance = x - (descent < 0.0 ? upper : lower);
+    return ((time * descent - distance) * descent >= 0.0) & (descent != 0.0);
+}
+
+// A time after this one: before it is what is not after `time`.
+SW_HD double later_than(double time) {
+    return max_of(time * (1 + 2 * double_epsilon), 1e-290);
+}
+
 // Component of the projected gradient: the gradient cut where the unit step down meets a bound.
-SW_HD double projected_gradient(double x, double g, double lower, double upper) {
-    return g < 0 ? max_of(x - upper, g) : min_of(x - lower, g);
+template <class V>
+SW_HD V projected_gradient(V x, V g, V lower, V upper) {
+    const V distance = x - (g < 0.0 ? upper : lower);
+    return g < 0.0 ? max_of(distance, g) : min_of(distance, g);
 }
 
 // The bound that the path x - t * descent runs towards.
@@ -34,18 +51,27 @@ SW_HD double feasible_multiple(double x, double step, double lower, double upper
     return (step < 0) | (step > 0) ? distance / step : double_infinity;
 }
 
+// The same of a feasible multiple as may_break_before() of a breakpoint.
+template <class V>
+SW_HD auto may_limit_below(V multiple, V x, V step, V lower, V upper) {
+    const V distance = (step < 0.0 ? lower : upper) - x;
+    return ((multiple * step - distance) * step >= 0.0) & (step != 0.0);
+}
+
 // A variable that aims at `goal` = x + step, put inside its bounds. The step of one that stays strictly
 // inside is left as it is, since the difference of two points would lose digits; elsewhere it is that
 // difference, since x + step may round to a bound beyond which the step itself points.
-struct Aimed {
-    double goal, step;
+template <class V>
+struct AimedAt {
+    V goal, step;
 };
+typedef AimedAt<double> Aimed;
 
-SW_HD Aimed aim_within(double x, double goal, double step, bool held, double lower, double upper) {
-    const double inside = clamp_to(goal, lower, upper);
-    const double place = held ? x : inside;
-    const bool untouched = !held & (goal > lower) & (goal < upper);
-    return {place, untouched ? step : place - x};
+template <class V, class Held>
+SW_HD AimedAt<V> aim_within(V x, V goal, V step, Held held, V lower, V upper) {
+    const V inside = clamp_to(goal, lower, upper), place = held ? x : inside;
+    const V moved = (goal > lower) & (goal < upper) ? step : place - x;
+    return {place, held ? place - x : moved};
 }
 
 // A variable at an accepted point, as the first read of the history sees it.

@@ -7,35 +7,17 @@
 
 SW_BEGIN
 
-// Sums are kept lane by lane in Packs, and formed a register of their lanes at a time: as many sums at once
-// as there are registers for, and the same bits on every instruction set.
-typedef Register<double> Lanes;
-constexpr int slice_lanes = register_lanes<double>;
-constexpr int slices = lanes / slice_lanes;
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int most_columns = 4;  // 4 x 4 sums in 32 registers, and 4 x 5
+constexpr int most_columns = 4;  // 4 x 4 sums in 32 registers
 constexpr int most_rows(int) {
     return 4;
 }
 #else
-constexpr int most_columns = 3;  // 4 x 3 sums in 16 registers, or 2 x 5
+constexpr int most_columns = 3;  // 4 x 3 sums in 16 registers, or 2 x 4
 constexpr int most_rows(int columns) {
     return columns <= 3 ? 4 : 2;
 }
 #endif
-
-inline Lanes& slice_of(Pack& pack, int slice) {
-    return reinterpret_cast<Lanes*>(&pack)[slice];
-}
-
-inline Lanes load_slice(const double* p) {
-    return register_at(p);
-}
-
-template <class Narrow>
-inline Lanes load_slice(const Narrow* p) {
-    return load_wide<slice_lanes>(p);
-}
 
 // R x C dot products over a tile at once, R + C loads for R C products.
 template <int R, int C>
@@ -90,29 +72,38 @@ inline void dot_rows(const double* const* rows, int row_count, const double* con
     }
 }
 
+// Packs of a tile, in order: those in which some column is not zero. What the others would add to a sum is
+// zero, and their rows are not read.
+struct Picks {
+    const int* packs;
+    int count;
+};
+
 // R rows of a tile read once, in slices: sums of their products with C columns and, given a mask, copies of
-// the rows with the mask applied.
+// the picked packs with the mask applied, without gaps. Rows begin at element `from` of the tile.
 template <int R, int C, bool masked, class T>
 inline void gather_span(const T* const* rows, const double* const* columns, const double* mask,
-                        double* const* copies, int from, int packs, Pack (&sums)[R][C]) {
+                        double* const* copies, int from, const Picks& picks, Pack (&sums)[R][C]) {
     // Copies of the places, which a store might change for all that the compiler knows.
     const T* row[R];
     const double* column[C];
     double* copy[R];
-    for (int i = 0; i < R; ++i) row[i] = rows[i], copy[i] = copies[i] + from;
-    for (int j = 0; j < C; ++j) column[j] = columns[j] + from;
+    for (int i = 0; i < R; ++i) row[i] = rows[i], copy[i] = copies[i];
+    for (int j = 0; j < C; ++j) column[j] = columns[j];
     for (int slice = 0; slice < slices; ++slice) {
+        const int offset = slice * slice_lanes;
         Lanes acc[R][C];
         for (int i = 0; i < R; ++i)
             for (int j = 0; j < C; ++j) acc[i][j] = slice_of(sums[i][j], slice);
-        for (int k = slice * slice_lanes; k < packs * lanes; k += lanes) {
+        for (int p = 0; p < picks.count; ++p) {
+            const int k = picks.packs[p] * lanes + offset;
             Lanes factor[C];
             for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
-            const Lanes kept = masked ? load_slice(mask + from + k) : Lanes{};
+            const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
             for (int i = 0; i < R; ++i) {
-                const Lanes value = load_slice(row[i] + k);
+                const Lanes value = load_slice(row[i] + (k - from));
                 for (int j = 0; j < C; ++j) acc[i][j] += value * factor[j];
-                if (masked) register_at(copy[i] + k) = value * kept;
+                if (masked) register_at(copy[i] + p * lanes + offset) = value * kept;
             }
         }
         for (int i = 0; i < R; ++i)
@@ -122,33 +113,36 @@ inline void gather_span(const T* const* rows, const double* const* columns, cons
 
 template <int R, int C, bool masked, class T>
 inline void gather_block(const T* const* rows, const double* const* columns, const double* mask,
-                         double* const* copies, int count, Pack* const* sums) {
+                         double* const* copies, int count, const Picks& picks, Pack* const* sums) {
     Pack acc[R][C];
     for (int i = 0; i < R; ++i)
         for (int j = 0; j < C; ++j) acc[i][j] = splat(0);
     const int packs = count / lanes, rest = count % lanes;
-    // A row comes in pieces of one tile: too short for the hardware.
+    const int last = picks.count - 1;
+    const bool has_rest = rest > 0 && last >= 0 && picks.packs[last] == packs;
+    // A row comes in pieces of one tile, too short for the hardware; the next one will be much as this.
     for (int i = 0; i < R; ++i)
-        for (int k = 0; k < packs * lanes; k += lanes) prefetch(rows[i] + k + tile);
-    gather_span<R, C, masked>(rows, columns, mask, copies, 0, packs, acc);
-    if (rest > 0) {
+        for (int p = 0; p < picks.count; ++p) prefetch(rows[i] + picks.packs[p] * lanes + tile);
+    gather_span<R, C, masked>(rows, columns, mask, copies, 0, {picks.packs, last + !has_rest}, acc);
+    if (has_rest) {
         T padded[R][lanes] = {};
         const T* tails[R];
+        double* copied[R];
         for (int i = 0; i < R; ++i) {
             std::memcpy(padded[i], rows[i] + packs * lanes, sizeof(T) * rest);
-            tails[i] = padded[i];
+            tails[i] = padded[i], copied[i] = copies[i] + last * lanes;
         }
-        gather_span<R, C, masked>(tails, columns, mask, copies, packs * lanes, 1, acc);
+        gather_span<R, C, masked>(tails, columns, mask, copied, packs * lanes, {picks.packs + last, 1}, acc);
     }
     for (int i = 0; i < R; ++i)
         for (int j = 0; j < C; ++j) sums[i][j] = acc[i][j];
 }
 
-// sums[i * stride + j] = row i · column j over a tile of `count` elements; with a mask, also masked copies
-// into consecutive tile rows. Columns, mask and copies are padded to whole packs.
+// sums[i * stride + j] = row i · column j over the picked packs of a tile of `count` elements; with a mask,
+// also masked copies of them into consecutive tile rows. Columns and mask are padded to whole packs.
 template <int C, bool masked, class T>
 inline void gather_rows(const T* const* rows, int row_count, const double* const* columns, const double* mask,
-                        double* copies, int count, Pack* sums, int stride) {
+                        double* copies, int count, const Picks& picks, Pack* sums, int stride) {
     constexpr int most = most_rows(C);
     for (int i = 0; i < row_count; i += most) {
         double* copy[4];
@@ -157,16 +151,16 @@ inline void gather_rows(const T* const* rows, int row_count, const double* const
             copy[a] = copies + int64_t(i + a) * tile, out[a] = sums + (i + a) * stride;
         switch (min_of(most, row_count - i)) {
             case 4:
-                gather_block<most == 4 ? 4 : 1, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<most == 4 ? 4 : 1, C, masked>(rows + i, columns, mask, copy, count, picks, out);
                 break;
             case 3:
-                gather_block<most == 4 ? 3 : 1, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<most == 4 ? 3 : 1, C, masked>(rows + i, columns, mask, copy, count, picks, out);
                 break;
             case 2:
-                gather_block<2, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<2, C, masked>(rows + i, columns, mask, copy, count, picks, out);
                 break;
             default:
-                gather_block<1, C, masked>(rows + i, columns, mask, copy, count, out);
+                gather_block<1, C, masked>(rows + i, columns, mask, copy, count, picks, out);
         }
     }
 }

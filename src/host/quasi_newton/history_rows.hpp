@@ -52,6 +52,30 @@ inline void narrow(Bfloat16* out, const double* in, int count) {
     for (int i = 0; i < count; ++i) out[i] = narrowed_to<Bfloat16>(in[i]);
 }
 
+// Sums are kept lane by lane in Packs, and formed a register of their lanes at a time: as many sums at once
+// as there are registers for, and the same bits on every instruction set. (A compiler keeps Packs that are
+// wider than a register in memory, and compares them lane by lane.)
+typedef Register<double> Lanes;
+constexpr int slice_lanes = register_lanes<double>;
+constexpr int slices = lanes / slice_lanes;
+
+inline Lanes& slice_of(Pack& pack, int slice) {
+    return reinterpret_cast<Lanes*>(&pack)[slice];
+}
+
+inline Lanes load_slice(const double* p) {
+    return register_at(p);
+}
+
+template <class Narrow>
+inline Lanes load_slice(const Narrow* p) {
+    return load_wide<slice_lanes>(p);
+}
+
+inline Lanes lanes_of(double value) {
+    return Lanes{} + value;
+}
+
 // Where the element `at` of the row of the pair of a given age lies.
 template <class T>
 inline const Byte* place_of(const Byte* history, const HostVectors<T>& v, const Options& o, int age, int head,

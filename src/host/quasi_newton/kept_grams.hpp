@@ -1,7 +1,8 @@
 // Products of all pairs over the free variables of each tile, kept from one sweep to the next. While the free
 // variables of a tile stay the same, only the products with the new pair are formed: 4 a variable and pair in
-// place of 2 m. What is kept is what would be computed again, to the last bit: nothing depends on it but
-// time.
+// place of 2 m. When sums are taken again for a Cauchy point, tiles of which nothing is carried to a bound need
+// not be read at all. What is kept is what would be computed again, to the last bit: nothing depends on it
+// but time.
 #pragma once
 
 #include "core/common/simd.hpp"
@@ -16,11 +17,12 @@ struct TileGram {
     unsigned char free[tile / 8];  // a bit each variable
     uint64_t slots;                // a bit each slot whose products with those others are here
     double* products() { return reinterpret_cast<double*>(this + 1); }
-    const double* products() const { return reinterpret_cast<const double*>(this + 1); }
+    // Rows times the gradient of the last sweep over the free variables, lane by lane.
+    double* gradient_sums(int slots) { return products() + products_of(slots); }
 
     static constexpr int products_of(int slots) { return slots * (2 * slots + 1); }  // lower triangle by rows
     static constexpr int64_t doubles_of(int slots) {
-        return int64_t(sizeof(TileGram) / sizeof(double)) + products_of(slots);
+        return int64_t(sizeof(TileGram) / sizeof(double)) + products_of(slots) + 2 * slots * lanes;
     }
 };
 
@@ -40,14 +42,5 @@ struct KeptGrams {
         return pay(o, chunks.n) ? chunks.count * doubles_of_chunk(chunks, o.slots) : 0;
     }
 };
-
-// A bit for each lane that is not zero.
-inline unsigned char nonzero_lanes(Pack v) {
-    typedef VectorOf<int64_t, lanes>::aligned Bits;
-    Bits bits = (v != 0.0) & Bits{1, 2, 4, 8, 16, 32, 64, 128};
-    bits |= __builtin_shufflevector(bits, bits, 4, 5, 6, 7, 0, 1, 2, 3);
-    bits |= __builtin_shufflevector(bits, bits, 2, 3, 0, 1, 6, 7, 4, 5);
-    return (unsigned char)(bits[0] | bits[1]);
-}
 
 SW_END

@@ -72,7 +72,9 @@ private:
             narrow(v.x + at, w.x, count);
             narrow(v.g + at, w.g, count);
         }
+        w.path = w.g;
         if (v.weights) {
+            w.path = w.descent;
             widen(w.root, v.weights + at, count, padded);
             // h g itself, not √h √h g: every sweep must find the same breakpoints, to the last bit.
             for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
@@ -104,28 +106,28 @@ private:
     void classify(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
         const int padded = packs * lanes;
         const double *x = w.x, *g = w.g;
+        if (v.lower && gather == Gather::again) {
+            stand_again(packs, w);
+        } else if (v.lower) {
+            v.weights ? stand<true>(packs, w, totals) : stand<false>(packs, w, totals);
+        }
         // √h g: its square is h g², and its product with the stacked rows is q.
+        double* moving = w.moving;
         if (v.weights) {
-            for (int i = 0; i < padded; ++i) w.moving[i] = w.root[i] * g[i];
-        } else {
-            std::memcpy(w.moving, g, sizeof(double) * padded);
+            for (int i = 0; i < padded; ++i) moving[i] = w.root[i] * g[i];
         }
         if (v.lower) {
-            if (gather == Gather::again) {
-                stand<true>(padded, w);
-                if (v.weights) {
-                    for (int i = 0; i < padded; ++i) w.carried[i] *= w.inverse_root[i];
-                }
-            } else {
-                stand<false>(padded, w);
-                totals.held += count - sum_products(w.mask, w.mask, packs);
-                totals.first_break = min_of(totals.first_break, smallest(w.breaks, packs));
-            }
-            for (int i = 0; i < padded; ++i) w.moving[i] *= w.mask[i];
+            const double *all = v.weights ? moving : g, *mask = w.mask;
+            SW_APART
+            for (int i = 0; i < padded; ++i) moving[i] = all[i] * mask[i];
+            pick_packs(packs, w);
+        } else if (!v.weights) {
+            std::memcpy(moving, g, sizeof(double) * padded);
         }
         if (gather != Gather::again) {
             const double* projected = v.lower ? w.projected : g;
-            totals.movable_descent += sum_products(w.moving, w.moving, packs);
+            if (v.lower) totals.held += count - count_free(packs, w);
+            totals.movable_descent += sum_products(moving, moving, packs);
             totals.gradient_squared += sum_products(g, g, packs);
             totals.projected_squared += sum_products(projected, projected, packs);
             totals.x_squared += sum_products(x, x, packs);
@@ -134,19 +136,72 @@ private:
         }
     }
 
-    template <bool again>
-    void stand(int padded, Workspace& w) const {
-        const double *x = w.x, *g = w.g, *descent = v.weights ? w.descent : w.g;
-        const double *lower = w.lower, *upper = w.upper, carry_time = state.carry_time;
-        double *breaks = w.breaks, *mask = w.mask, *other = again ? w.carried : w.projected;
-        SW_APART
-        for (int i = 0; i < padded; ++i) {
-            const Standing one =
-                classify_variable<again>(x[i], g[i], descent[i], lower[i], upper[i], carry_time);
-            if (!again) breaks[i] = one.time;
-            mask[i] = one.mask;
-            other[i] = again ? one.carried : one.projected;
+    // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first.
+    template <bool weighted>
+    void stand(int packs, Workspace& w, AbsorbTotals& totals) const {
+        const Lanes first = lanes_of(totals.first_break);
+        for (int i = 0; i < packs * lanes; i += slice_lanes) {
+            const TileSlice at(w, i);
+            const Lanes free = at.free(), path = weighted ? load_slice(w.descent + i) : at.g;
+            register_at(w.mask + i) = free;
+            register_at(w.breaks + i) = at.breaks_before(first, path, free);
+            register_at(w.projected + i) = projected_gradient(at.x, at.g, at.lower, at.upper);
         }
+        each_flagged(w.breaks, packs, [&](int begin) {
+            for (int i = begin; i < begin + lanes; ++i) {
+                const Standing one =
+                    classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
+                totals.first_break = min_of(totals.first_break, one.time);
+            }
+        });
+    }
+
+    // With those that the Cauchy path carries to their bounds.
+    void stand_again(int packs, Workspace& w) const {
+        const double carry_time = state.carry_time;
+        const Lanes limit = lanes_of(carry_time < 0 ? -1.0 : later_than(carry_time));
+        for (int i = 0; i < packs * lanes; i += slice_lanes) {
+            const TileSlice at(w, i);
+            const Lanes free = at.free();
+            register_at(w.mask + i) = free;
+            register_at(w.breaks + i) = at.breaks_before(limit, load_slice(w.path + i), free);
+            register_at(w.carried + i) = lanes_of(0);
+        }
+        each_flagged(w.breaks, packs, [&](int begin) {
+            for (int i = begin; i < begin + lanes; ++i) {
+                const Standing one =
+                    classify_variable<true>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], carry_time);
+                w.mask[i] = one.mask;
+                w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;
+            }
+        });
+    }
+
+    // Where a variable is free, or has moved: elsewhere sums have nothing to add.
+    void pick_packs(int packs, Workspace& w) const {
+        const bool moves = gather == Gather::pair;
+        double* strays = w.breaks;
+        if (moves) {
+            for (int i = 0; i < packs * lanes; i += slice_lanes) {
+                const Lanes s = load_slice(w.s + i), stays = 1.0 - load_slice(w.mask + i);
+                register_at(strays + i) = s != 0.0 ? stays : lanes_of(0);
+            }
+        }
+        w.picked = 0;
+        w.strays = false;
+        for (int k = 0; k < packs; ++k) {
+            w.free[k] = bits_of(w.mask + k * lanes);
+            const bool stray = moves && w.free[k] != 255 && Slices::of(strays + k * lanes).total() > 0;
+            w.strays |= stray;
+            w.picks[w.picked] = k;
+            w.picked += w.free[k] || stray;
+        }
+    }
+
+    static int count_free(int packs, const Workspace& w) {
+        int free = 0;
+        for (int k = 0; k < packs; ++k) free += __builtin_popcount(w.free[k]);
+        return free;
     }
 
     void add_rows(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
@@ -156,37 +211,46 @@ private:
             places[age] = place_of(v.y, v, options, age, head(), r, at);
             places[r + age] = place_of(v.s, v, options, age, head(), r, at);
         }
+        if (v.weights || !v.lower) w.pick_all(packs);
         if (v.weights) {
             with_type(options.history,
                       [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
             gather_scaled(packs, w);
-        } else if (kept) {
-            add_kept(count, packs, w, *kept);
-        } else if (layout.gram) {
-            gather_rows_of<true>(count, w);
+            if (layout.gram) form_tile_gram(packs, w, *w.tile_gram);
+        } else if (v.lower) {
+            add_bounded(count, packs, w, kept);
         } else {
-            gather_rows_of<false>(count, w);
+            with_type(options.history,
+                      [&](auto type) { gather_all(w.places<decltype(type)>(), count, w); });
         }
-        if (layout.gram && !kept) form_tile_gram(packs, w, *w.tile_gram);
         if (gather == Gather::again) add_carried(at, count, packs, w);
     }
 
-    // The products of a tile, of which as much as possible is kept.
-    void add_kept(int count, int packs, Workspace& w, TileGram& kept) const {
-        unsigned char free[tile / 8] = {};
-        for (int k = 0; k < packs; ++k) free[k] = nonzero_lanes(load(w.mask + k * lanes));
+    // Without a diagonal and with bounds. Products with the new y over all variables are not wanted but for
+    // its own: G over the free variables takes their place (form_model).
+    void add_bounded(int count, int packs, Workspace& w, TileGram* kept) const {
+        const int r = layout.rows;
         const bool adds_pair = gather == Gather::pair;
-        const uint64_t known = slots_from(adds_pair ? layout.rows - 1 : layout.rows);
-        if (std::memcmp(free, kept.free, sizeof(free)) == 0 && (kept.slots | known) == kept.slots) {
-            update_gram(count, packs, w, kept);
+        if (adds_pair) w.fresh_sums[(r - 1) * Workspace::columns + 1] += own_products(w.y, packs);
+        const uint64_t known = slots_from(adds_pair ? r - 1 : r);
+        if (kept && std::memcmp(w.free, kept->free, size_t(packs)) == 0 &&
+            (kept->slots | known) == kept->slots) {
+            update_gram(count, packs, w, *kept);
             return;
         }
-        gather_rows_of<true>(count, w);
-        // Without those that the Cauchy point carries to bounds, for once: the next sweep begins with them.
-        form_tile_gram(packs, w, adds_pair ? kept : *w.tile_gram);
-        if (!adds_pair) return;
-        std::memcpy(kept.free, free, sizeof(free));
-        kept.slots = slots_from(layout.rows);
+        with_type(options.history, [&](auto type) {
+            const auto rows = w.places<decltype(type)>();
+            if (adds_pair) {
+                gather_columns<2, true>(rows, {w.moving, w.s}, count, w);
+            } else {
+                gather_columns<1, true>(rows, {w.moving}, count, w);
+            }
+        });
+        form_tile_gram(w.picked, w, kept ? *kept : *w.tile_gram);
+        if (!kept) return;
+        keep_gradient_sums(w, *kept);
+        std::memcpy(kept->free, w.free, size_t(packs));
+        kept->slots = slots_from(r);
     }
 
     // A bit each slot of the oldest pairs.
@@ -195,12 +259,6 @@ private:
         for (int age = 0; age < pairs; ++age)
             bits |= uint64_t(1) << slot_of(age, head(), layout.rows, options.slots);
         return bits;
-    }
-
-    template <bool masked>
-    void gather_rows_of(int count, Workspace& w) const {
-        with_type(options.history,
-                  [&](auto type) { gather_from<masked>(w.places<decltype(type)>(), count, w); });
     }
 
     // All products of a tile from the masked copies of its rows.
@@ -222,54 +280,77 @@ private:
         for (int i = 0; i < count; ++i) w.chunk_products[i] += products[i];
     }
 
-    // The products of a tile whose free variables are the same as before: those with the new pair, if any.
+    // The products of a tile whose free variables are the same as before: those with the new pair; if there
+    // is none, the point is the same too, and nothing is read.
     void update_gram(int count, int packs, Workspace& w, TileGram& kept) const {
         const int r = layout.rows;
         if (gather == Gather::pair) {
-            SW_APART
-            for (int i = 0; i < packs * lanes; ++i) {
-                w.free_s[i] = w.s[i] * w.mask[i];
-                w.free_y[i] = w.y[i] * w.mask[i];
-            }
-            const double* columns[] = {w.s, w.y, w.moving, w.free_s, w.free_y};
+            mask_pair(packs, w);
             with_type(options.history, [&](auto type) {
-                gather_columns<5, 3, false>(w.places<decltype(type)>(), columns, 0, count, w);
+                const auto rows = w.places<decltype(type)>();
+                if (w.strays) {
+                    gather_columns<4, false>(rows, {w.moving, w.s, w.free_y, w.free_s}, count, w);
+                } else {
+                    gather_columns<3, false>(rows, {w.moving, w.s, w.free_y}, count, w);
+                }
             });
             for (int j = 0; j < 2 * r; ++j) {
                 const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
                 const int row = w.slot_of_row(j);
-                kept.products()[w.product_of(row, w.slot_of_row(2 * r - 1))] = add_lanes(sums[3]);
-                kept.products()[w.product_of(row, w.slot_of_row(r - 1))] = add_lanes(sums[4]);
+                kept.products()[w.product_of(row, w.slot_of_row(2 * r - 1))] =
+                    add_lanes(sums[w.strays ? 3 : 1]);
+                kept.products()[w.product_of(row, w.slot_of_row(r - 1))] = add_lanes(sums[2]);
             }
+            keep_gradient_sums(w, kept);
             kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
         } else {
-            gather_rows_of<false>(count, w);
+            const double* sums = kept.gradient_sums(options.slots);
+            for (int j = 0; j < 2 * r; ++j)
+                w.fresh_sums[j * Workspace::columns + 2] += load(sums + w.slot_of_row(j) * lanes);
         }
         add_products(kept.products(), w);
     }
 
-    // Products of all rows with the new pair and with √h g, or with the latter alone; masked copies for the
-    // Gram matrix.
-    template <bool masked, class Element>
-    void gather_from(const Element* const* rows, int count, Workspace& w) const {
-        const double* columns[] = {w.s, w.y, w.moving};
-        if (gather == Gather::pair) {
-            gather_columns<3, 3, masked>(rows, columns, 0, count, w);
-        } else {
-            gather_columns<1, 1, masked>(rows, columns + 2, 2, count, w);
-        }
+    // The new pair over the free variables; s is the same where nothing strays.
+    static void mask_pair(int packs, Workspace& w) {
+        const double *y = w.y, *s = w.s, *mask = w.mask;
+        double *free_y = w.free_y, *free_s = w.free_s;
+        SW_APART
+        for (int i = 0; i < packs * lanes; ++i) free_y[i] = y[i] * mask[i];
+        if (!w.strays) return;
+        SW_APART
+        for (int i = 0; i < packs * lanes; ++i) free_s[i] = s[i] * mask[i];
     }
 
-    // Products of all rows with C columns; those with the first few are summed over the chunk, `from` there.
-    template <int C, int summed, bool masked, class Element>
-    void gather_columns(const Element* const* rows, const double* const* columns, int from, int count,
+    void keep_gradient_sums(const Workspace& w, TileGram& kept) const {
+        double* sums = kept.gradient_sums(options.slots);
+        for (int j = 0; j < 2 * layout.rows; ++j)
+            store(sums + w.slot_of_row(j) * lanes, w.tile_sums[j * Workspace::tile_columns]);
+    }
+
+    // Products of all rows with columns: √h g first, then the new s; those two are summed over the chunk.
+    template <int C, bool masked, class Element>
+    void gather_columns(const Element* const* rows, const double* const (&columns)[C], int count,
                         Workspace& w) const {
         const int r = 2 * layout.rows;
         constexpr int stride = Workspace::tile_columns;
-        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.tile_sums, stride);
-        for (int j = 0; j < r; ++j)
-            for (int c = 0; c < summed; ++c)
-                w.fresh_sums[j * Workspace::columns + from + c] += w.tile_sums[j * stride + c];
+        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, {w.picks, w.picked}, w.tile_sums,
+                               stride);
+        for (int j = 0; j < r; ++j) {
+            Pack* fresh = w.fresh_sums + j * Workspace::columns;
+            const Pack* sums = w.tile_sums + j * stride;
+            fresh[2] += sums[0];
+            if (C > 1) fresh[0] += sums[1];
+        }
+    }
+
+    // Where no G takes their place, products with the new y as well.
+    template <class Element>
+    void gather_all(const Element* const* rows, int count, Workspace& w) const {
+        if (gather != Gather::pair) return gather_columns<1, false>(rows, {w.moving}, count, w);
+        gather_columns<3, false>(rows, {w.moving, w.s, w.y}, count, w);
+        for (int j = 0; j < 2 * layout.rows; ++j)
+            w.fresh_sums[j * Workspace::columns + 1] += w.tile_sums[j * Workspace::tile_columns + 2];
     }
 
     // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
@@ -288,7 +369,7 @@ private:
         const int r = layout.rows;
         const double** rows = w.places<double>();
         for (int j = 0; j < 2 * r; ++j) rows[j] = w.tile_row(j);
-        gather_from<false>(rows, packs * lanes, w);
+        gather_all(rows, packs * lanes, w);
         if (layout.all_ss) {  // over all variables: before masking
             form_gram(w.tile_row(r), r, tile, packs, w.gram_sums);
             for (int j = 0; j < r * r; ++j) w.whole_sums[j] += w.gram_sums[j];

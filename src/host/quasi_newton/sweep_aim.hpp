@@ -4,6 +4,7 @@
 #include "core/common/careful_sum.hpp"
 #include "core/quasi_newton/decide.hpp"
 #include "core/quasi_newton/variable.hpp"
+#include "host/quasi_newton/gram.hpp"
 #include "host/quasi_newton/tiles.hpp"
 
 SW_BEGIN
@@ -22,43 +23,39 @@ public:
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
-            w.g = view(w.g_tile, v.g + at, count, padded);
+            w.g = w.path = view(w.g_tile, v.g + at, count, padded);
             w.x = view(w.x_tile, v.x + at, count, padded);
-            combine(v.y, coefficients, at, count, w.g, w.y, padded);
-            combine(v.s, coefficients + state.pairs, at, count, nullptr, w.s, padded);
+            if (v.lower) {
+                set_bounds(w, v, at, count, padded);
+                pick_packs(packs, w);
+            } else {
+                w.pick_all(packs);
+            }
+            combine(v.y, coefficients, at, count, w.g, w.y, w);
+            combine(v.s, coefficients + state.pairs, at, count, nullptr, w.s, w);
             if (v.weights) {
                 widen(w.root, v.weights + at, count, padded);
                 for (int i = 0; i < padded; ++i) w.y[i] *= w.root[i];
             }
             // The step to the unconstrained minimiser over the free variables, and where it leads.
             double *step = w.moving, *goal = w.breaks;
-            for (int i = 0; i < padded; ++i) {
-                step[i] = -state.gamma * w.y[i] - w.s[i];
-                goal[i] = w.x[i] + step[i];
-            }
+            aim_freely(padded, w, step, goal);
             if (v.lower) {
-                set_bounds(w, v, at, count, padded);
                 if (v.weights) {
                     for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
-                } else {
-                    std::memcpy(w.descent, w.g, sizeof(double) * padded);
+                    w.path = w.descent;
                 }
                 if (state.confine == Confine::measure) {
                     measure(padded, w);
-                    totals.truncation = min_of(totals.truncation, smallest(w.projected, packs));
+                    totals.truncation = min_of(totals.truncation, smallest(w.projected, padded));
                     continue;
                 }
-                confine(padded, w);
+                confine(packs, w);
             }
             narrow(v.trial + at, goal, count);
             narrow(v.d + at, step, count);
             if (sizeof(T) < sizeof(double)) widen(step, v.d + at, count, padded);  // as it is stored
-            if (v.lower) {
-                for (int i = 0; i < padded; ++i) {
-                    w.projected[i] = feasible_multiple(w.x[i], step[i], w.lower[i], w.upper[i]);
-                }
-                totals.step_limit = min_of(totals.step_limit, smallest(w.projected, packs));
-            }
+            if (v.lower) limit_step(packs, w, totals);
             slope.add(sum_products(w.g, step, packs));
             totals.direction_squared += sum_products(step, step, packs);
         }
@@ -72,12 +69,31 @@ private:
     const Options& options;
     const double* coefficients;
 
-    // out = base + Σ coefficient · row, eight rows at a time, added in groups of four.
+    // Where a variable is not held: the others stay whatever the history says.
+    static void pick_packs(int packs, Workspace& w) {
+        for (int i = 0; i < packs * lanes; i += slice_lanes)
+            register_at(w.mask + i) = TileSlice(w, i).free();
+        w.picked = 0;
+        each_flagged(w.mask, packs, [&](int first) { w.picks[w.picked++] = first / lanes; });
+    }
+
+    void aim_freely(int padded, Workspace& w, double* step, double* goal) const {
+        for (int i = 0; i < padded; i += slice_lanes) {
+            const Lanes way = -state.gamma * load_slice(w.y + i) - load_slice(w.s + i);
+            register_at(step + i) = way;
+            register_at(goal + i) = load_slice(w.x + i) + way;
+        }
+    }
+
+    // out = base + Σ coefficient · row over the picked packs, eight rows at a time, added in groups of four.
     void combine(const Byte* history, const double* c, int64_t at, int count, const double* base, double* out,
-                 int padded) const {
+                 Workspace& w) const {
         const int r = state.pairs;
-        if (base && r == 0) std::memcpy(out, base, sizeof(double) * padded);
-        if (!base) std::memset(out, 0, sizeof(double) * padded);
+        const Picks picks{w.picks, w.picked};
+        for (int p = 0; p < picks.count && (r == 0 || !base); ++p) {
+            const int k = picks.packs[p] * lanes;
+            store(out + k, base ? load(base + k) : splat(0));
+        }
         with_type(options.history, [&](auto type) {
             using H = decltype(type);
             for (int a = 0; a < r; a += 8) {
@@ -91,28 +107,39 @@ private:
                 }
                 const double* from = a == 0 && base ? base : out;
                 if (r - a > 4) {
-                    add_multiples<8>(rows, k, from, count, out);
+                    add_multiples<8>(rows, k, from, count, picks, out);
                 } else {
-                    add_multiples<4>(rows, k, from, count, out);
+                    add_multiples<4>(rows, k, from, count, picks, out);
                 }
             }
         });
-        for (int i = count; i < padded; ++i) out[i] = 0;
     }
 
     template <int R, class H>
     static void add_multiples(const H* const* rows, const double* k, const double* from, int count,
-                              double* out) {
-        int i = 0;
-        for (; i + lanes <= count; i += lanes) {
-            Pack total = load(from + i);
-            for (int b = 0; b < R; b += 4) {
-                for (int c = b; c < b + 4; ++c) prefetch(rows[c] + i + tile);
-                total += (k[b] * load(rows[b] + i) + k[b + 1] * load(rows[b + 1] + i)) +
-                         (k[b + 2] * load(rows[b + 2] + i) + k[b + 3] * load(rows[b + 3] + i));
+                              const Picks& picks, double* out) {
+        for (int p = 0; p < picks.count; ++p) {
+            const int i = picks.packs[p] * lanes;
+            if (i + lanes > count) {
+                add_last_multiples<R>(rows, k, from, i, count, out);
+                return;
             }
-            store(out + i, total);
+            for (int c = 0; c < R; ++c) prefetch(rows[c] + i + tile);
+            for (int slice = 0; slice < slices; ++slice) {
+                const int at = i + slice * slice_lanes;
+                const auto part = [&](int b) -> Lanes { return k[b] * load_slice(rows[b] + at); };
+                Lanes total = load_slice(from + at);
+                for (int b = 0; b < R; b += 4)
+                    total += (part(b) + part(b + 1)) + (part(b + 2) + part(b + 3));
+                register_at(out + at) = total;
+            }
         }
+    }
+
+    // Those of a pack that is not whole.
+    template <int R, class H>
+    static void add_last_multiples(const H* const* rows, const double* k, const double* from, int i,
+                                   int count, double* out) {
         for (; i < count; ++i) {
             double total = from[i];
             for (int b = 0; b < R; b += 4) {
@@ -121,32 +148,72 @@ private:
             }
             out[i] = total;
         }
+        for (; i % lanes != 0; ++i) out[i] = 0;
     }
 
     // Step and goal of every variable, within the bounds; the rule is known to the compiler where that saves
-    // work.
-    void confine(int padded, Workspace& w) const {
+    // work. Where nobody is carried, no breakpoints are asked for.
+    void confine(int packs, Workspace& w) const {
         const AimRule rule = aim_rule(state);
-        if (rule.confine == Confine::truncate) {
-            confine_by(rule, padded, w);
-        } else if (rule.carries) {
-            confine_by(AimRule{Confine::project, true, rule.carry_time, 0, 0}, padded, w);
-        } else {
-            confine_by(AimRule{Confine::project, false, 0, 0, 0}, padded, w);
+        if (rule.confine == Confine::truncate) return confine_by(rule, 0, packs * lanes, w);
+        if (!rule.carries) return confine_freely(0, packs * lanes, w);
+        flag_breaks(later_than(rule.carry_time), packs * lanes, w);
+        int begin = 0;
+        each_flagged(w.projected, packs, [&](int first) {
+            confine_freely(begin, first, w);
+            confine_by(AimRule{Confine::project, true, rule.carry_time, 0, 0}, first, first + lanes, w);
+            begin = first + lanes;
+        });
+        confine_freely(begin, packs * lanes, w);
+    }
+
+    // w.projected: whether a breakpoint may lie before `limit`.
+    static void flag_breaks(double limit, int padded, Workspace& w) {
+        for (int i = 0; i < padded; i += slice_lanes)
+            register_at(w.projected + i) = TileSlice(w, i).breaks_before(
+                lanes_of(limit), load_slice(w.path + i), load_slice(w.mask + i));
+    }
+
+    // Projected, and nobody is carried.
+    static void confine_freely(int begin, int end, Workspace& w) {
+        double *step = w.moving, *goal = w.breaks;
+        for (int i = begin; i < end; i += slice_lanes) {
+            const TileSlice at(w, i);
+            const auto aimed = aim_within(at.x, load_slice(goal + i), load_slice(step + i),
+                                          is_held(at.x, at.g, at.lower, at.upper), at.lower, at.upper);
+            register_at(goal + i) = aimed.goal;
+            register_at(step + i) = aimed.step;
         }
     }
 
-    static inline __attribute__((always_inline)) void confine_by(const AimRule rule, int padded,
+    static inline __attribute__((always_inline)) void confine_by(const AimRule rule, int begin, int end,
                                                                  Workspace& w) {
-        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *descent = w.descent;
+        const double *x = w.x, *g = w.g, *lower = w.lower, *upper = w.upper, *path = w.path;
         double *step = w.moving, *goal = w.breaks;
         SW_APART
-        for (int i = 0; i < padded; ++i) {
+        for (int i = begin; i < end; ++i) {
             const Aimed aimed =
-                aim_variable(rule, x[i], g[i], descent[i], goal[i], step[i], lower[i], upper[i]);
+                aim_variable(rule, x[i], g[i], path[i], goal[i], step[i], lower[i], upper[i]);
             goal[i] = aimed.goal;
             step[i] = aimed.step;
         }
+    }
+
+    // The largest feasible multiple of the step, found only where it may be less than that of others.
+    static void limit_step(int packs, Workspace& w, AimTotals& totals) {
+        const double *x = w.x, *step = w.moving, *lower = w.lower, *upper = w.upper;
+        const Lanes limit = lanes_of(totals.step_limit);
+        for (int i = 0; i < packs * lanes; i += slice_lanes) {
+            const auto near = may_limit_below(limit, load_slice(x + i), load_slice(step + i),
+                                              load_slice(lower + i), load_slice(upper + i));
+            register_at(w.projected + i) = near ? lanes_of(1) : lanes_of(0);
+        }
+        each_flagged(w.projected, packs, [&](int begin) {
+            for (int i = begin; i < begin + lanes; ++i) {
+                totals.step_limit =
+                    min_of(totals.step_limit, feasible_multiple(x[i], step[i], lower[i], upper[i]));
+            }
+        });
     }
 
     void measure(int padded, Workspace& w) const {
@@ -154,7 +221,7 @@ private:
         SW_APART
         for (int i = 0; i < padded; ++i) {
             w.projected[i] =
-                feasible_fraction(rule, w.x[i], w.g[i], w.descent[i], w.breaks[i], w.lower[i], w.upper[i]);
+                feasible_fraction(rule, w.x[i], w.g[i], w.path[i], w.breaks[i], w.lower[i], w.upper[i]);
         }
     }
 };

@@ -1,5 +1,5 @@
 // The sweeps of the exact Cauchy point (core/quasi_newton/cauchy_walk.hpp), on one chunk of the variables.
-// Only tiles with a breakpoint of the selection are looked at one by one.
+// Only where a breakpoint may be of the selection are variables looked at one by one.
 #pragma once
 
 #include <atomic>
@@ -60,34 +60,41 @@ private:
     template <class Work>
     void each_break(int64_t begin, int64_t end, Workspace& w, uint64_t above, const Work& work) const {
         const uint64_t high = state.walk.high;
-        const double latest = time_of_number(high);
+        const double limit = later_than(time_of_number(high));
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
-            find_breaks(at, count, packs, w);
-            if (smallest(w.breaks, packs) > latest) continue;
-            for (int i = 0; i < count; ++i) {
-                const uint64_t time = number_of_time(w.breaks[i]);
-                if (time > above && time <= high) work(at + i, time);
-            }
+            load_point(at, count, packs * lanes, w);
+            flag_breaks(limit, packs * lanes, w);
+            each_flagged(w.breaks, packs, [&](int first) {
+                for (int i = first; i < min_of(first + lanes, count); ++i) {
+                    const Standing one = classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i],
+                                                                  w.upper[i], 0.0);
+                    const uint64_t time = number_of_time(one.time);
+                    if (time > above && time <= high) work(at + i, time);
+                }
+            });
         }
     }
 
-    void find_breaks(int64_t at, int count, int packs, Workspace& w) const {
-        const int padded = packs * lanes;
-        const double *x = view(w.x_tile, v.x + at, count, padded),
-                     *g = view(w.g_tile, v.g + at, count, padded);
+    void load_point(int64_t at, int count, int padded, Workspace& w) const {
+        w.x = view(w.x_tile, v.x + at, count, padded);
+        w.g = w.path = view(w.g_tile, v.g + at, count, padded);
         set_bounds(w, v, at, count, padded);
-        const double *lower = w.lower, *upper = w.upper;
-        const double* descent = g;
         if (v.weights) {
             widen(w.descent, v.weights + at, count, padded);
-            for (int i = 0; i < padded; ++i) w.descent[i] *= g[i];
-            descent = w.descent;
+            for (int i = 0; i < padded; ++i) w.descent[i] *= w.g[i];
+            w.path = w.descent;
         }
-        SW_APART
-        for (int i = 0; i < padded; ++i)
-            w.breaks[i] = classify_variable<false>(x[i], g[i], descent[i], lower[i], upper[i], 0.0).time;
+    }
+
+    // w.breaks: whether a breakpoint may lie before `limit`.
+    static void flag_breaks(double limit, int padded, Workspace& w) {
+        for (int i = 0; i < padded; i += slice_lanes) {
+            const TileSlice at(w, i);
+            register_at(w.breaks + i) =
+                at.breaks_before(lanes_of(limit), load_slice(w.path + i), at.free());
+        }
     }
 
     void add_crossing(int64_t i, double* sums) const {

@@ -14,7 +14,7 @@ SW_BEGIN
 class Workspace {
 public:
     static constexpr int columns = 3;       // of fresh_sums: s, y and √h g over the movable variables
-    static constexpr int tile_columns = 5;  // of a tile: s and y over the free variables besides
+    static constexpr int tile_columns = 4;  // of tile_sums, at most
     static constexpr size_t tile_doubles = size_t(tile) * 16;
     static size_t history_doubles(size_t capacity) { return size_t(tile) * 2 * capacity; }
     static size_t pack_doubles(size_t capacity) {
@@ -57,11 +57,15 @@ public:
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
-    const double *x, *g, *lower,
-        *upper;  // the current tile: the caller's memory, or copies in the buffers below
+    // The current tile: the caller's memory, or copies in the buffers below. The path leads along -`path`: h g.
+    const double *x, *g, *path, *lower, *upper;
     double *x_tile, *g_tile, *lower_tile, *upper_tile;
     double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
     double *free_s, *free_y;       // s and y where a variable is free, else 0
+    unsigned char free[tile / 8];  // of the current tile: a bit each variable
+    int picks[tile / lanes];       // packs in which something moves or is free, and how many
+    int picked;
+    bool strays;  // whether a variable has moved that is not free now
     double* rows;                  // stacked history rows of the tile, [Y; S] in order of age
     Pack *gram_sums, *whole_sums;  // of a tile; of a chunk
     Pack* fresh_sums;              // of a chunk, [row, column]
@@ -88,6 +92,11 @@ public:
                                decision_memory.capacity() + break_rows.capacity() + chunk_rows.capacity();
         return int64_t(sizeof(double) * doubles + sizeof(void*) * row_places.capacity() +
                        sizeof(int) * row_slots.capacity() + sizeof(Break) * breaks_listed.capacity());
+    }
+
+    void pick_all(int packs) {
+        picked = packs;
+        for (int k = 0; k < packs; ++k) picks[k] = k;
     }
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }

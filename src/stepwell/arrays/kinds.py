@@ -94,8 +94,14 @@ def namespace_of(*arrays: Array) -> Any:
         return array_api_compat.array_namespace(*given)
     (only,) = types
     if only not in _namespaces:
-        _namespaces[only] = array_api_compat.array_namespace(given[0])
+        plain = only is np.ndarray and _NUMPY_IS_ONE
+        _namespaces[only] = np if plain else array_api_compat.array_namespace(given[0])
     return _namespaces[only]
+
+
+# From 2.1 on NumPy has all that is used of the array API. (What stands in for it elsewhere takes a tenth of a second to
+# import: it asks NumPy for everything it has, its Fortran tools among them.)
+_NUMPY_IS_ONE = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import importlib.util
 import math
 import os
@@ -19,6 +20,17 @@ from stepwell.report.convergence import FORMATS
 from stepwell.studies import places
 from stepwell.studies.places import Place
 
+#: Options of a solver's place, by their names.
+_ARRAY: dict[str, Any] = {
+    "type": click.Choice(places.LIBRARIES),
+    "help": "Library that holds the arrays.  [default: numpy; on a GPU the first of torch, cupy, jax that is there]",
+}
+_DEVICE: dict[str, Any] = {
+    "metavar": "cpu|cuda[:K]",
+    "default": "cpu",
+    "show_default": True,
+    "help": "Where the solver runs; plain cuda is the fastest GPU.",
+}
 _THREADS: dict[str, Any] = {"type": click.IntRange(min=1), "help": "Threads of the solver.  [default: all]"}
 
 
@@ -188,31 +200,51 @@ def read_device(ctx: click.Context, option: click.Parameter, value: str) -> str:
     return value
 
 
-def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --array, --device and --threads: by which library, where and on how many cores it solves."""
-    array = click.option("--array", type=click.Choice(places.LIBRARIES), default="numpy", show_default=True,
-                         help="Library in which the systems are solved.")  # fmt: skip
-    device = click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
-                          help="Where they are solved; a GPU needs --array torch, cupy or jax.")  # fmt: skip
-    decorated: Callable[..., Any] = array(device(threads_option(command)))
-    return decorated
-
-
-def threads_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --threads, which it gets as ``threads``."""
-    decorated: Callable[..., Any] = click.option("--threads", **_THREADS)(command)
-    return decorated
+def place_parameters() -> list[click.Parameter]:
+    """Return --array and --device, for `placed` commands."""
+    return [click.Option(["--array"], **_ARRAY), click.Option(["--device"], callback=read_device, **_DEVICE)]
 
 
 def threads_parameter() -> click.Option:
-    """Return the option --threads itself, for commands that are made of a list of options."""
+    """Return the option --threads."""
     return click.Option(["--threads"], **_THREADS)
 
 
-def choose_device(device: str, array: str) -> str:
+def placed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Hand a command the library and the device that are meant, where `place_parameters` leave it to Stepwell."""
+
+    @functools.wraps(command)
+    def call(*args: Any, array: str | None, device: str, **given: Any) -> Any:
+        with place_trouble():
+            library = places.choose_library(array, device)
+        return command(*args, array=library, device=_choose_device(device), **given)
+
+    return call
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --array, --device and --threads: by which library, where and on how many cores it solves."""
+    return _declaring(placed(command), [*place_parameters(), threads_parameter()])
+
+
+def _declaring(command: Callable[..., Any], options: list[click.Parameter]) -> Callable[..., Any]:
+    """Put options before those that a function has already."""
+    held: Any = command
+    held.__click_params__ = [*getattr(held, "__click_params__", []), *reversed(options)]  # click reads them backwards
+    return command
+
+
+@contextmanager
+def place_trouble() -> Iterator[None]:
+    """Say which of --array and --device is wrong: status 2."""
+    try:
+        yield
+    except places.NoSuchPlace as error:
+        raise click.BadParameter(str(error), param_hint=f"--{error.argument}") from None
+
+
+def _choose_device(device: str) -> str:
     """Turn plain ``cuda`` into the fastest device of this machine."""
-    if device != "cpu" and array == "numpy":
-        raise click.BadParameter(f"{device} needs --array torch, cupy or jax", param_hint="--device")
     if device != "cuda":
         return device
     from stepwell.cuda.devices import fastest_device
@@ -224,11 +256,9 @@ def choose_device(device: str, array: str) -> str:
 
 
 def open_place(library: str, dtype: str, device: str) -> Place:
-    """Import an array library and find a device of it; plain ``cuda`` is the fastest."""
-    try:
-        return places.open_place(library, choose_device(device, library), dtype)
-    except places.NoSuchPlace as error:
-        raise click.BadParameter(str(error), param_hint=f"--{error.argument}") from None
+    """Import an array library and find a device of it."""
+    with place_trouble():
+        return places.open_place(library, device, dtype)
 
 
 def build_problem(

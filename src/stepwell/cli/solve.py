@@ -17,10 +17,9 @@ from stepwell.cli.inputs import (
     build_problem,
     check_file,
     check_plot,
-    choose_device,
     complete_problem,
+    place_options,
     read_checkpoint_interval,
-    read_device,
     read_interval,
     read_parameters,
     usage_errors,
@@ -39,7 +38,6 @@ from stepwell.report.record import run_record
 from stepwell.report.summary import SummaryReport
 from stepwell.report.va15 import VA15Report
 from stepwell.report.vectors import on_host
-from stepwell.studies.places import LIBRARIES
 
 #: How VA15 stops (D'Amore et al. 2013): |g| <= eps max(1, |x|), or 2000 iterations of at most 20 evaluations.
 _VA15_STOPPING: dict[str, Any] = {"relative_gtol": 1e-5, "gtol": 0.0, "ftol": 0.0, "maxiter": 2000, "maxfun": 40000}
@@ -98,22 +96,7 @@ _SEARCH = {"ls_ftol": "ftol", "ls_gtol": "gtol", "ls_xtol": "xtol", "stpmin": "s
     show_default=True,
     help="Type of the vectors.",
 )
-@click.option("--threads", type=int, help="Threads of the solver.  [default: all]")
-@click.option(
-    "--array",
-    type=click.Choice(LIBRARIES),
-    default="numpy",
-    show_default=True,
-    help="Library that holds the vectors and evaluates the problem.",
-)
-@click.option(
-    "--device",
-    callback=read_device,
-    metavar="cpu|cuda[:K]",
-    default="cpu",
-    show_default=True,
-    help="Where the vectors live; plain cuda is the fastest GPU.",
-)
+@place_options
 @click.option(
     "--iprint",
     type=(int, click.IntRange(0, 3)),
@@ -164,7 +147,6 @@ def command(problem: str, voice: Voice, **given: Any) -> None:  # fmt: skip
         raise click.UsageError("--bounds and --no-bounds exclude each other")
     settings = _read_settings(given)
     kind = {name: given[name] for name in ("dtype", "array", "device")}
-    kind["device"] = choose_device(kind["device"], kind["array"])
     built = build_problem(problem, {k: given[k] for k in ("n", "nx", "ny")}, given["parameters"], **kind)
     bounds = None if given["no_bounds"] else given["bounds"] if given["bounds"] is not None else built.bounds
     _Run(built, bounds, settings, kind, given, voice).perform()

@@ -14,12 +14,21 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_folder, choose_device, read_device, threads_parameter, writing_trouble
+from stepwell.cli.inputs import (
+    check_folder,
+    place_parameters,
+    place_trouble,
+    placed,
+    threads_parameter,
+    writing_trouble,
+)
 from stepwell.cli.voice import Voice, output_options, output_parameters
 from stepwell.studies import STUDIES, StudyInterrupted, run, settings_of
 from stepwell.studies.frame import Setting, Table
 from stepwell.threads import threads_at_most
 
+#: What is said of --device in the help of every study.
+_PLACES = "With --device cuda the rows of the GPU stand beside those of NumPy on the CPU."
 #: Tables of studies are wide; in a pipe nothing need be cut.
 _PIPE_WIDTH = 260
 
@@ -52,8 +61,7 @@ class StudyGroup(click.Group):
             return None
         title, paper = STUDIES[name]
         options: list[click.Parameter] = [
-            click.Option(["--device"], default="cpu", show_default=True, callback=read_device,
-                         help="cpu, cuda or cuda:K; with a GPU its rows stand beside the CPU's."),
+            *place_parameters(),
             threads_parameter(),
             click.Option(["--full"], is_flag=True, help="The paper's sizes."),
             click.Option(["--toy"], is_flag=True, help="Sizes that take seconds, to see that it works."),
@@ -64,17 +72,25 @@ class StudyGroup(click.Group):
         for setting in settings_of(name):
             options.append(_as_option(setting))
 
+        @placed
         @output_options(declare=False)
         def call(
-            device: str, threads: int | None, full: bool, toy: bool, folder: Path | None, voice: Voice, **settings: Any
+            array: str,
+            device: str,
+            threads: int | None,
+            full: bool,
+            toy: bool,
+            folder: Path | None,
+            voice: Voice,
+            **settings: Any,
         ) -> None:
             if full and toy:
                 raise click.UsageError("--full and --toy were both given; allowed: one of them, or neither")
             size = "full" if full else "toy" if toy else "default"
-            _run(name, device, threads, size, folder, settings, voice)
+            _run(name, array, device, threads, size, folder, settings, voice)
 
         return click.Command(
-            name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}.", short_help=title
+            name, params=options, callback=call, help=f"{title}.\n\nRepeats {paper}. {_PLACES}", short_help=title
         )
 
 
@@ -134,16 +150,23 @@ def _drawn(table: Table, texts: list[list[str]], places: list[int], *, narrow: b
 
 
 def _run(
-    name: str, device: str, threads: int | None, size: str, folder: Path | None, settings: dict[str, Any], voice: Voice
+    name: str,
+    array: str,
+    device: str,
+    threads: int | None,
+    size: str,
+    folder: Path | None,
+    settings: dict[str, Any],
+    voice: Voice,
 ) -> None:
     from stepwell.report.study import plotting, study_record, where, write_study
 
-    device = choose_device(device, "torch")
     if folder is not None:
         check_folder(folder, "-o")
     try:
-        with voice.status("starting") as tell, threads_at_most(threads):
-            study, interrupted = run(name, device=device, size=size, settings=settings, tell=tell), False
+        with place_trouble(), voice.status("starting") as tell, threads_at_most(threads):
+            study = run(name, device=device, array=array, size=size, settings=settings, tell=tell)
+            interrupted = False
     except StudyInterrupted as stop:
         study, interrupted = stop.study, True
     except ValueError as error:
@@ -170,7 +193,8 @@ def _run(
         _print(console, parts)
     with writing_trouble():
         voice.record(
-            {"name": name, "device": device, "threads": threads, "size": size, **settings}, study_record(study)
+            {"name": name, "array": array, "device": device, "threads": threads, "size": size, **settings},
+            study_record(study),
         )
     if folder is not None and not plotting():
         make_console(stderr=True).print("no pictures: matplotlib is not installed (pip install 'stepwell[plot]')")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,9 +25,8 @@ from stepwell.cli.inputs import (
     check_file,
     check_folder,
     open_place,
-    read_device,
+    place_options,
     refuse_input_as_output,
-    threads_option,
     usage_errors,
 )
 from stepwell.cli.products import SUFFIXES, can_draw, folder_files, is_folder
@@ -51,8 +49,6 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--method", type=click.Choice(METHODS), default="lbfgsb", show_default=True,
                      help="L-BFGS-B, or Lloyd's iteration."),
         click.option("--maxiter", type=click.IntRange(min=0), default=500, show_default=True, help="Most iterations."),
-        click.option("--device", callback=read_device, metavar="cpu|cuda[:K]", default="cpu", show_default=True,
-                     help="Where the tessellation is computed; cuda needs PyTorch."),
         click.option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
                      help=f"A file, its kind by its ending ({' '.join(SUFFIXES)}), or a folder for all; repeatable."),
         click.option("--size", type=FiniteRange(1, _LARGEST), default=200.0, show_default=True,
@@ -60,7 +56,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--pixels", type=click.IntRange(16, 20000), default=2000, show_default=True,
                      help="Pixels of a PNG's longer side."),
     ]  # fmt: skip
-    return reduce(lambda decorated, option: option(decorated), reversed(options), threads_option(command))
+    return reduce(lambda decorated, option: option(decorated), reversed(options), place_options(command))
 
 
 def read_resolution(ctx: click.Context, option: click.Parameter, value: str | None) -> int | tuple[int, int] | None:
@@ -178,6 +174,7 @@ def tessellate(
     method: str,
     seed: int,
     maxiter: int,
+    array: str,
     device: str,
     threads: int | None,
     moving: bool = True,
@@ -191,13 +188,9 @@ def tessellate(
             "ask for fewer, or for a finer grid",
             param_hint="-n",
         )
-    given: Any = density
     on_host = device == "cpu"
+    given = open_place(array, "float64", device).put(density)
     console = make_console(stderr=True)
-    if not on_host:
-        if importlib.util.find_spec("torch") is None:
-            raise click.BadParameter(f"{device} needs PyTorch: pip install torch", param_hint="--device")
-        given = open_place("torch", "float64", device).put(density)
     bar = ProgressBar(
         TextColumn("tessellating"),
         BarColumn(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import sys
 import webbrowser
@@ -16,12 +15,12 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.cli.console import make_console, make_table
-from stepwell.cli.inputs import check_file, open_place, read_device, threads_option, writing_trouble
+from stepwell.cli.inputs import check_file, open_place, place_options, writing_trouble
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import Voice, output_options
 from stepwell.files import write_text
 from stepwell.threads import threads_at_most
-from stepwell.tour import CHAPTERS, Chapter, Place, Stop, Tour, take_tour, tour_page
+from stepwell.tour import CHAPTERS, Chapter, Stop, Tour, take_tour, tour_page
 from stepwell.tour.chapter import duration
 from stepwell.tour.page import HEAD, summary_rows
 from stepwell.tour.run import Watcher
@@ -39,30 +38,25 @@ from stepwell.tour.run import Watcher
 )
 @click.option("--quick", is_flag=True, help="Toy sizes, in seconds: to see that everything runs.")
 @click.option(
-    "--device",
-    callback=read_device,
-    metavar="cpu|cuda[:K]",
-    default="cpu",
-    show_default=True,
-    help="Where Stepwell's arrays live; a GPU needs PyTorch or CuPy. SciPy stays on the CPU.",
-)
-@click.option(
     "--open/--no-open",
     "open_it",
     default=None,
     help="Open the report in a browser.  [default: on a terminal, where there is a browser]",
 )
-@threads_option
+@place_options
 @output_options()
-def command(output: Path, quick: bool, device: str, open_it: bool | None, threads: int | None, voice: Voice) -> None:
+def command(
+    output: Path, quick: bool, open_it: bool | None, array: str, device: str, threads: int | None, voice: Voice
+) -> None:
     """Run a small version of every solver, beside SciPy, and write a report.
 
-    About a minute on two cores. The report is one HTML file with all plots and pictures inside. The exit status is 0
+    About a minute on two cores. Stepwell's arrays are those of --array on --device; SciPy's stay with NumPy on the CPU.
+    The report is one HTML file with all plots and pictures inside. The exit status is 0
     if every chapter ran and every answer is right, 1 if not (the others are in the report all the same), 2 if the
     command line is wrong. Ctrl-C ends the tour early: the report has the chapters so far, and the status is 130.
     """
     check_file(output, "-o")
-    place = _place(device)
+    place = open_place(array, "float64", device)
     with _Display(make_console(stderr=True), quiet=voice.quiet) as display, threads_at_most(threads):
         tour = take_tour(quick=quick, place=place, watcher=display, chapters=CHAPTERS)
     voice.say(_summary(tour))
@@ -73,7 +67,8 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None, thread
     path = output.resolve()
     voice.say(f"\nthe report: {path}")
     with writing_trouble():
-        voice.record({"quick": quick, "device": device, "threads": threads, "output": str(path)}, _record(tour))
+        settings = {"quick": quick, "array": array, "device": device, "threads": threads, "output": str(path)}
+        voice.record(settings, _record(tour))
     if tour.interrupted:
         voice.interrupted()
     if open_it or (open_it is None and not voice.silent and _has_browser()):
@@ -82,16 +77,6 @@ def command(output: Path, quick: bool, device: str, open_it: bool | None, thread
         failed = ", ".join(stop.chapter.title for stop in tour.stops if not stop.success)
         click.echo(f"stepwell tour: failed: {failed}", err=True)
         sys.exit(1)
-
-
-def _place(device: str) -> Place:
-    """Find the arrays for a device: NumPy on the CPU, the first library that is installed on a GPU."""
-    if device == "cpu":
-        return Place()
-    for library in ("torch", "cupy"):
-        if importlib.util.find_spec(library) is not None:
-            return open_place(library, "float64", device)
-    raise click.BadParameter(f"{device} needs PyTorch or CuPy, and neither is installed", param_hint="--device")
 
 
 def _has_browser() -> bool:

@@ -12,7 +12,7 @@ from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
-from stepwell.nnls import quick_teams
+from stepwell.nnls import small_systems
 from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
 from stepwell.nnls.job import Answers, job_sizes, make_job
 from stepwell.nnls.result import AnyResult
@@ -176,8 +176,9 @@ def solve(batch: Batch) -> AnyResult:
     stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, options, stream))
-    if quick_teams.are_for(batch):
-        keep.append(quick_teams.launch(batch, memory, launch, _limits(memory.device_id)[0], stream))
+    if small_systems.are_for(batch):
+        multiprocessors = _limits(memory.device_id)[0]["multiprocessors"]
+        keep.append(small_systems.launch(batch, memory, launch, multiprocessors, stream))
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     kernel = _kernel("nnls_solve", *options, shared_bytes)
     launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)

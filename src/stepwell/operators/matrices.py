@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -207,11 +207,19 @@ def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) ->
 def _linear_operator(A: Any, name: str) -> Operator:
     """Wrap what has functions named as SciPy's LinearOperator has them: those of blocks where it defines them."""
     require_shape(len(A.shape) == 2, name, A, "two dimensions, (m, n)")
+    base = linear_operator_base(A)
+
+    def own(function: str) -> Callable[[Array], Array]:
+        # SciPy's from 1.18 on asks for what its initialiser has set, which ASTRA's OpTomo does not call.
+        if base is None or not hasattr(base, "_shared_matvec") or hasattr(A, "_xp"):
+            return cast(Callable[[Array], Array], getattr(A, function))
+        inherited = getattr(type(A), function) is getattr(base, function)
+        return cast(Callable[[Array], Array], getattr(A, f"_{function}" if inherited else function))
 
     def transposed(function: str) -> Callable[[Array], Array]:
         def apply(argument: Array) -> Array:
             try:
-                return getattr(A, function)(argument)
+                return own(function)(argument)
             except (NotImplementedError, TypeError, AttributeError) as error:
                 # SciPy calls the function that is missing, None, or says of an operator's class that it has none.
                 missing = isinstance(error, AttributeError) and not hasattr(A, function)
@@ -225,7 +233,7 @@ def _linear_operator(A: Any, name: str) -> Operator:
 
         return apply
 
-    forward = A.matmat if takes_blocks(A, "matmat") else by_column(A.matvec, f"what {name}'s matvec returned")
+    forward = own("matmat") if takes_blocks(A, "matmat") else by_column(own("matvec"), f"what {name}'s matvec returned")
     if takes_blocks(A, "rmatmat"):
         adjoint = transposed("rmatmat")
     else:

@@ -84,14 +84,19 @@ def _settings(study: Study) -> str:
 def where(study: Study) -> str:
     """Machine, versions, size and settings in one paragraph."""
     m = study.machine
-    hardware = f"{m['gpu']} (PyTorch {m['torch']}, CUDA {m['cuda']}) and " if "gpu" in m else ""
+    library = m.get("arrays")
+    used = (
+        f"{library}, {m.get('cuda')}" if library else f"PyTorch {m.get('torch')}, CUDA {m.get('cuda')}"
+    )  # older files
+    hardware = f"{m['gpu']} ({used}) and " if "gpu" in m else ""
     load = m.get("load average at start")
     busy = f", load average {load:.1f}: taken on a busy machine, times are rough" if load and load > m["cores"] else ""
     versions = f"Python {m['python']}, NumPy {m['numpy']}, SciPy {m['scipy']}, Stepwell {m['stepwell']}"
+    arrays = f", {library}" if library and not hardware else ""
     settings = _settings(study)
     return (
-        f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}. Size "
-        f"{study.size}, {study.seconds:.0f} s." + (f" {settings}." if settings else "")
+        f"{m['date']}, {hardware}{m['cores']} cores of {m['cpu']} ({m['instructions']}){busy}; {versions}{arrays}. "
+        f"Size {study.size}, {study.seconds:.0f} s." + (f" {settings}." if settings else "")
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from stepwell.checks import meant
 from stepwell.studies.frame import Context, Setting, Study, StudyInterrupted
+from stepwell.studies.places import NoSuchPlace, choose_library
 
 __all__ = ["STUDIES", "Study", "StudyInterrupted", "run", "settings_of"]
 
@@ -68,10 +69,21 @@ def settings_of(name: str) -> tuple[Setting, ...]:
     return settings
 
 
+def _check_library(name: str, module: Any, device: str, library: str) -> None:
+    """Refuse a library in which the study is not done: its module says which ones, where it is not done in all."""
+    where, constant = ("the CPU", "ON_CPU") if device == "cpu" else ("a GPU", "ON_GPU")
+    allowed: tuple[str, ...] | None = getattr(module, constant, None)
+    if allowed == ():
+        raise NoSuchPlace(f"study {name} needs no device, and has none but the CPU; got {device}", "device")
+    if allowed is not None and library not in allowed:
+        raise NoSuchPlace(f"study {name} is done in {' or '.join(allowed)} on {where}; got {library}", "array")
+
+
 def run(
     name: str,
     *,
     device: str = "cpu",
+    array: str | None = None,
     size: str = "default",
     settings: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda text: None,
@@ -84,6 +96,9 @@ def run(
         One of `STUDIES`.
     device : str, default "cpu"
         ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; with a CUDA device its rows stand beside those of the CPU.
+    array : {"numpy", "torch", "cupy", "jax"}, optional
+        The library that holds the vectors; by default NumPy, and on a GPU the first of the others that is installed.
+        Some studies are done in one library alone, and refuse the others.
     size : {"toy", "default", "full"}
         Seconds, about a minute on two cores, or the paper's sizes.
     settings : mapping, optional
@@ -105,13 +120,19 @@ def run(
     unknown = sorted(set(settings or {}) - set(known))
     if unknown:
         raise ValueError(f"study {name} got settings {unknown}; allowed: {', '.join(known) or 'none'}")
+    _check_library(name, module, device, choose_library(array, device))
     context = Context(
-        device="cuda:0" if device == "cuda" else device, size=size, settings=known | dict(settings or {}), tell=tell
+        device="cuda:0" if device == "cuda" else device,
+        array=array,
+        size=size,
+        settings=known | dict(settings or {}),
+        tell=tell,
     )
     from stepwell.studies.measure import gpu_machine, machine
 
     title, paper = STUDIES[name]
-    about = machine() | (gpu_machine(context.device) if context.device != "cpu" else {})
+    last = context.places[-1]
+    about = machine() | (gpu_machine(last) if last.gpu else {} if last.library == "numpy" else dict(last.facts))
     study = Study(name, title, paper, context.device, size, dict(context.settings), about)
     began = time.perf_counter()
     try:

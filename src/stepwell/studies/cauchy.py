@@ -109,8 +109,7 @@ def minpack_case(name: str, n: int, place: Place) -> Case:
     if problem.bounds is not None:
         lower, upper = np.maximum(lower, problem.bounds[0]), np.minimum(upper, problem.bounds[1])
     x0 = np.clip(start, lower, upper)
-    here = problem.to(**place.arrays) if place.gpu else problem
-    return Case(name, problem.n, here.fun, place.put(x0), (place.put(lower), place.put(upper)))
+    return Case(name, problem.n, place.problem(problem).fun, place.put(x0), (place.put(lower), place.put(upper)))
 
 
 class Differences:

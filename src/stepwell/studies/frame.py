@@ -211,6 +211,8 @@ class Context:
     ----------
     device : str
         ``"cpu"``, or ``"cuda:K"``: then the CPU's rows stay and those of the GPU stand beside them.
+    array : str, optional
+        The library that holds the vectors, by default NumPy and on a GPU the first of the others that is installed.
     size : {"toy", "default", "full"}
     settings : mapping
         Values of the study's own settings.
@@ -224,6 +226,7 @@ class Context:
     """
 
     device: str = "cpu"
+    array: str | None = None
     size: str = "default"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tell: Callable[[str], None] = lambda text: None
@@ -231,7 +234,7 @@ class Context:
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise ValueError(f"size is {self.size!r}; allowed: {', '.join(SIZES)}")
-        self.places: list[Place] = find_places(self.device)
+        self.places: list[Place] = find_places(self.device, self.array)
 
     def pick(self, *, toy: T, default: T, full: T) -> T:
         """Return the one that belongs to the size."""

@@ -12,6 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from stepwell.machine import machine_facts, version_of
+from stepwell.studies.places import Place
 
 
 def machine() -> dict[str, Any]:
@@ -33,11 +34,11 @@ def machine() -> dict[str, Any]:
     return about
 
 
-def gpu_machine(device: str) -> dict[str, Any]:
+def gpu_machine(place: Place) -> dict[str, Any]:
     """Describe a CUDA device and the libraries used on it."""
-    import torch
+    from stepwell.cuda.devices import driver_version
 
-    about = {"gpu": torch.cuda.get_device_name(device), "torch": torch.__version__, "cuda": torch.version.cuda}
+    about = {"gpu": place.label, "arrays": f"{place.library} {place.version}", "cuda": driver_version()}
     versions = {name: version_of(name) for name in ("cuda-core", "cuda-bindings")}
     return about | {name: version for name, version in versions.items() if version is not None}
 

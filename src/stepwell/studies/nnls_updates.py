@@ -12,6 +12,10 @@ import numpy as np
 from stepwell.studies.compiled import compiled
 from stepwell.studies.frame import Column, Context, Curve, Study
 
+#: What is counted is the same in every library and on every device.
+ON_CPU: tuple[str, ...] = ("numpy",)
+ON_GPU: tuple[str, ...] = ()
+
 COLUMNS = (
     Column("update", "update"),
     Column("m", "m", ","),

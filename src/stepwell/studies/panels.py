@@ -22,6 +22,9 @@ MAX_ROWS = 16
 #: The kernels, which serve this study alone and are compiled when it runs.
 SOURCES = Path(__file__).parent / "panel_product"
 
+#: The vendor's product is NumPy's on the CPU, and on a GPU that of PyTorch, which can be captured.
+ON_CPU, ON_GPU = ("numpy",), ("torch",)
+
 COLUMNS = (
     Column("device", "device"),
     Column("length", "M", ","),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
+import importlib.util
 import re
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +68,7 @@ class Place:
     def label(self) -> str:
         """What a reader should know it by."""
         if not self.gpu:
-            return f"CPU, {default_threads()} threads"
+            return f"CPU, {default_threads()} threads" + ("" if self.xp is np else f", {self.library}")
         from stepwell.cuda.devices import list_devices
 
         return list_devices()[device_index(self.like)].name
@@ -76,7 +78,12 @@ class Place:
         """Names and values for a list of what something ran on."""
         if self.xp is np:
             return [("arrays", "NumPy on the CPU")]
-        return [("arrays", f"{self.library} on {self.name}"), (self.library, str(self.xp.__version__))]
+        return [("arrays", f"{self.library} on {self.name}"), (self.library, self.version)]
+
+    @property
+    def version(self) -> str:
+        """The version of the library."""
+        return str(importlib.import_module(self.library).__version__)
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -116,13 +123,39 @@ class Place:
         return seconds_of(work, repeats, self.like)
 
 
-def open_place(library: str, device: str = "cpu", dtype: str = "float64") -> Place:
+def choose_library(library: str | None, device: str) -> str:
+    """Return the library asked for; by default NumPy, and on a GPU the first of the others that is installed.
+
+    Examples
+    --------
+    >>> choose_library(None, "cpu"), choose_library("torch", "cuda")
+    ('numpy', 'torch')
+    """
+    others = LIBRARIES[1:]
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise NoSuchPlace(f"device is {device!r}; allowed: cpu, cuda, cuda:K", "device")
+    if library not in (None, *LIBRARIES):
+        raise NoSuchPlace(f"array is {library!r}; allowed: {', '.join(LIBRARIES)}", "array")
+    if device == "cpu":
+        return library or "numpy"
+    if library == "numpy":
+        raise NoSuchPlace(f"numpy has no arrays on {device}; allowed: {', '.join(others)}", "array")
+    found = library or next((name for name in others if importlib.util.find_spec(name) is not None), None)
+    if found is None:
+        raise NoSuchPlace(
+            f"{device} needs an array library, and none is installed of {', '.join(others)} (pip install torch)",
+            "device",
+        )
+    return found
+
+
+def open_place(library: str | None, device: str = "cpu", dtype: str = "float64") -> Place:
     """Import an array library and find a device of it.
 
     Parameters
     ----------
-    library : str
-        One of `LIBRARIES`.
+    library : str, optional
+        One of `LIBRARIES`; by default as `choose_library` has it.
     device : str
         ``"cpu"`` or ``"cuda:K"``.
     dtype : str
@@ -133,6 +166,7 @@ def open_place(library: str, device: str = "cpu", dtype: str = "float64") -> Pla
     >>> open_place("numpy").library
     'numpy'
     """
+    library = choose_library(library, device)
     on_gpu = device != "cpu"
     index = int(device[5:]) if on_gpu else 0
     if library == "numpy":
@@ -175,16 +209,15 @@ def open_place(library: str, device: str = "cpu", dtype: str = "float64") -> Pla
     return Place(library, jax.numpy, found[index], device)
 
 
-def find_places(device: str) -> list[Place]:
-    """Return the host and, where a CUDA device is asked for, that device through PyTorch.
+def find_places(device: str, library: str | None = None) -> list[Place]:
+    """Return where a study runs: on the host, and where a CUDA device is asked for NumPy on the host before it.
 
     Examples
     --------
-    >>> [place.name for place in find_places("cpu")]
-    ['cpu']
+    >>> [(place.library, place.name) for place in find_places("cpu")]
+    [('numpy', 'cpu')]
     """
+    library = choose_library(library, device)
     if device == "cpu":
-        return [Place()]
-    if not re.fullmatch(r"cuda(:\d+)?", device):
-        raise ValueError(f"device is {device!r}; allowed: cpu, cuda, cuda:K")
-    return [Place(), open_place("torch", f"cuda:{int(device[5:] or 0)}")]
+        return [open_place(library)]
+    return [Place(), open_place(library, f"cuda:{int(device[5:] or 0)}")]

@@ -24,7 +24,7 @@ from stepwell.apps.tomography import add_noise, largest_singular_value, parallel
 from stepwell.apps.tomography.simulate import signal_to_noise
 from stepwell.checks import read_real, require
 from stepwell.krylov import ProjectedCG, tikhonov
-from stepwell.operators import Operator, as_operator, in_library_of
+from stepwell.operators import Operator, as_operator
 from stepwell.studies.frame import Column, Context, Curve, Setting, Study, Table
 from stepwell.studies.places import Place
 
@@ -236,8 +236,7 @@ def _build(size: int, place: Place, noise: float, relative_lam: float) -> _Slice
     images = shepp_logan_3d(size).reshape(size, -1).T
     data = add_noise(matrix @ images, noise)
     lam = relative_lam * largest_singular_value(matrix)
-    like = place.put(np.empty(0))
-    A = as_operator(in_library_of(sp.csr_matrix(matrix), like) if place.gpu else matrix)
+    A = as_operator(place.put_sparse(matrix))
     first = size // 2 + 1  # the poster counts slices from 1: 64 is the seed, 65 to 68 follow
     return _Slices(
         A, matrix, place.put(np.ascontiguousarray(data.T)), images, lam, range(first, first + 4), first - 1, size == 128

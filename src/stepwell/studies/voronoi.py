@@ -80,7 +80,7 @@ def voronoi_case(sites: int, resolution: int, place: Place) -> Case:
     >>> case.n, bool(f > HEXAGONAL_BOUND), g.shape
     (40, True, (40,))
     """
-    like = place.put(np.empty(0)) if place.gpu else None
+    like = None if place.library == "numpy" else place.like
     energy = VoronoiEnergy(1.0, sites, resolution=resolution, scale=float(sites), like=like)
     start = draw_sites(sites, np.ones((resolution, resolution)), seed=0).ravel()
     low, high = np.zeros(2 * sites), np.ones(2 * sites)

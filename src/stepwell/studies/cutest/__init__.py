@@ -27,7 +27,7 @@ from stepwell.studies.cutest.profiles import (
     threshold,
 )
 from stepwell.studies.cutest.runs import PERTURBATION, Kept, Run, best_known, read_minima, run_solver
-from stepwell.studies.cutest.solvers import FLOAT32, IMPATIENT, OURS, SCIPY, SOLVERS, Solver, on_device
+from stepwell.studies.cutest.solvers import FLOAT32, IMPATIENT, OURS, SCIPY, SOLVERS, Solver, at_place
 from stepwell.studies.frame import Column, Context, Curve, Setting, Study, Table
 from stepwell.studies.measure import blas_threads
 
@@ -149,7 +149,10 @@ class Verdicts:
 
 def _chosen(context: Context) -> tuple[list[Solver], list[str]]:
     asked = tuple(context.settings["solver"])
-    if asked == ("auto",):
+    elsewhere = [at_place(context.places[-1])] if context.places[-1].library != "numpy" else []
+    if asked == ("auto",) and elsewhere:
+        asked = (OURS, SCIPY)
+    elif asked == ("auto",):
         asked = context.pick(
             toy=(OURS, SCIPY, IMPATIENT, FLOAT32), default=(OURS, SCIPY, IMPATIENT, FLOAT32, "NLopt LBFGS"),
             full=tuple(SOLVERS),
@@ -157,12 +160,9 @@ def _chosen(context: Context) -> tuple[list[Solver], list[str]]:
     for name in asked:
         if name not in SOLVERS:
             raise ValueError(f"solver is {name!r}; allowed: auto, {', '.join(SOLVERS)}{meant(name, SOLVERS)}")
-    if context.device != "cpu":
-        on_gpu = on_device(context.device)
-        return [*(SOLVERS[name] for name in (OURS, SCIPY)), on_gpu], []
     there = [SOLVERS[name] for name in asked if SOLVERS[name].installed]
     missing = [f"{name} ({SOLVERS[name].package} is not installed)" for name in asked if not SOLVERS[name].installed]
-    return there, missing
+    return [*there, *elsewhere], missing
 
 
 def run(context: Context, study: Study) -> None:

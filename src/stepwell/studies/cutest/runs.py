@@ -19,6 +19,8 @@ from stepwell.studies.cutest.solvers import Ended, Solver
 
 #: How far starts are moved, relative to max(1, |x|): far below any tolerance.
 PERTURBATION = 1e-10
+#: The reason of a run that the harness ended, by whatever error of the solver's own that came out.
+SPENT = "more evaluations than allowed"
 #: A solver may end the iteration that it is in when its evaluations are spent.
 _GRACE = 50
 
@@ -114,7 +116,8 @@ def run_solver(problem: CutestProblem, solver: Solver, maxfun: int, seed: int = 
     try:
         ended = solver.solve(watched, x0.copy(), problem.lower, problem.upper, maxfun)
     except Exception as error:  # one that fails, or that does not stop, ends at the best point that it met
-        ended = Ended(watched.best_x, False, f"{type(error).__name__}: {error}"[:120])
+        words = f"{type(error).__name__}: {error}".splitlines()[0]
+        ended = Ended(watched.best_x, False, SPENT if watched.count >= watched.limit else words)
     seconds = time.perf_counter() - watched.began
     x = np.clip(np.asarray(ended.x, dtype=float).reshape(-1), problem.lower, problem.upper)
     f, g = problem(x)

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.studies.places import Place
+
 OURS, SCIPY, FLOAT32 = "Stepwell", "SciPy L-BFGS-B", "Stepwell, float32"
 #: The one whose stopping rule is SciPy's: what `patience` changes is the difference to it.
 IMPATIENT = "Stepwell, patience 1"
@@ -68,26 +70,22 @@ def _stepwell(dtype: Any = np.float64, **options: Any) -> Callable[..., Ended]:
     return solve
 
 
-def on_device(device: str) -> Solver:
-    """Return the solver with its vectors on a CUDA device; functions are evaluated on the host."""
+def at_place(place: Place) -> Solver:
+    """Return the solver with its vectors in another library, or on a GPU; functions are evaluated on the host."""
 
     def solve(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, maxfun: int) -> Ended:
-        import torch
-
         import stepwell
 
-        def put(values: Any) -> Any:
-            return torch.as_tensor(values, dtype=torch.float64, device=device)
-
         def carried(x: Any) -> tuple[Any, Any]:
-            f, g = fun(x.cpu().numpy())
-            return put(f), put(g)
+            f, g = fun(place.fetch(x))
+            return place.put(np.float64(f)), place.put(g)
 
-        box = (put(lower), put(upper)) if _has_bounds(lower, upper) else None
-        result = stepwell.minimize(carried, put(x0), jac=True, bounds=box, options={"maxfun": maxfun, "graph": False})
-        return Ended(result.x.cpu().numpy(), bool(result.success), result.reason.name)
+        box = (place.put(lower), place.put(upper)) if _has_bounds(lower, upper) else None
+        chosen: Any = {"maxfun": maxfun, "graph": False} if place.gpu else {"maxfun": maxfun, "threads": 1}
+        result = stepwell.minimize(carried, place.put(x0), jac=True, bounds=box, options=chosen)
+        return Ended(place.fetch(result.x), bool(result.success), result.reason.name)
 
-    return Solver(f"{OURS} on the GPU", "torch", solve)
+    return Solver(f"{OURS} on the GPU" if place.gpu else f"{OURS}, {place.library}", place.library, solve)
 
 
 def _scipy(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, maxfun: int) -> Ended:
@@ -184,7 +182,8 @@ def _ipopt(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, 
         fun, x0, jac=True, bounds=list(zip(lower, upper)),
         options={"hessian_approximation": "limited-memory", "max_iter": maxfun, "print_level": 0},
     )  # fmt: skip
-    return Ended(np.asarray(result.x), bool(result.success), str(result.message))
+    words = result.message.decode() if isinstance(result.message, bytes) else str(result.message)
+    return Ended(np.asarray(result.x), bool(result.success), words)
 
 
 def _fides(fun: Function, x0: np.ndarray, lower: np.ndarray, upper: np.ndarray, maxfun: int) -> Ended:

@@ -1,74 +1,69 @@
-// Small systems on a CUDA device: some lanes of a warp are a quick team (core/nnls/types.hpp), so that very
-// many systems are at work at once. What they hand over is listed for nnls_solve. Compiled with
-//   SW_SCALAR   float or double
-//   SW_GENERAL  1: bounds, sums, penalties and the like; 0: x >= 0
-//   SW_OWN      1: each system has a matrix of its own, with a table of its products; 0: they share one, or
-//   give
-//               normal equations
-//   SW_LANES    lanes of a team: 1, 8, 16 or 32
-//   SW_LOCAL    bytes of local memory of a team of one lane, which all its lanes read side by side
-//   SW_THREADS  threads of a block
-//   SW_BLOCKS   blocks of a multiprocessor that registers have to be there for
-#include "core/nnls/job.hpp"
+// Small systems on a CUDA device, a thread each (core/nnls/small). What they leave to nnls_solve is listed
+// for it. Compiled with
+//   SW_SCALAR     float or double
+//   SW_SOURCE     a Source: where the products come from
+//   SW_BOUNDED, SW_SUMMED, SW_PENALIZED  0 or 1: what the systems have beside x >= 0
+//   SW_COLUMNS    columns that a thread has room for
+//   SW_POSITIONS  of them in the factor
+//   SW_THREADS    threads of a block
+//   SW_BLOCKS     blocks of a multiprocessor that registers have to be there for
 #include "core/nnls/launch.hpp"
-#include "cuda/nnls/lane_team.cuh"
+#include "core/nnls/small/solver.hpp"
 
 using namespace stepwell;
 using namespace stepwell::nnls;
 
 typedef SW_SCALAR Scalar;
-#if SW_OWN
-typedef Tabled<Scalar> Top;
-#else
-typedef Dense<Scalar> Top;
-#endif
-#if SW_GENERAL
-typedef Stacked<Top> Matrix;
-#else
-typedef Top Matrix;
-#endif
-typedef LaneTeam<SW_LANES> Team;
+typedef small::Kind<Scalar, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS, SW_POSITIONS>
+    Kind;
+
+// Products of all systems in shared memory. Rows are an odd number of pairs apart: threads that read pairs of
+// different rows then meet in different banks.
+static __device__ small::Products share(const Launch& launch, double* fast) {
+    const Shared& shared = launch.shared;
+    const int n = launch.job.columns + launch.job.family.slack, stride = 2 * (((n + 1) / 2) | 1);
+    const int length = n * stride + 8, whole = static_cast<int>(padded(n));
+    double *inverse = fast + length, *unit = inverse + whole;
+    for (int k = threadIdx.x; k < length; k += SW_THREADS) {
+        const int i = k / stride, j = k % stride;
+        fast[k] = i < n && j < n ? shared.gram[i * shared.gram_stride + j] : 0.0;
+    }
+    for (int j = threadIdx.x; j < whole; j += SW_THREADS) {
+        const double square = j < n ? shared.gram[j * shared.gram_stride + j] : 0.0;
+        inverse[j] = square > 0 ? 1 / sqrt(square) : 0.0;
+        unit[j] = j < n && shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
+    }
+    __syncthreads();
+    return {shared, fast, stride, Kind::own_norms ? nullptr : inverse, unit};
+}
 
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
-    nnls_quick(const __grid_constant__ Launch launch) {
-    constexpr int in_block = SW_THREADS / SW_LANES;
-    const Team team;
-    const int own = threadIdx.x / SW_LANES;
-#if SW_LANES == 1
-    __align__(64) char fast_here[SW_LOCAL];
-    Task<Matrix> task;
-#else
-    extern __shared__ __align__(64) char fast[];
-    char* fast_here = fast + own * launch.fast_bytes;
-    // Raw memory: shared variables have no constructors.
-    __shared__ __align__(16) char tasks[in_block * sizeof(Task<Matrix>)];
-    Task<Matrix>& task = reinterpret_cast<Task<Matrix>*>(tasks)[own];
-#endif
+    nnls_small(const __grid_constant__ Launch launch) {
+    extern __shared__ __align__(16) double fast[];
     const Job& job = launch.job;
-    const Matrix* kind = nullptr;
-    const int64_t number = static_cast<int64_t>(blockIdx.x) * in_block + own;
-    if (team.rank() == 0)
-        task.arrange(
-            job.options,
-            extent_of(job, matrix_of(job, 0, kind), team.size(), launch.shared.columns == nullptr, true),
-            launch.shared, Arena{fast_here, launch.fast_bytes, launch.slow + number * launch.slow_bytes});
-    // The first system of a team is its own; the queue has the rest.
-    const int64_t teams = static_cast<int64_t>(gridDim.x) * in_block;
-    for (int64_t system = number; system < job.systems; system = teams + team.draw(launch.queue)) {
-        if (team.rank() == 0) {
-            const int64_t index = matrix_number(job, system);
-            task.take(matrix_of(job, index, kind));
-            if (launch.dictionary) task.share(launch.dictionary[index]);
+    small::Products products;
+    if constexpr (Kind::source == small::one_matrix) products = share(launch, fast);
+    const int lane = threadIdx.x & 31;
+    // A warp draws 32 systems at a time: its threads begin and end together.
+    for (;;) {
+        unsigned long long first = 0;
+        if (lane == 0) first = atomicAdd(reinterpret_cast<unsigned long long*>(launch.queue), 32ull);
+        const int64_t system = static_cast<int64_t>(__shfl_sync(0xffffffffu, first, 0)) + lane;
+        if (system - lane >= job.systems) return;
+        if (system < job.systems) {
+            if constexpr (Kind::source == small::some_matrices) {
+                const Shared& shared = launch.dictionary[matrix_number(job, system)];
+                products = {shared, shared.gram, shared.gram_stride, nullptr, nullptr};
+            }
+            small::Solver<Kind> solver(job, system, products);
+            if (!solver.solve())
+                launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
         }
-        team.sync();
-        const bool solved = solve_system<Scalar>(team, job, system, task);
-        if (!solved && team.rank() == 0)
-            launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
-        team.sync();
+        __syncwarp();
     }
 }
 
-#if SW_OWN
+#if SW_FORMS_TABLES
 
 // c += f' g of two fragments of four rows and eight columns each. A lane has row lane % 4 of column lane / 4,
 // and of the products those of column lane / 4 of f with two of g, from 2 (lane % 4) on.

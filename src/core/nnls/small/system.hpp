@@ -1,0 +1,363 @@
+// A small system for one thread: what is known of it, and where it stands. Everything is in tables of
+// products; indices go the same way for all threads of a warp wherever that can be, so that what they keep,
+// an entry of each side by side, is read together.
+#pragma once
+
+#include "core/nnls/rounding.hpp"
+#include "core/nnls/scaling.hpp"
+#include "core/nnls/stacked.hpp"
+#include "core/nnls/tabled.hpp"
+#include "core/nnls/workspace.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace small {
+
+// Where the products come from: a matrix of all systems; one of some, that each names; its own; or they are
+// what is given.
+enum Source { one_matrix, some_matrices, own_matrix, normal_equations };
+
+// What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
+// `positions` of them in the factor.
+template <class Number, int from, bool has_bounds, bool has_sum, bool has_penalty, int capacity_,
+          int positions_>
+struct Kind {
+    typedef Number Scalar;
+    static constexpr int source = from, capacity = capacity_, positions = positions_;
+    static constexpr bool bounded = has_bounds || has_sum, summed = has_sum, penalized = has_penalty;
+    static constexpr bool shares = from == one_matrix || from == some_matrices;
+    // A system has norms of its own where they depend on more than the matrix of all.
+    static constexpr bool own_norms = from != one_matrix || has_penalty || has_sum;
+};
+
+// Of the squared norm of a column: a smaller part outside the others is for another solver. With one matrix A
+// itself refines what the products found; the other limits are those of entry.hpp.
+template <class Kind>
+SW_HD double smallest_pivot(int columns) {
+    if (Kind::source == normal_equations) return 4 * double_epsilon * columns;
+    return Kind::shares ? 1e-13 : correct_below * correct_below;
+}
+
+// Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
+// the dual as well as another pass over A would.
+constexpr double large_residual = 0.01;
+
+// What systems with one matrix share: its scaled columns, and products that may lie in faster memory.
+struct Products {
+    Shared shared;
+    const double* gram = nullptr;
+    int64_t stride = 0;
+    const double* inverse_norm = nullptr;  // a whole number of eights; null where each system has its own
+    const double* unit = nullptr;          // 1 / scale, a power of two; or null
+};
+
+// The largest count of the threads that go through a loop together.
+SW_HD int together(int count) {
+#if defined(__CUDA_ARCH__)
+    return __reduce_max_sync(__activemask(), count);
+#else
+    return count;
+#endif
+}
+
+// The place of the lowest bit that is set, of those of which one is.
+SW_HD int lowest_of(uint64_t bits) {
+#if defined(__CUDA_ARCH__)
+    return __ffsll(static_cast<long long>(bits)) - 1;
+#else
+    return __builtin_ctzll(bits);
+#endif
+}
+
+SW_HD uint64_t bit_of(int j) {
+    return uint64_t(1) << j;
+}
+
+template <class Kind>
+struct System {
+    typedef typename Kind::Scalar Scalar;
+    static constexpr int chunk = 8;  // columns that are summed at once
+
+    const Job& job;
+    const int64_t system;
+    const Products& products;
+    const int n;  // columns, a slack included
+
+    double c[Kind::capacity], x[Kind::capacity], w[Kind::capacity];
+    double own_inverse[Kind::own_norms ? Kind::capacity : 1];
+    alignas(16) double table[Kind::shares ? 1 : Kind::capacity * Kind::capacity];
+    // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
+    uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
+    double squared_b = 0, b_norm = 0;
+    double nu = 0;               // lambda^2 of a penalty
+    double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
+    bool drops_upper = false;    // the sum keeps x below upper bounds that are as large as it
+    double least_sum = 0;        // with all columns at their references
+    int32_t order[Kind::positions];
+    int count = 0;
+
+    SW_HD System(const Job& job, int64_t system, const Products& products)
+        : job(job), system(system), products(products), n(job.columns + job.family.slack) {}
+
+    SW_HD bool is_slack(int j) const { return Kind::summed && j >= job.columns; }
+    SW_HD double scale(int j) const {
+        if constexpr (Kind::shares)
+            return products.shared.scale[j];
+        else
+            return 1.0;
+    }
+    SW_HD double gram(int i, int j) const {
+        if constexpr (Kind::shares)
+            return products.gram[i * products.stride + j];
+        else
+            return table[i * Kind::capacity + j];
+    }
+    // Of L's columns.
+    SW_HD double penalty(int i, int j) const {
+        const Shared& shared = products.shared;
+        if (shared.penalty_gram) return shared.penalty_gram[i * shared.gram_stride + j];
+        return i == j ? shared.penalty_diagonal[j] : 0.0;
+    }
+    SW_HD double coefficient(int j) const {
+        const Family& family = job.family;
+        const bool given = family.coefficients && !is_slack(j);
+        return (given ? family.coefficients[j] : 1.0) * scale(j);
+    }
+    // |a_j|^2, the penalty's rows included, not the sum's.
+    SW_HD double square(int j) const {
+        double value = gram(j, j);
+        if constexpr (Kind::penalized) value += nu * penalty(j, j);
+        return value;
+    }
+    // a_i . a_j, with all rows.
+    SW_HD double product(int i, int j) const {
+        double value = gram(i, j);
+        if constexpr (Kind::penalized) value += nu * penalty(i, j);
+        if constexpr (Kind::summed) value += rho * coefficient(i) * coefficient(j);
+        return value;
+    }
+    SW_HD double inverse_norm(int j) const {
+        if constexpr (Kind::own_norms)
+            return own_inverse[j];
+        else
+            return products.inverse_norm[j];
+    }
+    SW_HD double norm(int j) const { return square(j) * inverse_norm(j); }
+
+    SW_HD double in_units_of(int j, double value) const {
+        if constexpr (!Kind::shares) return value;
+        return products.unit ? value * products.unit[j] : value / products.shared.scale[j];
+    }
+
+    // Bounds as given, and in the units of the scaled columns.
+    SW_HD double given_bound(int j, bool upper) const {
+        const Family& family = job.family;
+        if constexpr (!Kind::bounded) return upper ? double_infinity : 0.0;
+        if (is_slack(j)) {
+            const double low = family.sum_low[system * family.sum_stride],
+                         high = family.sum_high[system * family.sum_stride];
+            if (!upper) return is_finite(high) ? 0.0 : -double_infinity;
+            return is_finite(high) ? high - low : is_finite(low) ? 0.0 : double_infinity;
+        }
+        return upper ? family.upper[system * family.upper_stride + j]
+                     : family.lower[system * family.lower_stride + j];
+    }
+    SW_HD double lower(int j) const {
+        if constexpr (!Kind::bounded) return 0.0;
+        return in_units_of(j, given_bound(j, false));
+    }
+    SW_HD double upper(int j) const {
+        if constexpr (!Kind::bounded) return double_infinity;
+        const double high = in_units_of(j, given_bound(j, true));
+        if (Kind::summed && drops_upper && is_finite(high)) {
+            const double low = lower(j), s = coefficient(j);
+            if (!(at_upper & bit_of(j)) && s * high - s * low >= wanted - least_sum) return double_infinity;
+        }
+        return high;
+    }
+    SW_HD bool is_masked(int j) const {
+        const Family& family = job.family;
+        return !is_slack(j) && family.mask && !family.mask[system * family.mask_stride + j];
+    }
+    SW_HD void set_x(int j, double value) {
+        x[j] = value;
+        support = value != 0 ? support | bit_of(j) : support & ~bit_of(j);
+    }
+    SW_HD void enter(int j) {
+        order[count++] = j;
+        passive |= bit_of(j);
+        at_upper &= ~bit_of(j);
+    }
+
+    // Norms for the scores, with the lambda of this system.
+    SW_HD void find_norms() {
+        if constexpr (Kind::own_norms)
+            for (int j = 0; j < n; ++j) own_inverse[j] = inverse_of(square(j), coefficient_square(j));
+    }
+    // For columns of zeros there is nothing but the row of a sum.
+    SW_HD static double inverse_of(double square, double in_sum) {
+        const double judged = square > 0 ? square : in_sum;
+        return judged > 0 ? 1 / square_root(judged) : 0.0;
+    }
+    SW_HD double coefficient_square(int j) const {
+        if constexpr (Kind::summed)
+            return rho * coefficient(j) * coefficient(j);
+        else
+            return 0.0;
+    }
+
+    // Reads what is given, and puts every column at a bound or, without bounds, in the factor. False where
+    // another solver has to see to it: it is told apart there what is wrong, if something is.
+    SW_HD bool begin() {
+        shut = n < 64 ? ~uint64_t(0) << n : 0;
+        SW_ROLLED
+        for (int j = 0; j < Kind::capacity; ++j) {
+            c[j] = x[j] = w[j] = 0;
+            if constexpr (Kind::own_norms) own_inverse[j] = 0;
+        }
+        if constexpr (Kind::shares) {
+            squared_b = residual_of_rows<true>(false);
+            SW_ROLLED
+            for (int j = 0; j < n; ++j) c[j] = w[j];
+        } else if (!read_table()) {
+            return false;
+        }
+        if (!(squared_b == 0 || (squared_b > 1e-200 && squared_b < 1e200))) return false;
+        b_norm = square_root(squared_b);
+        if constexpr (Kind::summed) rho = weight_of_sum();
+        find_norms();
+        return put_at_bounds();
+    }
+
+    // r . r of r = b - A x over the rows of A, or of b alone; with `wants_product` A'r in w. Eight rows are
+    // at work at a time, so that nothing as long as a column is kept.
+    template <bool wants_product>
+    SW_HD double residual_of_rows(bool subtracts) {
+        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+        const double* columns = products.shared.columns;
+        const int64_t stride = products.shared.column_stride;
+        const int rows = job.rows, all = job.columns;
+        double square = 0;
+        if constexpr (wants_product)
+            for (int j = 0; j < n; ++j) w[j] = 0;
+        SW_ROLLED
+        for (int first = 0; first < rows; first += chunk) {
+            double r[chunk];
+            SW_UNROLL
+            for (int t = 0; t < chunk; ++t) r[t] = first + t < rows ? double(b[first + t]) : 0.0;
+            if (subtracts) {
+                const double* column = columns + first;
+                SW_UNROLL_BY(2)
+                for (int j = 0; j < all; ++j, column += stride) {
+                    const double value = x[j];
+                    SW_UNROLL
+                    for (int t = 0; t < chunk; ++t) r[t] -= column[t] * value;
+                }
+                // (Below A's rows there may be others.)
+                if (first + chunk > rows) {
+                    SW_UNROLL
+                    for (int t = 0; t < chunk; ++t) r[t] = first + t < rows ? r[t] : 0.0;
+                }
+            }
+            SW_UNROLL
+            for (int t = 0; t < chunk; ++t) square += r[t] * r[t];
+            if constexpr (wants_product) {
+                const double* column = columns + first;
+                SW_UNROLL_BY(2)
+                for (int j = 0; j < all; ++j, column += stride) {
+                    double sum[2] = {0, 0};
+                    SW_UNROLL
+                    for (int t = 0; t < chunk; ++t) sum[t % 2] += column[t] * r[t];
+                    w[j] += sum[0] + sum[1];
+                }
+            }
+        }
+        return square;
+    }
+
+private:
+    SW_HD bool read_table() {
+        double odd = 0, highest = 0;
+        if constexpr (Kind::source == own_matrix) {
+            const double* own = job.tables + system * table_length(n);
+            for (int i = 0; i < n; ++i)
+                for (int j = 0; j < n; ++j) table[i * Kind::capacity + j] = own[i * n + j];
+            for (int j = 0; j < n; ++j) c[j] = own[n * n + j];
+            squared_b = own[n * (n + 1)];
+            // (Of general problems the damping is zero.)
+            const double damping = job.options.damping;
+            for (int j = 0; j < n; ++j) table[j * Kind::capacity + j] += damping * damping;
+        } else if constexpr (Kind::source == normal_equations) {
+            const Family& family = job.family;
+            const double *gram = family.gram + system * family.gram_stride,
+                         *linear = family.linear + system * family.linear_stride;
+            const int given = job.columns;
+            for (int i = 0; i < n; ++i)
+                for (int j = 0; j < n; ++j)
+                    table[i * Kind::capacity + j] = i < given && j < given ? gram[i * given + j] : 0.0;
+            for (int j = 0; j < given; ++j) c[j] = linear[j];
+        }
+        for (int j = 0; j < n; ++j) {
+            const double square = table[j * Kind::capacity + j];
+            for (int i = 0; i < n; ++i) odd += table[j * Kind::capacity + i] - table[j * Kind::capacity + i];
+            odd += c[j] - c[j];
+            if (square != 0 && !(square > 1e-200 && square < 1e200)) odd = 1;
+            if (Kind::source == normal_equations && square > 0)
+                highest = max_of(highest, absolute(c[j]) * power_below(square_root(square)));
+        }
+        if constexpr (Kind::source == normal_equations) {
+            const Family& family = job.family;
+            const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
+            squared_b = given > 0 ? given : highest * highest;
+        }
+        return odd == 0;
+    }
+
+    // A power of four near the mean square of the largest column's entries, over the largest coefficient's:
+    // the row then counts as much as one of A.
+    SW_HD double weight_of_sum() const {
+        double highest = 0, largest = 0;
+        SW_ROLLED
+        for (int j = 0; j < job.columns; ++j) {
+            const double own = scale(j), coefficient = this->coefficient(j) / own;
+            if (own > 0) highest = max_of(highest, gram(j, j) / (own * own));
+            largest = max_of(largest, coefficient);
+        }
+        const double root = highest > 0 ? square_root(highest / max_of(job.rows, 1)) / largest : 1 / largest;
+        const double power = power_below(root);
+        return 1 / (power * power);
+    }
+
+    SW_HD bool put_at_bounds() {
+        for (int j = 0; j < n; ++j) {
+            const uint64_t bit = bit_of(j);
+            const bool nothing = !(scale(j) > 0) || !(inverse_norm(j) > 0);
+            if constexpr (!Kind::bounded) {
+                if (nothing || is_masked(j)) shut |= bit;
+                continue;
+            }
+            const double low = given_bound(j, false), high = given_bound(j, true);
+            if (!(low <= high)) return false;
+            if (is_masked(j) || low == high) {
+                shut |= bit;
+                if (!is_masked(j) && scale(j) > 0) set_x(j, in_units_of(j, low));
+                continue;
+            }
+            if (is_finite(low)) {
+                if (scale(j) > 0) set_x(j, in_units_of(j, low));
+            } else if (is_finite(high)) {
+                at_upper |= bit;
+                if (scale(j) > 0) set_x(j, in_units_of(j, high));
+            } else if (!nothing) {
+                if (count == Kind::positions) return false;
+                enter(j);
+            }
+            if (nothing) shut |= bit;
+        }
+        return true;
+    }
+};
+
+}  // namespace small
+}  // namespace nnls
+SW_END
