@@ -238,6 +238,28 @@ void solve(const NormalJob& job) {
     if (out_of_memory) throw std::bad_alloc();
 }
 
+// One pass over A: what is written is as large as A, and all there is to do.
+void pull_back_system(const PullBackJob& job, int64_t s) {
+    const int64_t m = job.rows, n = job.columns;
+    const double *a = job.a + s * m * n, *x = job.x + s * n, *u = job.u + s * n;
+    double* to_a = job.to_a + s * m * n;
+    for (int64_t i = 0; i < m; ++i, a += n, to_a += n) {
+        const double image = dot(a, u, n), rest = job.b[s * m + i] - dot(a, x, n);
+        job.to_b[s * m + i] = image;
+        for (int64_t j = 0; j < n; ++j) to_a[j] = rest * u[j] - image * x[j];
+    }
+}
+
+void pull_back(const PullBackJob& job) {
+    const int64_t work = std::max<int64_t>(1, int64_t(job.rows) * job.columns);
+    const int64_t piece = std::clamp<int64_t>((int64_t(1) << 16) / work, 1, job.systems);
+    const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
+    Pool::instance().run(pieces, std::min(job.threads, pieces), [&](int p, int) {
+        const FlushSubnormals flush;
+        for (int64_t s = p * piece; s < std::min(job.systems, (p + 1) * piece); ++s) pull_back_system(job, s);
+    });
+}
+
 }  // namespace
 }  // namespace nnls
 SW_END
@@ -245,7 +267,7 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NormalKernels& normal_kernels() {
-    static const NormalKernels kernels{nnls::solve};
+    static const NormalKernels kernels{nnls::solve, nnls::pull_back};
     return kernels;
 }
 }  // namespace SW_ISA

@@ -24,8 +24,18 @@ struct NormalJob {
     bool gram = false;  // a is A' A itself: rows = columns
 };
 
+// What flows back to A and b of each system, given u: A u to b, and r u' - (A u) x' to A, with r = b - A x.
+struct PullBackJob {
+    int64_t systems;
+    int32_t rows, columns;
+    const double *a, *b, *x, *u;  // each system has its own, one after the other
+    double *to_a, *to_b;
+    int32_t threads;
+};
+
 struct NormalKernels {
     void (*solve)(const NormalJob&);
+    void (*pull_back)(const PullBackJob&);
 };
 
 SW_FOR_EACH_ISA(const NormalKernels& normal_kernels();)

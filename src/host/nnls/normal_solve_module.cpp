@@ -44,6 +44,22 @@ void solve(Block<const double, 3> a, int32_t rows, int32_t origin, bool pulses, 
     SW_BEST(normal_kernels)().solve(job);
 }
 
+void pull_back(Block<const double, 3> a, Block<const double, 2> b, Block<const double, 2> x,
+               Block<const double, 2> u, Block<double, 3> to_a, Block<double, 2> to_b, int32_t threads) {
+    const size_t systems = a.shape(0), rows = a.shape(1), columns = a.shape(2);
+    const auto is = [&](const auto& block, size_t length) {
+        return block.shape(0) == systems && block.shape(1) == length;
+    };
+    const bool good = is(b, rows) && is(x, columns) && is(u, columns) && is(to_b, rows) && is(to_a, rows) &&
+                      to_a.shape(2) == columns;
+    if (!good) throw nb::value_error("nnls_pull_back: shapes do not fit together");
+    if (systems == 0) return;
+    const PullBackJob job{int64_t(systems), int32_t(rows), int32_t(columns), a.data(),    b.data(),
+                          x.data(),         u.data(),      to_a.data(),      to_b.data(), threads};
+    const nb::gil_scoped_release release;
+    SW_BEST(normal_kernels)().pull_back(job);
+}
+
 }  // namespace
 
 void bind_normal_solve(nb::module_& m) {
@@ -53,6 +69,10 @@ void bind_normal_solve(nb::module_& m) {
           "Write to u the solutions of (A_F' A_F + damping^2 I) u_F = g_F of each system's free columns F; "
           "`gram` "
           "says that a is A' A.");
+    m.def("nnls_pull_back", &pull_back, nb::arg("a").noconvert(), nb::arg("b").noconvert(),
+          nb::arg("x").noconvert(), nb::arg("u").noconvert(), nb::arg("to_a").noconvert(),
+          nb::arg("to_b").noconvert(), nb::arg("threads"),
+          "Write A u to to_b and (b - A x) u' - (A u) x' to to_a, of systems with a matrix each.");
 }
 
 }  // namespace stepwell

@@ -131,6 +131,16 @@ def is_transformed(tensor: Array) -> bool:
     return bool(kinds.is_functorch_wrapped_tensor(tensor) or kinds.is_legacy_batchedtensor(tensor))
 
 
+def apply_rule(rule: Any, *arguments: Any) -> Any:
+    """Apply an ``autograd.Function`` to tensors that no transformation has wrapped.
+
+    As ``rule.apply`` does there, which reads the signature of ``forward`` first: that takes longer than a small solve.
+    """
+    import torch
+
+    return super(torch.autograd.Function, rule).apply(*arguments)
+
+
 def refusing_writes(function: Function, name: str, template: Array) -> Function:
     """Return a function of points that raises where it has written to one: PyTorch has no read-only tensors.
 

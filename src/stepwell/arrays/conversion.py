@@ -61,6 +61,15 @@ def as_user_array(values: np.ndarray, template: Array) -> Array:
     return values
 
 
+def as_user_rows(values: np.ndarray, template: Array) -> list[Array]:
+    """Return the rows of host values, each as `as_user_array` does."""
+    if kind_of(template) == "torch":
+        import torch
+
+        return list(torch.from_numpy(values).unbind(0))
+    return [as_user_array(row, template) for row in values]
+
+
 def as_jax_mixes(array: Array, other: Array) -> tuple[Array, Array]:
     """Return two arrays with NumPy's as one of JAX where the other is JAX's, on the host: JAX itself takes both."""
     if kind_of(array) == "jax" and isinstance(other, np.ndarray) and not is_cuda(array):

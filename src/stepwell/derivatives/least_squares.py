@@ -35,7 +35,7 @@ def reverse(
 ) -> Cotangents:
     """Return the cotangents of A, b and λ, given u."""
     image = matrix.times(u)
-    own = matrix.cotangent(b - matrix.times(x), u) - matrix.cotangent(image, x) if matrix_too else None
+    own = matrix.cotangent_of_two(b - matrix.times(x), u, -image, x) if matrix_too else None
     return Cotangents(own, image, -2 * lam * (u * x).sum() if lam_too else None)
 
 

@@ -31,6 +31,9 @@ class Matrix(Protocol):
     def cotangent(self, y: Array, x: Array) -> Array:
         """The gradient of Σ yᵀ A x with respect to the entries, summed over the systems that share them."""
 
+    def cotangent_of_two(self, y: Array, x: Array, other_y: Array, other_x: Array) -> Array:
+        """The sum of the cotangents of two pairs."""
+
     def normal_times(self, x: Array) -> Array:
         """AᵀA x of each system."""
 
@@ -48,6 +51,11 @@ class _Columns:
     times: Any
     transposed_times: Any
     cotangent: Any
+
+    def cotangent_of_two(self, y: Array, x: Array, other_y: Array, other_x: Array) -> Array:
+        """The sum of two cotangents."""
+        found: Array = self.cotangent(y, x) + self.cotangent(other_y, other_x)
+        return found
 
     def normal_times(self, x: Array) -> Array:
         """AᵀA x."""
@@ -88,6 +96,13 @@ class Dense(_Columns):
         if self.entries.ndim == 2 and y.ndim == 2:
             return y.T @ x
         return y[..., :, None] * x[..., None, :]
+
+    def cotangent_of_two(self, y: Array, x: Array, other_y: Array, other_x: Array) -> Array:
+        """The sum of two cotangents, of which each entry is written twice at the most."""
+        first = self.cotangent(y, x)
+        if self.entries.ndim == 2 and y.ndim == 2:
+            return first + other_y.T @ other_x
+        return add_products(first, other_y[..., :, None], other_x[..., None, :])
 
 
 class Gram(_Columns):

@@ -68,6 +68,11 @@ def solve_free(
     template, on_device = g, is_cuda(entries)
     if not on_device:  # views, whose shapes NumPy changes in a fraction of the time
         entries, free, lam, g = (host_view(array) for array in (entries, free, lam, g))
+        # One axis of systems is what most have.
+        if shape is None and g.ndim == 2 and free.shape == g.shape and lam.ndim == 0 and entries.ndim in (2, 3):
+            whole = entries if entries.ndim == 3 else entries[None]
+            if g.size and len(whole) in (1, len(g)):
+                return as_user_array(_on_host(whole, free, lam.reshape(1), g[:, None], None, gram)[:, 0], template)
     xp = namespace_of(entries, free, g)
     core = 2 if shape is None else 1
     leads = [tuple(entries.shape[:-core]), tuple(free.shape[:-1]), tuple(lam.shape), tuple(g.shape[:-1])]
@@ -98,6 +103,30 @@ def solve_free(
     if alone:
         u = xp.permute_dims(u, tuple(map(int, np.argsort([*axes, *alone, rank]))))
     return u if on_device else as_user_array(u, template)
+
+
+def pull_back(entries: Array, b: Array, x: Array, u: Array) -> tuple[Array, Array]:
+    """Return the cotangents of A and b, (b − Ax)uᵀ − (Au)xᵀ and Au, of host systems with a matrix each.
+
+    What `stepwell.derivatives.least_squares.reverse` says, of numbers that nobody differentiates again: in one pass.
+
+    Parameters
+    ----------
+    entries : array, (systems, m, n)
+    b : array, (systems, m)
+    x, u : array, (systems, n)
+
+    Examples
+    --------
+    >>> A, b, x, u = np.ones((1, 2, 1)), np.array([[3.0, 1.0]]), np.array([[2.0]]), np.array([[0.5]])
+    >>> pull_back(A, b, x, u)
+    (array([[[-0.5],
+            [-1.5]]]), array([[0.5, 0.5]]))
+    """
+    given = [as_readable(host_view(array), np.float64) for array in (entries, b, x, u)]
+    to_a, to_b = np.empty(given[0].shape), np.empty(given[1].shape)
+    _core.nnls_pull_back(*given, to_a, to_b, default_threads())
+    return as_user_array(to_a, entries), as_user_array(to_b, b)
 
 
 def solve_free_with_rows(

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from stepwell.arrays import graph_library
-from stepwell.arrays.autograd import is_transformed
+from stepwell.arrays.autograd import apply_rule, is_transformed
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
 from stepwell.derivatives import least_squares
 from stepwell.derivatives.matrices import matrix_of
-from stepwell.derivatives.normal_equations import solve_free
+from stepwell.derivatives.normal_equations import pull_back, solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, solve_systems, turned
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import NNLSResult
@@ -184,6 +184,9 @@ class _Solution(torch.autograd.Function):
         entries, b, lam, x = ctx.saved_tensors
         needs = ctx.needs_input_grad
         u = _solve(entries, _free(x), lam, g, ctx.spec)
+        doubles = entries.dtype == torch.float64 and entries.ndim == 3 and not needs[2] and not entries.is_cuda
+        if doubles and needs[0] and ctx.spec[0] < 0 and graph_library(entries, b, u) is None:
+            return *pull_back(entries, b, x, u), *[None] * (3 + len(Spec._fields))
         own, data, shrink = least_squares.reverse(
             matrix_of(entries, ctx.spec), b, lam, x, u, matrix_too=needs[0], lam_too=needs[2]
         )
@@ -248,7 +251,7 @@ def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any,
         result = as_result(Outcome(*rule.apply(entries, b, lam, warm, None, *spec)), spec)
     else:
         call = _Call(progress)
-        (x,) = rule.apply(entries, b, lam, warm, call, *spec)
+        (x,) = apply_rule(rule, entries, b, lam, warm, call, *spec)
         result = dataclasses.replace(call.result, x=x)
         _warn_of_unsolved(result)
     return turned(result) if across else result

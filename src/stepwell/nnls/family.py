@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Reader:
 
     def __init__(self, b: Array, lead: tuple[int, ...], single: bool) -> None:
         self.b, self.lead, self.single = b, lead, single
-        self.systems = int(np.prod(lead, dtype=np.int64))
+        self.systems = math.prod(lead)
         self.on_device = bool(arrays.is_cuda(b))
 
     def rows(self, name: str, value: Any, length: int | None) -> Array:

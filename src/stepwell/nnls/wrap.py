@@ -157,10 +157,15 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
     def shaped(array: Array) -> Array:
         return _deliver(batch, array.reshape(batch.lead) if len(batch.lead) != 1 else array)
 
+    def rows(array: Array) -> list[Array]:
+        if arrays.is_cuda(batch.b) or len(batch.lead) != 1:
+            return [shaped(row) for row in array]
+        return arrays.as_user_rows(np.ascontiguousarray(array), batch.b)
+
     found = {name: shaped(xp.astype(array, answers.x.dtype, copy=False)) for name, array in names.items()}
-    found |= {name: shaped(array) for name, array in ({n: counts[k] for k, n in enumerate(COUNTS)} | whole).items()}
+    found |= dict(zip(COUNTS, rows(counts))) | {name: shaped(array) for name, array in whole.items()}
     found["escalated"] = shaped(xp.astype(counts[5], xp.bool))
-    return found | {"costs": {name: shaped(costs[:, k]) for k, name in enumerate(COSTS)}}
+    return found | {"costs": dict(zip(COSTS, rows(costs.T)))}
 
 
 #: What results call otherwise than the core.
