@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.studies.measure import Recorder, gpu_machine, interleave, machine, medians, wall
+from stepwell.studies.places import open_place
 
 __all__ = [
     "Recorder",
@@ -48,6 +49,11 @@ extern "C" double sweep(const double* rows, const double* v, long n, int count, 
     return total;
 }
 """
+
+
+def torch_gpu() -> dict[str, Any]:
+    """The first GPU, with PyTorch's arrays on it."""
+    return gpu_machine(open_place("torch", "cuda"))
 
 
 def sweep_seconds(n: int, rows: int, threads: int) -> Callable[[], float] | None:

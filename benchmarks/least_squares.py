@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import scipy.optimize
-from common import gpu_machine, machine
+from common import machine, torch_gpu
 
 import stepwell
 
@@ -131,7 +131,7 @@ def main():
         rows.append(row)
         print({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}, flush=True)
     if arguments.json:
-        where = machine() | (gpu_machine("cuda") if arguments.device == "cuda" else {})
+        where = machine() | (torch_gpu() if arguments.device == "cuda" else {})
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump({"machine": where, "rows": rows}, file, indent=1)
 

@@ -19,7 +19,7 @@ import time
 
 import numpy as np
 import torch
-from common import gpu_machine, machine
+from common import machine, torch_gpu
 from nnls import PAPER, SETS, decays
 
 import stepwell
@@ -120,7 +120,7 @@ def main():
     )
     parser.add_argument("--quick", action="store_true", help="no CPU times, no sets of other sizes")
     options = parser.parse_args()
-    about = machine() | gpu_machine("cuda")
+    about = machine() | torch_gpu()
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     rows = []
     cpu = not options.quick

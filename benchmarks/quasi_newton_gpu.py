@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import gpu_machine, machine, table
+from common import machine, table, torch_gpu
 from gpu_parts.batch import batch
 from gpu_parts.histories import histories
 from gpu_parts.peers import peers
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer turns, no peers on the GPU, no n = 40,000,000")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help=f"default {RESULTS.name}")
     given = parser.parse_args()
-    about = machine() | gpu_machine("cuda") | {"quick": given.quick}
+    about = machine() | torch_gpu() | {"quick": given.quick}
     say(f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, stepwell {about['stepwell']}")
     kept = json.loads(given.json.read_text()) if given.json.exists() else {}
     given.json.parent.mkdir(parents=True, exist_ok=True)

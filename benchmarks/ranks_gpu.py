@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import gpu_machine, save, table
+from common import save, table, torch_gpu
 
 NAME = "ranks_gpu"
 
@@ -99,7 +99,7 @@ def main() -> None:
         figures[name_of] = found
         del problem
     table(["variables", "ms", "single launch", "one rank", "more"], rows)
-    save(NAME, "one rank", {"gpu": gpu_machine("cuda"), "runs": figures})
+    save(NAME, "one rank", {"gpu": torch_gpu(), "runs": figures})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import statistics
 
 import numpy as np
 import torch
-from common import gpu_machine, machine
+from common import machine, torch_gpu
 from gpu_parts.tools import synchronised
 
 import stepwell
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, default=default)
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    about, rates = machine() | gpu_machine("cuda"), ceilings()
+    about, rates = machine() | torch_gpu(), ceilings()
     print(f"copy {rates['copy'] / 1e12:.2f} TB/s, float64 products {rates['flops'] / 1e12:.1f} TFLOP/s\n")
     print("| work | systems | ms | least | goal | floor: traffic | floor: flops | x apart from the CPU's |")
     print("|---|---|---|---|---|---|---|---|")

@@ -18,7 +18,7 @@ import sys
 import time
 
 import torch
-from common import gpu_machine, machine
+from common import machine, torch_gpu
 
 from stepwell.apps.voronoi import HEXAGONAL_BOUND, VoronoiEnergy, assign, centroidal, draw_sites
 
@@ -109,7 +109,7 @@ def main():
     )
     parser.add_argument("--quick", action="store_true", help="only the sizes that have a goal")
     options = parser.parse_args()
-    about = machine() | gpu_machine("cuda")
+    about = machine() | torch_gpu()
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     like = torch.empty(0, device="cuda")
     sizes = [(60_000, 2048), (20_000, 2048)] if options.quick else list(PAPER)

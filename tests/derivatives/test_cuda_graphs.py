@@ -155,7 +155,7 @@ def test_a_captured_closure_takes_the_same_steps(torch):
     ends, calls = [], []
     for capture in (False, True):
         x = torch.nn.Parameter(torch.full((50,), -1.0, dtype=torch.float64, device="cuda"))
-        y = torch.nn.Parameter(torch.full((3, 2), 2.0, dtype=torch.float64, device="cuda"))
+        y = torch.nn.Parameter(torch.full((3, 2), 1.5, dtype=torch.float64, device="cuda"))
         optimizer = stepwell.torch.LBFGSB([x, y], bounds=(None, 1.9), max_iter=15, capture=capture)
 
         def closure(optimizer=optimizer, x=x, y=y, capture=capture):

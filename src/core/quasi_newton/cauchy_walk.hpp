@@ -121,7 +121,7 @@ SW_HD void end_selection(State& s, const Scratch& w) {
 SW_HD void start_counting(State& s) {
     int shift = 0;
     while ((s.walk.high - s.walk.above - 1) >> shift >= walk_bins) ++shift;
-    s.walk.shift = shift;
+    s.walk.shift = int16_t(shift);
     s.action = Action::count_breaks;
 }
 

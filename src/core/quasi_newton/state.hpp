@@ -81,9 +81,9 @@ struct CauchyWalk {
     uint64_t high;   // the selection: breakpoints in (above, high]; bins cover the same
     double range;    // how far selections reach for now
     double moving;   // Σ h g² over the variables that still move
-    int32_t ranges;  // how often the range has grown
-    int32_t shift;   // a bin is 2^shift times wide
-    int64_t lists;   // selections crossed
+    int16_t ranges;  // how often the range has grown
+    int16_t shift;   // a bin is 2^shift times wide
+    int32_t lists;   // selections crossed
 };
 
 struct State {

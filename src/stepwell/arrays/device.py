@@ -176,8 +176,12 @@ def capture(template: Array, work: Any) -> Any:
             try:
                 kept = work(int(side.cuda_stream))
             except BaseException:
-                with contextlib.suppress(RuntimeError):  # says only that the capture has failed
+                try:
                     graph.capture_end()
+                except RuntimeError:  # says only that the capture has failed, and leaves the random numbers captured
+                    generator = torch.cuda.default_generators[side.device.index]
+                    with contextlib.suppress(AttributeError):  # before PyTorch 2.5
+                        generator.graphsafe_set_state(generator.clone_state())
                 raise
             graph.capture_end()
         here.wait_stream(side)

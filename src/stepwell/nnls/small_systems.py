@@ -25,7 +25,7 @@ OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: which the driver keeps for as many threads as a device can have at once.
 CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
 #: Threads of a block, and how many blocks have registers on a multiprocessor.
-THREADS, BLOCKS = 64, 8
+THREADS, BLOCKS = 64, 10
 
 
 def are_for(batch: Batch) -> bool:

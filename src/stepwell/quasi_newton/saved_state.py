@@ -20,7 +20,7 @@ from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
 if TYPE_CHECKING:
     from stepwell.quasi_newton.run import Run
 
-VERSION = 7
+VERSION = 6
 _NEEDED = {"shape", "settings", "weights_vary", "checksum", *ARRAYS}
 _OPTIONAL = ("lower", "upper", "weights")
 
