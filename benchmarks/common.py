@@ -18,13 +18,13 @@ from stepwell.studies.places import open_place
 
 __all__ = [
     "Recorder",
-    "gpu_machine",
     "interleave",
     "machine",
     "medians",
     "save",
     "sweep_seconds",
     "table",
+    "torch_gpu",
     "wall",
 ]
 
