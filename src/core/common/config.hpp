@@ -40,6 +40,7 @@
 #if defined(__CUDACC_RTC__)
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
+typedef short int16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef unsigned short uint16_t;
