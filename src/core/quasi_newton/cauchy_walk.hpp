@@ -19,9 +19,9 @@ SW_BEGIN
 
 constexpr int walk_bins = 512;
 constexpr int longest_list = 512;
-// A walk costs a sweep or two for each list. After so many, half a million breakpoints, the path is left where
-// it is, still falling: less far than the exact point, as the approximate policies are. (Otherwise a billion
-// variables that all meet their bounds in one iteration would take millions of sweeps.)
+// A walk costs a sweep or two for each list. After so many, half a million breakpoints, the path is left
+// where it is, still falling: less far than the exact point, as the approximate policies are. (Otherwise a
+// billion variables that all meet their bounds in one iteration would take millions of sweeps.)
 constexpr int most_lists = 1024;
 constexpr uint64_t no_break = ~uint64_t(0);
 constexpr uint64_t last_break = 0x7fefffffffffffffull + 1;  // the largest finite time
