@@ -14,7 +14,7 @@ namespace nnls {
 
 // What is left of a column's square where it does not depend on the others: as in enter_plainly().
 SW_HD double least_square_of_new(const Setting& setting, int j) {
-    return 4 * double_epsilon * setting.extent.columns * setting.norm_of(j) * setting.norm_of(j);
+    return dependent_below(setting.extent.columns) * setting.norm_of(j) * setting.norm_of(j);
 }
 
 #if defined(__CUDACC__)

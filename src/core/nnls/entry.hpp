@@ -392,7 +392,7 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
     double small = correct_below * correct_below * square;
     // Normal equations that are given leave nothing to correct with.
     if (setting.extent.gram_only) {
-        small = 4 * double_epsilon * setting.extent.columns * square;
+        small = dependent_below(setting.extent.columns) * square;
         if (!(outside > small)) return {Entry::dependent, 0, 0, 0, 0};
     }
     if (factor.update == gram && outside > small) {

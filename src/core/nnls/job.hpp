@@ -38,7 +38,7 @@ SW_HD Extent extent_of(const Job& job, const Matrix& matrix, int members, bool g
     e.max_columns = e.damped ? e.columns : min_of(e.rows, e.columns);
     const Family& family = job.family;
     e.general = family.general;
-    e.relative_to_b = !family.general || family.nonnegative;
+    e.relative_to_b = is_relative_to_b(family);
     e.summed = family.summed;
     e.penalized = family.penalized;
     e.metric = family.summed || family.penalized || family.weights;

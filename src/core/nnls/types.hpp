@@ -25,6 +25,11 @@ enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_
 
 typedef NnlsOptions Options;
 typedef NnlsFamily Family;
+
+// Whether violations are over |b|, not |b| + sum |a_j| |x_j|.
+SW_HD bool is_relative_to_b(const Family& family) {
+    return !family.general || family.nonnegative;
+}
 typedef NnlsJob Job;
 
 // The number of a system's matrix.
@@ -64,6 +69,11 @@ constexpr double dependence = 100 * double_epsilon;
 // Below these relative pivots the Gram factor corrects a column with A itself, then gives way to Q and R.
 constexpr double correct_below = 1e-3;
 constexpr double escalate_below = 1e-7;
+// Of normal equations that are given, which leave nothing to correct with: so much of a column's squared norm
+// outside the others is rounding.
+SW_HD double dependent_below(int columns) {
+    return 4 * double_epsilon * columns;
+}
 
 // From so many positive columns on, several may leave at once: fewer cost nothing.
 constexpr int many_columns = 64;

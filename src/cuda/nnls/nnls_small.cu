@@ -17,12 +17,11 @@ typedef SW_SCALAR Scalar;
 typedef small::Kind<Scalar, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS, SW_POSITIONS>
     Kind;
 
-// Products of all systems in shared memory. Rows are an odd number of pairs apart: threads that read pairs of
-// different rows then meet in different banks.
+// Products of all systems in shared memory.
 static __device__ small::Products share(const Launch& launch, double* fast) {
     const Shared& shared = launch.shared;
-    const int n = launch.job.columns + launch.job.family.slack, stride = 2 * (((n + 1) / 2) | 1);
-    const int length = n * stride + 8, whole = static_cast<int>(padded(n));
+    const int n = launch.job.columns + launch.job.family.slack, stride = small::shared_row(n);
+    const int length = small::shared_products(n), whole = static_cast<int>(padded(n));
     double *inverse = fast + length, *unit = inverse + whole;
     for (int k = threadIdx.x; k < length; k += SW_THREADS) {
         const int i = k / stride, j = k % stride;

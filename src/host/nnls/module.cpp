@@ -175,6 +175,10 @@ void bind_nnls(nb::module_& m) {
     bind_layouts(m);
     m.attr("NNLS_CHAIN") = nnls_chain_length;
     m.attr("NNLS_TABLED_COLUMNS") = nnls::small::max_tabled_columns;
+    m.def("nnls_table_length", &nnls::small::table_length, nb::arg("columns"),
+          "Numbers in the table of a small system with a matrix of its own.");
+    m.def("nnls_small_shared_length", &nnls::small::shared_length, nb::arg("columns"),
+          "Numbers that a block keeps in shared memory of the one matrix of small systems.");
     nb::dict statuses, updates;
     statuses["CONVERGED"] = int(nnls::converged);
     statuses["LIMIT"] = int(nnls::limit);

@@ -38,11 +38,16 @@ def are_for(batch: Batch) -> bool:
         return plain and batch.columns <= min(OWN_COLUMNS, batch.rows)
     if family is None:
         return batch.form_gram and batch.columns < SHARED_COLUMNS
-    columns = batch.columns + int(family.slack)
+    columns = columns_of(batch)
     if family.gram is not None:
         return columns <= GRAM_COLUMNS
     by_grid = family.rule in (RULES["gcv"], RULES["lcurve"])
     return batch.form_gram and columns < SHARED_COLUMNS and not by_grid
+
+
+def columns_of(batch: Batch) -> int:
+    """Unknowns of a system, with the slack of a sum's range."""
+    return batch.columns + int(batch.family is not None and batch.family.slack)
 
 
 def source_of(batch: Batch) -> str:
@@ -58,8 +63,7 @@ def shared_bytes(batch: Batch) -> int:
     """Shared memory of a block: products of all systems, and two numbers a column."""
     if source_of(batch) != "one_matrix":
         return 0
-    n = batch.columns + int(batch.family is not None and batch.family.slack)
-    return 8 * (n * 2 * (((n + 1) // 2) | 1) + 8 + 2 * (-(-n // 8) * 8))
+    return 8 * int(_core.nnls_small_shared_length(columns_of(batch)))
 
 
 def launch(batch: Batch, memory: DeviceMemory, full: Any, multiprocessors: int, stream: int) -> list[Any]:
@@ -74,7 +78,7 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, multiprocessors: int, 
     variant = tuple(defines(batch).items())
     tables = None
     if source_of(batch) == "own_matrix":
-        tables = memory.empty((batch.systems, batch.columns * (batch.columns + 1) + 1), "float64")
+        tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
         small.job.tables = memory.address(tables)
         blocks = min(-(-batch.systems // (THREADS // 32)), 64 * multiprocessors)
         former = _kernel("nnls_form_tables", memory.device_id, 0, variant)
@@ -100,7 +104,7 @@ def _kernel(entry: str, device_id: int, fast: int, variant: tuple[tuple[str, str
 def defines(batch: Batch) -> dict[str, str | int]:
     """Return the definitions that ``cuda/nnls/nnls_small.cu`` is compiled with."""
     family = batch.family
-    columns = batch.columns + int(family is not None and family.slack)
+    columns = columns_of(batch)
     return kernel_defines(
         batch.single,
         source_of(batch),

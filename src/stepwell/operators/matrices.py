@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -211,10 +211,10 @@ def _linear_operator(A: Any, name: str) -> Operator:
 
     def own(function: str) -> Callable[[Array], Array]:
         # SciPy's from 1.18 on asks for what its initialiser has set, which ASTRA's OpTomo does not call.
-        if base is None or not hasattr(base, "_shared_matvec") or hasattr(A, "_xp"):
-            return cast(Callable[[Array], Array], getattr(A, function))
-        inherited = getattr(type(A), function) is getattr(base, function)
-        return cast(Callable[[Array], Array], getattr(A, f"_{function}" if inherited else function))
+        lacks = hasattr(base, "_shared_matvec") and not hasattr(A, "_xp")
+        inherited = lacks and getattr(type(A), function) is getattr(base, function)
+        found: Callable[[Array], Array] = getattr(A, f"_{function}" if inherited else function)
+        return found
 
     def transposed(function: str) -> Callable[[Array], Array]:
         def apply(argument: Array) -> Array:

@@ -217,8 +217,8 @@ private:
             const int j = lowest_of(rest);
             size += absolute(x[j]) * this->norm(j);
         }
-        const bool relative_to_b = !job.family.general || job.family.nonnegative;
-        slack = max_of(job.options.tolerance * (relative_to_b ? b_norm : size), job.options.rounding * size);
+        const double measure = is_relative_to_b(job.family) ? b_norm : size;
+        slack = max_of(job.options.tolerance * measure, job.options.rounding * size);
     }
 
     // The multiplier mu of a bound sum makes w + mu s zero on the columns in the factor: -s'w / s's over

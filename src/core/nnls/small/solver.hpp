@@ -342,8 +342,7 @@ private:
         const int given = job.columns;
         const double finite = write_vectors();
         if (!is_finite(finite)) return false;
-        const bool relative_to_b = !job.family.general || job.family.nonnegative;
-        const double room = relative_to_b ? b_norm : size;
+        const double room = is_relative_to_b(job.family) ? b_norm : size;
         job.residual[system] = square_root(squared_fit);
         job.violation[system] = room > 0 ? max_of(top, slope) / room : 0.0;
         job.status[system] = converged;

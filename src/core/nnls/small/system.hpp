@@ -23,6 +23,18 @@ SW_HD int64_t table_length(int64_t columns) {
     return columns * (columns + 1) + 1;
 }
 
+// Products of all systems in a block's shared memory: rows an odd number of pairs apart, so that threads that
+// read pairs of different rows meet in different banks; then two numbers a column.
+SW_HD int shared_row(int columns) {
+    return 2 * (((columns + 1) / 2) | 1);
+}
+SW_HD int shared_products(int columns) {
+    return columns * shared_row(columns) + 8;
+}
+SW_HD int64_t shared_length(int columns) {
+    return shared_products(columns) + 2 * padded(columns);
+}
+
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
 // `positions` of them in the factor.
 template <class Number, int from, bool has_bounds, bool has_sum, bool has_penalty, int capacity_,
@@ -40,7 +52,7 @@ struct Kind {
 // itself refines what the products found; the other limits are those of entry.hpp.
 template <class Kind>
 SW_HD double smallest_pivot(int columns) {
-    if (Kind::source == normal_equations) return 4 * double_epsilon * columns;
+    if (Kind::source == normal_equations) return dependent_below(columns);
     return Kind::shares ? 1e-14 : correct_below * correct_below;
 }
 
