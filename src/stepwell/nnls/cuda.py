@@ -177,8 +177,7 @@ def solve(batch: Batch) -> AnyResult:
     if shares(batch):
         keep.append(_share(batch, memory, launch, options, stream))
     if small_systems.are_for(batch):
-        multiprocessors = _limits(memory.device_id)[0]["multiprocessors"]
-        keep.append(small_systems.launch(batch, memory, launch, multiprocessors, stream))
+        keep.append(small_systems.launch(batch, memory, launch, _limits(memory.device_id)[0], stream))
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     kernel = _kernel("nnls_solve", *options, shared_bytes)
     launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
