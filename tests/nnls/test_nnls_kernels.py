@@ -10,6 +10,7 @@ import pytest
 from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
+from stepwell.derivatives import cuda as derivatives
 from stepwell.nnls import api, cuda, small_systems
 from stepwell.nnls.arguments import check_gram
 from stepwell.nnls.job import Answers, make_job
@@ -66,6 +67,12 @@ def test_kernels_for_small_systems_compile_without_a_device(architecture, single
     code = compile_or_skip(defines, architecture, "nnls_small")
     assert b"nnls_small" in code
     assert (b"nnls_form_tables" in code) == (source == "own_matrix")
+
+
+@pytest.mark.parametrize(("architecture", "single", "threads"), [("sm_80", True, 32), ("sm_90", False, 512)])
+def test_the_kernel_of_derivatives_compiles_without_a_device(architecture, single, threads):
+    code = compile_or_skip(derivatives.kernel_defines(single, threads), architecture, "free_solve")
+    assert b"nnls_free_solve" in code
 
 
 def test_structures_hold_what_the_core_declares():
