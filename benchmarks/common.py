@@ -53,7 +53,7 @@ extern "C" double sweep(const double* rows, const double* v, long n, int count, 
 
 def torch_gpu() -> dict[str, Any]:
     """The first GPU, with PyTorch's arrays on it."""
-    return gpu_machine(open_place("torch", "cuda"))
+    return gpu_machine(open_place("torch", "cuda:0"))
 
 
 def sweep_seconds(n: int, rows: int, threads: int) -> Callable[[], float] | None:
