@@ -45,7 +45,9 @@ def compile_or_skip(defines, architecture, source="nnls"):
 )
 def test_kernels_compile_without_a_device(architecture, single, convolution, by_warp, general):
     code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256, general), architecture)
-    for entry in (b"nnls_solve", b"nnls_share_columns", b"nnls_share_gram"):
+    assert b"nnls_solve" in code
+    code = compile_or_skip(cuda.sharing_defines(single, convolution, general), architecture, "nnls_share")
+    for entry in (b"nnls_share_columns", b"nnls_share_gram"):
         assert entry in code
 
 

@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 from stepwell import _core
+from stepwell.arrays import host_copy
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import Batch
@@ -84,11 +85,11 @@ def store_bytes(variant: dict[str, Any]) -> int:
     return 8 * int(_core.nnls_small_store_length(*sizes, shares, variant["SW_WIDTH"]))
 
 
-def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int], stream: int) -> list[Any]:
+def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int], stream: int) -> tuple[Any, list[Any]]:
     """Launch the kernel; what it leaves is listed in `full`, which is then for those systems alone.
 
-    `limits` are the device's: multiprocessors, and bytes of shared memory that a block can have. Returns what has to
-    live until they are done.
+    `limits` are the device's: multiprocessors, and bytes of shared memory that a block can have. Returns
+    counters of what it has drawn and left, and what has to live until it is done; None and that where it cannot run.
     """
     counters, listed = memory.zeros(2, "int64"), memory.empty(batch.systems, "int64")
     small = type(full).from_buffer_copy(full)
@@ -110,7 +111,7 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int]
         own = store_bytes(chosen)
         room = (limits["shared_limit"] - fast) // own
         if room < 1:
-            return []
+            return None, []
         warps = min(threads // 32, room, max(4, -(-batch.systems // multiprocessors)))
         threads, fast = 32 * warps, fast + warps * own
     kernel = _kernel("nnls_small", memory.device_id, fast, variant)
@@ -118,9 +119,19 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int]
     try:
         launch_with(kernel, small, (blocks, 1), (threads, 1), fast, stream)
     except RuntimeError:
-        return [tables]  # no local memory for that many threads: all is for the other kernel
+        return None, [tables]  # no local memory for that many threads: all is for the other kernel
     full.handed, full.list = small.handed, small.list
-    return [counters, listed, tables]
+    return counters, [counters, listed, tables]
+
+
+def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
+    """Whether there is something for the solver for all sizes, which takes waiting; True where it cannot be known."""
+    from cuda.bindings import driver
+
+    if int(driver.cuStreamIsCapturing(stream)[1]) != 0:
+        return True
+    memory.wait(stream)
+    return int(host_copy(counters)[1]) > 0
 
 
 @functools.lru_cache(maxsize=64)
