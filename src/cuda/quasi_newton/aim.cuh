@@ -33,6 +33,7 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
 
 // What the sweep reads of a lot besides the history.
 struct AimInput {
+    static constexpr int rows = weight_row - 2 + weighted;
     Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
 
     __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, int64_t i, int count) {
@@ -58,7 +59,41 @@ struct AimInput {
         return found;
     }
 
+    // The same on its way through shared memory, where a thread has a place of its own.
+    __device__ static void fetch(const Vectors& v, int64_t i, int count) {
+        begin_copies();
+        const bool whole = v.in_lots && count == lot;
+        const auto copy = [&](int row, const Real* from) {
+            Real* to = place(row)->of;
+            if (whole) {
+                copy_async<sizeof(Lot)>(StagePlace(to), from + i);
+                return;
+            }
+#pragma unroll
+            for (int k = 0; k < lot; ++k) {
+                if (k < count) copy_element(to + k, from + i + k);
+            }
+        };
+        copy(0, v.at);
+        copy(1, v.gradient);
+        if (lower_step) copy(2, v.lower);
+        if (upper_step) copy(upper_row - 2, v.upper);
+        if (weighted) copy(weight_row - 2, v.weights);
+        commit_copies();
+    }
+    __device__ void take(const BoundNumbers& numbers) {
+        await_copies<0>();
+        x = *place(0);
+        g = *place(1);
+        lower = lower_step ? *place(2) : all_of(numbers.lower);
+        upper = upper_step ? *place(upper_row - 2) : all_of(numbers.upper);
+        if (weighted) weight = *place(weight_row - 2);
+    }
+
 private:
+    __device__ static Lot* place(int row) {
+        return reinterpret_cast<Lot*>(dynamic_shared) + row * threads + threadIdx.x;
+    }
     __device__ static Lot all_of(Real value) {
         Lot found;
 #pragma unroll
@@ -114,13 +149,12 @@ __device__ inline void add_multiple(double (&sum)[lot], double coefficient, cons
 // A thread's lots straight from global memory: up to ten pairs are all on their way before the first is used.
 class DirectLots {
 public:
-    static constexpr bool ahead = false;  // needs to know of the next lot
-
     __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r, int64_t) : v(v), plan(plan), r(r) {}
 
     __device__ void begin(int64_t, bool) const {}
     template <class Next>
-    __device__ void take(int64_t i, bool, int64_t, const Next&, Combined& toward) const {
+    __device__ void take(int64_t i, bool needed, int64_t, const Next&, Combined& toward) const {
+        if (!needed) return;
         constexpr int group = capacity <= 10 ? capacity : 8;
         int a = 0;
 #pragma unroll 1
@@ -157,8 +191,6 @@ private:
 // waits for nobody. Where all variables of a lot are held, nothing is fetched.
 class StagedLots {
 public:
-    static constexpr bool ahead = bounded;
-
     // `end` of the chunk: beyond it nothing is fetched, which would still be on its way when the memory has
     // other uses.
     __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r, int64_t end)
@@ -219,20 +251,30 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
     const Lots lots(v, plan, state.pairs, c.n);
     // Of the elements of a lot: how many there are, none beyond the end.
     const auto count_at = [&](int64_t i) { return int(clamp_to(c.n - i, int64_t(0), int64_t(lot))); };
-    constexpr bool ahead = Lots::ahead;  // inputs are read a lot before they are used
+    // What is needed of the history is known by its inputs, which are therefore read a lot before: into
+    // registers, or where rows take all of these, into shared memory.
+    constexpr bool ahead = bounded && lots_staged, ahead_shared = bounded && staged && !lots_staged;
+    static_assert(!ahead_shared || AimInput::rows * threads * int(sizeof(Lot)) <= staged_bytes);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
     AimInput in(v, numbers, i, ahead ? count_at(i) : 0);
     bool needed = !ahead || in.moves(count_at(i));
     lots.begin(i, needed);
+    if (ahead_shared) AimInput::fetch(v, i, count_at(i));
 #pragma unroll 1
     for (; !c.ends<lot>(place); i = following) {
         place += threads;
         following = c.element<lot>(place);
         if (i >= c.n) continue;
         const int count = count_at(i), coming = count_at(following);
-        const AimInput next(v, numbers, ahead ? following : i, ahead ? coming : count);
-        if (!ahead) in = next;
+        const AimInput next(v, numbers, ahead ? following : i, ahead ? coming : ahead_shared ? 0 : count);
+        if (ahead_shared) {
+            in.take(numbers);
+            AimInput::fetch(v, following, coming);
+            needed = in.moves(count);
+        } else if (!ahead) {
+            in = next;
+        }
         bool needs = true;
         Combined toward;
         lots.take(i, needed, following, [&] { return needs = !ahead || next.moves(coming); }, toward);
@@ -253,8 +295,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
             v.put(v.trial + i, goal, count);
             v.put(v.d + i, step, count);
         }
-        if (ahead) in = next;
-        needed = needs;
+        if (ahead) in = next, needed = needs;
     }
 }
 
