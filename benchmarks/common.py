@@ -131,7 +131,7 @@ extern "C" double arithmetic(double* rows, double* vectors, long n, int pairs) {
 
 def torch_gpu() -> dict[str, Any]:
     """The first GPU, with PyTorch's arrays on it."""
-    return gpu_machine(open_place("torch", "cuda"))
+    return gpu_machine(open_place("torch", "cuda:0"))
 
 
 def _compiled(source: str) -> ctypes.CDLL | None:
