@@ -23,33 +23,12 @@ __all__ = [
     "machine",
     "medians",
     "save",
-    "sweep_seconds",
     "table",
     "torch_gpu",
     "wall",
 ]
 
 RESULTS = Path(__file__).parent / "results"
-
-# A bare sweep: the dot products of all rows with one vector, each thread on its own range, eight partial sums a row.
-_SWEEP = r"""
-#include <omp.h>
-extern "C" double sweep(const double* rows, const double* v, long n, int count, int threads) {
-    double total = 0;
-#pragma omp parallel for num_threads(threads) reduction(+ : total) schedule(static)
-    for (long block = 0; block < (n + 2047) / 2048; ++block) {
-        const long begin = block * 2048, end = begin + 2048 < n ? begin + 2048 : n;
-        for (int r = 0; r < count; ++r) {
-            const double* row = rows + r * n;
-            double sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (long i = begin; i < end; ++i) sum += row[i] * v[i];
-            total += sum;
-        }
-    }
-    return total;
-}
-"""
 
 # What an iteration of a limited-memory method with m pairs and bounds cannot do without, on one thread, in whole
 # vectors of the compiler's choosing. The history is read twice, since the direction needs sums over all of it.
@@ -142,23 +121,11 @@ def _compiled(source: str) -> ctypes.CDLL | None:
     folder = tempfile.mkdtemp()
     path, library = Path(folder) / "source.cpp", Path(folder) / "source.so"
     path.write_text(source)
-    flags = ["-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC"]
+    flags = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
     subprocess.run([compiler, *flags, str(path), "-o", str(library)], check=True)
     found = ctypes.CDLL(str(library))
     shutil.rmtree(folder)
     return found
-
-
-def sweep_seconds(n: int, rows: int, threads: int) -> Callable[[], float] | None:
-    """Make a function that times one bare sweep over `rows` vectors of length n; None without a C++ compiler."""
-    library = _compiled(_SWEEP)
-    if library is None:
-        return None
-    sweep = library.sweep
-    sweep.restype = ctypes.c_double
-    sweep.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_int, ctypes.c_int]
-    matrix, vector = np.ones((rows, n)), np.ones(n)
-    return wall(lambda: sweep(matrix.ctypes.data, vector.ctypes.data, n, rows, threads))
 
 
 def bare_iteration(n: int, pairs: int, *, arithmetic: bool) -> Callable[[], float]:

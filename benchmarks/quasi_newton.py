@@ -15,11 +15,12 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Recorder, interleave, medians, save, sweep_seconds, table, wall
+from common import Recorder, bare_iteration, interleave, medians, save, table, wall
 from scipy.optimize import Bounds
 from scipy.optimize import minimize as scipy_minimize
 from threadpoolctl import threadpool_limits
@@ -54,7 +55,11 @@ def solver_time(solve: Callable[..., Any], problem: Any, bounds: Any, iterations
 
 
 def iteration() -> None:
-    """Bounded torsion, m = 8: the time between evaluations."""
+    """Bounded torsion, m = 8: the time between evaluations.
+
+    The floors: what an iteration takes that has ten variables (calls, decisions, small matrices), and a bare pass over
+    the bytes that n variables need, without and with their arithmetic. No masked Gram matrix is in them.
+    """
     limits = dict(maxcor=8, ftol=0, gtol=1e-14, maxfun=10**6)
 
     def scipys(fun: Any, x0: Any, bounds: Any, callback: Any, iterations: int, blas: int | None) -> None:
@@ -84,28 +89,35 @@ def iteration() -> None:
             "one thread": lambda: solver_time(ours, problem, (lower, upper), iterations, threads=1),
             "all threads": lambda: solver_time(ours, problem, (lower, upper), iterations, threads=default_threads()),
         }
-        sweep = sweep_seconds(problem.n, 16, default_threads()) if side == 1000 else None
-        if sweep:
-            runs["bare sweep of 16 rows"] = lambda: min(sweep() for _ in range(5))
+        few = stepwell.problems.get("rosenbrock", n=10)
+        bare = {kind: bare_seconds(problem.n, kind) for kind in ("bytes", "arithmetic")}
+        runs |= {
+            "bare iteration, bytes": lambda: min(bare["bytes"]() for _ in range(5)),
+            "bare iteration, arithmetic": lambda: min(bare["arithmetic"]() for _ in range(5)),
+            "ten variables": lambda: solver_time(ours, few, (-2.0, 2.0), 30, threads=1),
+        }
         runs["all threads"]()
         seen = interleave(rounds, **runs)
         best = medians(seen)
         scipy = min(best["scipy, one BLAS thread"], best["scipy, default"])
         mine = best["all threads"]
+        floors = [best[f"bare iteration, {kind}"] + best["ten variables"] for kind in ("bytes", "arithmetic")]
         row = [problem.n, scipy * 1e3, best["one thread"] * 1e3, mine * 1e3, scipy / mine]
-        figures[str(problem.n)] = {"seconds per iteration": seen, "ratio": scipy / mine}
-        if sweep:
-            bytes_ = (4 * 8 + 18) * 8 * problem.n
-            bandwidth = 17 * 8 * problem.n / best["bare sweep of 16 rows"]
-            floor = bytes_ / bandwidth
-            figures[str(problem.n)] |= {"bandwidth": bandwidth, "floor": floor, "fraction": floor / mine}
-            print(
-                f"bare sweep {bandwidth / 1e9:.1f} GB/s; floor {floor * 1e3:.1f} ms an iteration; "
-                f"reached {floor / mine:.0%}\n"
-            )
-        rows.append(row)
-    table(["n", "SciPy, ms", "one thread, ms", f"{default_threads()} threads, ms", "ratio"], rows)
+        rows.append([*row, *(floor * 1e3 for floor in floors), scipy / floors[1]])
+        figures[str(problem.n)] = {"seconds per iteration": seen, "ratio": scipy / mine, "floors": floors}
+    head = ["n", "SciPy, ms", "one thread, ms", f"{default_threads()} threads, ms", "ratio"]
+    table([*head, "floor: bytes, ms", "floor: arithmetic, ms", "SciPy / floor"], rows)
     save(NAME, "iteration", figures)
+
+
+def bare_seconds(n: int, kind: str) -> Callable[[], float]:
+    """Make a function that times a bare iteration with 8 pairs (`bare_iteration` in common.py) on all threads."""
+    threads = default_threads() if n >= 8192 else 1
+    shares = [bare_iteration(-(-n // threads), 8, arithmetic=kind == "arithmetic") for _ in range(threads)]
+    pool = ThreadPoolExecutor(threads)
+    if threads == 1:
+        return wall(shares[0])
+    return wall(lambda: list(pool.map(lambda share: share(), shares)))
 
 
 # ---- whole solves of small problems ---------------------------------------------------------------------------------
