@@ -1,7 +1,7 @@
 """The quasi-Newton engine on the CPU against SciPy's L-BFGS-B.
 
     python benchmarks/quasi_newton.py                   # all parts, about six minutes on two cores
-    python benchmarks/quasi_newton.py --part iteration  # one of: iteration, small, setup, batch, policies, memory
+    python benchmarks/quasi_newton.py --part iteration  # or history, small, setup, batch, policies, memory
 
 Both solvers run in turn in one process; medians over the rounds. SciPy runs with its BLAS on one thread and with its
 default, and the better one counts. Vectors are float64. Tables go to the screen, raw figures to
@@ -108,6 +108,37 @@ def iteration() -> None:
     head = ["n", "SciPy, ms", "one thread, ms", f"{default_threads()} threads, ms", "ratio"]
     table([*head, "floor: bytes, ms", "floor: arithmetic, ms", "SciPy / floor"], rows)
     save(NAME, "iteration", figures)
+
+
+def history() -> None:
+    """Narrower histories, m = 8, the same problem, and what half of their bytes could give.
+
+    An iteration with four pairs takes half of what is the history's in one with eight: the rest, which no narrower type
+    makes less, is twice the first less the second.
+    """
+    rows, figures = [], {}
+    for side in (400, 1000):
+        problem = stepwell.problems.get("torsion", nx=side, ny=side)
+        iterations, rounds = ITERATION_SIZES[side]
+
+        def ours(fun: Any, x0: Any, bounds: Any, callback: Any, iterations: int, **options: Any) -> None:
+            options |= dict(ftol=0, gtol=1e-14, maxfun=10**6, maxiter=iterations)
+            stepwell.minimize(fun, x0, jac=True, bounds=bounds, callback=callback, options=options)
+
+        def timed(**options: Any) -> Callable[[], float]:
+            return lambda: solver_time(ours, problem, problem.bounds, iterations, **options)
+
+        runs = {kind: timed(maxcor=8, history=kind) for kind in ("float64", "float32", "bfloat16")}
+        seen = interleave(rounds, **runs, **{"four pairs": timed(maxcor=4)})
+        best = medians(seen)
+        rest = max(2 * best["four pairs"] - best["float64"], 0.0)
+        least = rest + (best["float64"] - rest) / 2
+        wide = best["float64"]
+        rows.append([problem.n, *(best[kind] * 1e3 for kind in runs), wide / best["float32"], wide / least])
+        figures[str(problem.n)] = {"seconds per iteration": seen, "not the history's": rest}
+    head = ["n", "float64, ms", "float32", "bfloat16", "float64 / float32", "the same if only bytes counted"]
+    table(head, rows)
+    save(NAME, "history", figures)
 
 
 def bare_seconds(n: int, kind: str) -> Callable[[], float]:
@@ -430,7 +461,7 @@ def memory() -> None:
     save(NAME, "memory", figures)
 
 
-PARTS = {part.__name__: part for part in (iteration, small, setup, batch, policies, memory)}
+PARTS = {part.__name__: part for part in (iteration, history, small, setup, batch, policies, memory)}
 
 
 def main() -> None:
