@@ -145,10 +145,14 @@ def bare_seconds(n: int, kind: str) -> Callable[[], float]:
     """Make a function that times a bare iteration with 8 pairs (`bare_iteration` in common.py) on all threads."""
     threads = default_threads() if n >= 8192 else 1
     shares = [bare_iteration(-(-n // threads), 8, arithmetic=kind == "arithmetic") for _ in range(threads)]
-    pool = ThreadPoolExecutor(threads)
-    if threads == 1:
-        return wall(shares[0])
-    return wall(lambda: list(pool.map(lambda share: share(), shares)))
+    pool, times = ThreadPoolExecutor(threads), max(1, 400_000 // n)  # many at once: handing over to threads is no part
+
+    def repeat(share: Callable[[], float]) -> None:
+        for _ in range(times):
+            share()
+
+    seconds = wall(lambda: list(pool.map(repeat, shares)))
+    return lambda: seconds() / times
 
 
 # ---- whole solves of small problems ---------------------------------------------------------------------------------

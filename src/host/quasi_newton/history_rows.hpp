@@ -48,11 +48,6 @@ inline Pack load(const Bfloat16* p) {
     return load_wide<lanes>(p);
 }
 
-inline void narrow(Bfloat16* out, const double* in, int count) {
-    for (int i = 0; i < count; i += 4 * lanes) prefetch_to_write(out + i + tile);
-    for (int i = 0; i < count; ++i) out[i] = narrowed_to<Bfloat16>(in[i]);
-}
-
 // Sums are kept lane by lane in Packs, and formed a register of their lanes at a time: as many sums at once
 // as there are registers for, and the same bits on every instruction set. (A compiler keeps Packs that are
 // wider than a register in memory, and compares them lane by lane.)

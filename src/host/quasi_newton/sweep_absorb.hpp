@@ -66,7 +66,7 @@ private:
             const double step = scale * state.search.step;
             for (int i = 0; i < padded; ++i) w.s[i] = step * d[i];
             for (int i = 0; i < padded; ++i) w.y[i] = scale * (w.g[i] - g_before[i]);
-            store_pair(at, count, padded, w);
+            store_pair(at, count, w);
         }
         if (gather != Gather::again && accepted) {
             narrow(v.x + at, w.x, count);
@@ -87,18 +87,14 @@ private:
         if (v.lower) set_bounds(w, v, at, count, padded);
     }
 
-    // The new pair from the tile buffers to the ring, and back as it is stored: sums must see it so.
-    void store_pair(int64_t at, int count, int padded, Workspace& w) const {
+    // The new pair from the tile buffers to the ring; the buffers keep it as it is stored: sums must see it
+    // so.
+    void store_pair(int64_t at, int count, Workspace& w) const {
         with_type(options.history, [&](auto type) {
             using H = decltype(type);
             const int64_t place = int64_t(state.head) * v.stride;
-            H* s = reinterpret_cast<H*>(v.s + place) + at;
-            H* y = reinterpret_cast<H*>(v.y + place) + at;
-            narrow(s, w.s, count);
-            narrow(y, w.y, count);
-            if (sizeof(H) == sizeof(double)) return;
-            widen(w.s, s, count, padded);
-            widen(w.y, y, count, padded);
+            store_rounded(reinterpret_cast<H*>(v.s + place) + at, w.s, count);
+            store_rounded(reinterpret_cast<H*>(v.y + place) + at, w.y, count);
         });
     }
 

@@ -73,6 +73,22 @@ inline void narrow(T* out, const double* in, int count) {
     for (int i = 0; i < count; ++i) out[i] = T(in[i]);
 }
 
+// The same to a row of the history; the numbers become what is stored.
+template <class H>
+inline void store_rounded(H* out, double* values, int count) {
+    if constexpr (sizeof(H) == sizeof(double)) {
+        narrow(out, values, count);
+    } else {
+        for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
+        SW_APART
+        for (int i = 0; i < count; ++i) {
+            const H stored = narrowed_to<H>(values[i]);
+            out[i] = stored;
+            values[i] = widened(stored);
+        }
+    }
+}
+
 // The trial point and its gradient become the point.
 template <class T>
 inline void accept_point(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
