@@ -108,9 +108,9 @@ SW_HD constexpr int tile_length(int capacity, int threads) {
     return threads == warp_threads ? 64 : stages_rows(capacity, threads) && capacity > 8 ? 128 : 256;
 }
 // The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
-// elements, as many as one load can take.
-SW_HD constexpr bool stages_lots(int capacity, int threads) {
-    return stages_rows(capacity, threads) && capacity <= 8;
+// elements, as many as one load can take. More of them where the history is narrower than the vectors.
+SW_HD constexpr bool stages_lots(int capacity, int real_bytes, int kept_bytes, int threads) {
+    return stages_rows(capacity, threads) && capacity <= (kept_bytes < real_bytes ? 10 : 8);
 }
 
 // The history is worked on as one stack of rows, Y by age and then S, in blocks of eight; behind them come
@@ -125,15 +125,14 @@ SW_HD constexpr int input_rows_of(int bound_rows, bool weighted) {
 SW_HD constexpr int pitch_of(int capacity, int threads) {
     return tile_length(capacity, threads) + 8;
 }
-// Bytes of one stage of the absorb sweep: rows of the history, then vectors.
-SW_HD constexpr int stage_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
-                                   bool weighted, int threads) {
-    return (8 * row_blocks_of(capacity) * kept_bytes + input_rows_of(bound_rows, weighted) * real_bytes) *
-           pitch_of(capacity, threads);
+// Bytes of one stage of the history's rows in the absorb sweep, of which there are two; the vectors of a tile
+// lie behind both.
+SW_HD constexpr int stage_bytes_of(int capacity, int kept_bytes, int threads) {
+    return 8 * row_blocks_of(capacity) * kept_bytes * pitch_of(capacity, threads);
 }
 // What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged.
-SW_HD constexpr int lot_length(int capacity, int real_bytes, int threads) {
-    return stages_lots(capacity, threads) ? 16 / real_bytes : 2;
+SW_HD constexpr int lot_length(int capacity, int real_bytes, int kept_bytes, int threads) {
+    return stages_lots(capacity, real_bytes, kept_bytes, threads) ? 16 / real_bytes : 2;
 }
 // Numbers of a block that sums over its threads and warps take between the sweeps, in what was staged
 // (sums.cuh, strip_sums.cuh).
@@ -141,13 +140,15 @@ constexpr int max_blocks_at_once = 5;
 SW_HD constexpr int fold_length_of(int threads) {
     return chunk_numbers * (threads + 4);  // those of a thread lie so far apart, in different banks
 }
-// Dynamic shared memory of a block: two stages of the absorb sweep, or a lot of every row for each thread.
+// Dynamic shared memory of a block: what the absorb sweep stages, or a lot of every row for each thread.
 SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
                                     bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
-    const int lot_bytes = lot_length(capacity, real_bytes, threads) * kept_bytes;
-    const int absorb = 2 * stage_bytes_of(capacity, real_bytes, kept_bytes, bound_rows, weighted, threads);
-    const int aim = stages_lots(capacity, threads) ? 2 * capacity * threads * lot_bytes : 0;
+    const int lot_bytes = lot_length(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
+    const int inputs = input_rows_of(bound_rows, weighted) * real_bytes * pitch_of(capacity, threads);
+    const int absorb = 2 * stage_bytes_of(capacity, kept_bytes, threads) + inputs;
+    const bool lots = stages_lots(capacity, real_bytes, kept_bytes, threads);
+    const int aim = lots ? 2 * capacity * threads * lot_bytes : 0;
     const int numbers = max_of(fold_length_of(threads), 64 * (threads / 32) * max_blocks_at_once);
     return max_of(max_of(absorb, aim), numbers * int(sizeof(double)));
 }

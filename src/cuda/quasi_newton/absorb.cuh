@@ -53,11 +53,14 @@ struct AbsorbShare {
     AbsorbTotals scalars;
     int held = 0;  // for the scalar of that name: a register less
     CarefulSum slope;
+    double unread_yy = 0;  // yᵀy of the new pair where no rows are read
 };
 
-// A new pair at one element, as it is kept.
+// A new pair at one element, as it is kept; whether rows of the history count there, and y² with its weight.
 struct PairElement {
     Kept s, y;
+    bool needed;
+    double yy;
 };
 
 // The point of one element; with a new pair, its ring rows, which it returns. The pair is s = length · d and
@@ -74,8 +77,8 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
     double s = 0, y = 0;
     if (gather == Gather::pair) {
         const double change = g - double(in.g_before);
-        pair = {narrowed_to<Kept>(length * double(in.d)),
-                narrowed_to<Kept>(narrowed ? scale * change : change)};
+        pair.s = narrowed_to<Kept>(length * double(in.d));
+        pair.y = narrowed_to<Kept>(narrowed ? scale * change : change);
         const int64_t row = int64_t(head) * v.stride + i;
         v.s[row] = pair.s;
         v.y[row] = pair.y;
@@ -109,94 +112,184 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
     t.riders[moving_row][at] = moving;
     t.riders[carried_row][at] = carried;
     t.mask[at] = mask;
-    if (weighted) t.root[at] = root;
+#if SW_WEIGHTED
+    t.root[at] = root;
+#endif
+    pair.needed = mask != 0 || s != 0 || carried != 0;
+    pair.yy = y * y;
     return pair;
 }
 
-// One strip of a chunk: goes over its tiles, the inputs and rows of the next tile on their way while the rows
-// of this one are multiplied. The newest pair is put among the staged rows as it is formed.
+// What the sweep knows while it goes over one strip of a chunk.
 template <Gather gather>
-__device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
-                                    double carry_time, const Chunk& c, AbsorbTile& t, int strip,
-                                    StripSums& sums, AbsorbShare& totals) {
-    constexpr int each = (tile + threads - 1) / threads;
-    const int newest = state.head, r = layout.rows, older = gather == Gather::pair ? r - 1 : r;
-    const double scale = pair_scale(narrowed, -state.search.slope0 * state.search.step);
-    const double length = scale * state.search.step;
-    const BoundNumbers numbers(v);
-    const RowCopies copies(v, r, older, head);
-    clear_unused(t, r);
-    auto fetch = [&](int64_t at, int stage) {
-        if (staged && at >= c.begin) {
-            Real* inputs = staged_inputs(stage);
+class AbsorbStrip {
+public:
+    __device__ AbsorbStrip(const Vectors& v, const State& state, const SumLayout& layout, int head,
+                           double carry_time, const Chunk& c, AbsorbTile (&tiles)[tile_buffers], int strip,
+                           StripSums& sums, AbsorbShare& totals)
+        : v(v),
+          layout(layout),
+          c(c),
+          tiles(tiles),
+          sums(sums),
+          totals(totals),
+          newest(state.head),
+          r(layout.rows),
+          head(head),
+          strip(strip),
+          carry_time(carry_time),
+          scale(pair_scale(narrowed, -state.search.slope0 * state.search.step)),
+          length(scale * state.search.step),
+          numbers(v) {
+        clear_unused(tiles, r);
+    }
+
+    // Tile after tile, whose rows are read where they lie.
+    __device__ void run_direct() const {
+#pragma unroll 1
+        for (int64_t at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
+            __syncthreads();  // the tile's buffer is free
+            form(at, 0);
+            __syncthreads();
+            multiply(at, 0);
+        }
+    }
+
+    // The same with inputs and rows on their way through shared memory. While the rows of one tile are
+    // multiplied, those that the coming one needs are under way, and the inputs of the one after it.
+    __device__ void run_staged() const {
+        const RowCopies copies(v, r, gather == Gather::pair ? r - 1 : r, head);
+        auto fetch_rows = [&](int64_t at, int stage) {
+            if (at >= c.begin) {
+                const AbsorbTile& t = tiles[stage % tile_buffers];
+                if (at + tile <= c.n) {
+                    copies.whole(at, t, staged_history(stage));
+                } else {
+                    copies.part(at, int(c.n - at), t, staged_history(stage));
+                }
+            }
+            commit_copies();
+        };
+        int64_t at = -1, coming = c.last_tile();  // none, and the first
+        fetch_inputs(coming);
+        commit_copies();  // rows of none
+        int stage = 0;
+#pragma unroll 1
+        while (true) {
+            __syncthreads();  // the other stage and buffer are free
+            const bool more = coming >= c.begin;
+            const int64_t following = c.tile_before(coming);
+            if (!selective) fetch_rows(coming, stage ^ 1);
+            await_copies<1>();  // a thread sees its own copies: its inputs
+            if (more) form(coming, stage ^ 1);
+            fetch_inputs(more ? following : -1);
+            if (selective) await_copies<1>();  // the rows of this tile
+            __syncthreads();
+            if (selective) fetch_rows(coming, stage ^ 1);
+            if (at >= 0) multiply(at, stage);
+            if (!more) return;
+            at = coming;
+            coming = following;
+            stage ^= 1;
+        }
+    }
+
+private:
+    static constexpr int each = (tile + threads - 1) / threads;
+    const Vectors& v;
+    const SumLayout& layout;
+    const Chunk& c;
+    AbsorbTile (&tiles)[tile_buffers];
+    StripSums& sums;
+    AbsorbShare& totals;
+    const int newest, r, head, strip;
+    const double carry_time, scale, length;
+    const BoundNumbers numbers;
+
+    __device__ void fetch_inputs(int64_t at) const {
+        begin_copies();
+        if (at >= c.begin) {
 #pragma unroll
             for (int k = 0; k < each; ++k) {
                 const int place = threadIdx.x + k * threads;
-                if (place < tile && at + place < c.n) {
-                    AbsorbInput::fetch<gather>(v, at + place, inputs + place, pitch);
-                }
-            }
-            if (at + tile <= c.n) {
-                copies.whole(at, staged_history(stage));
-            } else {
-                copies.part(at, int(c.n - at), staged_history(stage));
+                if (place < tile && at + place < c.n)
+                    AbsorbInput::fetch<gather>(v, at + place, staged_inputs() + place, pitch);
             }
         }
         commit_copies();
-    };
-    fetch(c.last_tile(), 0);
-    int stage = 0;
-#pragma unroll 1
-    for (int64_t at = c.last_tile(), following; at >= c.begin; at = following, stage ^= 1) {
+    }
+
+    // The elements of a tile. The newest pair is put among the staged rows as it is formed.
+    __device__ void form(int64_t at, int stage) const {
+        AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
-        following = c.tile_before(at);
-        __syncthreads();  // the other stage and the tile buffers are free
-        fetch(following, stage ^ 1);
-        await_copies<1>();  // a thread sees its own copies: its inputs
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             const int i = threadIdx.x + k * threads;
+            PairElement pair{};
             if (i < count) {
                 AbsorbInput input;
                 if (staged) {
-                    input.take(staged_inputs(stage) + i, pitch, numbers);
+                    input.take(staged_inputs() + i, pitch, numbers);
                 } else {
                     input.template load<gather>(v, at + i);
                 }
-                const PairElement pair =
+                pair =
                     absorb_element<gather>(v, newest, length, scale, carry_time, input, at + i, t, i, totals);
                 if (staged && gather == Gather::pair) {
                     staged_history(stage)[(r - 1) * pitch + i] = pair.y;
                     staged_history(stage)[(capacity + r - 1) * pitch + i] = pair.s;
                 }
             }
+            if constexpr (selective) {
+                const unsigned int needed = __ballot_sync(0xffffffffu, pair.needed);
+                if ((i & 31) == 0 && i < tile) t.needed[i >> 5] = needed;
+                if (!(needed >> (i & 24) & 0xffu)) totals.unread_yy += pair.yy;
+            }
         }
-        __syncthreads();
-        if (r == 0) continue;
+    }
+
+    __device__ void multiply(int64_t at, int stage) const {
+        if (r == 0) return;
+        const AbsorbTile& t = tiles[stage % tile_buffers];
+        const int count = int(min_of(int64_t(tile), c.n - at));
         if (staged && count == tile) {
             absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
         } else {
             absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);
         }
     }
+};
+
+template <Gather gather>
+__device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
+                                    double carry_time, const Chunk& c, AbsorbTile (&tiles)[tile_buffers],
+                                    int strip, StripSums& sums, AbsorbShare& totals) {
+    const AbsorbStrip<gather> work(v, state, layout, head, carry_time, c, tiles, strip, sums, totals);
+    if constexpr (staged) {
+        work.run_staged();
+    } else {
+        work.run_direct();
+    }
 }
 
 // The whole chunk; its sums go to `to`.
 template <Gather gather>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Chunk& c, AbsorbTile& t, double* shared, AbsorbShare& totals,
-                                    double* to) {
+                                    const Chunk& c, AbsorbTile (&tiles)[tile_buffers], double* shared,
+                                    AbsorbShare& totals, double* to) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double carry_time = gather == Gather::again ? state.carry_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, carry_time, c, t, strip, sums, totals);
+            absorb_strip<gather>(v, state, layout, head, carry_time, c, tiles, strip, sums, totals);
+            if (selective && r > 0) add_unread(sums, r, totals.unread_yy);
         } else {
             // A later strip goes over the same elements again: the pair is there already, nobody is carried
             // anew.
             AbsorbShare unused;
-            absorb_strip<Gather::again>(v, state, layout, head, carry_time, c, t, strip, sums, unused);
+            absorb_strip<Gather::again>(v, state, layout, head, carry_time, c, tiles, strip, sums, unused);
         }
         if (r == 0) return;
         store_strip(layout, strip, sums, shared, to);

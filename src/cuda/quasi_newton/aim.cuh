@@ -33,6 +33,7 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
 
 // What the sweep reads of a lot besides the history.
 struct AimInput {
+    static constexpr int rows = weight_row - 2 + weighted;
     Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
 
     __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, int64_t i, int count) {
@@ -45,7 +46,54 @@ struct AimInput {
         if (weighted) weight = v.some(v.weights + i, count);
     }
 
+    // Whether the history counts: not where all variables are held.
+    __device__ bool moves(int count) const {
+        if (!bounded) return true;
+        bool found = false;
+#pragma unroll
+        for (int k = 0; k < lot; ++k) {
+            const bool held =
+                is_held(double(x.of[k]), double(g.of[k]), double(lower.of[k]), double(upper.of[k]));
+            found |= k < count && !held;
+        }
+        return found;
+    }
+
+    // The same on its way through shared memory, where a thread has a place of its own.
+    __device__ static void fetch(const Vectors& v, int64_t i, int count) {
+        begin_copies();
+        const bool whole = v.in_lots && count == lot;
+        const auto copy = [&](int row, const Real* from) {
+            Real* to = place(row)->of;
+            if (whole) {
+                copy_async<sizeof(Lot)>(StagePlace(to), from + i);
+                return;
+            }
+#pragma unroll
+            for (int k = 0; k < lot; ++k) {
+                if (k < count) copy_element(to + k, from + i + k);
+            }
+        };
+        copy(0, v.at);
+        copy(1, v.gradient);
+        if (lower_step) copy(2, v.lower);
+        if (upper_step) copy(upper_row - 2, v.upper);
+        if (weighted) copy(weight_row - 2, v.weights);
+        commit_copies();
+    }
+    __device__ void take(const BoundNumbers& numbers) {
+        await_copies<0>();
+        x = *place(0);
+        g = *place(1);
+        lower = lower_step ? *place(2) : all_of(numbers.lower);
+        upper = upper_step ? *place(upper_row - 2) : all_of(numbers.upper);
+        if (weighted) weight = *place(weight_row - 2);
+    }
+
 private:
+    __device__ static Lot* place(int row) {
+        return reinterpret_cast<Lot*>(dynamic_shared) + row * threads + threadIdx.x;
+    }
     __device__ static Lot all_of(Real value) {
         Lot found;
 #pragma unroll
@@ -98,13 +146,15 @@ __device__ inline void add_multiple(double (&sum)[lot], double coefficient, cons
     for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(widened(row.of[k]));
 }
 
-// Lots straight from global memory: up to ten pairs are all on their way before the first is used.
+// A thread's lots straight from global memory: up to ten pairs are all on their way before the first is used.
 class DirectLots {
 public:
     __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r, int64_t) : v(v), plan(plan), r(r) {}
 
-    __device__ void begin(int64_t) const {}
-    __device__ void take(int64_t i, int64_t, Combined& toward) const {
+    __device__ void begin(int64_t, bool) const {}
+    template <class Next>
+    __device__ void take(int64_t i, bool needed, int64_t, const Next&, Combined& toward) const {
+        if (!needed) return;
         constexpr int group = capacity <= 10 ? capacity : 8;
         int a = 0;
 #pragma unroll 1
@@ -138,7 +188,7 @@ private:
 
 // Lots on their way through shared memory: those of Y and those of S take turns, so that one half of the next
 // lot is fetched while the other half of this one is worked on. A thread fetches what it uses itself, and
-// waits for nobody.
+// waits for nobody. Where all variables of a lot are held, nothing is fetched.
 class StagedLots {
 public:
     // `end` of the chunk: beyond it nothing is fetched, which would still be on its way when the memory has
@@ -147,47 +197,46 @@ public:
         : v(v),
           plan(plan),
           end(r > 0 ? end : 0),
-          mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {
-#pragma unroll
-        for (int a = 0; a < capacity; ++a) rows[a] = v.y + plan.offsets[a];
-    }
+          mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {}
 
     // Before the first lot.
-    __device__ void begin(int64_t i) const {
-        fetch(i, 0);
-        fetch(i, capacity);
+    __device__ void begin(int64_t i, bool needed) const {
+        fetch(i, needed, 0);
+        fetch(i, needed, capacity);
     }
-    // Takes the lot at i; the one at `following` is begun.
-    __device__ void take(int64_t, int64_t following, Combined& toward) const {
-        add_rows(toward.y, plan.y, 0);
-        fetch(following, 0);
-        add_rows(toward.s, plan.s, capacity);
-        fetch(following, capacity);
+    // Takes the lot at i; the one at `following` is begun, if next() says that it is needed.
+    template <class Next>
+    __device__ void take(int64_t, bool needed, int64_t following, const Next& next, Combined& toward) const {
+        add_rows(toward.y, plan.y, needed, 0);
+        const bool needs = next();
+        fetch(following, needs, 0);
+        add_rows(toward.s, plan.s, needed, capacity);
+        fetch(following, needs, capacity);
     }
 
 private:
     const Vectors& v;
     const AimPlan& plan;
     const int64_t end;
-    HistoryLot* const mine;      // the next one of this thread is a block's further
-    const Kept* rows[capacity];  // of Y
+    HistoryLot* const mine;  // the next one of this thread is a block's further
 
     // One half: `first` is 0 for Y, and the number of rows before them for S.
-    __device__ void fetch(int64_t i, int first) const {
-        if (i < end) {
-            const int64_t place = first ? i + (v.s - v.y) : i;
+    __device__ void fetch(int64_t i, bool needed, int first) const {
+        begin_copies();
+        if (i < end && needed) {
+            const Kept* from = (first ? v.s : v.y) + i;
             StagePlace to(mine);
             to.settle();
 #pragma unroll
             for (int a = 0; a < capacity; ++a)
                 copy_kept<sizeof(HistoryLot)>(to.after((first + a) * threads * int(sizeof(HistoryLot))),
-                                              rows[a] + place);
+                                              from + plan.offsets[a]);
         }
         commit_copies();
     }
-    __device__ void add_rows(double (&sum)[lot], const double* coefficients, int first) const {
+    __device__ void add_rows(double (&sum)[lot], const double* coefficients, bool needed, int first) const {
         await_copies<1>();
-        if (end == 0) return;
+        if (end == 0 || !needed) return;
 #pragma unroll
         for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
     }
@@ -200,18 +249,35 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
                                  CarefulSum& slope, AimTotals& sums) {
     const BoundNumbers numbers(v);
     const Lots lots(v, plan, state.pairs, c.n);
+    // Of the elements of a lot: how many there are, none beyond the end.
+    const auto count_at = [&](int64_t i) { return int(clamp_to(c.n - i, int64_t(0), int64_t(lot))); };
+    // What is needed of the history is known by its inputs, which are therefore read a lot before: into
+    // registers, or where rows take all of these, into shared memory.
+    constexpr bool ahead = bounded && lots_staged, ahead_shared = bounded && staged && !lots_staged;
+    static_assert(!ahead_shared || AimInput::rows * threads * int(sizeof(Lot)) <= staged_bytes);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
-    lots.begin(i);
+    AimInput in(v, numbers, i, ahead ? count_at(i) : 0);
+    bool needed = !ahead || in.moves(count_at(i));
+    lots.begin(i, needed);
+    if (ahead_shared) AimInput::fetch(v, i, count_at(i));
 #pragma unroll 1
     for (; !c.ends<lot>(place); i = following) {
         place += threads;
         following = c.element<lot>(place);
         if (i >= c.n) continue;
-        const int count = int(min_of(int64_t(lot), c.n - i));
-        const AimInput in(v, numbers, i, count);
+        const int count = count_at(i), coming = count_at(following);
+        const AimInput next(v, numbers, ahead ? following : i, ahead ? coming : ahead_shared ? 0 : count);
+        if (ahead_shared) {
+            in.take(numbers);
+            AimInput::fetch(v, following, coming);
+            needed = in.moves(count);
+        } else if (!ahead) {
+            in = next;
+        }
+        bool needs = true;
         Combined toward;
-        lots.take(i, following, toward);
+        lots.take(i, needed, following, [&] { return needs = !ahead || next.moves(coming); }, toward);
         if (v.at_trial()) {
             v.put(v.x + i, in.x, count);
             v.put(v.g + i, in.g, count);
@@ -225,9 +291,11 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
                 step.of[k] = Real(aim.step);
             }
         }
-        if (state.confine == Confine::measure) continue;
-        v.put(v.trial + i, goal, count);
-        v.put(v.d + i, step, count);
+        if (state.confine != Confine::measure) {
+            v.put(v.trial + i, goal, count);
+            v.put(v.d + i, step, count);
+        }
+        if (ahead) in = next, needed = needs;
     }
 }
 

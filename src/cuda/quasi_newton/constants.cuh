@@ -34,10 +34,14 @@ constexpr int lower_step = SW_LOWER_STEP, upper_step = SW_UPPER_STEP, bound_rows
 // See core/quasi_newton/device_layout.hpp for all of these.
 constexpr int row_blocks = row_blocks_of(capacity);
 constexpr bool lone_warp = warps == 1;
-constexpr bool staged = stages_rows(capacity, threads), lots_staged = stages_lots(capacity, threads);
+constexpr bool staged = stages_rows(capacity, threads);
+constexpr bool lots_staged = stages_lots(capacity, sizeof(Real), sizeof(Kept), threads);
 constexpr int tile = tile_length(capacity, threads);
 // Rows of the aim sweep that are not staged come straight from global memory, by twos.
-constexpr int lot = lot_length(capacity, sizeof(Real), threads);
+constexpr int lot = lot_length(capacity, sizeof(Real), sizeof(Kept), threads);
+// Rows of the history are read only where a variable is free or has moved: of those that are held, nothing
+// but the new pair's sᵀy and yᵀy counts. (Not where products over all variables are taken anew.)
+constexpr bool selective = bounded && !SW_WEIGHTS_VARY;
 using Engine = DeviceEngine<Real, Kept>;
 
 // Chunks may begin anywhere, not only where several elements can be read at a time: of ranks alone.

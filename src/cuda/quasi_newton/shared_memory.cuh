@@ -18,9 +18,9 @@ static_assert(free_length >= fold_length && free_length >= 64 * warps * blocks_a
 
 struct SharedMemory {
     union {
-        AbsorbTile absorb;
+        AbsorbTile absorb[tile_buffers];
         double exchange[staged ? 64 * warps : fold_length];
-        double sums[sizeof(AbsorbTile) / sizeof(double)];
+        double sums[tile_buffers * sizeof(AbsorbTile) / sizeof(double)];
         Break breaks[longest_list_of(threads)];  // sorted
     };
     double reduce[33];

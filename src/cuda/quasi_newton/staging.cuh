@@ -1,5 +1,5 @@
-// History rows and vectors on their way through shared memory: two tiles deep, the next one arrives while
-// this one is worked on.
+// History rows and vectors on their way through shared memory: the next tile's rows, and the vectors of the
+// one after it, arrive while this one is worked on.
 #pragma once
 
 #include "cuda/quasi_newton/problem.cuh"
@@ -13,12 +13,29 @@ constexpr int pitch = pitch_of(capacity, threads);
 // Rows that ride along with the history; the rest of their block of eight are `no_row`, zeros.
 enum Rider { moving_row, s_row, y_row, carried_row, no_row };
 
-// Shared memory of the sweep.
+// What the sweep forms of a tile, in shared memory. Where rows are staged, that of the next tile is formed
+// before the rows of this one are multiplied: what it needs of them is then known.
 struct AbsorbTile {
     alignas(16) double riders[no_row + 1][pitch];  // read by twos, as is the mask
     double mask[tile];
-    double root[weighted ? tile : 1];
+    uint32_t needed[tile / 32];  // a bit for each variable whose rows count
+#if SW_WEIGHTED
+    double root[tile];
+#endif
+
+    // Whether rows are read at this variable: eight neighbours are read together, or not at all.
+    __device__ bool needs(int column) const {
+        return !selective || (needed[column >> 5] >> (column & 24) & 0xffu);
+    }
+    __device__ double root_of(int column) const {
+#if SW_WEIGHTED
+        return root[column];
+#else
+        return 1;
+#endif
+    }
 };
+constexpr int tile_buffers = staged ? 2 : 1;
 
 // History rows of a tile in shared memory, stacked.
 constexpr int stage_rows = 8 * row_blocks;
@@ -33,8 +50,7 @@ __device__ inline int age_of(int row) {
 }
 // Vectors of the tile, staged like rows: g, x, g before, d; lower, upper, but for numbers; weight.
 constexpr int upper_row = 4 + lower_step, weight_row = 4 + bound_rows;
-constexpr int stage_bytes =
-    stage_bytes_of(capacity, sizeof(Real), sizeof(Kept), bound_rows, weighted, threads);
+constexpr int stage_bytes = stage_bytes_of(capacity, sizeof(Kept), threads);
 constexpr int staged_bytes =
     staged_bytes_of(capacity, sizeof(Real), sizeof(Kept), bound_rows, weighted, threads);
 #if defined(__CUDA_ARCH__)
@@ -46,8 +62,8 @@ __shared__ __align__(128) unsigned char dynamic_shared[staged_bytes + 16];
 __device__ inline Kept* staged_history(int stage) {
     return reinterpret_cast<Kept*>(dynamic_shared + stage * stage_bytes);
 }
-__device__ inline Real* staged_inputs(int stage) {
-    return reinterpret_cast<Real*>(staged_history(stage) + stage_rows * pitch);
+__device__ inline Real* staged_inputs() {
+    return reinterpret_cast<Real*>(dynamic_shared + 2 * stage_bytes);
 }
 
 // A place in shared memory, as copies take it.
@@ -114,6 +130,12 @@ __device__ inline void copy_kept(StagePlace to, const Element* from) {
     }
 }
 
+// What was read from a place before a copy to it is begun stays before it.
+__device__ inline void begin_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("" ::: "memory");
+#endif
+}
 // Closes a group of copies; waits until all but the latest `pending` groups have arrived.
 __device__ inline void commit_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -143,19 +165,28 @@ public:
         }
     }
 
-    __device__ void whole(int64_t at, Kept* stage) const {
-        if (32 * wide > tile && int(threadIdx.x & 31) * wide >= tile) return;
+    __device__ void whole(int64_t at, const AbsorbTile& t, Kept* stage) const {
+        const int first = int(threadIdx.x & 31) * wide;
+        if (32 * wide > tile && first >= tile) return;
+        constexpr int pieces = (tile + 32 * wide - 1) / (32 * wide);
+        bool needed[pieces];
+#pragma unroll
+        for (int c = 0; c < pieces; ++c) needed[c] = t.needs(first + c * 32 * wide);
 #pragma unroll
         for (int k = 0; k < each; ++k) {
             if (!from[k]) continue;
             const Kept* row = from[k] + at;
 #pragma unroll
-            for (int c = 0; c < tile; c += 32 * wide) copy_kept<16>(StagePlace(stage + to[k] + c), row + c);
+            for (int c = 0; c < pieces; ++c) {
+                if (needed[c]) copy_kept<16>(StagePlace(stage + to[k] + c * 32 * wide), row + c * 32 * wide);
+            }
         }
     }
-    __device__ void part(int64_t at, int count, Kept* stage) const {
+    __device__ void part(int64_t at, int count, const AbsorbTile& t, Kept* stage) const {
+        const int first = int(threadIdx.x & 31) * wide;
 #pragma unroll 1
-        for (int c = 0; c + int(threadIdx.x & 31) * wide < count; c += 32 * wide) {
+        for (int c = 0; c + first < count; c += 32 * wide) {
+            if (!t.needs(c + first)) continue;
 #pragma unroll
             for (int k = 0; k < each; ++k) {
                 if (from[k]) copy_kept<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
@@ -171,9 +202,11 @@ private:
 };
 
 // Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
-__device__ inline void clear_unused(AbsorbTile& t, int r) {
+__device__ inline void clear_unused(AbsorbTile (&tiles)[tile_buffers], int r) {
     SW_ROLLED
-    for (int i = threadIdx.x; i < tile; i += threads) t.riders[no_row][i] = 0;
+    for (int i = threadIdx.x; i < tile; i += threads) {
+        for (AbsorbTile& t : tiles) t.riders[no_row][i] = 0;
+    }
     if constexpr (staged) {
 #pragma unroll 1
         for (int k = threadIdx.x >> 5; k < 2 * stage_rows; k += warps) {

@@ -30,8 +30,9 @@ struct StripSums {
 };
 
 // Two left operands in one instruction where the sweep is bound by these and not by memory, and where the
-// registers that it wants in a row are there: not in double precision, nor with many row blocks.
-constexpr bool in_pairs = sizeof(Real) == 4 && row_blocks <= 3 && bounded && !SW_WEIGHTS_VARY;
+// registers that it wants in a row are there: not with a history in double precision, nor with many row
+// blocks.
+constexpr bool in_pairs = sizeof(Kept) < 8 && row_blocks <= 3 && bounded && !SW_WEIGHTS_VARY;
 
 // The same as multiply_rows below.
 __device__ inline void multiply_pairs(const Two (&values)[row_blocks], Two riding, Two mask,
@@ -120,6 +121,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
         const int offset = step * warps * 8, column = place + offset;
+        if (!t.needs(column)) continue;  // the same for the whole warp
         const bool first = whole || column < count, second = whole || column + 1 < count;
         Two values[row_blocks];
 #pragma unroll
@@ -134,7 +136,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
             if (!second) values[b].b = 0;
         }
         if (weighted) {
-            const double ra = first ? t.root[column] : 1.0, rb = second ? t.root[column + 1] : 1.0;
+            const double ra = first ? t.root_of(column) : 1.0, rb = second ? t.root_of(column + 1) : 1.0;
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
                 const bool is_s = is_of_s(b * 8 + (lane >> 2));
@@ -146,6 +148,20 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         if (!first) ride.a = mask.a = 0;
         if (!second) ride.b = mask.b = 0;
         multiply_rows(values, ride, mask, strip, sums);
+    }
+}
+
+// Adds what this thread knows of yᵀy of the new pair, where its rows were not read, to the sums of its warp:
+// they keep it in the lane that has the new row of Y in the block of riding rows.
+__device__ inline void add_unread(StripSums& sums, int r, double yy) {
+    for (int offset = 16; offset > 0; offset >>= 1) yy += __shfl_xor_sync(0xffffffffu, yy, offset);
+    const int newest = r - 1;
+    const bool mine = int(threadIdx.x & 31) == 4 * y_row + (newest & 7) / 2;
+#pragma unroll
+    for (int b = 0; b < row_blocks; ++b) {
+        if (!mine || b != newest >> 3) continue;
+        sums.riding[b][0] += newest & 1 ? 0.0 : yy;
+        sums.riding[b][1] += newest & 1 ? yy : 0.0;
     }
 }
 
