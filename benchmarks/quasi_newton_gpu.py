@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help=f"default {RESULTS.name}")
     given = parser.parse_args()
     about = machine() | torch_gpu() | {"quick": given.quick}
-    say(f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, stepwell {about['stepwell']}")
+    say(f"{about['gpu']}, {about['arrays']}, CUDA {about['cuda']}, stepwell {about['stepwell']}")
     kept = json.loads(given.json.read_text()) if given.json.exists() else {}
     given.json.parent.mkdir(parents=True, exist_ok=True)
     for name, part in PARTS.items():
