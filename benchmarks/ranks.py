@@ -7,7 +7,10 @@ Bounded torsion, float64, m = 8. Solver time: between evaluations, without the o
 end of each evaluation, so that nobody's waiting for the other's objective counts as the solver's. Each case is run
 several times in turn with its counterpart, each time in a process (or mpiexec) of its own; medians. Tables go to the
 screen, raw figures to benchmarks/results/ranks.json. The part petsc needs petsc4py with the mpi4py that it was built
-for, and is left out elsewhere.
+for (STEPWELL_MPIEXEC names its mpiexec), and is left out elsewhere. Beside it stand two floors, measured on the same
+ranks in the same run: the objective as often as TAO called it and, as often as TAO iterated, a bare pass over the bytes
+that an iteration with m pairs has to move (`bare_iteration` in common.py), without and with its arithmetic, and the two
+messages that cannot be spared: sums before the direction, and value and slope after it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import sysconfig
 from typing import Any
 
 import numpy as np
-from common import save, table
+from common import bare_iteration, save, table
 
 NAME = "ranks"
 ROUNDS = 5
@@ -41,6 +44,7 @@ class Torsion:
         near = np.minimum(np.arange(1, nx + 1.0), nx + 1 - np.arange(1, nx + 1.0)) * self.h
         self.upper = np.minimum(near[begin // nx : end // nx, None], near[None]).ravel()
         self.padded = np.zeros((self.rows + 2, nx + 2))
+        self.curved, self.terms = np.empty((self.rows, nx)), np.empty((self.rows, nx))
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return values a chunk and the gradient."""
@@ -53,10 +57,16 @@ class Torsion:
                 self.comm.Sendrecv(v[1].copy(), above, recvbuf=v[0], source=above)
             if below >= 0:
                 self.comm.Sendrecv(v[-2].copy(), below, recvbuf=v[-1], source=below)
-        middle = v[1:-1, 1:-1]
-        curved = 4 * middle - v[:-2, 1:-1] - v[2:, 1:-1] - v[1:-1, :-2] - v[1:-1, 2:]
-        load = 5 * self.h * self.h
-        found = self.layout.chunk_sums(0.5 * middle * curved - load * middle), (curved - load).ravel()
+        # Without temporaries: their pages would be fetched anew in every evaluation, whoever the solver is.
+        middle, curved, terms, load = v[1:-1, 1:-1], self.curved, self.terms, 5 * self.h * self.h
+        np.multiply(middle, 4, out=curved)
+        for near in (v[:-2, 1:-1], v[2:, 1:-1], v[1:-1, :-2], v[1:-1, 2:]):
+            np.subtract(curved, near, out=curved)
+        np.multiply(curved, 0.5, out=terms)
+        np.subtract(terms, load, out=terms)
+        np.multiply(terms, middle, out=terms)
+        np.subtract(curved, load, out=curved)
+        found = self.layout.chunk_sums(terms), curved.ravel()
         if self.comm is not None and self.comm.size > 1:
             self.comm.Barrier()
         return found
@@ -81,7 +91,8 @@ def worker(case: dict[str, Any]) -> None:
         return float(layout.total(totals, values[:, None], tree)[0]), gradient
 
     options = {"maxcor": 8, "gtol": case.get("gtol", 0), "ftol": 0, "maxiter": case["iterations"], "maxfun": 10**6}
-    options |= {"cauchy": case.get("cauchy", "exact")}
+    options |= {"cauchy": case.get("cauchy", "exact"), "history": case.get("history", "float64")}
+    options |= {"zero_copy": case.get("zero_copy", False)}
     r = stepwell.minimize(
         summed if comm is None else fun,
         fun.upper.copy(),
@@ -92,6 +103,7 @@ def worker(case: dict[str, Any]) -> None:
     )
     if comm is None or comm.rank == 0:
         found = {"ms": 1e3 * r.seconds["solver"] / r.nit, "seconds": r.seconds["total"], "iterations": r.nit}
+        found |= {"evaluations": r.nfev, "objective": r.seconds["total"] - r.seconds["solver"]}
         found |= {"f": r.fun, "walks": r.cauchy_walks, "exchanges": r.get("exchanges", 0) / r.nit}
         print(json.dumps(found | {"bytes": r.get("bytes_sent", 0) / r.nit}))
 
@@ -160,16 +172,60 @@ def petsc(rounds: int = 3) -> None:
     if importlib.util.find_spec("petsc4py") is None:
         print("petsc: left out, there is no petsc4py here\n")
         return
-    case = {"nx": 400, "iterations": 5000, "gtol": 1e-7, "ranks": 2, "threads": 1}
+    # TAO hands out views of its vectors; so do we.
+    case = {"nx": 400, "iterations": 5000, "gtol": 1e-7, "ranks": 2, "threads": 1, "zero_copy": True}
     methods = {policy: case | {"cauchy": policy} for policy in ("exact", "first-interval", "none")}
+    methods |= {f"{policy}, float32 history": case | {"cauchy": policy, "history": "float32"} for policy in ("none",)}
     methods |= {name: case | {"tao": name} for name in ("blmvm", "bqnls")}
+    methods |= {"floor": case | {"floor": True}}
     found = in_turn(methods, rounds)
-    fields = ("seconds", "iterations", "ms")
-    rows = [[name, *(median(runs, field) for field in fields)] for name, runs in found.items()]
-    for row, runs in zip(rows, found.values(), strict=True):
-        row += [median(found[name], "seconds") / median(runs, "seconds") for name in ("blmvm", "bqnls")]
-    table(["method", "seconds", "iterations", "solver, ms an iteration", "BLMVM / it", "BQNLS / it"], rows)
+    floor = {field: median(found["floor"], field) for field in ("evaluation", "bytes", "arithmetic", "message")}
+    runs = {name: one for name, one in found.items() if name != "floor"}
+    fields = ("seconds", "iterations", "evaluations", "objective", "ms")
+    rows: list[list[Any]] = [[name, *(median(one, field) for field in fields)] for name, one in runs.items()]
+    for row, one in zip(rows, runs.values(), strict=True):
+        row += [median(found[name], "seconds") / median(one, "seconds") for name in ("blmvm", "bqnls")]
+    for name in ("blmvm", "bqnls"):
+        seconds, steps, calls = (median(found[name], field) for field in ("seconds", "iterations", "evaluations"))
+        for kind in ("bytes", "arithmetic"):
+            step = floor[kind] + 2 * floor["message"]
+            least = calls * floor["evaluation"] + steps * step
+            rows.append([f"floor with {name}'s steps: {kind}", least, steps, calls, calls * floor["evaluation"]])
+            rows[-1] += [1e3 * step, *(seconds / least if name == peer else "" for peer in ("blmvm", "bqnls"))]
+    head = ["method", "seconds", "iterations", "evaluations", "objective, s", "solver, ms an iteration"]
+    table([*head, "BLMVM / it", "BQNLS / it"], rows)
     save(NAME, "petsc", found)
+
+
+def floor_of(case: dict[str, Any]) -> None:
+    """Print the seconds of an evaluation and of a bare iteration on two ranks at once."""
+    import time
+
+    from mpi4py import MPI
+
+    import stepwell
+
+    comm, nx = MPI.COMM_WORLD, case["nx"]
+    layout = stepwell.distributed.split(nx * nx, comm, align=nx)
+    fun = Torsion(nx, comm, layout)
+    x = 0.9 * fun.upper
+
+    def in_step(work: Any) -> float:
+        comm.Barrier()
+        began = time.perf_counter()
+        work()
+        return comm.allreduce(time.perf_counter() - began, MPI.MAX)
+
+    bare = {kind: bare_iteration(x.size, 8, arithmetic=kind == "arithmetic") for kind in ("bytes", "arithmetic")}
+    seconds: dict[str, list[float]] = {"evaluation": [], "bytes": [], "arithmetic": [], "message": []}
+    row, sums = np.ones(56), np.empty(56)
+    for _ in range(100):
+        seconds["evaluation"].append(in_step(lambda: fun(x)))
+        for kind, work in bare.items():
+            seconds[kind].append(in_step(work))
+        seconds["message"].append(in_step(lambda: comm.Allreduce(row, sums)))
+    if comm.rank == 0:
+        print(json.dumps({kind: float(np.median(took)) for kind, took in seconds.items()}))
 
 
 def tao(case: dict[str, Any]) -> None:
@@ -188,9 +244,12 @@ def tao(case: dict[str, Any]) -> None:
     lower, upper = x.duplicate(), x.duplicate()
     x.array[:], lower.array[:], upper.array[:] = fun.upper, -fun.upper, fun.upper
     inside = [0.0, 0.0]  # seconds in the objective, and in the test
+    calls = 0
     reasons = getattr(PETSc.TAO, "ConvergedReason", None) or PETSc.TAO.Reason  # as it was called up to 3.18
 
     def value(_tao: Any, at: Any, g: Any) -> float:
+        nonlocal calls
+        calls += 1
         began = time.perf_counter()
         values, gradient = fun(at.array_r)
         g.array[:] = gradient
@@ -222,7 +281,7 @@ def tao(case: dict[str, Any]) -> None:
     if comm.rank == 0:
         steps = solver.getIterationNumber()
         found = {"seconds": seconds, "iterations": steps, "ms": 1e3 * (seconds - inside[0]) / max(steps, 1)}
-        print(json.dumps(found | {"f": solver.getObjectiveValue()}))
+        print(json.dumps(found | {"evaluations": calls, "objective": inside[0], "f": solver.getObjectiveValue()}))
 
 
 def main() -> None:
@@ -237,6 +296,8 @@ def main() -> None:
             latency()
         elif case.get("tao"):
             tao(case)
+        elif case.get("floor"):
+            floor_of(case)
         else:
             worker(case)
         return

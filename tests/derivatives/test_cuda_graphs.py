@@ -52,6 +52,55 @@ def gradients(torch, function, given, device):
     return [x.detach(), *torch.autograd.grad((weights * x).sum(), there)]
 
 
+def nearly_dependent(m, n, condition):
+    """A matrix of a known condition, with singular values evenly spread in their logarithm."""
+    U, V = (np.linalg.qr(random.normal(size=(k, n)))[0] for k in (m, n))
+    return (U * np.geomspace(1, 1 / condition, n)) @ V.T
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("systems", "m", "n"), [(None, 20, 8), (300, 20, 8), (70, 56, 40), (3, 200, 100), (1, 600, 300)]
+)
+def test_gradients_of_all_sizes(torch, systems, m, n, dtype):
+    """In A, b and λ, each system with a matrix of its own; the host's bounds are those of its dtype."""
+    lead = () if systems is None else (systems,)
+    given = [random.normal(size=(*lead, m, n)), random.normal(size=(*lead, m)), 0.3]
+
+    def found(device):
+        there = [torch.tensor(a, dtype=getattr(torch, dtype), device=device, requires_grad=True) for a in given]
+        x = stepwell.nnls(there[0], there[1], lam=there[2]).x
+        weights = torch.linspace(0.5, 1.5, n, dtype=x.dtype, device=device)
+        return torch.autograd.grad((weights * x).sum(), there)
+
+    close = 1e-10 if dtype == "float64" else 1e-3
+    for here, there in zip(found("cpu"), found("cuda")):
+        assert here.shape == there.shape
+        assert here.dtype == there.dtype
+        assert (here - there.cpu()).abs().max() <= close * max(1.0, float(here.abs().max()))
+
+
+def test_gradients_where_columns_are_nearly_dependent(torch):
+    """Condition 1e6: by the columns themselves some 1e-10 are right, by their products 1e-4."""
+    A = nearly_dependent(50, 12, 1e6)
+    given = A, A @ np.abs(random.normal(size=12))[None].T
+    function = lambda A, b: stepwell.nnls(A, b.T).x  # noqa: E731
+    on_host, there = (gradients(torch, function, given, device) for device in ("cpu", "cuda"))
+    for here, other in zip(on_host, there):
+        assert (here - other.cpu()).abs().max() <= 1e-7 * here.abs().max()
+
+
+def test_a_system_that_is_not_finite_has_no_gradients_alone(torch):
+    b = B.copy()
+    b[1, 2] = np.nan
+    own = np.stack([A, A + 0.1, A - 0.1, 2 * A])
+    there = [torch.tensor(array, device="cuda", requires_grad=True) for array in (own, b)]
+    slopes = torch.autograd.grad(stepwell.nnls(*there).x.sum(), there)
+    for slope in slopes:
+        assert slope[1].isnan().all()
+        assert slope[[0, 2, 3]].isfinite().all()
+
+
 @pytest.mark.parametrize("name", [*FUNCTIONS, "argmin"])
 def test_gradients_are_those_of_the_host(torch, name):
     """To rounding times conditions of some hundreds; iterations and minimisers to their tolerances."""

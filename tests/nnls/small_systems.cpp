@@ -1,9 +1,12 @@
-// The solver of small systems (core/nnls/small), which a CUDA device runs a thread a system, on the host.
-// What it solves is held against the optimality conditions and against the solver for all sizes; what asks
-// for more care it leaves to that.
+// The solver of small systems (core/nnls/small), which a CUDA device runs a thread or a warp a system, on the
+// host: by one thread, or by some that share a system. What it solves is held against the optimality
+// conditions and against the solver for all sizes; what asks for more care it leaves to that.
+#include <ucontext.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "general_problem.hpp"
 #include "prepared.hpp"
@@ -17,18 +20,133 @@ using small::some_matrices;
 
 static int failures = 0, left = 0, solved = 0;
 
+// Four that share a system, as the lanes of a warp do, each with a stack of its own. They take turns: who
+// waits for the others lets the next one go on, so that all have arrived when it is its own turn again.
+class Turns {
+public:
+    static constexpr int width = 4;
+    int64_t slots[width];
+
+    template <class Body>
+    void run(Body body) {
+        struct Start {
+            Turns* turns;
+            Body* body;
+            int lane;
+        } starts[width];
+        for (int lane = 0; lane < width; ++lane) {
+            starts[lane] = {this, &body, lane};
+            getcontext(&contexts[lane]);
+            contexts[lane].uc_stack.ss_sp = stacks[lane].data();
+            contexts[lane].uc_stack.ss_size = stacks[lane].size();
+            contexts[lane].uc_link = lane + 1 < width ? &contexts[lane + 1] : &outside;
+            // (Numbers of an int are what such a function takes.)
+            const uintptr_t at = reinterpret_cast<uintptr_t>(&starts[lane]);
+            void (*begin)(unsigned, unsigned) = [](unsigned high, unsigned low) {
+                const Start* start = reinterpret_cast<const Start*>(static_cast<uintptr_t>(high) << 32 | low);
+                (*start->body)(start->lane);
+            };
+            makecontext(&contexts[lane], reinterpret_cast<void (*)()>(begin), 2,
+                        static_cast<unsigned>(static_cast<uint64_t>(at) >> 32), static_cast<unsigned>(at));
+        }
+        swapcontext(&outside, &contexts[0]);
+    }
+    void wait(int lane) { swapcontext(&contexts[lane], &contexts[(lane + 1) % width]); }
+
+private:
+    ucontext_t contexts[width], outside;
+    std::vector<std::vector<char>> stacks = std::vector<std::vector<char>>(width, std::vector<char>(1 << 18));
+};
+
+struct FourLanes {
+    static constexpr int width = Turns::width;
+    Turns* turns;
+    int rank;
+    int lane() const { return rank; }
+    void sync() const { turns->wait(rank); }
+    double sum(double value) const {
+        return over(value, [](double all, double other) { return all + other; });
+    }
+    double most(double value) const {
+        return over(value, [](double all, double other) { return std::max(all, other); });
+    }
+    double least(double value) const { return -most(-value); }
+    int place_of_most(double& value, int place) const {
+        const double highest = most(value);
+        const unsigned with = votes(value == highest);
+        value = highest;
+        return static_cast<int>(pick(place, lowest_bit(with)));
+    }
+    uint64_t join(uint64_t bits) const {
+        return over(bits, [](uint64_t all, uint64_t other) { return all | other; });
+    }
+    bool any(bool yes) const { return votes(yes) != 0; }
+    unsigned votes(bool yes) const { return static_cast<unsigned>(join(uint64_t(yes) << rank)); }
+    double pick(double value, int lane) const {
+        tell(value);
+        const double picked = told<double>(lane);
+        sync();
+        return picked;
+    }
+
+private:
+    template <class T>
+    void tell(T value) const {
+        std::memcpy(&turns->slots[rank], &value, sizeof value);
+        sync();
+    }
+    template <class T>
+    T told(int lane) const {
+        T value;
+        std::memcpy(&value, &turns->slots[lane], sizeof value);
+        return value;
+    }
+    template <class T, class Combine>
+    T over(T value, Combine combine) const {
+        tell(value);
+        T all = told<T>(0);
+        for (int lane = 1; lane < width; ++lane) all = combine(all, told<T>(lane));
+        sync();
+        return all;
+    }
+};
+
+template <class Chosen, class Team>
+bool solve_small(const Job& job, const small::Products& products, const Team& team,
+                 small::Store<Chosen, Team::width>& store) {
+    small::Solver<Chosen, Team> solver(job, 0, products, team, store);
+    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
+    return solver.finish();
+}
+
+template <class Chosen>
+bool solve_by_lanes(const Job& job, const small::Products& products) {
+    static Turns turns;
+    small::Store<Chosen, FourLanes::width> store;
+    bool done[FourLanes::width] = {};
+    turns.run(
+        [&](int lane) { done[lane] = solve_small<Chosen>(job, products, FourLanes{&turns, lane}, store); });
+    for (bool each : done)
+        if (each != done[0]) ++failures;
+    return done[0];
+}
+
 static small::Products products_of(const Shared& shared) {
     small::Products products;
     products.shared = shared;
     products.gram = shared.gram;
     products.stride = shared.gram_stride;
+    products.entries = shared.columns;
+    products.row_step = 1;
+    products.column_step = shared.column_stride;
     return products;
 }
 
 // Solves by both; where the small solver does not leave it, the answers have to agree. `expected`: 1 solve, 0
 // leave, -1 either.
 template <class Chosen, class Full>
-bool compare(Full& full, const Shared& shared, double within, const char* what, int number, int expected) {
+bool compare_one(Full& full, const Shared& shared, double within, const char* what, int number, int expected,
+                 bool by_lanes) {
     Full answer(full.job, 1, 0, shared);
     small::Products products = products_of(shared);
     std::vector<double> inverse(padded(full.job.columns + 1));
@@ -39,12 +157,14 @@ bool compare(Full& full, const Shared& shared, double within, const char* what, 
         }
         products.inverse_norm = inverse.data();
     }
-    small::Solver<Chosen> solver(answer.job, 0, products);
-    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
-    const bool done = solver.finish();
+    bool done = false;
+    if constexpr (Chosen::source != own_matrix)
+        if (by_lanes) done = solve_by_lanes<Chosen>(answer.job, products);
+    if (!by_lanes) {
+        small::Store<Chosen, 1> store;
+        done = solve_small<Chosen>(answer.job, products, small::OneLane(), store);
+    }
     (done ? solved : left) += 1;
-    Floor floor(1, 1);
-    full.solve(Lanes(floor, 0));
     if (expected >= 0 && done != (expected == 1)) {
         std::printf("%s %d: %s\n", what, number, done ? "solved" : "left");
         ++failures;
@@ -87,6 +207,15 @@ bool compare(Full& full, const Shared& shared, double within, const char* what, 
             }
         }
     return true;
+}
+
+// By one thread, and by lanes, which matrices of one system each do not have.
+template <class Chosen, class Full>
+bool compare(Full& full, const Shared& shared, double within, const char* what, int number, int expected) {
+    Floor floor(1, 1);
+    full.solve(Lanes(floor, 0));
+    if (Chosen::source != own_matrix) compare_one<Chosen>(full, shared, within, what, number, expected, true);
+    return compare_one<Chosen>(full, shared, within, what, number, expected, false);
 }
 
 // Products of a system's columns, and with b.

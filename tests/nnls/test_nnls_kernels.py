@@ -10,6 +10,7 @@ import pytest
 from stepwell import NNLSStatus, _core
 from stepwell.cuda import nvrtc
 from stepwell.cuda.layouts import structure
+from stepwell.derivatives import cuda as derivatives
 from stepwell.nnls import api, cuda, small_systems
 from stepwell.nnls.arguments import check_gram
 from stepwell.nnls.job import Answers, make_job
@@ -44,28 +45,36 @@ def compile_or_skip(defines, architecture, source="nnls"):
 )
 def test_kernels_compile_without_a_device(architecture, single, convolution, by_warp, general):
     code = compile_or_skip(cuda.kernel_defines(single, convolution, by_warp, 256, general), architecture)
-    for entry in (b"nnls_solve", b"nnls_share_columns", b"nnls_share_gram"):
+    assert b"nnls_solve" in code
+    code = compile_or_skip(cuda.sharing_defines(single, convolution, general), architecture, "nnls_share")
+    for entry in (b"nnls_share_columns", b"nnls_share_gram"):
         assert entry in code
 
 
 @pytest.mark.parametrize(
-    ("architecture", "single", "source", "kind", "capacity"),
+    ("architecture", "single", "source", "kind", "capacity", "width"),
     [
-        ("sm_90", False, "one_matrix", (0, 0, 0), 64),
-        ("sm_90", False, "one_matrix", (0, 0, 1), 64),
-        ("sm_80", True, "some_matrices", (1, 1, 1), 32),
-        ("sm_80", True, "own_matrix", (1, 0, 0), 16),
-        ("sm_100", False, "normal_equations", (1, 1, 0), 32),
+        ("sm_90", False, "one_matrix", (0, 0, 0), 64, 1),
+        ("sm_90", False, "one_matrix", (0, 0, 1), 64, 32),
+        ("sm_80", True, "some_matrices", (1, 1, 1), 32, 32),
+        ("sm_80", True, "own_matrix", (1, 0, 0), 16, 1),
+        ("sm_100", False, "normal_equations", (1, 1, 0), 32, 32),
     ],
 )
-def test_kernels_for_small_systems_compile_without_a_device(architecture, single, source, kind, capacity):
+def test_kernels_for_small_systems_compile_without_a_device(architecture, single, source, kind, capacity, width):
     bounded, summed, penalized = map(bool, kind)
     defines = small_systems.kernel_defines(
-        single, source, bounded=bounded, summed=summed, penalized=penalized, capacity=capacity
+        single, source, bounded=bounded, summed=summed, penalized=penalized, capacity=capacity, width=width
     )
     code = compile_or_skip(defines, architecture, "nnls_small")
     assert b"nnls_small" in code
     assert (b"nnls_form_tables" in code) == (source == "own_matrix")
+
+
+@pytest.mark.parametrize(("architecture", "single", "threads"), [("sm_80", True, 32), ("sm_90", False, 512)])
+def test_the_kernel_of_derivatives_compiles_without_a_device(architecture, single, threads):
+    code = compile_or_skip(derivatives.kernel_defines(single, threads), architecture, "free_solve")
+    assert b"nnls_free_solve" in code
 
 
 def test_structures_hold_what_the_core_declares():
@@ -116,6 +125,18 @@ def test_threads_are_for_small_systems():
     defines = small_systems.defines(batch(9, 56, 17, shared=True, lam=0.1))
     assert (defines["SW_SOURCE"], defines["SW_COLUMNS"], defines["SW_POSITIONS"]) == ("one_matrix", 32, 32)
     assert small_systems.defines(batch(9, 20, 8))["SW_SOURCE"] == "own_matrix"
+
+
+def test_warps_share_systems_of_more_columns():
+    """Unless the one matrix leaves no room for them; their memory is that of a block, whatever the shape."""
+    width_of = small_systems.width_of
+    assert width_of(batch(9, 200, 16, shared=True)) == 1
+    assert width_of(batch(9, 56, 17, shared=True)) == 32
+    assert width_of(batch(9, 1000, 40, shared=True)) == 1
+    for rows, columns in [(130, 63), (56, 40), (400, 20)]:
+        work = batch(9, rows, columns, shared=True)
+        warp = small_systems.store_bytes(small_systems.defines(work))
+        assert (H200["shared_limit"] - 4096 - small_systems.shared_bytes(work)) // warp >= 12
 
 
 def test_threads_are_for_normal_equations():

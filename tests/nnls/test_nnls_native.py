@@ -9,7 +9,7 @@ pytestmark = pytest.mark.native
 
 
 @pytest.mark.parametrize("sanitizer", [THREADS, MEMORY], ids=["thread", "address"])
-@pytest.mark.parametrize("name", ["thread_team_race", "device_branches", "general_branches"])
+@pytest.mark.parametrize("name", ["thread_team_race", "device_branches", "general_branches", "derivative_solves"])
 def test_under_a_sanitizer(name, sanitizer, tmp_path):
     # The program compares the teams' answers itself and ends with an error where they differ.
     output_of(build(tmp_path, [ROOT / f"tests/nnls/{name}.cpp", POOL], ["-O1", "-g", *sanitizer]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 
 import numpy as np
 import pytest
 
 import stepwell
+from stepwell import arrays
 from stepwell.quasi_newton.status import Status
 
 pytestmark = pytest.mark.cuda
@@ -180,6 +182,27 @@ def test_graph_equals_no_graph_cupy(cupy):
     }
     assert "graph" in runs[True].mode
     assert bool((runs[False].x == runs[True].x).all())
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_jax_works_on_after_a_capture(library, request):
+    """JAX asks for its stream's status about once a second, from a thread of its own, and gives it up if refused."""
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU")
+    xp = request.getfixturevalue(library)
+    template = xp.ones(8, device="cuda") if library == "torch" else xp.ones(8)
+    out = 0 * template
+    double = jax.jit(lambda x: 2 * x)
+    assert float(double(1.0)) == 2
+
+    def slow_work(stream):
+        time.sleep(1.5)  # twice for CuPy, of which the second time is in the capture
+        xp.add(template, 1, out=out)
+
+    arrays.capture(template, slow_work)()
+    assert float(out[0]) == 2
+    assert float(double(3.0)) == 6
 
 
 def test_an_objective_that_cannot_be_captured_falls_back(torch):

@@ -10,6 +10,9 @@
 #if !defined(__CUDACC__)
 
 #include <cstring>
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 // Vectors are never passed between translation units: how they would be is of no interest.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -47,12 +50,20 @@ inline Pack load(const double* p) {
     return *reinterpret_cast<const Pack*>(p);
 }
 
-// `count` narrower numbers as doubles.
+// `count` narrower numbers as doubles. For NEON two at a time by name: GCC 12 widens them one by one.
 template <int count>
 inline typename VectorOf<double, count>::anywhere load_wide(const float* p) {
-    typedef typename VectorOf<float, count>::anywhere Narrow;
     typedef typename VectorOf<double, count>::anywhere Wide;
+#if defined(__aarch64__)
+    Wide wide;
+    for (int i = 0; i < count; i += 2) {
+        reinterpret_cast<Register<double>*>(&wide)[i / 2] = vcvt_f64_f32(vld1_f32(p + i));
+    }
+    return wide;
+#else
+    typedef typename VectorOf<float, count>::anywhere Narrow;
     return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Wide);
+#endif
 }
 
 inline Pack load(const float* p) {

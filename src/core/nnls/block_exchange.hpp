@@ -134,8 +134,9 @@ private:
         return found;
     }
 
-    // Those outside their bounds leave. Returns how many stay: the first of them in the factor, the others at
-    // the positions after these.
+    // Those outside their bounds leave: by rotations where they are few, else with all that entered after the
+    // first of them. Returns how many stay: the first of them in the factor, the others at the positions
+    // after these.
     SW_CALL int let_leave() {
         const int count = factor.count;
         int first = count;
@@ -158,10 +159,26 @@ private:
         }
         // Q'b of all is then another.
         if (moved) first = 0;
-        double stay = 0;
-        team.lane_each(count, [&](int p) { stay += ws.state[ws.order[p]] & is_positive ? 1.0 : 0.0; });
+        double stay = 0, rotated = 0, again = 0;
+        team.lane_each(count, [&](int p) {
+            const bool stays = ws.state[ws.order[p]] & is_positive;
+            stay += stays ? 1.0 : 0.0;
+            rotated += stays ? 0.0 : factor.cost_of_removal(count - 1 - p);
+            again += stays && p >= first ? factor.cost_of_entry(p) : 0.0;
+        });
         const int staying = static_cast<int>(team.lane_sum(stay));
+        const bool few = team.lane_sum(rotated) < team.lane_sum(again) && !moved;
         team.sync();
+        if (few) {
+            for (int p = count - 1; p >= first; --p) {
+                const bool leaves = !(ws.state[ws.order[p]] & is_positive);
+                team.sync();
+                if (leaves) factor.leave(p);
+            }
+            factor.settled = min_of(factor.settled, first);
+            team.sync();
+            return staying;
+        }
         if (team.rank() == 0)
             for (int p = first, place = first; p < count; ++p) {
                 const int32_t j = ws.order[p], slot = ws.slot[p];

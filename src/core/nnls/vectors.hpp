@@ -61,6 +61,10 @@ SW_HD void shift_left(const Team& team, T* values, int count) {
     }
 #else
     (void)team;
+    if (count >= 32) {
+        std::memmove(values, values + 1, static_cast<size_t>(count) * sizeof(T));
+        return;
+    }
     for (int c = 0; c < count; ++c) {
         SW_SHORT_LOOP(c);
         values[c] = values[c + 1];

@@ -1,14 +1,16 @@
-// Small systems on a CUDA device, a thread each (core/nnls/small). What they leave to nnls_solve is listed
-// for it. Compiled with
+// Small systems on a CUDA device (core/nnls/small), a thread or a warp each. What they leave to nnls_solve is
+// listed for it. Compiled with
 //   SW_SCALAR     float or double
 //   SW_SOURCE     a Source: where the products come from
 //   SW_BOUNDED, SW_SUMMED, SW_PENALIZED  0 or 1: what the systems have beside x >= 0
-//   SW_COLUMNS    columns that a thread has room for
+//   SW_COLUMNS    columns that a system has room for
 //   SW_POSITIONS  of them in the factor
-//   SW_THREADS    threads of a block
+//   SW_WIDTH      1: a thread a system; 32: a warp
+//   SW_THREADS    threads of a block, at the most
 //   SW_BLOCKS     blocks of a multiprocessor that registers have to be there for
 #include "core/nnls/launch.hpp"
 #include "core/nnls/small/solver.hpp"
+#include "cuda/nnls/warp_lanes.cuh"
 
 using namespace stepwell;
 using namespace stepwell::nnls;
@@ -17,24 +19,68 @@ typedef SW_SCALAR Scalar;
 typedef small::Kind<Scalar, small::SW_SOURCE, SW_BOUNDED, SW_SUMMED, SW_PENALIZED, SW_COLUMNS, SW_POSITIONS>
     Kind;
 
-// Products of all systems in shared memory.
+// What all systems have, in shared memory.
 static __device__ small::Products share(const Launch& launch, double* fast) {
     const Shared& shared = launch.shared;
     const int n = launch.job.columns + launch.job.family.slack, stride = small::shared_row(n);
     const int length = small::shared_products(n), whole = static_cast<int>(padded(n));
-    double *inverse = fast + length, *unit = inverse + whole;
-    for (int k = threadIdx.x; k < length; k += SW_THREADS) {
+    double *inverse = fast + length, *unit = inverse + whole, *entries = unit + whole;
+    for (int k = threadIdx.x; k < length; k += blockDim.x) {
         const int i = k / stride, j = k % stride;
         fast[k] = i < n && j < n ? shared.gram[i * shared.gram_stride + j] : 0.0;
     }
-    for (int j = threadIdx.x; j < whole; j += SW_THREADS) {
+    for (int j = threadIdx.x; j < whole; j += blockDim.x) {
         const double square = j < n ? shared.gram[j * shared.gram_stride + j] : 0.0;
         inverse[j] = square > 0 ? 1 / sqrt(square) : 0.0;
         unit[j] = j < n && shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
     }
+    const int across = small::shared_entries_row(n);
+    if constexpr (SW_WIDTH > 1) {
+        const int m = launch.job.rows;
+        for (int k = threadIdx.x; k < m * launch.job.columns; k += blockDim.x) {
+            const int i = k % m, j = k / m;
+            entries[i * across + j] = shared.columns[j * shared.column_stride + i];
+        }
+    }
     __syncthreads();
-    return {shared, fast, stride, Kind::own_norms ? nullptr : inverse, unit};
+    return {shared, fast, stride, Kind::own_norms ? nullptr : inverse, unit, entries, across, 1};
 }
+
+#if SW_WIDTH > 1
+
+// A warp a system; a block's first memory is what all systems have, then each warp has its own.
+extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
+    nnls_small(const __grid_constant__ Launch launch) {
+    extern __shared__ __align__(16) double fast[];
+    typedef small::Store<Kind, SW_WIDTH> Store;
+    const Job& job = launch.job;
+    small::Products products;
+    const small::WarpLanes lanes;
+    int64_t before = 0;
+    if constexpr (Kind::source == small::one_matrix) {
+        products = share(launch, fast);
+        before = small::shared_length(job.columns + job.family.slack, job.rows, SW_WIDTH);
+    }
+    Store& store = reinterpret_cast<Store*>(fast + before)[threadIdx.x >> 5];
+    for (;;) {
+        unsigned long long drawn = 0;
+        if (lanes.lane() == 0) drawn = atomicAdd(reinterpret_cast<unsigned long long*>(launch.queue), 1ull);
+        const int64_t system = static_cast<int64_t>(__shfl_sync(0xffffffffu, drawn, 0));
+        if (system >= job.systems) return;
+        if constexpr (Kind::source == small::some_matrices) {
+            const Shared& shared = launch.dictionary[matrix_number(job, system)];
+            products = {shared,         shared.gram, shared.gram_stride,  nullptr, nullptr,
+                        shared.columns, 1,           shared.column_stride};
+        }
+        small::Solver<Kind, small::WarpLanes> solver(job, system, products, lanes, store);
+        for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
+        if (!solver.finish() && lanes.lane() == 0)
+            launch.list[atomicAdd(reinterpret_cast<unsigned long long*>(launch.handed), 1ull)] = system;
+        __syncwarp();
+    }
+}
+
+#else
 
 extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
     nnls_small(const __grid_constant__ Launch launch) {
@@ -52,9 +98,10 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         const bool there = system < job.systems;
         if constexpr (Kind::source == small::some_matrices) {
             const Shared& shared = launch.dictionary[there ? matrix_number(job, system) : 0];
-            products = {shared, shared.gram, shared.gram_stride, nullptr, nullptr};
+            products = {shared, shared.gram, shared.gram_stride};
         }
-        small::Solver<Kind> solver(job, system, products);
+        small::Store<Kind, 1> store;
+        small::Solver<Kind, small::OneLane> solver(job, system, products, small::OneLane(), store);
         bool goes_on = there && solver.start();
         // Threads that are done wait here for the others, so that all that are not take each step together.
         while (__any_sync(0xffffffffu, goes_on))
@@ -64,6 +111,8 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
         __syncwarp();
     }
 }
+
+#endif
 
 #if SW_FORMS_TABLES
 

@@ -177,8 +177,11 @@ void bind_nnls(nb::module_& m) {
     m.attr("NNLS_TABLED_COLUMNS") = nnls::small::max_tabled_columns;
     m.def("nnls_table_length", &nnls::small::table_length, nb::arg("columns"),
           "Numbers in the table of a small system with a matrix of its own.");
-    m.def("nnls_small_shared_length", &nnls::small::shared_length, nb::arg("columns"),
+    m.def("nnls_small_shared_length", &nnls::small::shared_length, nb::arg("columns"), nb::arg("rows"),
+          nb::arg("width"),
           "Numbers that a block keeps in shared memory of the one matrix of small systems.");
+    m.def("nnls_small_store_length", &nnls::small::store_length, nb::arg("capacity"), nb::arg("positions"),
+          nb::arg("shares"), nb::arg("width"), "Numbers that a small system keeps while it is solved.");
     nb::dict statuses, updates;
     statuses["CONVERGED"] = int(nnls::converged);
     statuses["LIMIT"] = int(nnls::limit);

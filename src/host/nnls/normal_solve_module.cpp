@@ -1,8 +1,10 @@
 // Binding of the normal equations of free columns. Shapes are checked here, values in Python.
 #include <nanobind/ndarray.h>
 
+#include "core/nnls/free_solve.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
+#include "host/common/layout.hpp"
 #include "host/nnls/normal_solve.hpp"
 
 namespace nb = nanobind;
@@ -63,6 +65,30 @@ void pull_back(Block<const double, 3> a, Block<const double, 2> b, Block<const d
 }  // namespace
 
 void bind_normal_solve(nb::module_& m) {
+    Layout launch(m, "NnlsFreeLaunch", sizeof(nnls::FreeLaunch));
+    SW_FIELD(launch, nnls::FreeLaunch, systems);
+    SW_FIELD(launch, nnls::FreeLaunch, rows);
+    SW_FIELD(launch, nnls::FreeLaunch, columns);
+    SW_FIELD(launch, nnls::FreeLaunch, right_sides);
+    SW_FIELD(launch, nnls::FreeLaunch, a_stride);
+    SW_FIELD(launch, nnls::FreeLaunch, marks_stride);
+    SW_FIELD(launch, nnls::FreeLaunch, damping_stride);
+    SW_FIELD(launch, nnls::FreeLaunch, a);
+    SW_FIELD(launch, nnls::FreeLaunch, marks);
+    SW_FIELD(launch, nnls::FreeLaunch, damping);
+    SW_FIELD(launch, nnls::FreeLaunch, fixed_damping);
+    SW_FIELD(launch, nnls::FreeLaunch, g);
+    SW_FIELD(launch, nnls::FreeLaunch, u);
+    SW_FIELD(launch, nnls::FreeLaunch, b);
+    SW_FIELD(launch, nnls::FreeLaunch, image);
+    SW_FIELD(launch, nnls::FreeLaunch, residual);
+    SW_FIELD(launch, nnls::FreeLaunch, to_a);
+    SW_FIELD(launch, nnls::FreeLaunch, overlap);
+    SW_FIELD(launch, nnls::FreeLaunch, slow);
+    SW_FIELD(launch, nnls::FreeLaunch, slow_bytes);
+    SW_FIELD(launch, nnls::FreeLaunch, fast_bytes);
+    m.def("nnls_free_solve_bytes", &nnls::free_solve_bytes, nb::arg("rows"), nb::arg("columns"),
+          nb::arg("damped"), nb::arg("groups"), "Bytes that one team of a CUDA device needs at the most.");
     m.def("nnls_normal_solve", &solve, nb::arg("a").noconvert(), nb::arg("rows"), nb::arg("origin"),
           nb::arg("pulses"), nb::arg("free").noconvert(), nb::arg("damping").noconvert(),
           nb::arg("g").noconvert(), nb::arg("u").noconvert(), nb::arg("threads"), nb::arg("gram") = false,

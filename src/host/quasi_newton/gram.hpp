@@ -3,6 +3,8 @@
 // summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
 #pragma once
 
+#include <type_traits>
+
 #include "host/quasi_newton/history_rows.hpp"
 
 SW_BEGIN
@@ -90,13 +92,16 @@ inline void gather_span(const T* const* rows, const double* const* columns, cons
     double* copy[R];
     for (int i = 0; i < R; ++i) row[i] = rows[i], copy[i] = copies[i];
     for (int j = 0; j < C; ++j) column[j] = columns[j];
-    for (int slice = 0; slice < slices; ++slice) {
+    const auto add_slice = [&](int slice, auto first) {
         const int offset = slice * slice_lanes;
         Lanes acc[R][C];
         for (int i = 0; i < R; ++i)
             for (int j = 0; j < C; ++j) acc[i][j] = slice_of(sums[i][j], slice);
         for (int p = 0; p < picks.count; ++p) {
             const int k = picks.packs[p] * lanes + offset;
+            // A row comes in pieces of one tile, too short for the hardware; the next will be much as this.
+            if (first.value)
+                for (int i = 0; i < R; ++i) prefetch(row[i] + (k - from) + tile);
             Lanes factor[C];
             for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
             const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
@@ -108,7 +113,9 @@ inline void gather_span(const T* const* rows, const double* const* columns, cons
         }
         for (int i = 0; i < R; ++i)
             for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
-    }
+    };
+    add_slice(0, std::true_type{});
+    for (int slice = 1; slice < slices; ++slice) add_slice(slice, std::false_type{});
 }
 
 template <int R, int C, bool masked, class T>
@@ -120,9 +127,6 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
     const int packs = count / lanes, rest = count % lanes;
     const int last = picks.count - 1;
     const bool has_rest = rest > 0 && last >= 0 && picks.packs[last] == packs;
-    // A row comes in pieces of one tile, too short for the hardware; the next one will be much as this.
-    for (int i = 0; i < R; ++i)
-        for (int p = 0; p < picks.count; ++p) prefetch(rows[i] + picks.packs[p] * lanes + tile);
     gather_span<R, C, masked>(rows, columns, mask, copies, 0, {picks.packs, last + !has_rest}, acc);
     if (has_rest) {
         T padded[R][lanes] = {};

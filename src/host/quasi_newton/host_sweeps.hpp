@@ -21,6 +21,11 @@ public:
           workspaces(workspaces),
           first_workspace(first_workspace),
           kept(kept) {}
+    HostSweeps(const HostSweeps&) = delete;
+    // Whatever ended the turn, a message that raised too: an accepted point is not lost.
+    ~HostSweeps() {
+        if (to_take) take_all();
+    }
 
     double* rows(const RowShape& shape) {
         std::vector<double>& memory = workspace(0).chunk_rows;
@@ -49,18 +54,15 @@ public:
                         });
     }
 
-    void take_point() {
-        chunks.each([&](int, int64_t begin, int64_t end, int) {
-            std::copy(v.trial + begin, v.trial + end, v.x + begin);
-            std::copy(gradient + begin, gradient + end, v.g + begin);
-        });
-    }
+    // Sweeps go on at the trial point, and aim() brings x and g there on its way: no pass of their own.
+    void take_point() { to_take = true; }
 
     // Later sweeps work at x in any case: absorb() has put an accepted point there.
     void stay() const {}
 
     int absorb(const SumLayout& layout, Gather gather, double* rows) {
-        const Absorb<T> sweep(v, state, options, layout, gather, gradient);
+        const HostVectors<T> here = at_point();
+        const Absorb<T> sweep(here, state, options, layout, gather, gradient);
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             sweep.chunk(begin, end, w, row, kept_of(begin));
@@ -68,7 +70,8 @@ public:
     }
 
     int list(const BreakList& list, double* rows) {
-        const BreakSweep<T> sweep(v, state, options);
+        const HostVectors<T> here = at_point();
+        const BreakSweep<T> sweep(here, state, options);
         std::atomic<int> listed{0};
         return each_row(rows, list_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.list(begin, end, w, list, listed, row);
@@ -76,21 +79,24 @@ public:
     }
 
     int count(double* rows) {
-        const BreakSweep<T> sweep(v, state, options);
+        const HostVectors<T> here = at_point();
+        const BreakSweep<T> sweep(here, state, options);
         return each_row(rows, {walk_bins, 0, 0}, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.count(begin, end, w, row);
         });
     }
 
     int ties(double* rows) {
-        const BreakSweep<T> sweep(v, state, options);
+        const HostVectors<T> here = at_point();
+        const BreakSweep<T> sweep(here, state, options);
         return each_row(rows, ties_row(state), [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.ties(begin, end, w, row);
         });
     }
 
     int aim(double* rows) {
-        const Aim<T> sweep(v, state, options, scratch().coefficients);
+        const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr);
+        to_take = false;
         return each_row(rows, aim_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row);
         });
@@ -101,10 +107,7 @@ public:
     }
 
     void end(bool at_start) {
-        if (at_start) {
-            std::copy_n(v.trial, v.n, v.x);
-            std::copy_n(gradient, v.n, v.g);
-        }
+        if (at_start || to_take) take_all();
         std::copy_n(v.x, v.n, v.trial);
     }
 
@@ -117,6 +120,19 @@ private:
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     double* const kept;         // products of tiles (kept_grams.hpp), or null
+    bool to_take = false;       // the trial point is accepted, and x and g are still those before it
+
+    void take_all() {
+        accept_point(v, gradient, 0, v.n);
+        to_take = false;
+    }
+
+    // The vectors with the accepted point in place of x and g, to be read.
+    HostVectors<T> at_point() const {
+        HostVectors<T> here = v;
+        if (to_take) here.x = v.trial, here.g = const_cast<T*>(gradient);
+        return here;
+    }
 
     Workspace& workspace(int thread) { return workspaces[size_t(first_workspace + thread)]; }
 

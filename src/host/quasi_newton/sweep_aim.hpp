@@ -13,8 +13,10 @@ SW_BEGIN
 template <class T>
 class Aim {
 public:
-    Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients)
-        : v(v), state(state), options(options), coefficients(coefficients) {}
+    // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
+    Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
+        const T* accepted)
+        : v(v), state(state), options(options), coefficients(coefficients), accepted(accepted) {}
 
     // Leaves the row of one chunk: aim_row.
     void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
@@ -23,6 +25,7 @@ public:
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
+            if (accepted) accept_point(v, accepted, at, at + count);
             w.g = w.path = view(w.g_tile, v.g + at, count, padded);
             w.x = view(w.x_tile, v.x + at, count, padded);
             if (v.lower) {
@@ -68,6 +71,7 @@ private:
     const State& state;
     const Options& options;
     const double* coefficients;
+    const T* const accepted;
 
     // Where a variable is not held: the others stay whatever the history says.
     static void pick_packs(int packs, Workspace& w) {

@@ -73,6 +73,14 @@ inline void narrow(T* out, const double* in, int count) {
     for (int i = 0; i < count; ++i) out[i] = T(in[i]);
 }
 
+// The trial point and its gradient become the point.
+template <class T>
+inline void accept_point(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += lanes) prefetch(v.trial + i + tile), prefetch(gradient + i + tile);
+    std::copy(v.trial + begin, v.trial + end, v.x + begin);
+    std::copy(gradient + begin, gradient + end, v.g + begin);
+}
+
 // The lanes of one pack in registers.
 struct Slices {
     Lanes part[slices] = {};

@@ -163,6 +163,10 @@ def capture(template: Array, work: Any) -> Any:
 
     ``work`` is called once, with the handle of the capturing stream, and what it returns is kept alive with the
     graph. Raises whatever the library raises when the work cannot be captured.
+
+    The capture forbids this thread alone what cannot be captured. Forbidden to all threads, as is the libraries'
+    default, JAX's watch over its stream asks for the stream's status, is refused, and holds the stream for broken
+    for the rest of the process.
     """
     if kind_of(template) == "torch":
         import torch
@@ -172,7 +176,7 @@ def capture(template: Array, work: Any) -> Any:
         here, side = torch.cuda.current_stream(template.device), torch.cuda.Stream(template.device)
         side.wait_stream(here)
         with torch.cuda.stream(side):
-            graph.capture_begin()
+            graph.capture_begin(capture_error_mode="thread_local")
             try:
                 kept = work(int(side.cuda_stream))
             except BaseException:
@@ -196,7 +200,7 @@ def capture(template: Array, work: Any) -> Any:
         with cupy.cuda.using_allocator(pool.malloc), stream:
             work(int(stream.ptr))  # a real turn outside the graph fills the pool: nothing is allocated while capturing
             stream.synchronize()
-            stream.begin_capture()
+            stream.begin_capture(cupy.cuda.runtime.streamCaptureModeThreadLocal)
             try:
                 kept = (work(int(stream.ptr)), pool)
             finally:

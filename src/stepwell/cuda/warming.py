@@ -18,15 +18,19 @@ Kernel = tuple[str, dict[str, str | int]]
 def common_kernels() -> list[Kernel]:
     """Return what calls with usual arguments use: default options, both precisions, bounds or none."""
     from stepwell.apps.voronoi import device as voronoi
+    from stepwell.derivatives import cuda as derivatives
     from stepwell.nnls import cuda as nnls
     from stepwell.nnls import small_systems
     from stepwell.operators import cuda_sparse as sparse
     from stepwell.quasi_newton import cuda_layout as quasi_newton
 
+    both = (False, True)
     return [
         *(("quasi_newton", defines) for defines in quasi_newton.common_defines()),
         *(("nnls", defines) for defines in nnls.common_defines()),
+        *(("nnls_share", nnls.sharing_defines(single, False, general)) for single in both for general in both),
         *(("nnls_small", defines) for defines in small_systems.common_defines()),
+        *(("free_solve", defines) for defines in derivatives.common_defines()),
         *(("sparse_product", sparse.kernel_defines(word)) for word in (8, 4)),
         ("voronoi", voronoi.KERNEL_DEFINES),
     ]

@@ -27,6 +27,7 @@ from stepwell.arrays import (
     solve_positive,
     solve_with_triangle,
 )
+from stepwell.derivatives import cuda
 from stepwell.threads import default_threads
 
 
@@ -196,7 +197,7 @@ def _on_host(
 def _on_device(
     entries: Array, marks: Array, lam: Array, g: Array, shape: tuple[int, int, int] | None, gram: bool
 ) -> Array:
-    """Solve by a QR factorisation of all columns at once, on the device."""
+    """Solve on the device: small systems by a block each, large ones by a QR factorisation of all their columns."""
     xp = namespace_of(g)
     if gram:
         return _gram_on_device(entries, marks, lam, g)
@@ -204,6 +205,8 @@ def _on_device(
         from stepwell.nnls.convolution import Convolution
 
         entries = Convolution(entries, shape[1], m=shape[0], origin=shape[2]).dense()
+    if cuda.suits(*map(int, entries.shape[-2:])):
+        return cuda.solve_free(entries, marks, lam, g)
     A, free, rhs = (as_float(array, "float64") for array in (entries, marks, g))
     damping = xp.astype(xp.asarray(lam, device=g.device), xp.float64)
     n = int(g.shape[-1])

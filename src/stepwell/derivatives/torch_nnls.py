@@ -19,7 +19,7 @@ from torch import Tensor
 from stepwell.arrays import graph_library
 from stepwell.arrays.autograd import apply_rule, is_transformed
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
-from stepwell.derivatives import least_squares
+from stepwell.derivatives import cuda, least_squares
 from stepwell.derivatives.matrices import matrix_of
 from stepwell.derivatives.normal_equations import pull_back, solve_free
 from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, solve_systems, turned
@@ -155,6 +155,29 @@ def _free(x: Tensor) -> Tensor:
     return torch.where(x.isnan(), x, (x > 0).to(x.dtype))
 
 
+def _at_once(entries: Tensor, b: Tensor) -> bool:
+    """Whether systems of a device are such that one kernel does all that flows back."""
+    lead = entries.shape[:-2]
+    alike = b.ndim <= 2 and (lead == b.shape[:-1] or (not lead and b.ndim == 2))
+    return alike and cuda.suits(*entries.shape[-2:]) and b.numel() > 0 and entries.numel() > 0
+
+
+def _pulled_back(
+    entries: Tensor, b: Tensor, lam: Tensor, x: Tensor, g: Tensor, needs: Any
+) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """What flows back to A, b and λ, as `stepwell.derivatives.least_squares.reverse` has it, on a device."""
+    lone = b.ndim == 1
+    own, data, sides, points = (t[None] if lone else t for t in (entries, b, g, x))
+    found = cuda.pull_back(own, data, lam, points, sides, matrix_too=needs[0], lam_too=needs[2])
+    to_a = found.to_a
+    if (
+        found.u is not None and found.residual is not None
+    ):  # one matrix for all: what each brings is added up by products of matrices
+        to_a = torch.addmm(found.residual.T @ found.u, found.image.T, points, alpha=-1)
+    shrink = None if found.overlap is None else -2 * lam * found.overlap.sum()
+    return to_a[0] if lone and to_a is not None else to_a, found.image[0] if lone else found.image, shrink
+
+
 class _Solution(torch.autograd.Function):
     """x of NNLS, and what else is known of it, which has no derivative."""
 
@@ -183,6 +206,9 @@ class _Solution(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor, *others: Any) -> Any:
         entries, b, lam, x = ctx.saved_tensors
         needs = ctx.needs_input_grad
+        if x.is_cuda and ctx.spec[0] < 0 and _at_once(entries, b) and graph_library(entries, b, lam, g) is None:
+            own, data, shrink = _pulled_back(entries, b, lam, x, g, needs)
+            return own, data, _as(shrink, lam), *[None] * (2 + len(Spec._fields))
         u = _solve(entries, _free(x), lam, g, ctx.spec)
         doubles = entries.dtype == torch.float64 and entries.ndim == 3 and not needs[2] and not entries.is_cuda
         if doubles and needs[0] and ctx.spec[0] < 0 and graph_library(entries, b, u) is None:

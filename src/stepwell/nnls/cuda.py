@@ -97,6 +97,11 @@ def shares(batch: Batch) -> bool:
     return bool(_core.nnls_shares_columns(bytes(job_sizes(batch))))
 
 
+#: Solvers for all sizes that this process has loaded. One that is not, which takes seconds to compile, is asked for
+#: only when the solver of small systems has left something to it; from then on it is launched without looking.
+_loaded: set[tuple[Any, ...]] = set()
+
+
 @functools.lru_cache(maxsize=64)
 def _kernel(
     entry: str,
@@ -114,17 +119,27 @@ def _kernel(
     return kernel
 
 
-def kernel_defines(
-    single: bool, convolution: bool, by_warp: bool, threads: int, general: bool = False
-) -> dict[str, str | int]:
-    """Return the definitions that ``cuda/nnls.cu`` is compiled with."""
+@functools.lru_cache(maxsize=64)
+def _sharing_kernel(entry: str, single: bool, convolution: bool, general: bool, device_id: int) -> Any:
+    defines = sharing_defines(single, convolution, general)
+    return load_kernel("nnls_share", entry, defines, cuda_core().Device(device_id))
+
+
+def sharing_defines(single: bool, convolution: bool, general: bool) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/nnls/nnls_share.cu`` is compiled with."""
     return {
         "SW_SCALAR": "float" if single else "double",
         "SW_KIND": "Convolution" if convolution else "Dense",
         "SW_GENERAL": int(general),
-        "SW_BY_WARP": int(by_warp),
-        "SW_THREADS": threads,
     }
+
+
+def kernel_defines(
+    single: bool, convolution: bool, by_warp: bool, threads: int, general: bool = False
+) -> dict[str, str | int]:
+    """Return the definitions that ``cuda/nnls/nnls.cu`` is compiled with."""
+    team: dict[str, str | int] = {"SW_BY_WARP": int(by_warp), "SW_THREADS": threads}
+    return sharing_defines(single, convolution, general) | team
 
 
 def common_defines() -> list[dict[str, str | int]]:
@@ -175,13 +190,17 @@ def solve(batch: Batch) -> AnyResult:
     options = (single, batch.convolution, chosen.by_warp, chosen.threads, general, memory.device_id)
     stream = memory.stream()
     if shares(batch):
-        keep.append(_share(batch, memory, launch, options, stream))
+        keep.append(_share(batch, memory, launch, stream))
+    counters = None
     if small_systems.are_for(batch):
-        multiprocessors = _limits(memory.device_id)[0]["multiprocessors"]
-        keep.append(small_systems.launch(batch, memory, launch, multiprocessors, stream))
+        counters, used = small_systems.launch(batch, memory, launch, _limits(memory.device_id)[0], stream)
+        keep.append(used)
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
-    kernel = _kernel("nnls_solve", *options, shared_bytes)
-    launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+    variant = (*options, shared_bytes)
+    if counters is None or variant in _loaded or small_systems.have_left_some(memory, counters, stream):
+        _loaded.add(variant)
+        kernel = _kernel("nnls_solve", *variant)
+        launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
     memory.done(stream, keep)
     if batch.progress:
         memory.wait(stream)
@@ -224,9 +243,10 @@ def _warm(batch: Batch, memory: DeviceMemory) -> Any:
     return None
 
 
-def _share(batch: Batch, memory: DeviceMemory, launch: Any, options: Any, stream: int) -> list[Any]:
+def _share(batch: Batch, memory: DeviceMemory, launch: Any, stream: int) -> list[Any]:
     """Prepare the matrices that systems share: scales, norms, scaled columns and, on request, their products."""
     count = max(1, batch.matrices)
+    options = (batch.single, batch.convolution, batch.family is not None, memory.device_id)
     kept: list[Any] = []
     described: list[Any] = []
     for index in range(count):
@@ -234,11 +254,11 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Any, options: Any, stream
         used, launch.shared = _shared_arrays(batch, memory)
         kept.append(used)
         n, stride = int(used[0].shape[1]), int(used[2].shape[1])
-        launch_with(_kernel("nnls_share_columns", *options, 0), launch, (-(-n // 8), 1), (256, 1), 0, stream)
+        launch_with(_sharing_kernel("nnls_share_columns", *options), launch, (-(-n // 8), 1), (256, 1), 0, stream)
         tiles = -(-int(launch.shared.gram_stride) // 32)
         for products, first, last in _products(batch, launch.shared, stride):
             launch.products, launch.first_row, launch.last_row = products, first, last
-            launch_with(_kernel("nnls_share_gram", *options, 0), launch, (tiles, tiles), (32, 8), 0, stream)
+            launch_with(_sharing_kernel("nnls_share_gram", *options), launch, (tiles, tiles), (32, 8), 0, stream)
         described.append(bytes(launch.shared))
     if batch.has_which:
         dictionary = memory.upload(b"".join(described))

@@ -1,6 +1,6 @@
-"""Small systems on a CUDA device: a thread each solves what normal equations can.
+"""Small systems on a CUDA device: a thread or a warp each solves what normal equations can.
 
-What asks for more care than that the threads leave: it is listed on the device, and ``nnls_solve`` solves it from its
+What asks for more care than that they leave: it is listed on the device, and ``nnls_solve`` solves it from its
 start. Which systems are for whom depends on their shape alone, so that no answer depends on the batch it is in.
 """
 
@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 from stepwell import _core
+from stepwell.arrays import host_copy
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import Batch
@@ -21,11 +22,14 @@ SHARED_COLUMNS = 64
 GRAM_COLUMNS = 32
 #: Matrices of one system each, whose products are formed first: at most so many.
 OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
-#: Columns that a thread has room for, the first of these that is enough; and those in its factor. Its memory is local,
-#: which the driver keeps for as many threads as a device can have at once.
+#: Columns that a system has room for, the first of these that is enough; and those in its factor. Memory of a thread
+#: is local, which the driver keeps for as many threads as a device can have at once; that of a warp is shared.
 CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
-#: Threads of a block, and how many blocks have registers on a multiprocessor.
-THREADS, BLOCKS = 64, 10
+#: Up to so many unknowns a thread has a system of its own. Beyond, the lanes of a warp share it, unless the one matrix
+#: of all has more entries than leave room for many warps.
+THREAD_COLUMNS, WARP_ENTRIES = 16, 8192
+#: Threads of a block, and how many blocks have registers on a multiprocessor, by the lanes of a system.
+THREADS, BLOCKS = {1: 64, 32: 768}, {1: 10, 32: 1}
 
 
 def are_for(batch: Batch) -> bool:
@@ -59,39 +63,75 @@ def source_of(batch: Batch) -> str:
     return "some_matrices" if batch.has_which else "one_matrix"
 
 
+def width_of(batch: Batch) -> int:
+    """Lanes that share a system: one thread has its own, or a warp."""
+    source, columns = source_of(batch), columns_of(batch)
+    if columns <= THREAD_COLUMNS or source == "own_matrix":
+        return 1
+    return 32 if source == "normal_equations" or batch.rows * columns <= WARP_ENTRIES else 1
+
+
 def shared_bytes(batch: Batch) -> int:
-    """Shared memory of a block: products of all systems, and two numbers a column."""
+    """Shared memory of a block for what all its systems have."""
     if source_of(batch) != "one_matrix":
         return 0
-    return 8 * int(_core.nnls_small_shared_length(columns_of(batch)))
+    return 8 * int(_core.nnls_small_shared_length(columns_of(batch), batch.rows, width_of(batch)))
 
 
-def launch(batch: Batch, memory: DeviceMemory, full: Any, multiprocessors: int, stream: int) -> list[Any]:
-    """Launch the threads; what they leave is listed in `full`, which is then for those systems alone.
+def store_bytes(variant: dict[str, Any]) -> int:
+    """Shared memory of a warp for its system."""
+    shares = variant["SW_SOURCE"] in ("one_matrix", "some_matrices")
+    sizes = variant["SW_COLUMNS"], variant["SW_POSITIONS"]
+    return 8 * int(_core.nnls_small_store_length(*sizes, shares, variant["SW_WIDTH"]))
 
-    Returns what has to live until they are done.
+
+def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int], stream: int) -> tuple[Any, list[Any]]:
+    """Launch the kernel; what it leaves is listed in `full`, which is then for those systems alone.
+
+    `limits` are the device's: multiprocessors, and bytes of shared memory that a block can have. Returns
+    counters of what it has drawn and left, and what has to live until it is done; None and that where it cannot run.
     """
     counters, listed = memory.zeros(2, "int64"), memory.empty(batch.systems, "int64")
     small = type(full).from_buffer_copy(full)
     small.queue, small.handed = memory.address(counters), memory.address(counters) + 8
     small.list = memory.address(listed)
-    variant = tuple(defines(batch).items())
+    chosen, multiprocessors = defines(batch), limits["multiprocessors"]
+    width, variant = width_of(batch), tuple(chosen.items())
+    threads = THREADS[width]
     tables = None
     if source_of(batch) == "own_matrix":
         tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
         small.job.tables = memory.address(tables)
-        blocks = min(-(-batch.systems // (THREADS // 32)), 64 * multiprocessors)
+        blocks = min(-(-batch.systems // (threads // 32)), 64 * multiprocessors)
         former = _kernel("nnls_form_tables", memory.device_id, 0, variant)
-        launch_with(former, small, (blocks, 1), (THREADS, 1), 0, stream)
+        launch_with(former, small, (blocks, 1), (threads, 1), 0, stream)
     fast = shared_bytes(batch)
+    if width > 1:
+        # As many warps as have room, though no more than share a batch that is not large.
+        own = store_bytes(chosen)
+        room = (limits["shared_limit"] - fast) // own
+        if room < 1:
+            return None, []
+        warps = min(threads // 32, room, max(4, -(-batch.systems // multiprocessors)))
+        threads, fast = 32 * warps, fast + warps * own
     kernel = _kernel("nnls_small", memory.device_id, fast, variant)
-    blocks = min(-(-batch.systems // THREADS), BLOCKS * multiprocessors)
+    blocks = min(-(-batch.systems * width // threads), BLOCKS[width] * multiprocessors)
     try:
-        launch_with(kernel, small, (blocks, 1), (THREADS, 1), fast, stream)
+        launch_with(kernel, small, (blocks, 1), (threads, 1), fast, stream)
     except RuntimeError:
-        return [tables]  # no local memory for that many threads: all is for the other kernel
+        return None, [tables]  # no local memory for that many threads: all is for the other kernel
     full.handed, full.list = small.handed, small.list
-    return [counters, listed, tables]
+    return counters, [counters, listed, tables]
+
+
+def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
+    """Whether there is something for the solver for all sizes, which takes waiting; True where it cannot be known."""
+    from cuda.bindings import driver
+
+    if int(driver.cuStreamIsCapturing(stream)[1]) != 0:
+        return True
+    memory.wait(stream)
+    return int(host_copy(counters)[1]) > 0
 
 
 @functools.lru_cache(maxsize=64)
@@ -112,11 +152,12 @@ def defines(batch: Batch) -> dict[str, str | int]:
         summed=family is not None and family.sum_low is not None,
         penalized=family is not None and family.penalized and family.gram is None,
         capacity=next(capacity for capacity in CAPACITIES if columns <= capacity),
+        width=width_of(batch),
     )
 
 
 def kernel_defines(
-    single: bool, source: str, *, bounded: bool, summed: bool, penalized: bool, capacity: int
+    single: bool, source: str, *, bounded: bool, summed: bool, penalized: bool, capacity: int, width: int
 ) -> dict[str, str | int]:
     """Return the definitions of a kind of systems."""
     return {
@@ -128,20 +169,22 @@ def kernel_defines(
         "SW_COLUMNS": capacity,
         "SW_POSITIONS": min(capacity, POSITIONS),
         "SW_FORMS_TABLES": int(source == "own_matrix"),
-        "SW_THREADS": THREADS,
-        "SW_BLOCKS": BLOCKS,
+        "SW_WIDTH": width,
+        "SW_THREADS": THREADS[width],
+        "SW_BLOCKS": BLOCKS[width],
     }
 
 
 def common_defines() -> list[dict[str, str | int]]:
     """Return what the kernels of usual calls are compiled for: small systems in double precision."""
-    plain: dict[str, Any] = dict(bounded=False, summed=False, penalized=False)
+    plain: dict[str, Any] = dict(bounded=False, summed=False, penalized=False, capacity=16, width=1)
+    many: dict[str, Any] = plain | dict(capacity=40, width=32)
     return [
-        kernel_defines(False, "one_matrix", **plain, capacity=16),
-        kernel_defines(False, "one_matrix", **plain, capacity=40),
-        kernel_defines(False, "one_matrix", **plain | dict(penalized=True), capacity=40),
-        kernel_defines(False, "one_matrix", **plain | dict(bounded=True, summed=True), capacity=16),
-        kernel_defines(False, "own_matrix", **plain, capacity=16),
-        kernel_defines(False, "own_matrix", **plain | dict(bounded=True), capacity=16),
-        kernel_defines(False, "normal_equations", **plain | dict(bounded=True), capacity=16),
+        kernel_defines(False, "one_matrix", **plain),
+        kernel_defines(False, "one_matrix", **many),
+        kernel_defines(False, "one_matrix", **many | dict(penalized=True)),
+        kernel_defines(False, "one_matrix", **plain | dict(bounded=True, summed=True)),
+        kernel_defines(False, "own_matrix", **plain),
+        kernel_defines(False, "own_matrix", **plain | dict(bounded=True)),
+        kernel_defines(False, "normal_equations", **plain | dict(bounded=True)),
     ]

@@ -7,23 +7,29 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
-template <class Kind>
-struct Dual : System<Kind> {
-    using Base = System<Kind>;
+template <class Kind, class Lanes>
+struct Dual : System<Kind, Lanes> {
+    using Base = System<Kind, Lanes>;
     using Base::b_norm;
     using Base::c;
     using Base::chunk;
     using Base::count;
     using Base::job;
+    using Base::lanes;
     using Base::n;
     using Base::nu;
     using Base::order;
+    using Base::own_columns;
     using Base::passive;
     using Base::products;
     using Base::squared_b;
     using Base::support;
     using Base::w;
+    using Base::width;
     using Base::x;
+
+    // A thread does not keep duals that no step and no answer reads.
+    static constexpr bool keeps_all = Kind::summed || !Kind::shares || width > 1;
 
     // As in dual.hpp of the solver for all sizes: the largest dual of a column at a bound and of one between,
     // over its norm; what rounding leaves of them; and |b| + sum |a_j x_j|.
@@ -33,40 +39,17 @@ struct Dual : System<Kind> {
     double squared_fit = 0;              // without it
     double multiplier = 0, deficit = 0;  // of a bound sum; what x misses of it
 
-    SW_HD Dual(const Job& job, int64_t system, const Products& products) : Base(job, system, products) {}
+    SW_HD Dual(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
+               Store<Kind, width>& store)
+        : Base(job, system, products, lanes, store) {}
 
-    // w = c - G x. One matrix: only columns that are not zero are read. Where there is a table for each
-    // system, all are, so that threads read the same places.
+    // w = c - G x.
     SW_HD void dual_from_table() {
         top = 0;
-        SW_ROLLED
-        for (int base = 0; base < n; base += chunk) {
-            double sum[chunk];
-            SW_UNROLL
-            for (int u = 0; u < chunk; ++u) sum[u] = c[base + u];
-            if constexpr (Kind::shares) {
-                SW_ROLLED
-                for (uint64_t rest = support; rest; rest &= rest - 1) {
-                    const int i = lowest_of(rest);
-                    const double value = x[i];
-                    subtract(sum, products.gram + i * products.stride + base, value);
-                }
-            } else {
-                SW_ROLLED
-                for (int i = 0; i < n; ++i) {
-                    const double value = x[i];
-                    subtract(sum, this->table + i * Kind::capacity + base, value);
-                }
-            }
-            SW_UNROLL
-            for (int u = 0; u < chunk; ++u) {
-                const int j = base + u;
-                if constexpr (Kind::penalized) sum[u] -= j < n ? nu * penalty_product(j) : 0.0;
-                // What no step and no answer reads is not kept.
-                if (Kind::summed || !Kind::shares || (passive & bit_of(j))) w[j] = sum[u];
-                if constexpr (!Kind::summed) judge(j, sum[u]);
-            }
-        }
+        if constexpr (width > 1)
+            table_by_lanes();
+        else
+            table_by_thread();
         judge_the_rest();
     }
 
@@ -78,39 +61,36 @@ struct Dual : System<Kind> {
         } else if constexpr (Kind::source == own_matrix) {
             squared_fit = residual_of_own_rows();
         }
-        squared_residual = squared_fit;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
+        double below = 0;
+        top = 0;
+        this->each_column([&](int j, int t) {
             double from_penalty = 0;
             if constexpr (Kind::penalized) {
                 from_penalty = nu * penalty_product(j);
             } else if constexpr (!Kind::bounded) {
-                const double below = job.options.damping * this->scale(j);
-                from_penalty = below * below * x[j];
+                const double damping = job.options.damping * this->scale(j);
+                from_penalty = damping * damping * x[j];
             }
             w[j] -= from_penalty;
-            squared_residual += from_penalty * x[j];
-        }
-        top = 0;
-        if constexpr (!Kind::summed)
-            for (int j = 0; j < n; ++j) judge(j, w[j]);
+            below += from_penalty * x[j];
+            if constexpr (!Kind::summed) judge(j, t, w[j]);
+        });
+        lanes.sync();
+        squared_residual = squared_fit + lanes.sum(below);
         judge_the_rest();
     }
 
     // |b - A x|^2 from the table of a system of its own: b.b - x.(c + w).
     SW_HD void fit_from_table() {
-        squared_fit = squared_b;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) squared_fit -= x[j] * (c[j] + w[j]);
-        squared_residual = squared_fit;
-        if constexpr (!Kind::bounded) {
-            // The table has the damping in it.
-            SW_ROLLED
-            for (int j = 0; j < n; ++j) {
-                const double below = job.options.damping * x[j];
-                squared_fit -= below * below;
-            }
-        }
+        double inside = 0, below = 0;
+        this->each_column([&](int j, int t) {
+            inside += x[j] * (c[t] + w[j]);
+            const double damped = job.options.damping * x[j];
+            below += damped * damped;
+        });
+        squared_residual = squared_fit = squared_b - lanes.sum(inside);
+        // The table has the damping in it.
+        if constexpr (!Kind::bounded) squared_fit -= lanes.sum(below);
     }
 
     // Whether rounding may hide that a column should leave its bound: a dual is within it, and the residual
@@ -121,9 +101,9 @@ struct Dual : System<Kind> {
         const double rounded = double_epsilon * size_of_references();
         if (!(finest < 0.01 * slack && squared_residual > rounded * rounded)) return false;
         bool hidden = false;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) hidden = hidden || (is_at_bound(j) && score_of(j, w[j]) > -slack);
-        return hidden;
+        this->each_column(
+            [&](int j, int t) { hidden = hidden || (is_at_bound(j) && score_of(j, t, w[j]) > -slack); });
+        return lanes.any(hidden);
     }
 
     // (L'L x)_j
@@ -131,11 +111,7 @@ struct Dual : System<Kind> {
         const Shared& shared = products.shared;
         if (!shared.penalty_gram) return shared.penalty_diagonal[j] * x[j];
         double sum = 0;
-        SW_ROLLED
-        for (uint64_t rest = support; rest; rest &= rest - 1) {
-            const int i = lowest_of(rest);
-            sum += shared.penalty_gram[i * shared.gram_stride + j] * x[i];
-        }
+        this->each_not_zero([&](int i) { sum += shared.penalty_gram[i * shared.gram_stride + j] * x[i]; });
         return sum;
     }
 
@@ -143,8 +119,50 @@ struct Dual : System<Kind> {
     SW_HD bool is_at_bound(int j) const { return !((passive | this->shut) & bit_of(j)); }
 
 private:
-    // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own: one pass over A.
+    SW_HD void table_by_lanes() {
+        double sum[own_columns];
+        SW_UNROLL
+        for (int t = 0; t < own_columns; ++t) sum[t] = c[t];
+        this->each_not_zero([&](int i) {
+            const double value = x[i];
+            this->each_column([&](int j, int t) { sum[t] -= this->gram(i, j) * value; });
+        });
+        this->each_column([&](int j, int t) {
+            if constexpr (Kind::penalized) sum[t] -= nu * penalty_product(j);
+            w[j] = sum[t];
+            if constexpr (!Kind::summed) judge(j, t, sum[t]);
+        });
+        lanes.sync();
+    }
+
+    // One matrix: only columns that are not zero are read. Where there is a table for each system, all are,
+    // so that threads read the same places.
+    SW_HD void table_by_thread() {
+        SW_ROLLED
+        for (int base = 0; base < n; base += chunk) {
+            double sum[chunk];
+            SW_UNROLL
+            for (int u = 0; u < chunk; ++u) sum[u] = c[base + u];
+            if constexpr (Kind::shares) {
+                this->each_not_zero(
+                    [&](int i) { subtract(sum, products.gram + i * products.stride + base, x[i]); });
+            } else {
+                SW_ROLLED
+                for (int i = 0; i < n; ++i) subtract(sum, this->table + i * Kind::capacity + base, x[i]);
+            }
+            SW_UNROLL
+            for (int u = 0; u < chunk; ++u) {
+                const int j = base + u;
+                if constexpr (Kind::penalized) sum[u] -= j < n ? nu * penalty_product(j) : 0.0;
+                if (keeps_all || (passive & bit_of(j))) w[j] = sum[u];
+                if constexpr (!Kind::summed) judge(j, j, sum[u]);
+            }
+        }
+    }
+
+    // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own, by a thread: one pass over A.
     SW_HD double residual_of_own_rows() {
+        static_assert(width == 1 || Kind::source != own_matrix);
         typedef typename Kind::Scalar Scalar;
         const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride,
                      *b = static_cast<const Scalar*>(job.b) + this->system * job.b_stride;
@@ -186,16 +204,16 @@ private:
         }
     }
 
-    SW_HD double score_of(int j, double dual) const {
-        const double inverse = this->inverse_norm(j);
+    SW_HD double score_of(int j, int t, double dual) const {
+        const double inverse = this->inverse_norm(j, t);
         if constexpr (Kind::bounded)
             if (this->at_upper & bit_of(j)) return -dual * inverse;
         return dual * inverse;
     }
 
     // A column at a bound.
-    SW_HD void judge(int j, double dual) {
-        const double score = score_of(j, dual);
+    SW_HD void judge(int j, int t, double dual) {
+        const double score = score_of(j, t, dual);
         if (score > top && is_at_bound(j)) {
             top = score;
             top_column = j;
@@ -205,18 +223,14 @@ private:
     // The columns in the factor, whose duals are in w, and what rounding leaves.
     SW_HD void judge_the_rest() {
         if constexpr (Kind::summed) settle_multiplier();
-        slope = 0;
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) {
-            const int j = order[p];
-            slope = max_of(slope, absolute(w[j]) * this->inverse_norm(j));
-        }
-        size = b_norm;
-        SW_ROLLED
-        for (uint64_t rest = support; rest; rest &= rest - 1) {
-            const int j = lowest_of(rest);
-            size += absolute(x[j]) * this->norm(j);
-        }
+        top_column = lanes.place_of_most(top, top_column);
+        double steepest = 0, sizes = 0;
+        this->each_column([&](int j, int t) {
+            if (passive & bit_of(j)) steepest = max_of(steepest, absolute(w[j]) * this->inverse_norm(j, t));
+            if (support & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
+        });
+        slope = lanes.most(steepest);
+        size = b_norm + lanes.sum(sizes);
         const double measure = is_relative_to_b(job.family) ? b_norm : size;
         slack = max_of(job.options.tolerance * measure, job.options.rounding * size);
     }
@@ -224,31 +238,32 @@ private:
     // The multiplier mu of a bound sum makes w + mu s zero on the columns in the factor: -s'w / s's over
     // them. Then the rest is judged.
     SW_HD void settle_multiplier() {
-        double along = 0, square = 0;
-        deficit = this->wanted;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
+        double along = 0, square = 0, reached = 0;
+        this->each_column([&](int j, int) {
             const double s = this->coefficient(j);
-            deficit -= s * x[j];
-            if (!(passive & bit_of(j))) continue;
+            reached += s * x[j];
+            if (!(passive & bit_of(j))) return;
             along += s * w[j];
             square += s * s;
-        }
+        });
+        deficit = this->wanted - lanes.sum(reached);
+        along = lanes.sum(along);
+        square = lanes.sum(square);
         multiplier = square > 0 ? -along / square : 0.0;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
+        this->each_column([&](int j, int t) {
             w[j] += multiplier * (this->is_masked(j) ? 0.0 : this->coefficient(j));
-            judge(j, w[j]);
-        }
+            judge(j, t, w[j]);
+        });
+        lanes.sync();
     }
 
     // What b - A x is rounded to at the least: |b| and what the columns at bounds take of it.
     SW_HD double size_of_references() const {
-        double sum = b_norm;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j)
-            if ((support & ~passive) & bit_of(j)) sum += absolute(x[j]) * this->norm(j);
-        return sum;
+        double sum = 0;
+        this->each_column([&](int j, int t) {
+            if ((support & ~passive) & bit_of(j)) sum += absolute(x[j]) * this->norm(j, t);
+        });
+        return b_norm + lanes.sum(sum);
     }
 };
 

@@ -1,4 +1,4 @@
-// A small system from its start to its answer, by one thread: an active set (Lawson & Hanson) on the normal
+// A small system from its start to its answer: an active set (Lawson & Hanson) on the normal
 // equations, certified from A. What asks for more care than that is left to the solver for all sizes.
 #pragma once
 
@@ -9,13 +9,14 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
-template <class Kind>
-struct Solver : Steps<Kind> {
-    using Base = Steps<Kind>;
+template <class Kind, class Lanes>
+struct Solver : Steps<Kind, Lanes> {
+    using Base = Steps<Kind, Lanes>;
     typedef typename Kind::Scalar Scalar;
     using Base::b_norm;
     using Base::count;
     using Base::job;
+    using Base::lanes;
     using Base::n;
     using Base::nu;
     using Base::order;
@@ -28,6 +29,7 @@ struct Solver : Steps<Kind> {
     using Base::system;
     using Base::top;
     using Base::w;
+    using Base::width;
     using Base::x;
 
     // With A given, the dual comes from tables until nothing is left to do, and then from A.
@@ -37,10 +39,12 @@ struct Solver : Steps<Kind> {
     int at_end = 0, evaluations = 0;
     double unpenalized = double_nan(), level = 0;  // phi at nu = 0, and what it has to be
 
-    SW_HD Solver(const Job& job, int64_t system, const Products& products) : Base(job, system, products) {}
+    SW_HD Solver(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
+                 Store<Kind, width>& store)
+        : Base(job, system, products, lanes, store) {}
 
-    // Threads of a warp take their steps together: after start(), go_on() as long as it says so, then
-    // finish(). False of finish(): the solver for all sizes has to see to it.
+    // After start(), go_on() as long as it says so, then finish(): threads of a warp, a system each, take
+    // their steps together. False of finish(): the solver for all sizes has to see to it.
     SW_HD bool start() {
         const Family& family = job.family;
         if (Kind::penalized && family.rule == rule_given) {
@@ -126,7 +130,7 @@ private:
                 return Verdict::leave;
             const int j = this->top_column;
             inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
-            w[j] = inward * top / this->inverse_norm(j);
+            if constexpr (!Base::keeps_all) w[j] = inward * top / this->inverse_norm(j, j);
             this->enter(j);
             this->count_insertion();
             refinements = 0;
@@ -304,31 +308,33 @@ private:
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.
     SW_HD double trace_ratio() const {
         double a = 0, l = 0;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
+        this->each_column([&](int j, int) {
             const double scale = this->scale(j);
-            if (this->is_masked(j) || !(scale > 0)) continue;
-            if (this->shut & bit_of(j) && Kind::bounded) continue;
+            if (this->is_masked(j) || !(scale > 0)) return;
+            if (this->shut & bit_of(j) && Kind::bounded) return;
             a += this->gram(j, j) / (scale * scale);
             l += this->penalty(j, j) / (scale * scale);
-        }
+        });
+        a = lanes.sum(a);
+        l = lanes.sum(l);
         return a > 0 && l > 0 ? a / l : 1.0;
     }
 
     // q of search.hpp: (L'L x)_P' B^-1 (L'L x)_P
     SW_HD double curvature_of_path() {
         if (!this->complete_factor()) return 0;
-        for (int p = 0; p < count; ++p) this->step[p] = this->penalty_product(order[p]);
+        this->each_position(count, [&](int p, int t) { this->step[t] = this->penalty_product(order[p]); });
         return this->square_in_factor();
     }
 
     // The residual and the dual that are reported belong to the x that is returned.
     SW_HD void round_answer() {
-        for (int p = 0; p < count; ++p) {
+        this->each_position(count, [&](int p, int) {
             const int j = order[p];
             const double scale = this->scale(j);
-            this->set_x(j, double(Scalar(x[j] * scale)) / scale);
-        }
+            x[j] = double(Scalar(x[j] * scale)) / scale;
+        });
+        lanes.sync();
         if (from_table) {
             this->dual_from_table();
             if constexpr (Kind::source == own_matrix) this->fit_from_table();
@@ -339,33 +345,32 @@ private:
 
     // False where x is beyond the largest number of its kind.
     SW_HD bool answer() {
-        const int given = job.columns;
-        const double finite = write_vectors();
-        if (!is_finite(finite)) return false;
+        if (!write_vectors()) return false;
         const double room = is_relative_to_b(job.family) ? b_norm : size;
-        job.residual[system] = square_root(squared_fit);
-        job.violation[system] = room > 0 ? max_of(top, slope) / room : 0.0;
-        job.status[system] = converged;
-        job.insertions[system] = this->insertions;
-        job.removals[system] = this->removals;
-        job.solves[system] = this->solves;
-        job.passes[system] = this->passes;
-        job.escalated[system] = 0;
-        SW_ROLLED
-        for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = this->costs[k];
-        if (job.family.general) write_more(given);
+        if (lanes.lane() == 0) {
+            job.residual[system] = square_root(squared_fit);
+            job.violation[system] = room > 0 ? max_of(top, slope) / room : 0.0;
+            job.status[system] = converged;
+            job.insertions[system] = this->insertions;
+            job.removals[system] = this->removals;
+            job.solves[system] = this->solves;
+            job.passes[system] = this->passes;
+            job.escalated[system] = 0;
+            SW_UNROLL
+            for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = this->costs[k];
+        }
+        if (job.family.general) write_more();
         return true;
     }
 
-    // Returns a sum that is finite where all of x is.
-    SW_HD double write_vectors() {
-        const int given = job.columns;
-        const int64_t row = system * given;
+    // False where not all of x is finite.
+    SW_HD bool write_vectors() {
+        const int64_t row = system * job.columns;
         Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
         const Family& family = job.family;
-        double finite = 0;
-        SW_ROLLED
-        for (int j = 0; j < given; ++j) {
+        bool odd = false;
+        this->each_column([&](int j, int) {
+            if (j >= job.columns) return;
             const bool is_passive = passive & bit_of(j), masked = this->is_masked(j);
             const double scale = this->scale(j);
             double value = x[j] * scale;
@@ -385,13 +390,15 @@ private:
             dual[j] = Scalar(scale > 0 ? w[j] / scale : 0.0);
             job.active[row + j] = is_passive;
             if (family.general) family.state[row + j] = static_cast<int8_t>(state);
-            finite += double(out[j]) - double(out[j]);
-        }
-        return finite;
+            odd = odd || !is_finite(double(Scalar(value)));
+        });
+        lanes.sync();
+        return !lanes.any(odd);
     }
 
-    SW_HD void write_more(int given) {
+    SW_HD void write_more() {
         const Family& family = job.family;
+        const int given = job.columns;
         const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
         double missed = 0, seminorm = 0;
         if constexpr (Kind::summed) {
@@ -405,7 +412,7 @@ private:
         }
         if constexpr (Kind::penalized) {
             SW_ROLLED
-            for (int i = 0; i < family.penalty_rows; ++i) {
+            for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
                 double entry = 0;
                 if (family.penalty)
                     for (int j = 0; j < given; ++j)
@@ -414,24 +421,29 @@ private:
                     entry = out[i];
                 seminorm += entry * entry;
             }
+            seminorm = lanes.sum(seminorm);
         }
-        family.multiplier[system] = this->multiplier;
-        family.equality_error[system] = missed;
-        family.used_lam[system] = square_root(nu);
-        family.fit[system] = squared_fit;
-        family.seminorm[system] = square_root(seminorm);
-        family.unpenalized[system] = unpenalized;
-        family.at_end[system] = at_end;
-        family.evaluations[system] = evaluations;
-        family.passive[system] = count - Kind::summed;
+        if (lanes.lane() == 0) {
+            family.multiplier[system] = this->multiplier;
+            family.equality_error[system] = missed;
+            family.used_lam[system] = square_root(nu);
+            family.fit[system] = squared_fit;
+            family.seminorm[system] = square_root(seminorm);
+            family.unpenalized[system] = unpenalized;
+            family.at_end[system] = at_end;
+            family.evaluations[system] = evaluations;
+            family.passive[system] = count - Kind::summed;
+        }
         if (!family.variance) return;
         double* variance = family.variance + system * given;
+        this->each_column([&](int j, int) {
+            if (j < given && !(passive & bit_of(j))) variance[j] = 0;
+        });
         SW_ROLLED
-        for (int j = 0; j < given; ++j) variance[j] = 0;
         for (int p = 0; p < count; ++p) {
             const int j = order[p];
-            const double scale = this->scale(j);
-            if (j < given) variance[j] = this->variance_at(p) * scale * scale;
+            const double scale = this->scale(j), square = this->variance_at(p);
+            if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
         }
     }
 };

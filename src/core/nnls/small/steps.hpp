@@ -1,7 +1,7 @@
 // Steps of a small system: the factor of the columns between their bounds, and the way to the solution there.
 //
-// L L' = A_P'A_P, row after row in the order in which columns came; a row is the forward substitution of its
-// column. A step solves for the difference from x, from the dual at x: so every step is one of refinement
+// L D L' = A_P'A_P, row after row in the order in which columns came; a row is the forward substitution of
+// its column. A step solves for the difference from x, from the dual at x: so every step is one of refinement
 // too.
 #pragma once
 
@@ -11,25 +11,30 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
-template <class Kind>
-struct Steps : Dual<Kind> {
-    using Base = Dual<Kind>;
+template <class Kind, class Lanes>
+struct Steps : Dual<Kind, Lanes> {
+    using Base = Dual<Kind, Lanes>;
     using Base::at_upper;
     using Base::count;
     using Base::deficit;
+    using Base::lanes;
     using Base::order;
+    using Base::own_positions;
     using Base::passive;
     using Base::w;
+    using Base::width;
     using Base::x;
 
-    double factor[Kind::positions * (Kind::positions + 1) / 2];  // L by rows; on its diagonal the inverse
-    double step[Kind::positions];
-    double sum[Kind::summed ? Kind::positions : 1];  // L^-1 s, s the coefficients of the sum
-    int factored = 0;                                // rows of L that are there
+    double* const factor;  // L by rows, without the ones on its diagonal
+    // A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
+    double inverse_pivot[own_positions], step[own_positions], sum[Kind::summed ? own_positions : 1];
+    int factored = 0;  // rows of L that are there
     int solves = 0, insertions = 0, removals = 0;
-    int64_t costs[4] = {0, 0, 0, 0};  // accesses and flops of updates, then of downdates
+    int32_t costs[4] = {0, 0, 0, 0};  // accesses and flops of updates, then of downdates
 
-    SW_HD Steps(const Job& job, int64_t system, const Products& products) : Base(job, system, products) {}
+    SW_HD Steps(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
+                Store<Kind, width>& store)
+        : Base(job, system, products, lanes, store), factor(store.factor) {}
 
     // The way from x to the solution on the columns of the factor: so much of the dual is left; a column just
     // inserted, at the last place, has to go `inward`, 1 up, -1 down, 0 where there is none.
@@ -48,32 +53,35 @@ struct Steps : Dual<Kind> {
         if (solves >= max_solves || !complete_factor()) return false;
         ++solves;
         solve();
-        if (inward != 0 && !(inward * step[count - 1] > 0)) return false;
-        inward = 0;
+        bool outward = false;
         double alpha = double_infinity;
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) alpha = min_of(alpha, room(order[p], step[p]));
-        if (!(alpha < double_infinity)) {
-            SW_ROLLED
-            for (int p = 0; p < count; ++p) this->set_x(order[p], x[order[p]] + step[p]);
+        this->each_position(count, [&](int p, int t) {
+            if (p == count - 1) outward = inward != 0 && !(inward * step[t] > 0);
+            alpha = min_of(alpha, room(order[p], step[t]));
+        });
+        if (lanes.any(outward)) return false;
+        inward = 0;
+        if (!lanes.any(alpha < double_infinity)) {
+            this->each_position(count, [&](int p, int t) { x[order[p]] += step[t]; });
+            lanes.sync();
+            this->support |= passive;
             on_the_way = false;
             return true;
         }
-        alpha = min_of(alpha, 1.0);
+        alpha = min_of(lanes.least(alpha), 1.0);
         if (!walk(alpha)) return false;
         left *= 1 - alpha;
         on_the_way = count > 0;
         return true;
     }
 
-    // |L^-1 g|^2, outside the direction of a bound sum; g in `step`, which is overwritten.
+    // g' (L D L')^-1 g, outside the direction of a bound sum; g in `step`, which is overwritten.
     SW_HD double square_in_factor() {
-        for (int p = 0; p < count; ++p) substitute(p, step[p]);
+        substitute(step, count);
         direct(0);
         double square = 0;
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) square += step[p] * step[p];
-        return square;
+        this->each_position(count, [&](int, int t) { square += step[t] * step[t] * inverse_pivot[t]; });
+        return lanes.sum(square);
     }
 
     // Rows of L that are missing. False where a column depends on the others as far as products tell.
@@ -82,37 +90,34 @@ struct Steps : Dual<Kind> {
         SW_ROLLED
         for (; factored < count; ++factored) {
             const int place = factored, j = order[place];
-            double* row = factor + place * (place + 1) / 2;
-            double inside = 0;
-            SW_ROLLED
-            for (int p = 0; p < place; ++p) {
-                substitute(p, this->product(j, order[p]));
-                const double entry = step[p];
+            this->each_position(place, [&](int p, int t) { step[t] = this->product(j, order[p]); });
+            substitute(step, place);
+            double *const row = factor + place * (place - 1) / 2, inside = 0, in_sum = 0;
+            this->each_position(place, [&](int p, int t) {
+                const double entry = step[t] * inverse_pivot[t];
                 row[p] = entry;
-                inside += entry * entry;
-            }
-            const double square = this->product(j, j), outside = square - inside;
+                inside += entry * step[t];
+                if constexpr (Kind::summed) in_sum += entry * sum[t];
+            });
+            const double square = this->product(j, j), outside = square - lanes.sum(inside);
             if (!(outside > least * square)) return false;
-            const double inverse = inverse_root(outside);
-            row[place] = inverse;
-            if constexpr (Kind::summed) {
-                double part = this->coefficient(j);
-                SW_ROLLED
-                for (int p = 0; p < place; ++p) part -= step[p] * sum[p];
-                sum[place] = part * inverse;
-            }
+            const double inverse = 1 / outside;
+            if constexpr (Kind::summed) in_sum = this->coefficient(j) - lanes.sum(in_sum);
+            this->each_position(place + 1, [&](int p, int t) {
+                if (p < place) return;
+                inverse_pivot[t] = inverse;
+                if constexpr (Kind::summed) sum[t] = in_sum;
+            });
+            lanes.sync();
         }
         return true;
     }
 
     // The variance of x at a position, where entries of b have variance one and the set is what it is. With M
-    // = L^-T (I - v v'/v'v) L^-1, v = L^-1 s, it is M_pp - nu |L_P M e_p|^2.
+    // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is M_pp - nu |L_P M e_p|^2.
     SW_HD double variance_at(int position) {
-        for (int p = 0; p < count; ++p) substitute(p, p == position ? 1.0 : 0.0);
-        direct(0);
-        double square = 0;
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) square += step[p] * step[p];
+        this->each_position(count, [&](int p, int t) { step[t] = p == position; });
+        double square = square_in_factor();
         if constexpr (Kind::penalized) {
             substitute_back();
             double image = 0;  // by rows of L: its products would lose what cancels
@@ -120,12 +125,12 @@ struct Steps : Dual<Kind> {
             SW_ROLLED
             for (int i = 0; i < family.penalty_rows; ++i) {
                 double entry = 0;
-                SW_ROLLED
-                for (int p = 0; p < count; ++p) {
+                this->each_position(count, [&](int p, int t) {
                     const int j = order[p];
                     const double in_row = family.penalty ? family.penalty[i * this->job.columns + j] : i == j;
-                    entry += in_row * this->scale(j) * step[p];
-                }
+                    entry += in_row * this->scale(j) * step[t];
+                });
+                entry = lanes.sum(entry);
                 image += entry * entry;
             }
             square -= this->nu * image;
@@ -135,62 +140,91 @@ struct Steps : Dual<Kind> {
 
     SW_HD bool has_weak_pivot() const {
         bool weak = false;
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) {
-            const double inverse = factor[p * (p + 1) / 2 + p];
-            weak = weak || inverse * inverse * this->product(order[p], order[p]) > 1 / weak_pivot;
-        }
-        return weak;
+        this->each_position(count, [&](int p, int t) {
+            weak = weak || inverse_pivot[t] * this->product(order[p], order[p]) > 1 / weak_pivot;
+        });
+        return lanes.any(weak);
     }
 
     // What the last column took to enter, as the solver for all sizes counts it.
     SW_HD void count_insertion() {
-        const int64_t k = count - 1;
+        const int k = count - 1;
         ++insertions;
         costs[0] += 1;
         costs[1] += k * k + 4 * k;
     }
 
 private:
-    // Where a sum is bound: step += mu v, v = L^-1 s, so that v'step is what is given.
+    // Where a sum is bound: step += mu v, v = L^-1 s, so that v'E step is what is given.
     SW_HD void direct(double along) {
         if constexpr (Kind::summed) {
-            double size = 0;
-            SW_ROLLED
-            for (int p = 0; p < count; ++p) {
-                along -= sum[p] * step[p];
-                size += sum[p] * sum[p];
+            double inside = 0, size = 0;
+            this->each_position(count, [&](int, int t) {
+                inside += sum[t] * inverse_pivot[t] * step[t];
+                size += sum[t] * inverse_pivot[t] * sum[t];
+            });
+            inside = lanes.sum(inside);
+            size = lanes.sum(size);
+            const double mu = size > 0 ? (along - inside) / size : 0.0;
+            this->each_position(count, [&](int, int t) { step[t] += mu * sum[t]; });
+        }
+    }
+
+    // A position's value, from the lane that has it.
+    SW_HD double value_at(const double (&values)[own_positions], int p) const {
+        if constexpr (width == 1) return values[p];
+        double mine = values[0];
+        SW_UNROLL
+        for (int t = 1; t < own_positions; ++t) mine = p >= width * t ? values[t] : mine;
+        return lanes.pick(mine, p % width);
+    }
+
+    // values = L^-1 values, the first `rows`. A thread takes a row after the other, lanes a column.
+    SW_HD void substitute(double (&values)[own_positions], int rows) const {
+        if constexpr (width == 1) {
+            for (int p = 1; p < rows; ++p) {
+                const double* row = factor + p * (p - 1) / 2;
+                double part[2] = {values[p], 0};
+                SW_UNROLL_BY(4)
+                for (int q = 0; q < p; ++q) part[q % 2] -= row[q] * values[q];
+                values[p] = part[0] + part[1];
             }
-            const double mu = size > 0 ? along / size : 0.0;
-            SW_ROLLED
-            for (int p = 0; p < count; ++p) step[p] += mu * sum[p];
+        } else {
+            SW_UNROLL_BY(2)
+            for (int q = 0; q < rows - 1; ++q) {
+                const double value = value_at(values, q);
+                this->each_position(rows, [&](int p, int t) {
+                    if (p > q) values[t] -= factor[p * (p - 1) / 2 + q] * value;
+                });
+            }
         }
     }
 
-    // step = L^-T step. Threads begin at the same row, so that they read the same places.
+    // step = L^-T D^-1 step. Threads begin at the same row, so that they read the same places.
     SW_HD void substitute_back() {
-        for (int p = together(count) - 1; p >= 0; --p) {
-            if (p >= count) continue;
-            const double* row = factor + p * (p + 1) / 2;
-            const double value = step[p] * row[p];
-            step[p] = value;
-            SW_UNROLL_BY(4)
-            for (int q = 0; q < p; ++q) step[q] -= row[q] * value;
+        this->each_position(count, [&](int, int t) { step[t] *= inverse_pivot[t]; });
+        if constexpr (width == 1) {
+            for (int p = lanes.together(count) - 1; p > 0; --p) {
+                if (p >= count) continue;
+                const double* row = factor + p * (p - 1) / 2;
+                const double value = step[p];
+                SW_UNROLL_BY(4)
+                for (int q = 0; q < p; ++q) step[q] -= row[q] * value;
+            }
+        } else {
+            SW_UNROLL_BY(2)
+            for (int p = count - 1; p > 0; --p) {
+                const double* row = factor + p * (p - 1) / 2;
+                const double value = value_at(step, p);
+                this->each_position(p, [&](int q, int t) { step[t] -= row[q] * value; });
+            }
         }
     }
 
-    // step[p] = (value - L's row p times what is before) / L_pp
-    SW_HD void substitute(int p, double value) {
-        const double* row = factor + p * (p + 1) / 2;
-        double part[2] = {value, 0};
-        SW_UNROLL_BY(4)
-        for (int q = 0; q < p; ++q) part[q % 2] -= row[q] * step[q];
-        step[p] = (part[0] + part[1]) * row[p];
-    }
-
-    // step = (L L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
+    // step = (L D L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
     SW_HD void solve() {
-        for (int p = 0; p < count; ++p) substitute(p, left * w[order[p]]);
+        this->each_position(count, [&](int p, int t) { step[t] = left * w[order[p]]; });
+        substitute(step, count);
         direct(left * deficit);
         substitute_back();
     }
@@ -212,32 +246,48 @@ private:
     // Takes alpha of the step; what reaches a bound leaves. False where a bound sum has no column left.
     SW_HD bool walk(double alpha) {
         int place = 0, first = count;
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) {
-            const int j = order[p];
-            const double by = step[p], moved = x[j] + alpha * by;
-            const double low = this->lower(j), high = this->upper(j);
-            const bool blocks = !(room(j, by) > alpha) || (by > 0 ? !(moved < high) : !(moved > low));
-            if (!blocks) {
-                this->set_x(j, clamp_to(moved, low, high));
-                order[place++] = j;
-                continue;
+        uint64_t gone = 0, up = 0, zero = 0;
+        const auto take = [&](int begin, double by) {
+            const int p = begin + lanes.lane(), j = p < count ? order[p] : 0;
+            bool stays = false;
+            if (p < count) {
+                const double moved = x[j] + alpha * by, low = this->lower(j), high = this->upper(j);
+                stays = room(j, by) > alpha && (by > 0 ? moved < high : moved > low);
+                const double value = stays ? clamp_to(moved, low, high) : by > 0 ? high : low;
+                x[j] = value;
+                if (value == 0) zero |= bit_of(j);
+                if (!stays) gone |= bit_of(j);
+                if (!stays && by > 0) up |= bit_of(j);
             }
-            first = min_of(first, p);
-            const bool up = by > 0;
-            this->set_x(j, up ? high : low);
-            passive &= ~bit_of(j);
-            at_upper = up ? at_upper | bit_of(j) : at_upper & ~bit_of(j);
-            ++removals;
+            const unsigned staying = lanes.votes(stays), leaving = lanes.votes(p < count && !stays);
+            if (leaving) first = min_of(first, begin + lowest_of(leaving));
+            if (stays) order[place + bits_in(staying & ((1u << lanes.lane()) - 1))] = j;
+            place += bits_in(staying);
+            removals += bits_in(leaving);
+            lanes.sync();
+        };
+        if constexpr (width == 1) {
+            SW_ROLLED
+            for (int p = 0; p < count; ++p) take(p, step[p]);
+        } else {
+            SW_UNROLL
+            for (int t = 0; t < own_positions; ++t)
+                if (width * t < count) take(width * t, step[t]);
         }
-        SW_ROLLED
-        for (int64_t k = first; k < place; ++k) {
-            ++costs[2];
-            costs[3] += k * k + 4 * k;
-        }
+        gone = lanes.join(gone);
+        this->support = (this->support | passive) & ~lanes.join(zero);
+        passive &= ~gone;
+        at_upper = (at_upper & ~gone) | lanes.join(up);
+        costs[2] += max_of(0, place - first);
+        if (place > first) costs[3] += flops_before(place) - flops_before(first);
         factored = min_of(factored, first);
         count = place;
         return !Kind::summed || count > 0;
+    }
+
+    // The sum of k^2 + 4 k over all k below `places`.
+    SW_HD static int flops_before(int places) {
+        return (places - 1) * places * (2 * places - 1) / 6 + 2 * places * (places - 1);
     }
 };
 

@@ -1,10 +1,11 @@
-// A small system for one thread: what is known of it, and where it stands. Everything is in tables of
-// products; indices go the same way for all threads of a warp wherever that can be, so that what they keep,
-// an entry of each side by side, is read together.
+// A small system: what is known of it, and where it stands. Everything is in tables of products. Where a
+// thread has a system of its own, indices go the same way for all threads of a warp wherever that can be, so
+// that what they keep, an entry of each side by side, is read together.
 #pragma once
 
 #include "core/nnls/rounding.hpp"
 #include "core/nnls/scaling.hpp"
+#include "core/nnls/small/lanes.hpp"
 #include "core/nnls/stacked.hpp"
 #include "core/nnls/workspace.hpp"
 
@@ -31,8 +32,14 @@ SW_HD int shared_row(int columns) {
 SW_HD int shared_products(int columns) {
     return columns * shared_row(columns) + 8;
 }
-SW_HD int64_t shared_length(int columns) {
-    return shared_products(columns) + 2 * padded(columns);
+// Then, where lanes share a system, A: an odd number of entries a row, so that its columns too are read
+// without waiting.
+SW_HD int shared_entries_row(int columns) {
+    return columns | 1;
+}
+SW_HD int64_t shared_length(int columns, int rows, int width) {
+    const int64_t entries = width > 1 ? static_cast<int64_t>(rows) * shared_entries_row(columns) : 0;
+    return shared_products(columns) + 2 * padded(columns) + padded(entries);
 }
 
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
@@ -70,43 +77,49 @@ struct Products {
     int64_t stride = 0;
     const double* inverse_norm = nullptr;  // a whole number of eights; null where each system has its own
     const double* unit = nullptr;          // 1 / scale, a power of two; or null
+    // Entries of the scaled columns, for lanes that share a system.
+    const double* entries = nullptr;
+    int64_t row_step = 0, column_step = 0;
 };
 
-// The largest count of the threads that go through a loop together.
-SW_HD int together(int count) {
-#if defined(__CUDA_ARCH__)
-    return __reduce_max_sync(__activemask(), count);
-#else
-    return count;
-#endif
+// What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
+template <class Kind, int width>
+struct Store {
+    alignas(16) double x[Kind::capacity];
+    double w[Kind::capacity];
+    alignas(16) double table[Kind::shares ? 2 : Kind::capacity * Kind::capacity];
+    double factor[Kind::positions * (Kind::positions - 1) / 2];
+    alignas(16) double residual[width > 1 ? width : 2];  // of as many rows as there are lanes
+    int32_t order[Kind::positions];                      // columns in the factor
+};
+// Its length in numbers.
+SW_HD constexpr int64_t store_length(int capacity, int positions, bool shares, int width) {
+    const int64_t table = shares ? 2 : capacity * capacity, triangle = positions * (positions - 1) / 2;
+    return (2 * capacity + table + triangle + 1) / 2 * 2 + (width > 1 ? width : 2) + (positions + 3) / 4 * 2;
 }
 
-// The place of the lowest bit that is set, of those of which one is.
-SW_HD int lowest_of(uint64_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __ffsll(static_cast<long long>(bits)) - 1;
-#else
-    return __builtin_ctzll(bits);
-#endif
-}
-
-SW_HD uint64_t bit_of(int j) {
-    return uint64_t(1) << j;
-}
-
-template <class Kind>
+template <class Kind, class Lanes>
 struct System {
     typedef typename Kind::Scalar Scalar;
-    static constexpr int chunk = 8;  // columns that are summed at once
+    static constexpr int width = Lanes::width;
+    static constexpr int chunk = 8;  // columns that one thread sums at once
+    // Columns and positions of a lane.
+    static constexpr int own_columns = (Kind::capacity + width - 1) / width;
+    static constexpr int own_positions = (Kind::positions + width - 1) / width;
+    static_assert(sizeof(Store<Kind, width>) ==
+                  8 * store_length(Kind::capacity, Kind::positions, Kind::shares, width));
 
     const Job& job;
     const int64_t system;
     const Products& products;
+    const Lanes lanes;
     const int n;  // columns, a slack included
+    double *const x, *const w, *const table;
+    int32_t* const order;
+    double* const row_residuals;
 
-    double c[Kind::capacity], x[Kind::capacity], w[Kind::capacity];
-    double own_inverse[Kind::own_norms ? Kind::capacity : 1];
-    alignas(16) double table[Kind::shares ? 1 : Kind::capacity * Kind::capacity];
+    double c[own_columns];
+    double own_inverse[Kind::own_norms ? own_columns : 1];
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
     uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
     double squared_b = 0, b_norm = 0;
@@ -114,11 +127,30 @@ struct System {
     double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
     bool drops_upper = false;    // the sum keeps x below upper bounds that are as large as it
     double least_sum = 0;        // with all columns at their references
-    int32_t order[Kind::positions];
-    int count = 0;
+    int count = 0;               // of columns in the factor
 
-    SW_HD System(const Job& job, int64_t system, const Products& products)
-        : job(job), system(system), products(products), n(job.columns + job.family.slack) {}
+    SW_HD System(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
+                 Store<Kind, width>& store)
+        : job(job),
+          system(system),
+          products(products),
+          lanes(lanes),
+          n(job.columns + job.family.slack),
+          x(store.x),
+          w(store.w),
+          table(store.table),
+          order(store.order),
+          row_residuals(store.residual) {}
+
+    // A lane's own columns, and its positions among `count`: which, and its how manyeth that is.
+    template <class Body>
+    SW_HD void each_column(Body body) const {
+        each<own_columns>(n, body);
+    }
+    template <class Body>
+    SW_HD void each_position(int count, Body body) const {
+        each<own_positions>(count, body);
+    }
 
     SW_HD bool is_slack(int j) const { return Kind::summed && j >= job.columns; }
     SW_HD double scale(int j) const {
@@ -157,13 +189,14 @@ struct System {
         if constexpr (Kind::summed) value += rho * coefficient(i) * coefficient(j);
         return value;
     }
-    SW_HD double inverse_norm(int j) const {
+    // Of column j, which is a lane's own, its t-th.
+    SW_HD double inverse_norm(int j, int t) const {
         if constexpr (Kind::own_norms)
-            return own_inverse[j];
+            return own_inverse[t];
         else
             return products.inverse_norm[j];
     }
-    SW_HD double norm(int j) const { return square(j) * inverse_norm(j); }
+    SW_HD double norm(int j, int t) const { return square(j) * inverse_norm(j, t); }
 
     SW_HD double in_units_of(int j, double value) const {
         if constexpr (!Kind::shares) return value;
@@ -200,12 +233,16 @@ struct System {
         const Family& family = job.family;
         return !is_slack(j) && family.mask && !family.mask[system * family.mask_stride + j];
     }
+    // For all lanes at once.
     SW_HD void set_x(int j, double value) {
-        x[j] = value;
+        if (lanes.lane() == 0) x[j] = value;
+        lanes.sync();
         support = value != 0 ? support | bit_of(j) : support & ~bit_of(j);
     }
     SW_HD void enter(int j) {
-        order[count++] = j;
+        if (lanes.lane() == 0) order[count] = j;
+        lanes.sync();
+        ++count;
         passive |= bit_of(j);
         at_upper &= ~bit_of(j);
     }
@@ -213,7 +250,7 @@ struct System {
     // Norms for the scores, with the lambda of this system.
     SW_HD void find_norms() {
         if constexpr (Kind::own_norms)
-            for (int j = 0; j < n; ++j) own_inverse[j] = inverse_of(square(j), coefficient_square(j));
+            each_column([&](int j, int t) { own_inverse[t] = inverse_of(square(j), coefficient_square(j)); });
     }
     // For columns of zeros there is nothing but the row of a sum.
     SW_HD static double inverse_of(double square, double in_sum) {
@@ -231,15 +268,14 @@ struct System {
     // another solver has to see to it: it is told apart there what is wrong, if something is.
     SW_HD bool begin() {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
-        SW_ROLLED
-        for (int j = 0; j < Kind::capacity; ++j) {
-            c[j] = x[j] = w[j] = 0;
-            if constexpr (Kind::own_norms) own_inverse[j] = 0;
-        }
+        each<own_columns>(Kind::capacity, [&](int j, int t) {
+            x[j] = w[j] = c[t] = 0;
+            if constexpr (Kind::own_norms) own_inverse[t] = 0;
+        });
+        lanes.sync();
         if constexpr (Kind::shares) {
             squared_b = residual_of_rows<true>(false);
-            SW_ROLLED
-            for (int j = 0; j < n; ++j) c[j] = w[j];
+            each_column([&](int j, int t) { c[t] = w[j]; });
         } else if (!read_table()) {
             return false;
         }
@@ -250,10 +286,88 @@ struct System {
         return put_at_bounds();
     }
 
+    // Columns with x other than zero; where there are no bounds but zero these are in the factor.
+    template <class Body>
+    SW_HD void each_not_zero(Body body) const {
+        if constexpr (width > 1 && !Kind::bounded) {
+            SW_UNROLL_BY(2)
+            for (int p = 0; p < count; ++p) body(order[p]);
+        } else {
+            SW_ROLLED
+            for (uint64_t rest = support; rest; rest &= rest - 1) body(lowest_of(rest));
+        }
+    }
+
     // r . r of r = b - A x over the rows of A, or of b alone; with `wants_product` A'r in w. Eight rows are
     // at work at a time, so that nothing as long as a column is kept.
     template <bool wants_product>
     SW_HD double residual_of_rows(bool subtracts) {
+        if constexpr (width > 1)
+            return residual_by_lanes<wants_product>(subtracts);
+        else
+            return residual_by_thread<wants_product>(subtracts);
+    }
+
+private:
+    template <int most, class Body>
+    SW_HD void each(int count, Body body) const {
+        if constexpr (width == 1) {
+            SW_ROLLED
+            for (int j = 0; j < count; ++j) body(j, j);
+        } else {
+            SW_UNROLL
+            for (int t = 0; t < most; ++t) {
+                const int j = lanes.lane() + width * t;
+                if (j < count) body(j, t);
+            }
+        }
+    }
+
+    // A row a lane, as many at a time as there are lanes.
+    template <bool wants_product>
+    SW_HD double residual_by_lanes(bool subtracts) {
+        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+        const int rows = job.rows, all = job.columns;
+        double square = 0, sum[own_columns];
+        SW_UNROLL
+        for (int t = 0; t < own_columns; ++t) sum[t] = 0;
+        SW_ROLLED
+        for (int first = 0; first < rows; first += width) {
+            const int row = first + lanes.lane(), here = min_of(width, rows - first);
+            double r = 0;
+            if (row < rows) {
+                r = double(b[row]);
+                const double* entries = products.entries + row * products.row_step;
+                if (subtracts)
+                    each_not_zero([&](int j) {
+                        if (j < all) r -= entries[j * products.column_step] * x[j];
+                    });
+            }
+            square += r * r;
+            if constexpr (wants_product) {
+                lanes.sync();
+                row_residuals[lanes.lane()] = r;
+                lanes.sync();
+                const double* entries = products.entries + first * products.row_step;
+                SW_UNROLL_BY(4)
+                for (int k = 0; k < here; ++k) {
+                    const double r_k = row_residuals[k];
+                    SW_UNROLL
+                    for (int t = 0; t < own_columns; ++t) {
+                        const int j = lanes.lane() + width * t;
+                        if (j < all) sum[t] += entries[j * products.column_step] * r_k;
+                    }
+                    entries += products.row_step;
+                }
+            }
+        }
+        if constexpr (wants_product) each_column([&](int j, int t) { w[j] = sum[t]; });
+        lanes.sync();
+        return lanes.sum(square);
+    }
+
+    template <bool wants_product>
+    SW_HD double residual_by_thread(bool subtracts) {
         const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
         const double* columns = products.shared.columns;
         const int64_t stride = products.shared.column_stride;
@@ -296,42 +410,45 @@ struct System {
         return square;
     }
 
-private:
     SW_HD bool read_table() {
         double odd = 0, highest = 0;
         if constexpr (Kind::source == own_matrix) {
             const double* own = job.tables + system * table_length(n);
-            for (int i = 0; i < n; ++i)
-                for (int j = 0; j < n; ++j) table[i * Kind::capacity + j] = own[i * n + j];
-            for (int j = 0; j < n; ++j) c[j] = own[n * n + j];
-            squared_b = own[n * (n + 1)];
             // (Of general problems the damping is zero.)
             const double damping = job.options.damping;
-            for (int j = 0; j < n; ++j) table[j * Kind::capacity + j] += damping * damping;
+            each_column([&](int j, int t) {
+                for (int i = 0; i < n; ++i)
+                    table[i * Kind::capacity + j] = own[i * n + j] + (i == j ? damping * damping : 0.0);
+                c[t] = own[n * n + j];
+            });
+            squared_b = own[n * (n + 1)];
         } else if constexpr (Kind::source == normal_equations) {
             const Family& family = job.family;
             const double *gram = family.gram + system * family.gram_stride,
                          *linear = family.linear + system * family.linear_stride;
             const int given = job.columns;
-            for (int i = 0; i < n; ++i)
-                for (int j = 0; j < n; ++j)
+            each_column([&](int j, int t) {
+                for (int i = 0; i < n; ++i)
                     table[i * Kind::capacity + j] = i < given && j < given ? gram[i * given + j] : 0.0;
-            for (int j = 0; j < given; ++j) c[j] = linear[j];
+                if (j < given) c[t] = linear[j];
+            });
         }
-        for (int j = 0; j < n; ++j) {
+        each_column([&](int j, int t) {
             const double square = table[j * Kind::capacity + j];
-            for (int i = 0; i < n; ++i) odd += table[j * Kind::capacity + i] - table[j * Kind::capacity + i];
-            odd += c[j] - c[j];
+            for (int i = 0; i < n; ++i) odd += table[i * Kind::capacity + j] - table[i * Kind::capacity + j];
+            odd += c[t] - c[t];
             if (square != 0 && !(square > 1e-200 && square < 1e200)) odd = 1;
             if (Kind::source == normal_equations && square > 0)
-                highest = max_of(highest, absolute(c[j]) * power_below(square_root(square)));
-        }
+                highest = max_of(highest, absolute(c[t]) * power_below(square_root(square)));
+        });
+        lanes.sync();
         if constexpr (Kind::source == normal_equations) {
             const Family& family = job.family;
             const double given = family.squared_b ? family.squared_b[system * family.squared_b_stride] : 0.0;
+            highest = lanes.most(highest);
             squared_b = given > 0 ? given : highest * highest;
         }
-        return odd == 0;
+        return !lanes.any(!(odd == 0));
     }
 
     // A power of four near the mean square of the largest column's entries, over the largest coefficient's:
@@ -350,30 +467,38 @@ private:
     }
 
     SW_HD bool put_at_bounds() {
-        for (int j = 0; j < n; ++j) {
+        uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
+        bool crossed = false;
+        each_column([&](int j, int t) {
             const uint64_t bit = bit_of(j);
-            const bool nothing = !(scale(j) > 0) || !(inverse_norm(j) > 0);
-            if constexpr (!Kind::bounded) {
-                if (nothing || is_masked(j)) shut |= bit;
-                continue;
+            const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);
+            if (nothing || masked) out |= bit;
+            if constexpr (Kind::bounded) {
+                const double low = given_bound(j, false), high = given_bound(j, true);
+                const bool fixed = low == high;
+                crossed = crossed || !(low <= high);
+                if (fixed) out |= bit;
+                if (masked) return;
+                if (!is_finite(low) && !is_finite(high)) {
+                    if (!nothing && !fixed) unbounded |= bit;
+                    return;
+                }
+                if (!is_finite(low)) up |= bit;
+                if (scale(j) > 0) x[j] = in_units_of(j, is_finite(low) ? low : high);
+                if (x[j] != 0) nonzero |= bit;
             }
-            const double low = given_bound(j, false), high = given_bound(j, true);
-            if (!(low <= high)) return false;
-            if (is_masked(j) || low == high) {
-                shut |= bit;
-                if (!is_masked(j) && scale(j) > 0) set_x(j, in_units_of(j, low));
-                continue;
-            }
-            if (is_finite(low)) {
-                if (scale(j) > 0) set_x(j, in_units_of(j, low));
-            } else if (is_finite(high)) {
-                at_upper |= bit;
-                if (scale(j) > 0) set_x(j, in_units_of(j, high));
-            } else if (!nothing) {
+        });
+        lanes.sync();
+        shut |= lanes.join(out);
+        if constexpr (Kind::bounded) {
+            if (lanes.any(crossed)) return false;
+            at_upper = lanes.join(up);
+            support = lanes.join(nonzero);
+            SW_ROLLED
+            for (uint64_t rest = lanes.join(unbounded); rest; rest &= rest - 1) {
                 if (count == Kind::positions) return false;
-                enter(j);
+                enter(lowest_of(rest));
             }
-            if (nothing) shut |= bit;
         }
         return true;
     }
