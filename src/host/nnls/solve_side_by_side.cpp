@@ -34,7 +34,8 @@ struct SideBySide {
                 std::make_unique<SharedMatrix<Matrix>>(host, matrices.read(static_cast<int64_t>(k), kind));
         const Shared shared = share ? common[0]->shared : Shared();
         const Extent extent = extent_of(job, matrices.read(0, kind), 1, !share);
-        const int64_t work = int64_t(job.rows) * job.columns;
+        // (Normal equations have no rows.)
+        const int64_t work = int64_t(job.family.gram ? job.columns : job.rows) * job.columns;
         const int64_t piece = job.options.chain
                                   ? nnls_chain_length
                                   : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
