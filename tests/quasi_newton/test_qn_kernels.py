@@ -59,16 +59,17 @@ def test_parts_of_chunks_keep_a_device_evenly_at_work():
 
 def test_staged_memory_is_what_the_sweeps_stage():
     """Two stages of history rows, in blocks of eight, and the inputs once, each row padded by eight numbers; or, where
-    that is more, a lot of each of up to 20 rows for every thread. (A kernel that counts otherwise does not compile.)
+    that is more, for every thread a lot of each of up to 20 rows and, with a narrow history, of two times the vectors.
+    (A kernel that counts otherwise does not compile.)
     """
     assert cuda.staged_bytes(8, False, 2, False, 256) == (2 * 16 + 6) * (256 + 8) * 8
     assert cuda.staged_bytes(8, True, 2, False, 256) == 16 * 16 * 256
     assert cuda.staged_bytes(8, False, 1, False, 256) == (2 * 16 + 5) * (256 + 8) * 8
     assert cuda.staged_bytes(16, False, 2, False, 256) == (2 * 32 + 6) * (128 + 8) * 8
-    assert cuda.staged_bytes(9, True, 0, True, 256) == (2 * 24 + 5) * (128 + 8) * 4
-    assert cuda.staged_bytes(8, False, 2, False, 256, "float32") == (2 * 16 * 4 + 6 * 8) * (256 + 8)
-    assert cuda.staged_bytes(8, True, 2, False, 256, "bfloat16") == 16 * 8 * 256
-    assert cuda.staged_bytes(10, True, 0, False, 256, "bfloat16") == 20 * 8 * 256
+    assert cuda.staged_bytes(9, True, 0, True, 256) == (2 * 24 + 5) * (256 + 8) * 4
+    assert cuda.staged_bytes(8, False, 2, False, 256, "float32") == (16 * 2 * 4 + 2 * 4 * 16) * 256
+    assert cuda.staged_bytes(8, True, 2, False, 256, "bfloat16") == (16 * 4 * 2 + 2 * 4 * 16) * 256
+    assert cuda.staged_bytes(10, True, 0, False, 256, "bfloat16") == (20 * 4 * 2 + 2 * 2 * 16) * 256
     assert cuda.staged_bytes(17, False, 2, False, 256) == 0
     assert cuda.staged_bytes(8, False, 2, False, cuda.WARP) == 0
 

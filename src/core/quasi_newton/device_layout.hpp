@@ -98,14 +98,18 @@ SW_HD int parts_of_chunks(int64_t chunks, int64_t length) {
     return int(best);
 }
 
-// Variables of a tile of the absorb sweep, between two barriers of a block. Up to 16 pairs, the history rows
+// Variables of a tile of the absorb sweep, of which each warp has its part. Up to 16 pairs, the history rows
 // of a tile are staged through shared memory, two tiles deep. A block of one warp has too little of that, and
 // hides latency by the number of its like.
 SW_HD constexpr bool stages_rows(int capacity, int threads) {
     return capacity <= 16 && threads > warp_threads;
 }
-SW_HD constexpr int tile_length(int capacity, int threads) {
-    return threads == warp_threads ? 64 : stages_rows(capacity, threads) && capacity > 8 ? 128 : 256;
+SW_HD constexpr int row_blocks_of(int capacity) {
+    return (2 * capacity + 7) / 8;
+}
+SW_HD constexpr int tile_length(int capacity, int kept_bytes, int threads) {
+    const bool large = 8 * row_blocks_of(capacity) * kept_bytes > 128;
+    return threads == warp_threads ? 64 : stages_rows(capacity, threads) && large ? 128 : 256;
 }
 // The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
 // elements, as many as one load can take. More of them where the history is narrower than the vectors.
@@ -116,19 +120,16 @@ SW_HD constexpr bool stages_lots(int capacity, int real_bytes, int kept_bytes, i
 // The history is worked on as one stack of rows, Y by age and then S, in blocks of eight; behind them come
 // the vectors of a tile: g, x, g before, d; lower, upper, but for numbers; weight. Rows of a tile in shared
 // memory lie a pitch apart: those that a quarter warp reads together start in different banks.
-SW_HD constexpr int row_blocks_of(int capacity) {
-    return (2 * capacity + 7) / 8;
-}
 SW_HD constexpr int input_rows_of(int bound_rows, bool weighted) {
     return 4 + bound_rows + (weighted ? 1 : 0);
 }
-SW_HD constexpr int pitch_of(int capacity, int threads) {
-    return tile_length(capacity, threads) + 8;
+SW_HD constexpr int pitch_of(int capacity, int kept_bytes, int threads) {
+    return tile_length(capacity, kept_bytes, threads) + 8;
 }
 // Bytes of one stage of the history's rows in the absorb sweep, of which there are two; the vectors of a tile
 // lie behind both.
 SW_HD constexpr int stage_bytes_of(int capacity, int kept_bytes, int threads) {
-    return 8 * row_blocks_of(capacity) * kept_bytes * pitch_of(capacity, threads);
+    return 8 * row_blocks_of(capacity) * kept_bytes * pitch_of(capacity, kept_bytes, threads);
 }
 // What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged.
 SW_HD constexpr int lot_length(int capacity, int real_bytes, int kept_bytes, int threads) {
@@ -140,15 +141,18 @@ constexpr int max_blocks_at_once = 5;
 SW_HD constexpr int fold_length_of(int threads) {
     return chunk_numbers * (threads + 4);  // those of a thread lie so far apart, in different banks
 }
-// Dynamic shared memory of a block: what the absorb sweep stages, or a lot of every row for each thread.
+// Dynamic shared memory of a block: what the absorb sweep stages, or a lot of every row for each thread and,
+// with a narrow history, of two times the vectors (x, g, bounds, weight).
 SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes, int bound_rows,
                                     bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
     const int lot_bytes = lot_length(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
-    const int inputs = input_rows_of(bound_rows, weighted) * real_bytes * pitch_of(capacity, threads);
+    const int inputs =
+        input_rows_of(bound_rows, weighted) * real_bytes * pitch_of(capacity, kept_bytes, threads);
     const int absorb = 2 * stage_bytes_of(capacity, kept_bytes, threads) + inputs;
     const bool lots = stages_lots(capacity, real_bytes, kept_bytes, threads);
-    const int aim = lots ? 2 * capacity * threads * lot_bytes : 0;
+    const int ahead = kept_bytes < real_bytes ? 2 * (input_rows_of(bound_rows, weighted) - 2) * 16 : 0;
+    const int aim = lots ? threads * (2 * capacity * lot_bytes + ahead) : 0;
     const int numbers = max_of(fold_length_of(threads), 64 * (threads / 32) * max_blocks_at_once);
     return max_of(max_of(absorb, aim), numbers * int(sizeof(double)));
 }

@@ -140,33 +140,29 @@ public:
           carry_time(carry_time),
           scale(pair_scale(narrowed, -state.search.slope0 * state.search.step)),
           length(scale * state.search.step),
-          numbers(v) {
-        clear_unused(tiles, r);
-    }
+          numbers(v) {}
 
     // Tile after tile, whose rows are read where they lie.
     __device__ void run_direct() const {
 #pragma unroll 1
         for (int64_t at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
-            __syncthreads();  // the tile's buffer is free
-            form(at, 0);
-            __syncthreads();
-            multiply(at, 0);
+            Needed needed;
+            __syncwarp();  // the tile's buffer is free
+            form(at, 0, needed);
+            __syncwarp();
+            multiply(at, 0, needed);
         }
     }
 
     // The same with inputs and rows on their way through shared memory. While the rows of one tile are
     // multiplied, those that the coming one needs are under way, and the inputs of the one after it.
-    __device__ void run_staged() const {
-        const RowCopies copies(v, r, gather == Gather::pair ? r - 1 : r, head);
-        auto fetch_rows = [&](int64_t at, int stage) {
-            if (at >= c.begin) {
-                const AbsorbTile& t = tiles[stage % tile_buffers];
-                if (at + tile <= c.n) {
-                    copies.whole(at, t, staged_history(stage));
-                } else {
-                    copies.part(at, int(c.n - at), t, staged_history(stage));
-                }
+    __device__ void run_staged(const int64_t* offsets) const {
+        const RowCopies copies{v.y, v.s, offsets, gather == Gather::pair ? r - 1 : r};
+        auto fetch_rows = [&](int64_t at, int stage, const Needed& needed) {
+            if (at + tile <= c.n) {
+                if (at >= c.begin) copies.copy<true>(at, tile, needed, staged_history(stage));
+            } else {
+                copies.copy<false>(at, int(c.n - at), needed, staged_history(stage));
             }
             commit_copies();
         };
@@ -174,28 +170,30 @@ public:
         fetch_inputs(coming);
         commit_copies();  // rows of none
         int stage = 0;
+        Needed here;
 #pragma unroll 1
         while (true) {
-            __syncthreads();  // the other stage and buffer are free
+            __syncwarp();  // the other stage and buffer are free
             const bool more = coming >= c.begin;
             const int64_t following = c.tile_before(coming);
-            if (!selective) fetch_rows(coming, stage ^ 1);
+            Needed next;
+            if (!selective) fetch_rows(coming, stage ^ 1, next);
             await_copies<1>();  // a thread sees its own copies: its inputs
-            if (more) form(coming, stage ^ 1);
+            if (more) form(coming, stage ^ 1, next);
             fetch_inputs(more ? following : -1);
             if (selective) await_copies<1>();  // the rows of this tile
-            __syncthreads();
-            if (selective) fetch_rows(coming, stage ^ 1);
-            if (at >= 0) multiply(at, stage);
+            __syncwarp();
+            if (selective) fetch_rows(coming, stage ^ 1, next);
+            if (at >= 0) multiply(at, stage, here);
             if (!more) return;
             at = coming;
             coming = following;
+            here = next;
             stage ^= 1;
         }
     }
 
 private:
-    static constexpr int each = (tile + threads - 1) / threads;
     const Vectors& v;
     const SumLayout& layout;
     const Chunk& c;
@@ -206,12 +204,18 @@ private:
     const double carry_time, scale, length;
     const BoundNumbers numbers;
 
+    // Of this thread's columns of a tile, the k-th; not below `tile` if it has fewer.
+    __device__ static int column_of(int k) {
+        const int column = int(threadIdx.x & 31) + 32 * k;
+        return column < warp_columns ? first_column() + column : tile;
+    }
+
     __device__ void fetch_inputs(int64_t at) const {
         begin_copies();
         if (at >= c.begin) {
 #pragma unroll
-            for (int k = 0; k < each; ++k) {
-                const int place = threadIdx.x + k * threads;
+            for (int k = 0; k < thread_columns; ++k) {
+                const int place = column_of(k);
                 if (place < tile && at + place < c.n)
                     AbsorbInput::fetch<gather>(v, at + place, staged_inputs() + place, pitch);
             }
@@ -220,12 +224,12 @@ private:
     }
 
     // The elements of a tile. The newest pair is put among the staged rows as it is formed.
-    __device__ void form(int64_t at, int stage) const {
+    __device__ void form(int64_t at, int stage, Needed& needed) const {
         AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
 #pragma unroll
-        for (int k = 0; k < each; ++k) {
-            const int i = threadIdx.x + k * threads;
+        for (int k = 0; k < thread_columns; ++k) {
+            const int i = column_of(k);
             PairElement pair{};
             if (i < count) {
                 AbsorbInput input;
@@ -242,32 +246,40 @@ private:
                 }
             }
             if constexpr (selective) {
-                const unsigned int needed = __ballot_sync(0xffffffffu, pair.needed);
-                if ((i & 31) == 0 && i < tile) t.needed[i >> 5] = needed;
-                if (!(needed >> (i & 24) & 0xffu)) totals.unread_yy += pair.yy;
+                needed.bits[k] = __ballot_sync(0xffffffffu, pair.needed);
+                if (!(needed.bits[k] >> (threadIdx.x & 24) & 0xffu)) totals.unread_yy += pair.yy;
             }
         }
     }
 
-    __device__ void multiply(int64_t at, int stage) const {
+    __device__ void multiply(int64_t at, int stage, const Needed& needed) const {
         if (r == 0) return;
         const AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
         if (staged && count == tile) {
-            absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
+            absorb_rows<true>(v, layout, head, at, count, t, needed, strip, stage, sums);
         } else {
-            absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);
+            absorb_rows<false>(v, layout, head, at, count, t, needed, strip, stage, sums);
         }
     }
 };
 
+// `offsets`: shared memory for those of the pairs.
 template <Gather gather>
 __device__ inline void absorb_strip(const Vectors& v, const State& state, const SumLayout& layout, int head,
                                     double carry_time, const Chunk& c, AbsorbTile (&tiles)[tile_buffers],
-                                    int strip, StripSums& sums, AbsorbShare& totals) {
+                                    int64_t* offsets, int strip, StripSums& sums, AbsorbShare& totals) {
+    __syncthreads();  // shared memory is free
+    clear_unused(tiles, layout.rows);
+    if constexpr (staged) {
+        SW_ROLLED
+        for (int a = threadIdx.x; a < layout.rows; a += threads)
+            offsets[a] = int64_t(slot_of(a, head, layout.rows, slots)) * v.stride;
+    }
+    __syncthreads();
     const AbsorbStrip<gather> work(v, state, layout, head, carry_time, c, tiles, strip, sums, totals);
     if constexpr (staged) {
-        work.run_staged();
+        work.run_staged(offsets);
     } else {
         work.run_direct();
     }
@@ -276,20 +288,21 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 // The whole chunk; its sums go to `to`.
 template <Gather gather>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Chunk& c, AbsorbTile (&tiles)[tile_buffers], double* shared,
-                                    AbsorbShare& totals, double* to) {
+                                    const Chunk& c, AbsorbTile (&tiles)[tile_buffers], int64_t* offsets,
+                                    double* shared, AbsorbShare& totals, double* to) {
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double carry_time = gather == Gather::again ? state.carry_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
         StripSums sums = {};
         if (strip == 0) {
-            absorb_strip<gather>(v, state, layout, head, carry_time, c, tiles, strip, sums, totals);
+            absorb_strip<gather>(v, state, layout, head, carry_time, c, tiles, offsets, strip, sums, totals);
             if (selective && r > 0) add_unread(sums, r, totals.unread_yy);
         } else {
             // A later strip goes over the same elements again: the pair is there already, nobody is carried
             // anew.
             AbsorbShare unused;
-            absorb_strip<Gather::again>(v, state, layout, head, carry_time, c, tiles, strip, sums, unused);
+            absorb_strip<Gather::again>(v, state, layout, head, carry_time, c, tiles, offsets, strip, sums,
+                                        unused);
         }
         if (r == 0) return;
         store_strip(layout, strip, sums, shared, to);

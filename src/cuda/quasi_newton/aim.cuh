@@ -31,6 +31,18 @@ __device__ inline void step_chunk(const Vectors& v, double step, const Chunk& c)
     });
 }
 
+using HistoryLot = LotOf<Kept>;
+
+// What is needed of the history is known by the inputs of a lot, which are therefore read before: into
+// registers a lot before; or through shared memory, where registers are short or the way is: with a narrow
+// history two lots before, else one.
+enum class Ahead { none, registers, one_lot, two_lots };
+constexpr Ahead ahead = !bounded || !staged ? Ahead::none
+                        : !lots_staged      ? Ahead::one_lot
+                        : narrowed          ? Ahead::two_lots
+                                            : Ahead::registers;
+constexpr bool ahead_shared = ahead == Ahead::one_lot || ahead == Ahead::two_lots;
+
 // What the sweep reads of a lot besides the history.
 struct AimInput {
     static constexpr int rows = weight_row - 2 + weighted;
@@ -59,12 +71,12 @@ struct AimInput {
         return found;
     }
 
-    // The same on its way through shared memory, where a thread has a place of its own.
-    __device__ static void fetch(const Vectors& v, int64_t i, int count) {
+    // The same on its way through shared memory, where a thread has a place of its own, or two.
+    __device__ static void fetch(const Vectors& v, int64_t i, int count, int which) {
         begin_copies();
         const bool whole = v.in_lots && count == lot;
         const auto copy = [&](int row, const Real* from) {
-            Real* to = place(row)->of;
+            Real* to = place(which, row)->of;
             if (whole) {
                 copy_async<sizeof(Lot)>(StagePlace(to), from + i);
                 return;
@@ -81,18 +93,22 @@ struct AimInput {
         if (weighted) copy(weight_row - 2, v.weights);
         commit_copies();
     }
-    __device__ void take(const BoundNumbers& numbers) {
-        await_copies<0>();
-        x = *place(0);
-        g = *place(1);
-        lower = lower_step ? *place(2) : all_of(numbers.lower);
-        upper = upper_step ? *place(upper_row - 2) : all_of(numbers.upper);
-        if (weighted) weight = *place(weight_row - 2);
+    // What has arrived there.
+    __device__ void take(const BoundNumbers& numbers, int which) {
+        x = *place(which, 0);
+        g = *place(which, 1);
+        lower = lower_step ? *place(which, 2) : all_of(numbers.lower);
+        upper = upper_step ? *place(which, upper_row - 2) : all_of(numbers.upper);
+        if (weighted) weight = *place(which, weight_row - 2);
     }
 
 private:
-    __device__ static Lot* place(int row) {
-        return reinterpret_cast<Lot*>(dynamic_shared) + row * threads + threadIdx.x;
+    static constexpr int begin = lots_staged ? 2 * capacity * threads * int(sizeof(HistoryLot)) : 0;
+    static_assert(!ahead_shared ||
+                  begin + (lots_staged ? 2 : 1) * rows * threads * int(sizeof(Lot)) <= staged_bytes);
+
+    __device__ static Lot* place(int which, int row) {
+        return reinterpret_cast<Lot*>(dynamic_shared + begin) + (which * rows + row) * threads + threadIdx.x;
     }
     __device__ static Lot all_of(Real value) {
         Lot found;
@@ -140,7 +156,6 @@ struct AimPlan {
 struct Combined {
     double y[lot] = {}, s[lot] = {};
 };
-using HistoryLot = LotOf<Kept>;
 __device__ inline void add_multiple(double (&sum)[lot], double coefficient, const HistoryLot& row) {
 #pragma unroll
     for (int k = 0; k < lot; ++k) sum[k] += coefficient * double(widened(row.of[k]));
@@ -235,7 +250,7 @@ private:
         commit_copies();
     }
     __device__ void add_rows(double (&sum)[lot], const double* coefficients, bool needed, int first) const {
-        await_copies<1>();
+        await_copies<ahead == Ahead::two_lots ? 2 : 1>();  // the other half, and inputs
         if (end == 0 || !needed) return;
 #pragma unroll
         for (int a = 0; a < capacity; ++a) add_multiple(sum, coefficients[a], mine[(first + a) * threads]);
@@ -251,33 +266,50 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
     const Lots lots(v, plan, state.pairs, c.n);
     // Of the elements of a lot: how many there are, none beyond the end.
     const auto count_at = [&](int64_t i) { return int(clamp_to(c.n - i, int64_t(0), int64_t(lot))); };
-    // What is needed of the history is known by its inputs, which are therefore read a lot before: into
-    // registers, or where rows take all of these, into shared memory.
-    constexpr bool ahead = bounded && lots_staged, ahead_shared = bounded && staged && !lots_staged;
-    static_assert(!ahead_shared || AimInput::rows * threads * int(sizeof(Lot)) <= staged_bytes);
     int place = threadIdx.x;
     int64_t i = c.element<lot>(place), following;
-    AimInput in(v, numbers, i, ahead ? count_at(i) : 0);
-    bool needed = !ahead || in.moves(count_at(i));
+    AimInput in(v, numbers, i, ahead == Ahead::registers ? count_at(i) : 0);
+    bool needed = true;
+    if (ahead_shared) AimInput::fetch(v, i, count_at(i), 0);
+    if (ahead == Ahead::two_lots) {
+        following = c.element<lot>(place + threads);
+        AimInput::fetch(v, following, count_at(following), 1);
+        await_copies<1>();
+        in.take(numbers, 0);
+    }
+    if (ahead == Ahead::registers || ahead == Ahead::two_lots) needed = in.moves(count_at(i));
     lots.begin(i, needed);
-    if (ahead_shared) AimInput::fetch(v, i, count_at(i));
+    int which = 0;
 #pragma unroll 1
     for (; !c.ends<lot>(place); i = following) {
         place += threads;
         following = c.element<lot>(place);
         if (i >= c.n) continue;
         const int count = count_at(i), coming = count_at(following);
-        const AimInput next(v, numbers, ahead ? following : i, ahead ? coming : ahead_shared ? 0 : count);
-        if (ahead_shared) {
-            in.take(numbers);
-            AimInput::fetch(v, following, coming);
+        AimInput next(v, numbers, ahead == Ahead::registers ? following : i,
+                      ahead == Ahead::registers ? coming
+                      : ahead == Ahead::none    ? count
+                                                : 0);
+        if (ahead == Ahead::none) in = next;
+        if (ahead == Ahead::one_lot) {
+            await_copies<0>();
+            in.take(numbers, 0);
+            AimInput::fetch(v, following, coming, 0);
             needed = in.moves(count);
-        } else if (!ahead) {
-            in = next;
+        }
+        if (ahead == Ahead::two_lots) {
+            in.take(numbers, which);
+            const int64_t after = c.element<lot>(place + threads);
+            AimInput::fetch(v, after, count_at(after), which);
+            which ^= 1;
         }
         bool needs = true;
+        const auto next_moves = [&] {
+            if (ahead == Ahead::two_lots) next.take(numbers, which);
+            return needs = next.moves(coming);
+        };
         Combined toward;
-        lots.take(i, needed, following, [&] { return needs = !ahead || next.moves(coming); }, toward);
+        lots.take(i, needed, following, next_moves, toward);
         if (v.at_trial()) {
             v.put(v.x + i, in.x, count);
             v.put(v.g + i, in.g, count);
@@ -295,7 +327,8 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
             v.put(v.trial + i, goal, count);
             v.put(v.d + i, step, count);
         }
-        if (ahead) in = next, needed = needs;
+        if (ahead == Ahead::registers) in = next;
+        if (lots_staged) needed = needs;
     }
 }
 

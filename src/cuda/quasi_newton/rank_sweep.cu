@@ -50,8 +50,8 @@ public:
             rule,
             [&](int part, const Chunk& c) {
                 AbsorbShare totals;
-                absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
-                                     sums.place(0, part));
+                absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.plan.offsets, m.free_memory(),
+                                     totals, sums.place(0, part));
                 if (!again) sums.put_folded(length, part, numbers_of(totals), m.free_memory());
             },
             true);

@@ -98,9 +98,10 @@ __device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding
 // `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
 template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
-                                   const AbsorbTile& t, int strip, int stage, StripSums& sums) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, r = layout.rows;
-    const int place = warp * 8 + 2 * (lane & 3);  // this lane's first column
+                                   const AbsorbTile& t, const Needed& needed, int strip, int stage,
+                                   StripSums& sums) {
+    const int lane = threadIdx.x & 31, r = layout.rows;
+    const int place = first_column() + 2 * (lane & 3);  // this lane's first column
     // Staged rows lie side by side; others where the ring has them.
     const Kept* rows[staged ? 1 : row_blocks];
     if (staged) {
@@ -115,13 +116,13 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         }
     }
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
-    const int steps = whole ? tile / (warps * 8) : (count - warp * 8 + warps * 8 - 1) / (warps * 8);
-#pragma unroll(whole ? tile / (warps * 8) : lone_warp ? 4 : 1)
+    const int steps = whole ? warp_columns / 8 : min_of(warp_columns, count - first_column() + 7) / 8;
+#pragma unroll(whole ? warp_columns / 8 : lone_warp ? 4 : 1)
     for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int offset = step * warps * 8, column = place + offset;
-        if (!t.needs(column)) continue;  // the same for the whole warp
+        const int offset = step * 8, column = place + offset;
+        if (!needed.at(offset)) continue;
         const bool first = whole || column < count, second = whole || column + 1 < count;
         Two values[row_blocks];
 #pragma unroll

@@ -133,8 +133,8 @@ private:
         constexpr bool again = gather == Gather::again;
         each_chunk([&](int chunk, const Chunk& c) {
             AbsorbShare totals;
-            absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.free_memory(), totals,
-                                 sums.place(0, chunk));
+            absorb_chunk<gather>(m.vectors, m.state, layout, c, m.absorb, m.plan.offsets, m.free_memory(),
+                                 totals, sums.place(0, chunk));
             if (again) return;
             sums.put_folded(length, chunk, numbers_of(totals), m.free_memory());
         });
