@@ -64,6 +64,31 @@ protected:
         return true;
     }
 
+    // Writes the columns that are wanted to `out`, in their order. How many there are. Ends in a sync.
+    template <class Wanted>
+    SW_HD int list(int32_t* out, Wanted wanted) const {
+        int found = 0;
+#if defined(__CUDACC__)
+        SW_ROLLED
+        for (int base = 0; base < this->columns(); base += team.size()) {
+            const int j = base + team.rank();
+            const bool mine = j < this->columns() && wanted(j);
+            int passed;
+            const int place = found + team.place(mine, passed);
+            if (mine) out[place] = j;
+            found += passed;
+        }
+#else
+        for (int j = 0; j < this->columns(); ++j)
+            if (wanted(j)) {
+                if (team.rank() == 0) out[found] = j;
+                ++found;
+            }
+#endif
+        team.sync();
+        return found;
+    }
+
 private:
     static constexpr int patience = 6;      // turns that need not have fewer breaches
     static constexpr int least_block = 32;  // columns may enter whatever there are
@@ -111,27 +136,8 @@ private:
     }
 
     SW_HD int collect(double threshold) const {
-        int found = 0;
         const double* score = ws.score;
-#if defined(__CUDACC__)
-        SW_ROLLED
-        for (int base = 0; base < this->columns(); base += team.size()) {
-            const int j = base + team.rank();
-            const bool mine = j < this->columns() && score[j] > threshold;
-            int passed;
-            const int place = found + team.place(mine, passed);
-            if (mine) ws.best_order[place] = j;
-            found += passed;
-        }
-#else
-        for (int j = 0; j < this->columns(); ++j)
-            if (score[j] > threshold) {
-                if (team.rank() == 0) ws.best_order[found] = j;
-                ++found;
-            }
-#endif
-        team.sync();
-        return found;
+        return list(ws.best_order, [=](int j) { return score[j] > threshold; });
     }
 
     // Those outside their bounds leave: by rotations where they are few, else with all that entered after the

@@ -165,15 +165,11 @@ protected:
     SW_CALL Exchange start_in_blocks(WarmStart<Scalar> warm) {
         const bool cold = !(warm.values || warm.marks || warm.states);
         if (!cold) cross_as_said(warm);
-        int number = 0;
-        for (int j = 0; j < this->columns(); ++j) {
+        const int number = this->list(ws.order, [&](int j) {
             const int state = ws.state[j];
             const bool wanted = state & is_free || (!cold && !(state & excluded) && said_of(warm, j) == 0);
-            if (!wanted || !(task.norm_of(j) > 0)) continue;
-            if (team.rank() == 0) ws.order[number] = j;
-            ++number;
-        }
-        team.sync();
+            return wanted && task.norm_of(j) > 0;
+        });
         if (number > 0 && !this->enter_named(number)) return Exchange::impossible;
         return this->exchange();
     }
@@ -204,15 +200,22 @@ protected:
     // Takes columns to the bounds that a warm start has them at.
     template <class Scalar>
     SW_HD void cross_as_said(WarmStart<Scalar> warm) {
-        for (int j = 0; j < this->columns(); ++j) {
+        const auto crosses = [&](int j) {
             const int state = ws.state[j];
-            if (state & (excluded | is_free)) continue;
+            if (state & (excluded | is_free)) return false;
             const int said = said_of(warm, j);
-            const bool crosses = said > 0 ? state == zero && is_finite(ws.upper[j])
-                                          : said < 0 && state == reflected && is_finite(ws.lower[j]);
+            return said > 0 ? state == zero && is_finite(ws.upper[j])
+                            : said < 0 && state == reflected && is_finite(ws.lower[j]);
+        };
+        double any = 0;
+        team.each(this->columns(), [&](int j) { any = crosses(j) ? 1.0 : any; });
+        any = team.max(any);
+        for (int j = 0; any > 0 && j < this->columns(); ++j) {
+            const bool own = crosses(j);
             team.sync();
-            if (crosses) this->cross(j);
+            if (own) this->cross(j);
         }
+        team.sync();
     }
 
     // What the solution has outside its bounds leaves there, until nothing has to; the solution is in ws.z.

@@ -34,10 +34,14 @@ struct SideBySide {
                 std::make_unique<SharedMatrix<Matrix>>(host, matrices.read(static_cast<int64_t>(k), kind));
         const Shared shared = share ? common[0]->shared : Shared();
         const Extent extent = extent_of(job, matrices.read(0, kind), 1, !share);
-        const int64_t work = int64_t(job.rows) * job.columns;
+        // (Normal equations have no rows.)
+        const int64_t work = int64_t(job.family.gram ? job.columns : job.rows) * job.columns;
+        // A few systems that take longer than to wake a thread are dealt out evenly.
+        const int64_t even = (job.systems + host.threads - 1) / host.threads;
+        const int64_t most = job.systems * work >= (1 << 15) ? std::clamp<int64_t>(even, 1, 64) : 64;
         const int64_t piece = job.options.chain
                                   ? nnls_chain_length
-                                  : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, 64);
+                                  : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, most);
         const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
         const int threads = std::min(host.threads, pieces);
         std::vector<std::unique_ptr<Worker<Matrix>>> workers(threads);
