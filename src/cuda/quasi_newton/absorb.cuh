@@ -88,16 +88,21 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
     }
     double mask = 1, carried = 0;
     if (bounded) {
-        const Standing one =
-            classify_variable<gather == Gather::again>(x, g, h * g, in.lower, in.upper, carry_time);
-        mask = one.mask;
+        const double lower = in.lower, upper = in.upper;
         if (gather == Gather::again) {
+            const Standing one = classify_variable<true>(x, g, h * g, lower, upper, carry_time);
+            mask = one.mask;
             carried = one.carried / root;
         } else {
-            totals.held += one.mask == 0;
-            sums.first_break = min_of(sums.first_break, one.time);
-            sums.projected_squared += one.projected * one.projected;
-            sums.projected_gradient = max_of(sums.projected_gradient, absolute(one.projected));
+            // As classify_variable<false>(), without a division but where it may bring the first break.
+            const bool held = is_held(x, g, lower, upper);
+            mask = held ? 0 : 1;
+            totals.held += held;
+            if (!held && may_break_before(sums.first_break, x, h * g, lower, upper))
+                sums.first_break = min_of(sums.first_break, breakpoint(x, h * g, lower, upper));
+            const double projected = projected_gradient(x, g, lower, upper);
+            sums.projected_squared += projected * projected;
+            sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));
         }
     } else {
         sums.projected_squared += g * g;
