@@ -161,7 +161,7 @@ public:
     // The same with inputs and rows on their way through shared memory. While the rows of one tile are
     // multiplied, those that the coming one needs are under way, and the inputs of the one after it.
     __device__ void run_staged(const int64_t* offsets) const {
-        const RowCopies copies{v.y, v.s, offsets, gather == Gather::pair ? r - 1 : r};
+        const RowCopies copies(v, r, gather == Gather::pair ? r - 1 : r, head, offsets);
         auto fetch_rows = [&](int64_t at, int stage) {
             const AbsorbTile& t = tiles[stage % tile_buffers];
             if (at + tile <= c.n) {

@@ -177,52 +177,88 @@ __device__ inline void await_copies() {
 #endif
 }
 
-// Copies the rows of the `older` oldest pairs, 16 bytes a lane: all of them at a warp's columns, or each by a
-// warp at all columns. `offsets` of the pairs by age. Rows are padded to whole 16 bytes, which may be read
-// past the last.
-struct RowCopies {
+// Copies the rows of the `older` oldest of r pairs, 16 bytes a lane. Rows are padded to whole 16 bytes, which
+// may be read past the last. `whole`: all columns lie before the end; else `count` of the tile's do.
+// `offsets` of the pairs by age, in shared memory. For one warp: all rows at its columns.
+class WarpCopies {
+public:
+    __device__ WarpCopies(const Vectors& v, int, int older, int, const int64_t* offsets)
+        : y(v.y), s(v.s), offsets(offsets), older(older) {}
+
+    template <bool whole>
+    __device__ void copy(int64_t at, int count, const AbsorbTile& t, Kept* stage) const {
+        constexpr int wide = 16 / sizeof(Kept), pieces = warp_columns / wide;
+        constexpr int copies = staged ? (2 * capacity * pieces + 31) / 32 : 1;
+#pragma unroll
+        for (int k = 0; k < copies; ++k) {
+            const int index = int(threadIdx.x & 31) + 32 * k, row = index / pieces;
+            const int column = first_column() + index % pieces * wide;
+            if (row >= 2 * older || !t.needs(column) || !(whole || column < count)) continue;
+            const bool is_s = row >= older;
+            const int age = is_s ? row - older : row;
+            copy_kept<16>(StagePlace(stage + ((is_s ? capacity : 0) + age) * pitch + column),
+                          (is_s ? s : y) + offsets[age] + at + column);
+        }
+    }
+
+private:
     const Kept *y, *s;
     const int64_t* offsets;
     int older;
+};
 
-    // `whole`: all columns lie before the end; else `count` of the tile's do.
+// The same for a block, a warp a row: which rows a warp takes is settled once a chunk.
+class BlockCopies {
+public:
+    __device__ BlockCopies(const Vectors& v, int r, int older, int head, const int64_t*) {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int row = (threadIdx.x >> 5) + k * warps, lane = threadIdx.x & 31;
+            const bool is_s = row >= older;
+            const int age = is_s ? row - older : row;
+            const int64_t slot = slot_of(age, head, r, slots);
+            from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
+            to[k] = ((is_s ? capacity : 0) + age) * pitch + lane * wide;
+        }
+    }
+
     template <bool whole>
     __device__ void copy(int64_t at, int count, const AbsorbTile& t, Kept* stage) const {
-        constexpr int wide = 16 / sizeof(Kept);
-        if constexpr (by_warps) {
-            constexpr int pieces = warp_columns / wide, copies = (2 * capacity * pieces + 31) / 32;
+        const int first = int(threadIdx.x & 31) * wide;
+        if constexpr (!whole) {
+#pragma unroll 1
+            for (int c = 0; c + first < count; c += 32 * wide) {
+                if (!t.needs(c + first)) continue;
 #pragma unroll
-            for (int k = 0; k < copies; ++k) {
-                const int index = int(threadIdx.x & 31) + 32 * k;
-                copy_piece<whole>(index / pieces, first_column() + index % pieces * wide, at, count, t,
-                                  stage);
-            }
-        } else {
-            constexpr int pieces = (tile + 32 * wide - 1) / (32 * wide);
-            constexpr int rows = (2 * capacity + warps - 1) / warps;
-#pragma unroll
-            for (int k = 0; k < rows; ++k) {
-#pragma unroll
-                for (int p = 0; p < pieces; ++p) {
-                    const int column = (int(threadIdx.x & 31) + 32 * p) * wide;
-                    if (column < tile)
-                        copy_piece<whole>(int(threadIdx.x >> 5) + k * warps, column, at, count, t, stage);
+                for (int k = 0; k < each; ++k) {
+                    if (from[k]) copy_kept<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
                 }
+            }
+            return;
+        }
+        if (32 * wide > tile && first >= tile) return;
+        bool needed[pieces];
+#pragma unroll
+        for (int c = 0; c < pieces; ++c) needed[c] = t.needs(first + c * 32 * wide);
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            if (!from[k]) continue;
+            const Kept* row = from[k] + at;
+#pragma unroll
+            for (int c = 0; c < pieces; ++c) {
+                if (needed[c]) copy_kept<16>(StagePlace(stage + to[k] + c * 32 * wide), row + c * 32 * wide);
             }
         }
     }
 
 private:
-    template <bool whole>
-    __device__ void copy_piece(int row, int column, int64_t at, int count, const AbsorbTile& t,
-                               Kept* stage) const {
-        if (row >= 2 * older || !t.needs(column) || !(whole || column < count)) return;
-        const bool is_s = row >= older;
-        const int age = is_s ? row - older : row;
-        copy_kept<16>(StagePlace(stage + ((is_s ? capacity : 0) + age) * pitch + column),
-                      (is_s ? s : y) + offsets[age] + at + column);
-    }
+    static constexpr int wide = 16 / sizeof(Kept), pieces = (tile + 32 * wide - 1) / (32 * wide);
+    static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
+    const Kept* from[each];
+    int to[each];
 };
+
+using RowCopies = Choice<by_warps, WarpCopies, BlockCopies>::type;
 
 // Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
 __device__ inline void clear_unused(AbsorbTile (&tiles)[tile_buffers], int r) {
