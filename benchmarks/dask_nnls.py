@@ -3,7 +3,7 @@
     python benchmarks/dask_nnls.py [--systems 40000] [--repeats 7]
 
 Ratios are taken within one run, in turns. "all fields" computes all fifteen fields of the result in one go; a field
-costs dask about 0.3 ms a block, whatever is in it.
+costs dask about 0.15 ms a block, whatever is in it.
 """
 
 from __future__ import annotations

@@ -34,6 +34,19 @@ def timed(function, device):
     return wall(called)
 
 
+class Empty(torch.autograd.Function):
+    """A solution without work, whose backward allocates what flows back: the floor of whatever autograd calls."""
+
+    @staticmethod
+    def forward(ctx, A, b):
+        ctx.save_for_backward(A, b)
+        return b.new_zeros(*b.shape[:-1], A.shape[-1])
+
+    @staticmethod
+    def backward(ctx, g):
+        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
+
+
 def torch_rows(shapes, repeats, device):
     """Forward and backward of nnls in torch, own matrices. The floor: a copy of A, as large as its gradient."""
     rows = []
@@ -43,9 +56,10 @@ def torch_rows(shapes, repeats, device):
         b = torch.tensor(random.normal(size=(systems, m)), device=device, requires_grad=True)
         plain, into = (A.detach(), b.detach()), torch.empty_like(A)
         x = stepwell.nnls(A, b).x
-        w = torch.ones_like(x)
+        w, empty = torch.ones_like(x), Empty.apply(A, b)
         runs = {
             "solution": lambda plain=plain: stepwell.nnls(*plain),
+            "empty backward": lambda x=empty, A=A, b=b, w=w: torch.autograd.grad(x, (A, b), w, retain_graph=True),
             "with graph": lambda A=A, b=b: stepwell.nnls(A, b),
             "backward": lambda x=x, A=A, b=b, w=w: torch.autograd.grad(x, (A, b), w, retain_graph=True),
             "backward in b": lambda x=x, b=b, w=w: torch.autograd.grad(x, (b,), w, retain_graph=True),
@@ -107,12 +121,34 @@ def image_systems(side, systems, sparsity, seed=0):
 
 
 def gram_rows(quick, repeats, device):
-    """Three systems of 1296 unknowns given by normal equations: solution and gradient in G and c, cold and warm."""
-    return [gram_row(12 if quick else 36, sparsity, repeats, device) for sparsity in (1.7, 1.2)]
+    """Three systems of 1290 unknowns given by normal equations: solution and gradient in G and c, cold and warm."""
+    side, columns = (12, 150) if quick else (36, 1290)
+    kinds = {f"image, {sparsity}": image_systems(side, 3, sparsity) for sparsity in (1.7, 1.2)}
+    random = np.random.default_rng(0)
+    large = random.standard_normal((3, columns * 5 // 4, columns))
+    kinds["Gaussian"] = np.swapaxes(large, 1, 2) @ large, random.standard_normal((3, columns))
+    return [gram_row(name, *given, repeats, device) for name, given in kinds.items()]
 
 
-def gram_row(side, sparsity, repeats, device):
-    G_, c_ = image_systems(side, 3, sparsity)
+def least_work(G, c, x, gradient):
+    """What a warm start cannot do without, by the array library: of each system the Cholesky factor of the positive
+    columns, a solve, a product with G; of the gradient a solve more and two outer products as large as G."""
+    sets = [torch.nonzero(one > 0)[:, 0] for one in x]
+
+    def run():
+        for k, own in enumerate(sets):
+            factor = torch.linalg.cholesky_ex(G[k][own][:, own])[0]
+            z = torch.cholesky_solve(c[k][own][:, None], factor)
+            G[k][own].T @ z
+            if gradient:
+                torch.cholesky_solve(z, factor)
+        if gradient:
+            torch.addcmul(x[:, :, None] * c[:, None, :], c[:, :, None], x[:, None, :])
+
+    return run
+
+
+def gram_row(kind, G_, c_, repeats, device):
     G, c = (torch.tensor(array, device=device, requires_grad=True) for array in (G_, c_))
     plain, into = (G.detach(), c.detach()), torch.empty_like(G)
     box = (0.0, float("inf"))
@@ -136,8 +172,10 @@ def gram_row(side, sparsity, repeats, device):
         "warm: a near solution": lambda: both(near),
         "warm: the solution, in c alone": lambda: both_in_c(start),
         "floor": lambda: into.copy_(plain[0]),
+        "least work, warm": least_work(*plain, start, False),
+        "least work, warm, with the gradient": least_work(*plain, start, True),
     }
-    row = {"device": device, "shape": list(G_.shape), "positive": [int(k) for k in (start > 0).sum(-1)]}
+    row = {"device": device, "kind": kind, "shape": list(G_.shape), "positive": [int(k) for k in (start > 0).sum(-1)]}
     row["condition"] = float(np.linalg.cond(G_[0]))
     row |= measured(runs, repeats, device)
     print(row)

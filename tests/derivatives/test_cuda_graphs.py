@@ -17,6 +17,8 @@ pytestmark = pytest.mark.cuda
 random = np.random.default_rng(11)
 A, B = random.normal(size=(9, 6)), random.normal(size=(4, 9))
 GRAM = A.T @ A + 0.1 * np.eye(6)
+LARGE = random.normal(size=(2, 500, 150))
+LARGE_GRAM, LARGE_B = LARGE.mT @ LARGE, random.normal(size=(2, 150))
 
 
 @pytest.fixture
@@ -40,6 +42,7 @@ FUNCTIONS = {
     "lsq_linear": (lambda A, b: stepwell.lsq_linear(A, b, (-0.1, 0.2)).x, A, B),
     "lsq_linear, sum": (lambda A, b: stepwell.lsq_linear(A, b, (0.0, 0.5), sum_bounds=(1.0, 1.0)).x, A, B),
     "lsq_gram": (lambda G, c: stepwell.lsq_gram(G, c, (-0.1, 0.2)).x, GRAM, B[:, :6]),
+    "lsq_gram, large": (lambda G, c: stepwell.lsq_gram(G, c, (0.0, 0.1)).x, LARGE_GRAM, LARGE_B),
     "tikhonov": (lambda A, b: stepwell.tikhonov(A, b.T, 0.7, tol=1e-12).x, A, B),
     "cg": (lambda H, b: stepwell.cg(H, b.T, tol=1e-12).x, GRAM, B[:, :6]),
 }
@@ -81,13 +84,16 @@ def test_gradients_of_all_sizes(torch, systems, m, n, dtype):
 
 
 def test_gradients_where_columns_are_nearly_dependent(torch):
-    """Condition 1e6: by the columns themselves some 1e-10 are right, by their products 1e-4."""
+    """Condition κ = 1e6: by the columns the gradient in b is right to about κ ulp, by their products to κ² ulp.
+
+    (That in A has b − Ax in it, which is of rounding size here, times u, which is as large as κ².)
+    """
     A = nearly_dependent(50, 12, 1e6)
     given = A, A @ np.abs(random.normal(size=12))[None].T
     function = lambda A, b: stepwell.nnls(A, b.T).x  # noqa: E731
     on_host, there = (gradients(torch, function, given, device) for device in ("cpu", "cuda"))
-    for here, other in zip(on_host, there):
-        assert (here - other.cpu()).abs().max() <= 1e-7 * here.abs().max()
+    for here, other, close in zip(on_host, there, (1e-7, 1e-5, 1e-8)):
+        assert (here - other.cpu()).abs().max() <= close * here.abs().max()
 
 
 def test_a_system_that_is_not_finite_has_no_gradients_alone(torch):

@@ -322,3 +322,26 @@ def test_errors_name_the_argument():
     ):
         with pytest.raises(kind, match=said):
             call()
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_large_normal_equations_solve_with_the_factor_of_the_solution(lead):
+    """Held against a solve with the free columns by LAPACK; to rounding times a condition of some hundreds."""
+    n = 140
+    random = np.random.default_rng(5)
+    M = random.normal(size=(*lead, 3 * n, n))
+    G, c = torch.tensor(M.mT @ M, requires_grad=True), torch.tensor(random.normal(size=(*lead, n)), requires_grad=True)
+    result = stepwell.lsq_gram(G, c, (0.0, 0.004))
+    assert {-1, 0, 1} <= set(result.state.reshape(-1).tolist())
+    w = torch.linspace(0.5, 1.5, n, dtype=torch.float64)
+    to_g, to_c = torch.autograd.grad((w * result.x).sum(), (G, c))
+    for index in np.ndindex(*lead):
+        free = result.state[index] == 0
+        u, x = torch.zeros(n, dtype=torch.float64), result.x[index].detach()
+        u[free] = torch.linalg.solve(G[index].detach()[free][:, free], w[free])
+        torch.testing.assert_close(to_c[index], u, rtol=1e-10, atol=1e-10 * float(u.abs().max()))
+        wanted = -(u[:, None] * x + x[:, None] * u) / 2
+        torch.testing.assert_close(to_g[index], wanted, rtol=1e-9, atol=1e-10 * float(wanted.abs().max()))
+    loss = lambda G, c: (w * stepwell.lsq_gram(G, c, (0.0, 0.004)).x).sum()  # noqa: E731
+    again = torch.autograd.grad(loss(G, c), (G, c), create_graph=True)  # a graph of its own: without the factor
+    torch.testing.assert_close(again, (to_g, to_c), rtol=1e-9, atol=1e-10 * float(to_g.abs().max()))

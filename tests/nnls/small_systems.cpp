@@ -158,9 +158,9 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
         products.inverse_norm = inverse.data();
     }
     bool done = false;
-    if constexpr (Chosen::source != own_matrix)
-        if (by_lanes) done = solve_by_lanes<Chosen>(answer.job, products);
-    if (!by_lanes) {
+    if (by_lanes) {
+        done = solve_by_lanes<Chosen>(answer.job, products);
+    } else {
         small::Store<Chosen, 1> store;
         done = solve_small<Chosen>(answer.job, products, small::OneLane(), store);
     }
@@ -209,12 +209,12 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
     return true;
 }
 
-// By one thread, and by lanes, which matrices of one system each do not have.
+// By one thread, and by lanes.
 template <class Chosen, class Full>
 bool compare(Full& full, const Shared& shared, double within, const char* what, int number, int expected) {
     Floor floor(1, 1);
     full.solve(Lanes(floor, 0));
-    if (Chosen::source != own_matrix) compare_one<Chosen>(full, shared, within, what, number, expected, true);
+    compare_one<Chosen>(full, shared, within, what, number, expected, true);
     return compare_one<Chosen>(full, shared, within, what, number, expected, false);
 }
 

@@ -60,6 +60,9 @@ struct NnlsFamily {
     int64_t linear_stride;
     const double* squared_b;
     int64_t squared_b_stride;
+    // The factor of the columns between bounds, for derivatives; or null. See keep_factor().
+    double* factor;         // a row of n (n + 1) / 2 numbers
+    int32_t* factor_order;  // a row of 1 + n: how many columns, -1 where there is no factor, and which
 };
 
 // A chain is broken every so often, so that what a system starts from does not depend on who solves it.

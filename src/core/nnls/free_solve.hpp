@@ -8,6 +8,7 @@
 // matrix has the square of it. Q is not wanted: its columns stay as long as they come out.
 #pragma once
 
+#include "core/nnls/inverse.hpp"
 #include "core/nnls/scaling.hpp"
 #include "core/nnls/workspace.hpp"
 
@@ -59,7 +60,45 @@ SW_HD int64_t free_solve_bytes(int rows, int columns, bool damped, int groups) {
     return arena.used_slow;
 }
 
+// u = S S'g with the inverse S of a factor that a solve has kept (keep_factor()), of each system.
+struct KeptLaunch {
+    int64_t systems;
+    int32_t columns, right_sides;
+    const double* factor;
+    const int32_t* order;
+    const void* g;  // of the kernel's type, as u
+    void* u;
+    double* slow;  // 2 * columns numbers a team, and one a member
+};
+
 #if defined(__CUDACC__)
+
+// By a team for each right-hand side of each system.
+template <class Scalar, class Team>
+SW_HD void solve_with_kept(const Team& team, const KeptLaunch& launch, int64_t side, double* scratch) {
+    const int n = launch.columns;
+    const int64_t system = side / launch.right_sides;
+    const int32_t* order = launch.order + system * (n + 1);
+    const int count = order[0];
+    const Scalar* g = static_cast<const Scalar*>(launch.g) + side * n;
+    Scalar* u = static_cast<Scalar*>(launch.u) + side * n;
+    const Scalar nothing = count < 0 ? Scalar(double_nan()) : Scalar(0);
+    team.each(n, [&](int j) { u[j] = nothing; });
+    if (count <= 0) return;
+    TriangleStorage storage{};
+    storage.near_capacity = count;
+    storage.near_entries =
+        const_cast<double*>(launch.factor) + system * (static_cast<int64_t>(n) * (n + 1) / 2);
+    storage.scratch = scratch + 2 * n;
+    const Packing inverse(storage);
+    double *given = scratch, *found = scratch + n;
+    team.each(count, [&](int p) { given[p] = double(g[order[1 + p]]); });
+    team.sync();
+    Inverse::multiply<true>(team, inverse, count, given, found);
+    Inverse::multiply<false>(team, inverse, count, found, given);
+    team.each(count, [&](int p) { u[order[1 + p]] = Scalar(given[p]); });
+    team.sync();
+}
 
 template <class Scalar, class Team>
 struct FreeSolve {

@@ -101,6 +101,23 @@ struct GeneralSet : BlockExchange<Team, Matrix, Rounding> {
         team.sync();
     }
 
+    // The factor in the caller's units, rows of a triangle one after the other: R of G on the columns between
+    // their bounds or, where the team keeps it, its inverse. Of large normal equations alone.
+    SW_CALL void keep_factor(double* out, int32_t* order, bool known) const {
+        const int count = known && task.extent.in_blocks() ? factor.count : -1;
+        if (team.rank() == 0) order[0] = count;
+        team.each(max_of(count, 0), [&](int p) { order[1 + p] = ws.order[p]; });
+        const bool inverse = factor.inverted();
+        for (int t = team.row(); t < count; t += team.rows()) {
+            const double *from = factor.triangle.row(t), own = task.scale_of(ws.order[t]);
+            double* to = out + packed_row(count, t);
+            team.lane_each(count - t, [&](int q) {
+                to[t + q] = inverse ? own * from[t + q] : from[t + q] / task.scale_of(ws.order[t + q]);
+            });
+        }
+        team.sync();
+    }
+
 protected:
     // The start of a problem with bounds. Of a warm start the set counts, and which columns are at which
     // bound; where it does not lead to a point within the bounds, the start is cold.

@@ -136,6 +136,9 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
             family.evaluations[system] = solver.evaluations;
             family.passive[system] = known ? solver.factor.count - family.summed : 0;
         }
+        if (family.factor)
+            solver.keep_factor(family.factor + system * (n * (n + 1) / 2),
+                               family.factor_order + system * (n + 1), known);
         if (family.variance) solver.variances(family.variance + system * n, known);
         tally = solver.tally;
         insertions = solver.factor.insertions;

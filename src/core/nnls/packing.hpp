@@ -49,6 +49,11 @@ struct TriangleStorage {
 #endif
 };
 
+// Where row t lies, less t, in a triangle of `capacity` columns whose rows follow one another.
+SW_HD int64_t packed_row(int capacity, int t) {
+    return static_cast<int64_t>(t) * (2 * capacity - t - 1) >> 1;
+}
+
 // What each member of a team knows of a triangle. Passed by value, so that it stays in registers.
 struct Packing {
     const TriangleStorage* storage;
@@ -69,7 +74,7 @@ struct Packing {
     // R_tc is row(t)[c], c >= t.
     SW_HD double* row(int t) const {
 #if defined(__CUDACC__)
-        return entries + (static_cast<int64_t>(t) * (2 * capacity - t - 1) >> 1);
+        return entries + packed_row(capacity, t);
 #else
         return entries + static_cast<int64_t>(t) * (capacity + stride_gap);
 #endif

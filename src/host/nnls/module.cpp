@@ -106,6 +106,8 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, linear_stride);
     SW_FIELD(family, NnlsFamily, squared_b);
     SW_FIELD(family, NnlsFamily, squared_b_stride);
+    SW_FIELD(family, NnlsFamily, factor);
+    SW_FIELD(family, NnlsFamily, factor_order);
     Layout job(m, "NnlsJob", sizeof(NnlsJob));
     SW_FIELD(job, NnlsJob, systems);
     SW_FIELD(job, NnlsJob, whole);
@@ -174,6 +176,7 @@ void bind_layouts(nb::module_& m) {
 void bind_nnls(nb::module_& m) {
     bind_layouts(m);
     m.attr("NNLS_CHAIN") = nnls_chain_length;
+    m.attr("NNLS_LARGE_TABLE") = nnls::large_table;
     m.attr("NNLS_TABLED_COLUMNS") = nnls::small::max_tabled_columns;
     m.def("nnls_table_length", &nnls::small::table_length, nb::arg("columns"),
           "Numbers in the table of a small system with a matrix of its own.");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/nnls/dot.hpp"
+#include "core/nnls/packing.hpp"
 #include "host/common/pool.hpp"
 #include "host/common/subnormals.hpp"
 #include "host/nnls/strip_factor.hpp"
@@ -260,6 +261,22 @@ void pull_back(const PullBackJob& job) {
     });
 }
 
+void solve_with_kept(const double* factor, const int32_t* order, int32_t n, const double* g, double* u) {
+    const FlushSubnormals flush;
+    const int count = *order++;
+    std::fill(u, u + n, count < 0 ? std::nan("") : 0.0);
+    std::vector<double> z(static_cast<size_t>(std::max(count, 0)));
+    const auto row = [&](int t) { return factor + packed_row(count, t); };
+    for (int t = 0; t < count; ++t) z[t] = g[order[t]];
+    for (int t = 0; t < count; ++t) {
+        z[t] /= row(t)[t];
+        add_scaled(-z[t], row(t) + t + 1, z.data() + t + 1, count - t - 1);
+    }
+    for (int t = count - 1; t >= 0; --t)
+        z[t] = (z[t] - dot(row(t) + t + 1, z.data() + t + 1, count - t - 1)) / row(t)[t];
+    for (int t = 0; t < count; ++t) u[order[t]] = z[t];
+}
+
 }  // namespace
 }  // namespace nnls
 SW_END
@@ -267,7 +284,7 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NormalKernels& normal_kernels() {
-    static const NormalKernels kernels{nnls::solve, nnls::pull_back};
+    static const NormalKernels kernels{nnls::solve, nnls::pull_back, nnls::solve_with_kept};
     return kernels;
 }
 }  // namespace SW_ISA

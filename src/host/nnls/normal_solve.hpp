@@ -36,6 +36,9 @@ struct PullBackJob {
 struct NormalKernels {
     void (*solve)(const NormalJob&);
     void (*pull_back)(const PullBackJob&);
+    // u of one g, with the factor that the solve of a system of n columns has kept.
+    void (*solve_with_kept)(const double* factor, const int32_t* order, int32_t n, const double* g,
+                            double* u);
 };
 
 SW_FOR_EACH_ISA(const NormalKernels& normal_kernels();)

@@ -62,9 +62,39 @@ void pull_back(Block<const double, 3> a, Block<const double, 2> b, Block<const d
     SW_BEST(normal_kernels)().pull_back(job);
 }
 
+// With the factor that a solve has kept: R'R u = g on its columns.
+void solve_with_kept(Block<const double, 2> factor, Block<const int32_t, 2> order, Block<const double, 3> g,
+                     Block<double, 3> u) {
+    const int64_t systems = int64_t(order.shape(0)), n = int64_t(order.shape(1)) - 1;
+    const bool good = factor.shape(0) == order.shape(0) && int64_t(factor.shape(1)) == n * (n + 1) / 2 &&
+                      int64_t(g.shape(0)) == systems && int64_t(g.shape(2)) == n &&
+                      u.shape(0) == g.shape(0) && u.shape(1) == g.shape(1) && u.shape(2) == g.shape(2);
+    if (!good) throw nb::value_error("nnls_kept_solve: shapes do not fit together");
+    const nb::gil_scoped_release release;
+    for (int64_t s = 0; s < systems; ++s)
+        for (size_t k = 0; k < g.shape(1); ++k) {
+            const int64_t side = s * int64_t(g.shape(1)) + int64_t(k);
+            SW_BEST(normal_kernels)().solve_with_kept(factor.data() + s * (n * (n + 1) / 2),
+                                                      order.data() + s * (n + 1), int32_t(n),
+                                                      g.data() + side * n, u.data() + side * n);
+        }
+}
+
 }  // namespace
 
 void bind_normal_solve(nb::module_& m) {
+    Layout kept(m, "NnlsKeptLaunch", sizeof(nnls::KeptLaunch));
+    SW_FIELD(kept, nnls::KeptLaunch, systems);
+    SW_FIELD(kept, nnls::KeptLaunch, columns);
+    SW_FIELD(kept, nnls::KeptLaunch, right_sides);
+    SW_FIELD(kept, nnls::KeptLaunch, factor);
+    SW_FIELD(kept, nnls::KeptLaunch, order);
+    SW_FIELD(kept, nnls::KeptLaunch, g);
+    SW_FIELD(kept, nnls::KeptLaunch, u);
+    SW_FIELD(kept, nnls::KeptLaunch, slow);
+    m.def("nnls_kept_solve", &solve_with_kept, nb::arg("factor").noconvert(), nb::arg("order").noconvert(),
+          nb::arg("g").noconvert(), nb::arg("u").noconvert(),
+          "Write to u the solutions of R'R u = g with the factors that a solve has kept.");
     Layout launch(m, "NnlsFreeLaunch", sizeof(nnls::FreeLaunch));
     SW_FIELD(launch, nnls::FreeLaunch, systems);
     SW_FIELD(launch, nnls::FreeLaunch, rows);

@@ -11,8 +11,8 @@ import numpy as np
 
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
 
-#: Bytes for the matrices of one step.
-STEP_BYTES = 2**24
+#: Bytes for the matrices of one step, on the host and on a device, where small steps would only wait for each other.
+STEP_BYTES, DEVICE_STEP_BYTES = 2**24, 2**29
 
 
 def scatter_of_sums(
@@ -62,8 +62,9 @@ def scatter_of_sums(
     sums = int(weights.shape[1]) if len(weights.shape) == 3 else 1
     scatter, used = np.full((len(counts), sums), np.nan), np.full(len(counts), np.nan)
     zero = xp.zeros_like(x[:1, 0])
+    room = STEP_BYTES if isinstance(x, np.ndarray) else DEVICE_STEP_BYTES
     while good.size:
-        step = max(1, STEP_BYTES // (40 * int(counts[good[-1]]) * (int(counts[good[-1]]) + sums)))
+        step = max(1, room // (40 * int(counts[good[-1]]) * (int(counts[good[-1]]) + sums)))
         chosen, good = good[-step:], good[:-step]
         size = int(counts[chosen[-1]])
         part = copy_to_device_of(chosen, x)

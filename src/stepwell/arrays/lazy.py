@@ -158,7 +158,24 @@ def apply_to_blocks(
         output_sizes=sizes,
         meta=samples[0] if one else tuple(samples),
     )
-    return (found,) if one else tuple(found)
+    return tuple(map(_untransposed, (found,) if one else found))
+
+
+def _untransposed(array: Array) -> Array:
+    """Return an output of `apply_gufunc` without the transposition that does nothing and is a task for each block."""
+    from dask.array import Array as Lazy
+    from dask.blockwise import Blockwise
+    from dask.highlevelgraph import HighLevelGraph
+
+    graph, name = array.__dask_graph__(), array.name
+    top, below = graph.layers[name], graph.dependencies[name]
+    if not name.startswith("transpose-") or not isinstance(top, Blockwise) or len(below) != 1:
+        return array
+    if top.output_indices != top.indices[0][1]:
+        return array
+    layers = {key: layer for key, layer in graph.layers.items() if key != name}
+    needs = {key: graph.dependencies[key] for key in layers}
+    return Lazy(HighLevelGraph(layers, needs), *below, chunks=array.chunks, meta=array._meta)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,11 +16,14 @@ from stepwell.arrays import Array, as_contiguous, as_float, host_copy, is_cuda
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
+from stepwell.nnls.result import KeptFactor
 
-#: Entries of a matrix up to which one block solves a system.
-MOST_ENTRIES = 1 << 20
+#: Entries of a matrix up to which one block solves a system whatever their number, and, if there are so many, at all.
+FEW_ENTRIES, MOST_ENTRIES, MANY_SYSTEMS = 1 << 16, 1 << 20, 16
 #: Entries of a matrix up to which a block has so many threads.
 THREADS = ((512, 32), (4096, 128), (MOST_ENTRIES, 512))
+#: Threads of a block that solves with a factor that is there.
+KEPT_THREADS = 512
 
 
 class PulledBack(NamedTuple):
@@ -33,9 +36,9 @@ class PulledBack(NamedTuple):
     overlap: Array | None  # (systems,): uᵀx
 
 
-def suits(rows: int, columns: int) -> bool:
-    """Whether systems are small enough for a block each."""
-    return rows * columns <= MOST_ENTRIES
+def suits(rows: int, columns: int, systems: int) -> bool:
+    """Whether systems are small enough, or so many, that each had better have a block."""
+    return rows * columns <= (FEW_ENTRIES if systems < MANY_SYSTEMS else MOST_ENTRIES)
 
 
 def kernel_defines(single: bool, threads: int) -> dict[str, str | int]:
@@ -67,6 +70,33 @@ def solve_free(entries: Array, marks: Array, lam: Array, g: Array) -> Array:
     call.launch.u = memory.address(u)
     call.run()
     return u if rhs.dtype == g.dtype else memory.xp.astype(u, g.dtype)
+
+
+def solve_with_kept(factor: KeptFactor, g: Array) -> Array:
+    """Solve with the factors that a solve of large normal equations has kept; g has the shape of its x."""
+    single = str(g.dtype).endswith("float32")
+    rhs = _rows(g, single)
+    memory = DeviceMemory(rhs)
+    memory.make_current()
+    systems, n = int(factor.order.shape[0]), int(g.shape[-1])
+    u = memory.empty(tuple(rhs.shape), _dtype(single))
+    blocks = min(systems, 4 * _limits(memory.device_id)[1])
+    workspace = memory.empty(blocks * (2 * n + KEPT_THREADS), "float64")
+    launch = structure("NnlsKeptLaunch")(
+        systems=systems, columns=n, right_sides=1, factor=memory.address(factor.entries),
+        order=memory.address(factor.order), g=memory.address(rhs), u=memory.address(u), slow=memory.address(workspace),
+    )  # fmt: skip
+    stream = memory.stream()
+    launch_with(_kept_kernel(single, memory.device_id), launch, (blocks, 1), (KEPT_THREADS, 1), 0, stream)
+    memory.done(stream, [rhs, workspace])
+    return u
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_kernel(single: bool, device_id: int) -> Any:
+    return load_kernel(
+        "free_solve", "nnls_kept_solve", kernel_defines(single, KEPT_THREADS), cuda_core().Device(device_id)
+    )
 
 
 def pull_back(

@@ -28,6 +28,7 @@ from stepwell.arrays import (
     solve_with_triangle,
 )
 from stepwell.derivatives import cuda
+from stepwell.nnls.result import KeptFactor
 from stepwell.threads import default_threads
 
 
@@ -104,6 +105,18 @@ def solve_free(
     if alone:
         u = xp.permute_dims(u, tuple(map(int, np.argsort([*axes, *alone, rank]))))
     return u if on_device else as_user_array(u, template)
+
+
+def solve_with_kept(factor: KeptFactor, g: Array) -> Array:
+    """Solve as `solve_free` with the factors that a solve of large normal equations has kept; g as its x is."""
+    if is_cuda(g):
+        return cuda.solve_with_kept(factor, g)
+    rhs = as_readable(host_view(g), np.float64)
+    u = np.empty_like(rhs)
+    systems, n = factor.order.shape[0], rhs.shape[-1]
+    shape = (systems, rhs.size // (systems * n), n)
+    _core.nnls_kept_solve(factor.entries, factor.order, rhs.reshape(shape), u.reshape(shape))
+    return as_user_array(u.astype(host_view(g).dtype, copy=False), g)
 
 
 def pull_back(entries: Array, b: Array, x: Array, u: Array) -> tuple[Array, Array]:
@@ -205,7 +218,7 @@ def _on_device(
         from stepwell.nnls.convolution import Convolution
 
         entries = Convolution(entries, shape[1], m=shape[0], origin=shape[2]).dense()
-    if cuda.suits(*map(int, entries.shape[-2:])):
+    if cuda.suits(int(entries.shape[-2]), int(entries.shape[-1]), int(g.shape[0])):
         return cuda.solve_free(entries, marks, lam, g)
     A, free, rhs = (as_float(array, "float64") for array in (entries, marks, g))
     damping = xp.astype(xp.asarray(lam, device=g.device), xp.float64)

@@ -30,7 +30,7 @@ from stepwell.derivatives.bounded_systems import (
     solve_folded,
 )
 from stepwell.derivatives.matrices import GRAM, Gram, Kind, matrix_of
-from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows
+from stepwell.derivatives.normal_equations import solve_free, solve_free_with_rows, solve_with_kept
 from stepwell.derivatives.torch_nnls import with_axis
 from stepwell.nnls.convolution import Convolution
 
@@ -120,7 +120,7 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
         entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, rows: int, columns: int, origin: int,
-        known: bool,
+        known: bool, factor: Any,
     ) -> Tensor:  # fmt: skip
         if known:
             lead = _leads((entries, free, lam, g, C, t), _step_axes(rows))
@@ -129,8 +129,8 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        entries, free, lam, _, C, _, *kind, known = inputs
-        ctx.kind, ctx.known = tuple(kind), known
+        entries, free, lam, _, C, _, *kind, known, factor = inputs
+        ctx.kind, ctx.known, ctx.factor = tuple(kind), known, factor
         ctx.save_for_backward(entries, free, lam, C, output)
         ctx.save_for_forward(entries, free, lam, C, output)
 
@@ -140,13 +140,15 @@ class _Step(torch.autograd.Function):
         n, needs = free.shape[-1], ctx.needs_input_grad
         # Of u = 0 the first derivatives in A and λ are zero: nothing that a graph would have to know of.
         if ctx.known and graph_library(entries, lam, G) is None:
+            if ctx.factor is not None:  # the solve's own
+                return None, None, None, solve_with_kept(ctx.factor, G), *[None] * 7
             needs = [False] * len(needs)
         g, t = _parts(G, n, C)
         solved = _solve(entries, free, lam, g, C, t, ctx.kind)
         (u, _), (v, rest) = _parts(found, n, C), _parts(solved, n, C)
         matrix = matrix_of(entries, ctx.kind)
         own, shrink = least_squares.reverse_of_solve(matrix, lam, u, v, matrix_too=needs[0], lam_too=needs[2])
-        return own, None, shrink, v, None, rest, None, None, None, None
+        return own, None, shrink, v, None, rest, *[None] * 5
 
 
 class _StepWithTangents(_Step):
@@ -166,12 +168,13 @@ class _StepWithTangents(_Step):
 
 
 def _solve(
-    entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind, *, known: bool = False
-) -> Tensor:
+    entries: Tensor, free: Tensor, lam: Tensor, g: Tensor, C: Any, t: Any, kind: Kind, *, known: bool = False,
+    factor: Any = None,
+) -> Tensor:  # fmt: skip
     if not known and graph_library(entries, lam, g, t) is None:  # nobody will ask for derivatives of this
         return _solved(entries, free, lam, g, C, t, kind)
     rule = _Step if torch.compiler.is_compiling() else _StepWithTangents
-    return rule.apply(entries, free, lam, g, C, t, *kind, known)
+    return rule.apply(entries, free, lam, g, C, t, *kind, known, factor)
 
 
 _step = functools.partial(_solve, known=True)
@@ -275,7 +278,9 @@ def lsq(plain: Callable[..., Any], A: Any, b: Any, arrays: dict[str, Any], optio
     x = result.x.reshape((-1, n) if form.lead else (n,))
     state = result.state.reshape(x.shape) if hasattr(result, "state") else torch.where(x > 0, 0, -1)
     found = as_array(result.lam).reshape((-1,) if form.lead else ()) if rule else problem.lam
-    x = attached(problem, form.kind, x, state, found, _step, _image).reshape(result.x.shape)
+    kept = getattr(result, "_factor", None)
+    step = _step if kept is None else functools.partial(_step, factor=kept)
+    x = attached(problem, form.kind, x, state, found, step, _image).reshape(result.x.shape)
     if not x.is_cuda and not bool(torch.as_tensor(result.success).all()):
         warn_caller(f"derivatives of x hold for solutions, but {result.message}")
     return dataclasses.replace(result, x=x)

@@ -159,7 +159,8 @@ def _at_once(entries: Tensor, b: Tensor) -> bool:
     """Whether systems of a device are such that one kernel does all that flows back."""
     lead = entries.shape[:-2]
     alike = b.ndim <= 2 and (lead == b.shape[:-1] or (not lead and b.ndim == 2))
-    return alike and cuda.suits(*entries.shape[-2:]) and b.numel() > 0 and entries.numel() > 0
+    systems = 1 if b.ndim == 1 else b.shape[0]
+    return alike and cuda.suits(entries.shape[-2], entries.shape[-1], systems) and b.numel() > 0 and entries.numel() > 0
 
 
 def _pulled_back(

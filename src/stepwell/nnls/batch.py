@@ -22,6 +22,10 @@ MORE_COUNTS = ("at_end", "evaluations", "passive")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 
 
+#: Memory that kept factors may take.
+FACTOR_BYTES = 1 << 30
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """A checked batch: one matrix or as many as right-hand sides, and how to solve it. Arrays of one library."""
@@ -76,6 +80,15 @@ class Batch:
     def matrices(self) -> int:
         """How many matrices systems can name."""
         return int(self.matrix.shape[0]) if self.has_which else 0
+
+    @property
+    def keeps_factor(self) -> bool:
+        """Whether the factors of large normal equations are wanted, and are there."""
+        family, n = self.family, self.columns
+        if family is None or not family.keep_factor or family.gram is None or n < _core.NNLS_LARGE_TABLE:
+            return False
+        plain = family.sum_low is None and not family.penalized and family.weights is None
+        return plain and 4 * self.systems * n * (n + 1) <= FACTOR_BYTES
 
     def dense_matrix(self, number: int) -> Array:
         """Return one of the matrices in full."""

@@ -175,6 +175,8 @@ def solve(batch: Batch) -> AnyResult:
         more=memory.empty((len(MORE), systems), "float64") if general else None,
         more_counts=memory.empty((len(MORE_COUNTS), systems), "int32") if general else None,
         variance=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
+        factor=memory.empty((systems, n * (n + 1) // 2), "float64") if batch.keeps_factor else None,
+        factor_order=memory.empty((systems, n + 1), "int32") if batch.keeps_factor else None,
     )
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None

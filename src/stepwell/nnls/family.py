@@ -57,6 +57,7 @@ class Family:
     gram: Array | None = None  # (rows, n, n)
     linear: Array | None = None  # (rows, n)
     squared_b: Array | None = None  # (rows,)
+    keep_factor: bool = False  # for derivatives
 
     #: Fields that have a row a system.
     ROWS = (
@@ -220,7 +221,7 @@ def read_family(
     matrix: Array | None = None,
     states: bool = False,
     uncertainty: Any = None,
-    **normal: Array | None,
+    **normal: Any,
 ) -> Family:
     """Read what a problem has beyond x >= 0."""
     rows, columns = shape

@@ -36,6 +36,8 @@ def solve(batch: Batch) -> AnyResult:
         more=np.empty((len(MORE), systems)) if general else None,
         more_counts=np.empty((len(MORE_COUNTS), systems), np.int32) if general else None,
         variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
+        factor=np.empty((systems, n * (n + 1) // 2)) if batch.keeps_factor else None,
+        factor_order=np.empty((systems, n + 1), np.int32) if batch.keeps_factor else None,
     )
     if batch.shared:
         matrix = arrays.as_readable(matrix, dtype)
@@ -57,6 +59,8 @@ def solve(batch: Batch) -> AnyResult:
             more=np.empty((len(MORE), stop - start)) if general else None,
             more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
             variance=None if whole.variance is None else whole.variance[part],
+            factor=None if whole.factor is None else whole.factor[part],
+            factor_order=None if whole.factor_order is None else whole.factor_order[part],
         )
         family = batch.family.part(part) if batch.family is not None else None
         given = (

@@ -27,6 +27,8 @@ class Answers:
     more: Array | None = None  # in the order of MORE, a row each
     more_counts: Array | None = None  # in the order of MORE_COUNTS, a row each
     variance: Array | None = None  # (systems, n)
+    factor: Array | None = None  # (systems, n(n + 1)/2): see `stepwell.nnls.result.KeptFactor`
+    factor_order: Array | None = None  # (systems, 1 + n), int32
 
 
 def job_sizes(batch: Batch) -> Any:
@@ -95,6 +97,8 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
             setattr(into, name, address(array))
             setattr(into, f"{name}_stride", 0 if array.shape[0] == 1 else strides_of(array)[0])
     into.variance = 0 if answers.variance is None else address(answers.variance)
+    if answers.factor is not None and answers.factor_order is not None:
+        into.factor, into.factor_order = address(answers.factor), address(answers.factor_order)
     into.sum_stride = int(family.sum_low is not None and family.sum_low.shape[0] > 1)
     into.noise_stride = int(family.noise is not None and family.noise.shape[0] > 1)
     into.spectrum_stride = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -225,26 +226,22 @@ def lsq_gram(
         given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, mask=mask, lam=lam, L=L, gram=True)
         rest: dict[str, Any] = dict(bb=bb, rows=rows, noise=noise, uncertainty=uncertainty, warm_start=warm_start)
         rest |= dict(maxiter=maxiter, tol=tol, threads=threads, progress=progress)
-        differentiable: LSQResult = plug.lsq(lsq_gram, G, c, given, rest)
+        differentiable: LSQResult = plug.lsq(_lsq_gram_with_factor, G, c, given, rest)
         return differentiable
-    batch = check_gram(
-        G,
-        c,
-        bounds=bounds,
-        bb=bb,
-        rows=rows,
-        lam=lam,
-        L=L,
-        warm_start=warm_start,
-        maxiter=maxiter,
-        tol=tol,
-        threads=threads,
-        progress=progress,
-        sum_bounds=sum_bounds,
-        mask=mask,
-        noise=noise,
-        uncertainty=uncertainty,
-    )
+    return _lsq_gram(
+        G, c, bounds=bounds, bb=bb, rows=rows, lam=lam, L=L, warm_start=warm_start, maxiter=maxiter, tol=tol,
+        threads=threads, progress=progress, sum_bounds=sum_bounds, mask=mask, noise=noise, uncertainty=uncertainty,
+    )  # fmt: skip
+
+
+def _lsq_gram(G: Any, c: Any, *, lam: Any, keep_factor: bool = False, **given: Any) -> LSQResult:
+    batch = check_gram(G, c, lam=lam, **given)
+    if keep_factor and batch.family is not None:
+        batch = dataclasses.replace(batch, family=dataclasses.replace(batch.family, keep_factor=True))
     result = solve(batch)
     assert isinstance(result, LSQResult)
     return result if isinstance(lam, float | int) and lam == 0 else dataclasses.replace(result, lam=lam)
+
+
+#: `lsq_gram` of arrays without a graph, whose result has what derivatives solve with.
+_lsq_gram_with_factor = functools.partial(_lsq_gram, keep_factor=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -97,6 +97,16 @@ class Outcome:
         if is_lazy(self.status):
             return "not computed"
         return ", ".join(f"{count} x NNLSStatus.{status.name}" for status, count in self._counts().items())
+
+
+class KeptFactor(NamedTuple):
+    """Factors of large normal equations on the variables between their bounds, which derivatives solve with.
+
+    On the host R of RᵀR = G, on a device its inverse; rows of the triangle follow one another.
+    """
+
+    entries: Array  # (systems, n(n + 1)/2)
+    order: Array  # (systems, 1 + n), int32: how many variables, and which; −1: none, as the system was not solved
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -258,6 +268,7 @@ class LSQResult(Outcome):
     sigma: PerSystem | None = None
 
     _problem: Any = dataclasses.field(default=None, repr=False, compare=False)
+    _factor: KeptFactor | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def covariance(self, index: int | tuple[int, ...] = 0) -> np.ndarray:
         """Return the covariance of one system's x in full, as an array of NumPy, by dense linear algebra.

@@ -25,11 +25,16 @@ OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
 #: Columns that a system has room for, the first of these that is enough; and those in its factor. Memory of a thread
 #: is local, which the driver keeps for as many threads as a device can have at once; that of a warp is shared.
 CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
-#: Up to so many unknowns a thread has a system of its own. Beyond, the lanes of a warp share it, unless the one matrix
-#: of all has more entries than leave room for many warps.
+#: One matrix: up to so many unknowns a thread has a system of its own. Beyond, the lanes of a warp share it, unless the
+#: matrix has more entries than leave room for many warps.
 THREAD_COLUMNS, WARP_ENTRIES = 16, 8192
-#: Threads of a block, and how many blocks have registers on a multiprocessor, by the lanes of a system.
-THREADS, BLOCKS = {1: 64, 32: 768}, {1: 10, 32: 1}
+#: Matrices of one system each: a thread has a system with up to so many equations.
+THREAD_ROWS = 1024
+#: Threads of a block, and how many blocks have registers on a multiprocessor, by the lanes of a system. A pass over a
+#: matrix of its own takes more registers.
+THREADS, BLOCKS, OWN_THREADS = {1: 64, 32: 768}, {1: 10, 32: 1}, {1: 64, 32: 384}
+#: Threads of a block that forms products.
+TABLE_THREADS = 64
 
 
 def are_for(batch: Batch) -> bool:
@@ -66,9 +71,11 @@ def source_of(batch: Batch) -> str:
 def width_of(batch: Batch) -> int:
     """Lanes that share a system: one thread has its own, or a warp."""
     source, columns = source_of(batch), columns_of(batch)
-    if columns <= THREAD_COLUMNS or source == "own_matrix":
-        return 1
-    return 32 if source == "normal_equations" or batch.rows * columns <= WARP_ENTRIES else 1
+    if source == "normal_equations":
+        return 32
+    if source == "own_matrix":
+        return 1 if batch.rows <= THREAD_ROWS else 32
+    return 32 if columns > THREAD_COLUMNS and batch.rows * columns <= WARP_ENTRIES else 1
 
 
 def shared_bytes(batch: Batch) -> int:
@@ -97,14 +104,14 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int]
     small.list = memory.address(listed)
     chosen, multiprocessors = defines(batch), limits["multiprocessors"]
     width, variant = width_of(batch), tuple(chosen.items())
-    threads = THREADS[width]
+    threads = _threads(source_of(batch), width)
     tables = None
     if source_of(batch) == "own_matrix":
         tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
         small.job.tables = memory.address(tables)
-        blocks = min(-(-batch.systems // (threads // 32)), 64 * multiprocessors)
+        blocks = min(-(-batch.systems // (TABLE_THREADS // 32)), 64 * multiprocessors)
         former = _kernel("nnls_form_tables", memory.device_id, 0, variant)
-        launch_with(former, small, (blocks, 1), (threads, 1), 0, stream)
+        launch_with(former, small, (blocks, 1), (TABLE_THREADS, 1), 0, stream)
     fast = shared_bytes(batch)
     if width > 1:
         # As many warps as have room, though no more than share a batch that is not large.
@@ -156,6 +163,10 @@ def defines(batch: Batch) -> dict[str, str | int]:
     )
 
 
+def _threads(source: str, width: int) -> int:
+    return (OWN_THREADS if source == "own_matrix" else THREADS)[width]
+
+
 def kernel_defines(
     single: bool, source: str, *, bounded: bool, summed: bool, penalized: bool, capacity: int, width: int
 ) -> dict[str, str | int]:
@@ -169,8 +180,9 @@ def kernel_defines(
         "SW_COLUMNS": capacity,
         "SW_POSITIONS": min(capacity, POSITIONS),
         "SW_FORMS_TABLES": int(source == "own_matrix"),
+        "SW_TABLE_THREADS": TABLE_THREADS,
         "SW_WIDTH": width,
-        "SW_THREADS": THREADS[width],
+        "SW_THREADS": _threads(source, width),
         "SW_BLOCKS": BLOCKS[width],
     }
 
@@ -186,5 +198,5 @@ def common_defines() -> list[dict[str, str | int]]:
         kernel_defines(False, "one_matrix", **plain | dict(bounded=True, summed=True)),
         kernel_defines(False, "own_matrix", **plain),
         kernel_defines(False, "own_matrix", **plain | dict(bounded=True)),
-        kernel_defines(False, "normal_equations", **plain | dict(bounded=True)),
+        kernel_defines(False, "normal_equations", **plain | dict(bounded=True, width=32)),
     ]

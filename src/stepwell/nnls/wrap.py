@@ -11,7 +11,7 @@ from stepwell.arrays import Array
 from stepwell.nnls.batch import COSTS, COUNTS, MORE, MORE_COUNTS, Batch
 from stepwell.nnls.family import RULES, Family
 from stepwell.nnls.job import Answers
-from stepwell.nnls.result import AnyResult, LSQResult, NNLSResult, NNLSStatus
+from stepwell.nnls.result import AnyResult, KeptFactor, LSQResult, NNLSResult, NNLSStatus
 
 
 def wrap(batch: Batch, answers: Answers) -> AnyResult:
@@ -39,6 +39,8 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
     names = LSQResult.__dataclass_fields__
     if answers.variance is not None:
         fields["_problem"] = batch
+    if answers.factor is not None and answers.factor_order is not None:
+        fields["_factor"] = KeptFactor(answers.factor, answers.factor_order)
     return LSQResult(**{name: value for name, value in fields.items() if name in names})
 
 

@@ -160,9 +160,8 @@ private:
         }
     }
 
-    // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own, by a thread: one pass over A.
+    // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own: one pass over A, a row a lane.
     SW_HD double residual_of_own_rows() {
-        static_assert(width == 1 || Kind::source != own_matrix);
         typedef typename Kind::Scalar Scalar;
         const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride,
                      *b = static_cast<const Scalar*>(job.b) + this->system * job.b_stride;
@@ -173,7 +172,7 @@ private:
             sum[j] = 0;
         }
         SW_UNROLL_BY(2)
-        for (int i = 0; i < job.rows; ++i) {
+        for (int i = lanes.lane(); i < job.rows; i += width) {
             Scalar entry[max_tabled_columns];
             const Scalar* row = a + i * job.row_stride;
             double r = double(b[i]);
@@ -186,9 +185,13 @@ private:
             square += r * r;
         }
         SW_UNROLL
-        for (int j = 0; j < max_tabled_columns; ++j)
-            if (j < n) w[j] = sum[j];
-        return square;
+        for (int j = 0; j < max_tabled_columns; ++j) {
+            if (j >= n) continue;
+            const double whole = lanes.sum(sum[j]);
+            if (lanes.lane() == 0) w[j] = whole;
+        }
+        lanes.sync();
+        return lanes.sum(square);
     }
 
     // Rows are read in pairs, which they begin at.

@@ -81,9 +81,10 @@ def fit_voxels(
     if not fitted.any():
         return maps
     here = _Place(model, like, threads)
-    found = _fit(here, signals[fitted], None if angles is None else angles[fitted], errors, progress)
+    chosen = slice(None) if fitted.all() else fitted  # (a whole image is not copied)
+    found = _fit(here, signals[chosen], None if angles is None else angles[chosen], errors, progress)
     for name, values in found.items():
-        maps[name][fitted] = values
+        maps[name][chosen] = values
     return maps
 
 
@@ -99,19 +100,20 @@ class _Place:
         """Bring values there."""
         return values if self.like is None else copy_to_device_of(values, self.like)
 
-    def solve(self, signals: Array, which: np.ndarray | int, **options: Any) -> Any:
+    def solve(self, signals: Array, which: Array | int, **options: Any) -> Any:
         """Solve with one matrix of the dictionary, or with one for each signal."""
         if isinstance(which, int):
             return nnls(self.dictionary[which], signals, threads=self.threads, **options)
         if len(self.dictionary) == 1:
             return nnls(self.dictionary[0], signals, threads=self.threads, **options)
-        return nnls(self.dictionary, signals, which=self.put(which), threads=self.threads, **options)
+        return nnls(self.dictionary, signals, which=which, threads=self.threads, **options)
 
-    def residuals(self, signals: Array, which: np.ndarray | int) -> np.ndarray:
+    def residuals(self, signals: Array, which: Array | int) -> Array:
         """What plain NNLS leaves of each signal; it starts from the positive bins of the last time."""
         result = self.solve(signals, which, warm_start=self.positive)
         self.positive = result.active
-        return np.asarray(host_copy(result.residual), dtype=np.float64)
+        xp = namespace_of(signals)
+        return xp.astype(result.residual, xp.float64)
 
 
 def _fit(
@@ -124,7 +126,7 @@ def _fit(
     model, there = here.model, here.put(signals)
     tell = progress or (lambda stage: None)
     if angles is not None:
-        which = np.abs(model.flip_angles - angles[:, None]).argmin(axis=1)
+        which = here.put(np.abs(model.flip_angles - angles[:, None]).argmin(axis=1))
         least = here.residuals(there, which)
     else:
         tell("flip angles")
@@ -136,22 +138,21 @@ def _fit(
     result = here.solve(there, which, warm_start=here.positive, **options)
     tell("maps")
     xp = namespace_of(there)
-    x, angle = xp.astype(result.x, xp.float64), here.put(which)
+    x = xp.astype(result.x, xp.float64)
     lam = result.lam if isinstance(model.lam, str) else here.put(np.full(len(signals), float(model.lam)))
     resnorm = xp.astype(result.residual, xp.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        maps = read_off(model, x, there, angle, resnorm, here.dictionary)
-        factor = (np.asarray(host_copy(resnorm)) / least) ** 2
+        maps = read_off(model, x, there, which, resnorm, here.dictionary)
         error = {}
         if errors:
             known = (lam, maps["sfr"], resnorm, here.dictionary)
-            error["sfr_se"] = fraction_errors(model, x, angle, *known)
-    kept = {"t2dist": xp.astype(x, xp.float32), "mu": lam, "status": result.status}
+            error["sfr_se"] = fraction_errors(model, x, which, *known)
+        factor = (resnorm / least) ** 2
+    kept = {"t2dist": xp.astype(x, xp.float32), "mu": lam, "chi2factor": factor, "status": result.status}
     return {
         **{name: np.asarray(host_copy(values)) for name, values in (maps | kept).items()},
         **error,
-        "alpha": model.flip_angles[which],
-        "chi2factor": factor,
+        "alpha": model.flip_angles[np.asarray(host_copy(which))],
     }
 
 
@@ -160,24 +161,27 @@ def find_angles(model: T2Model, signals: np.ndarray, threads: int | None = None)
     return _search(_Place(model, None, threads), signals)
 
 
-def _search(here: _Place, signals: Array) -> tuple[np.ndarray, np.ndarray]:
+def _search(here: _Place, signals: Array) -> tuple[Array, Array]:
     """Try every few angles, then the neighbours of the best one, ever nearer."""
     count = len(here.model.flip_angles)
     stride = 1
     while 2 * stride <= min(FIRST_STRIDE, max(1, count // 4)):
         stride *= 2
-    best = np.zeros(len(signals), dtype=np.int64)
-    least = np.full(len(signals), np.inf)
-    for which in sorted({*range(0, count, stride), count - 1}):
-        found = here.residuals(signals, which)
+    xp = namespace_of(signals)
+    least = here.put(np.full(len(signals), np.inf))
+    best = here.put(np.zeros(len(signals), dtype=np.int64))
+
+    def keep_better(candidate: Array | int) -> None:
+        nonlocal best, least
+        found = here.residuals(signals, candidate)
         better = found < least
-        best[better], least[better] = which, found[better]
+        best, least = xp.where(better, candidate, best), xp.where(better, found, least)
+
+    for which in sorted({*range(0, count, stride), count - 1}):
+        keep_better(which)
     while stride > 1:
         stride //= 2
-        centre = best.copy()
+        centre = best
         for side in (-stride, stride):
-            candidate = np.clip(centre + side, 0, count - 1)
-            found = here.residuals(signals, candidate)
-            better = found < least
-            best[better], least[better] = candidate[better], found[better]
+            keep_better(xp.clip(centre + side, 0, count - 1))
     return best, least

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
-from stepwell.arrays import Array, copy_to_device_of, host_copy
+from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
 from stepwell.checks import read_array, read_choice, read_real, read_whole, require, require_finite, require_shape
 from stepwell.nnls import lsq_linear
 
@@ -139,8 +140,9 @@ def unmix_pixels(
     solved = np.isfinite(pixels).all(axis=1) & (pixels != 0).any(axis=1)
     if solved.any():
         places = (line, count if samples is None else samples)
-        for name, values in _solve(plan, pixels[solved], solved, places, like, threads).items():
-            found[name][solved] = values
+        chosen = slice(None) if solved.all() else solved  # (a whole image is not copied)
+        for name, values in _solve(plan, pixels[chosen], solved, places, like, threads).items():
+            found[name][chosen] = values
     return found
 
 
@@ -152,70 +154,74 @@ def _solve(
     like: Array | None,
     threads: int | None,
 ) -> dict[str, np.ndarray]:
-    members = _members(plan)
-    mean = np.zeros((len(pixels), len(plan.names)))
-    square = np.zeros_like(mean)
-    total, rmse = np.zeros(len(pixels)), np.full(len(pixels), np.inf if plan.best else 0.0)
-    status = np.zeros(len(pixels), dtype=np.int64)
-    rounds = max(1, plan.draws)
-    for draw in range(rounds):
-        mask = None if not plan.draws else _drawn(plan, len(solved), draw, *places)[solved]
-        x, left, ended = _once(plan, pixels, mask, like, threads)
-        amounts = x @ members
-        if plan.best:
-            better = left < rmse
-            mean[better], total[better], rmse[better] = amounts[better], x[better].sum(axis=1), left[better]
-            status[better] = ended[better]
-        else:
-            # Welford's update: the spread of draws that nearly agree is not lost in the mean.
-            change = amounts - mean
-            mean += change / (draw + 1)
-            square += change * (amounts - mean)
-            total += (x.sum(axis=1) - total) / (draw + 1)
-            rmse += (left - rmse) / (draw + 1)
-            status = np.maximum(status, ended)
-    if plan.best:
-        error = np.full_like(mean, np.nan)
-    elif plan.draws:
-        error = np.sqrt(square / max(1, rounds - 1))
-    else:
-        error = _errors(plan, x, pixels)
-    return {"abundances": mean, "error": error, "rmse": rmse, "sum": total, "status": status}
-
-
-def _once(
-    plan: Unmixing, pixels: np.ndarray, mask: np.ndarray | None, like: Array | None, threads: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Solve once; return abundances of the spectra, root mean squares of what is left, and statuses."""
-    A = plan.library.spectra.T
-    weights = None if plan.noise is None else 1.0 / np.asarray(plan.noise, dtype=float)
-
     def put(values: np.ndarray) -> Array:
         return values if like is None else copy_to_device_of(values, like)
 
+    # Everything that is as long as the pixels stays where the systems are solved.
+    there, members = put(pixels), put(_members(plan))
+    xp = namespace_of(there)
+    mean = put(np.zeros((len(pixels), len(plan.names))))
+    square = xp.zeros_like(mean)
+    total, rmse = put(np.zeros(len(pixels))), put(np.full(len(pixels), np.inf if plan.best else 0.0))
+    status = put(np.zeros(len(pixels), dtype=np.int64))
+    rounds = max(1, plan.draws)
+    for draw in range(rounds):
+        mask = None if not plan.draws else put(_drawn(plan, len(solved), draw, *places)[solved])
+        x, left, ended = _once(plan, there, mask, put, threads)
+        amounts = x @ members
+        if plan.best:
+            better = left < rmse
+            mean = xp.where(better[:, None], amounts, mean)
+            total, rmse = xp.where(better, xp.sum(x, axis=1), total), xp.where(better, left, rmse)
+            status = xp.where(better, ended, status)
+        else:
+            # Welford's update: the spread of draws that nearly agree is not lost in the mean.
+            change = amounts - mean
+            mean = mean + change / (draw + 1)
+            square = square + change * (amounts - mean)
+            total = total + (xp.sum(x, axis=1) - total) / (draw + 1)
+            rmse = rmse + (left - rmse) / (draw + 1)
+            status = xp.where(ended > status, ended, status)
+    if plan.best:
+        error = np.full(mean.shape, np.nan)
+    elif plan.draws:
+        error = xp.sqrt(square / max(1, rounds - 1))
+    else:
+        error = _errors(plan, x, there, put)
+    found = {"abundances": mean, "error": error, "rmse": rmse, "sum": total, "status": status}
+    return {name: np.asarray(host_copy(values)) for name, values in found.items()}
+
+
+def _once(
+    plan: Unmixing, there: Array, mask: Array | None, put: Callable[[np.ndarray], Array], threads: int | None
+) -> tuple[Array, Array, Array]:
+    """Solve once; return abundances of the spectra, root mean squares of what is left, and statuses."""
+    xp = namespace_of(there)
+    A = put(plan.library.spectra.T)
+    weights = None if plan.noise is None else put(1.0 / np.asarray(plan.noise, dtype=float))
     result = lsq_linear(
-        put(A if weights is None else weights[:, None] * A),
-        put(pixels if weights is None else weights * pixels),
+        A if weights is None else weights[:, None] * A,
+        there if weights is None else weights * there,
         (plan.lower, plan.upper),
         sum_bounds=TOTALS[plan.total],
-        mask=None if mask is None else put(mask),
+        mask=mask,
         threads=threads,
     )
-    x = np.asarray(host_copy(result.x), dtype=np.float64)
-    left = np.sqrt(np.mean((pixels - x @ A.T) ** 2, axis=1))
-    return x, left, np.asarray(host_copy(result.status))
+    x = xp.astype(result.x, xp.float64)
+    return x, xp.sqrt(xp.mean((there - x @ A.T) ** 2, axis=1)), xp.astype(result.status, xp.int64)
 
 
-def _errors(plan: Unmixing, x: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+def _errors(plan: Unmixing, x: Array, there: Array, put: Callable[[np.ndarray], Array]) -> np.ndarray:
     """Return standard errors of the abundances; unknowns at a bound other than zero are taken as known, too."""
-    weights = np.ones(pixels.shape[1]) if plan.noise is None else 1.0 / np.asarray(plan.noise, dtype=float)
+    xp, bands = namespace_of(x), there.shape[1]
+    weights = np.ones(bands) if plan.noise is None else 1.0 / np.asarray(plan.noise, dtype=float)
     A = weights[:, None] * plan.library.spectra.T
-    left = np.linalg.norm(weights * pixels - x @ A.T, axis=1)
-    moving = np.where((x > plan.lower) & (x < plan.upper), 1.0, 0.0)
+    left = xp.sqrt(xp.sum((put(weights) * there - x @ put(A.T)) ** 2, axis=1))
+    moving = xp.astype((x > plan.lower) & (x < plan.upper), xp.float64)
     bounds = TOTALS[plan.total]
-    held = None if bounds is None else np.abs(x.sum(axis=1) - 1) <= HELD
-    scatter, used = scatter_of_sums((A.T @ A)[None], moving, _members(plan).T[None], held=held)
-    return np.asarray(scatter * (left / np.sqrt(np.maximum(pixels.shape[1] - used, 1)))[:, None])
+    held = None if bounds is None else xp.abs(xp.sum(x, axis=1) - 1) <= HELD
+    scatter, used = scatter_of_sums(put((A.T @ A)[None]), moving, put(_members(plan).T[None]), held=held)
+    return np.asarray(scatter * (host_copy(left) / np.sqrt(np.maximum(bands - used, 1)))[:, None])
 
 
 def _members(plan: Unmixing) -> np.ndarray:
