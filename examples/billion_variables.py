@@ -5,7 +5,8 @@
 What makes it fit in the memory of one GPU, and fast: x in float32, the history of ten pairs in bfloat16, the bound as a
 number, which takes no array, and an objective in one kernel: it reads x once, makes b_i from i, adds f up in double
 precision and writes the gradient. Hundreds of millions of variables meet their bound in one iteration here; the exact
-Cauchy search would cross them 512 at a time, so the first interval of its path has to do.
+Cauchy search would cross them 512 at a time, and "first-interval" reads the history once more for the first of them
+alone. So the search is left out: steps are cut at the bounds, and f after 25 iterations is the same to nine digits.
 
 Needs CuPy and a GPU with 80 GB for n = 10⁹; a smaller n needs as much less.
 
@@ -70,7 +71,7 @@ def smooth(n: int, iterations: int) -> tuple[Any, dict[str, float]]:
     cupy.cuda.Device().synchronize()
     first.clear()
     options = {"history": "bfloat16", "maxcor": M, "maxiter": iterations, "ftol": 0.0, "gtol": 1e-5}
-    options["cauchy"] = "first-interval"
+    options["cauchy"] = "none"
     began = time.perf_counter()
     result = stepwell.minimize(fun, cupy.zeros(n, cupy.float32), jac=True, bounds=(0, None), options=options)
     cupy.cuda.Device().synchronize()

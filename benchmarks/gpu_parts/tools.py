@@ -43,6 +43,17 @@ def synchronised(run: Callable[[], Any], repeats: int) -> tuple[list[float], Any
     return seconds, result
 
 
+def keep_busy(seconds: float) -> None:
+    """Copy within the device for a while: a GPU that was idle runs at a fraction of its clock at first."""
+    source = torch.rand(2**26, device="cuda", dtype=torch.float64)
+    target = torch.empty_like(source)
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        for _ in range(16):
+            target.copy_(source)
+        torch.cuda.synchronize()
+
+
 def copy_bandwidth() -> float:
     """Bytes per second, read and written, of a copy within the device: the median of ten."""
     source = torch.rand(2**27, device="cuda", dtype=torch.float64)

@@ -88,16 +88,21 @@ __device__ inline PairElement absorb_element(const Vectors& v, int head, double 
     }
     double mask = 1, carried = 0;
     if (bounded) {
-        const Standing one =
-            classify_variable<gather == Gather::again>(x, g, h * g, in.lower, in.upper, carry_time);
-        mask = one.mask;
+        const double lower = in.lower, upper = in.upper;
         if (gather == Gather::again) {
+            const Standing one = classify_variable<true>(x, g, h * g, lower, upper, carry_time);
+            mask = one.mask;
             carried = one.carried / root;
         } else {
-            totals.held += one.mask == 0;
-            sums.first_break = min_of(sums.first_break, one.time);
-            sums.projected_squared += one.projected * one.projected;
-            sums.projected_gradient = max_of(sums.projected_gradient, absolute(one.projected));
+            // As classify_variable<false>(), without a division but where it may bring the first break.
+            const bool held = is_held(x, g, lower, upper);
+            mask = held ? 0 : 1;
+            totals.held += held;
+            if (!held && may_break_before(sums.first_break, x, h * g, lower, upper))
+                sums.first_break = min_of(sums.first_break, breakpoint(x, h * g, lower, upper));
+            const double projected = projected_gradient(x, g, lower, upper);
+            sums.projected_squared += projected * projected;
+            sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));
         }
     } else {
         sums.projected_squared += g * g;
@@ -146,23 +151,23 @@ public:
     __device__ void run_direct() const {
 #pragma unroll 1
         for (int64_t at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
-            Needed needed;
-            __syncwarp();  // the tile's buffer is free
-            form(at, 0, needed);
-            __syncwarp();
-            multiply(at, 0, needed);
+            sync_columns();  // the tile's buffer is free
+            form(at, 0);
+            sync_columns();
+            multiply(at, 0);
         }
     }
 
     // The same with inputs and rows on their way through shared memory. While the rows of one tile are
     // multiplied, those that the coming one needs are under way, and the inputs of the one after it.
     __device__ void run_staged(const int64_t* offsets) const {
-        const RowCopies copies{v.y, v.s, offsets, gather == Gather::pair ? r - 1 : r};
-        auto fetch_rows = [&](int64_t at, int stage, const Needed& needed) {
+        const RowCopies copies(v, r, gather == Gather::pair ? r - 1 : r, head, offsets);
+        auto fetch_rows = [&](int64_t at, int stage) {
+            const AbsorbTile& t = tiles[stage % tile_buffers];
             if (at + tile <= c.n) {
-                if (at >= c.begin) copies.copy<true>(at, tile, needed, staged_history(stage));
+                if (at >= c.begin) copies.copy<true>(at, tile, t, staged_history(stage));
             } else {
-                copies.copy<false>(at, int(c.n - at), needed, staged_history(stage));
+                copies.copy<false>(at, int(c.n - at), t, staged_history(stage));
             }
             commit_copies();
         };
@@ -170,25 +175,22 @@ public:
         fetch_inputs(coming);
         commit_copies();  // rows of none
         int stage = 0;
-        Needed here;
 #pragma unroll 1
         while (true) {
-            __syncwarp();  // the other stage and buffer are free
+            sync_columns();  // the other stage and buffer are free
             const bool more = coming >= c.begin;
             const int64_t following = c.tile_before(coming);
-            Needed next;
-            if (!selective) fetch_rows(coming, stage ^ 1, next);
+            if (!selective) fetch_rows(coming, stage ^ 1);
             await_copies<1>();  // a thread sees its own copies: its inputs
-            if (more) form(coming, stage ^ 1, next);
+            if (more) form(coming, stage ^ 1);
             fetch_inputs(more ? following : -1);
             if (selective) await_copies<1>();  // the rows of this tile
-            __syncwarp();
-            if (selective) fetch_rows(coming, stage ^ 1, next);
-            if (at >= 0) multiply(at, stage, here);
+            sync_columns();
+            if (selective) fetch_rows(coming, stage ^ 1);
+            if (at >= 0) multiply(at, stage);
             if (!more) return;
             at = coming;
             coming = following;
-            here = next;
             stage ^= 1;
         }
     }
@@ -204,12 +206,6 @@ private:
     const double carry_time, scale, length;
     const BoundNumbers numbers;
 
-    // Of this thread's columns of a tile, the k-th; not below `tile` if it has fewer.
-    __device__ static int column_of(int k) {
-        const int column = int(threadIdx.x & 31) + 32 * k;
-        return column < warp_columns ? first_column() + column : tile;
-    }
-
     __device__ void fetch_inputs(int64_t at) const {
         begin_copies();
         if (at >= c.begin) {
@@ -224,7 +220,7 @@ private:
     }
 
     // The elements of a tile. The newest pair is put among the staged rows as it is formed.
-    __device__ void form(int64_t at, int stage, Needed& needed) const {
+    __device__ void form(int64_t at, int stage) const {
         AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
 #pragma unroll
@@ -246,20 +242,21 @@ private:
                 }
             }
             if constexpr (selective) {
-                needed.bits[k] = __ballot_sync(0xffffffffu, pair.needed);
-                if (!(needed.bits[k] >> (threadIdx.x & 24) & 0xffu)) totals.unread_yy += pair.yy;
+                const unsigned int needed = __ballot_sync(0xffffffffu, pair.needed);
+                if ((threadIdx.x & 31) == 0 && i < tile) t.needed[i >> 5] = needed;
+                if (!(needed >> (threadIdx.x & 24) & 0xffu)) totals.unread_yy += pair.yy;
             }
         }
     }
 
-    __device__ void multiply(int64_t at, int stage, const Needed& needed) const {
+    __device__ void multiply(int64_t at, int stage) const {
         if (r == 0) return;
         const AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
         if (staged && count == tile) {
-            absorb_rows<true>(v, layout, head, at, count, t, needed, strip, stage, sums);
+            absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
         } else {
-            absorb_rows<false>(v, layout, head, at, count, t, needed, strip, stage, sums);
+            absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);
         }
     }
 };

@@ -40,8 +40,9 @@ constexpr int tile = tile_length(capacity, sizeof(Kept), threads);
 // Rows of the aim sweep that are not staged come straight from global memory, by twos.
 constexpr int lot = lot_length(capacity, sizeof(Real), sizeof(Kept), threads);
 // Rows of the history are read only where a variable is free or has moved: of those that are held, nothing
-// but the new pair's sᵀy and yᵀy counts. (Not where products over all variables are taken anew.)
-constexpr bool selective = bounded && !SW_WEIGHTS_VARY;
+// but the new pair's sᵀy and yᵀy counts. (Not where products over all variables are taken anew. In small
+// problems too few neighbours are held together to be worth the looking.)
+constexpr bool selective = bounded && !SW_WEIGHTS_VARY && !lone_warp;
 using Engine = DeviceEngine<Real, Kept>;
 
 // Chunks may begin anywhere, not only where several elements can be read at a time: of ranks alone.

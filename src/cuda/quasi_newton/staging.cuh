@@ -18,10 +18,15 @@ enum Rider { moving_row, s_row, y_row, carried_row, no_row };
 struct AbsorbTile {
     alignas(16) double riders[no_row + 1][pitch];  // read by twos, as is the mask
     double mask[tile];
+    uint32_t needed[tile / 32];  // a bit for each variable whose rows count
 #if SW_WEIGHTED
     double root[tile];
 #endif
 
+    // Whether rows are read at this variable: eight neighbours are read together, or not at all.
+    __device__ bool needs(int column) const {
+        return !selective || (needed[column >> 5] >> (column & 24) & 0xffu);
+    }
     __device__ double root_of(int column) const {
 #if SW_WEIGHTED
         return root[column];
@@ -32,28 +37,33 @@ struct AbsorbTile {
 };
 constexpr int tile_buffers = staged ? 2 : 1;
 
-// A warp goes over its columns of every tile by itself, and waits for no other: it forms them, has their rows
-// brought and multiplies them. A thread forms every 32nd.
+// With a narrow history each warp goes over its columns of every tile by itself and waits for no other: it
+// forms them, has their rows brought and multiplies them. Rows in double precision are brought for the whole
+// block: long pieces of memory count for more there than waiting.
+constexpr bool by_warps = sizeof(Kept) < 8 || lone_warp;
 constexpr int warp_columns = tile / warps;
-constexpr int thread_columns = (warp_columns + 31) / 32;
-__device__ inline int first_column() {
-    return int(threadIdx.x >> 5) * warp_columns;
+constexpr int thread_columns = (tile + threads - 1) / threads;
+static_assert(!by_warps || warp_columns % 32 == 0);
+
+// The k-th column of a tile that this thread forms.
+__device__ inline int column_of(int k) {
+    return by_warps ? int(threadIdx.x >> 5) * warp_columns + int(threadIdx.x & 31) + 32 * k
+                    : int(threadIdx.x) + threads * k;
 }
+// A warp multiplies eight columns at a time: the first ones, and how far the next are.
+__device__ inline int first_column() {
+    return int(threadIdx.x >> 5) * (by_warps ? warp_columns : 8);
+}
+constexpr int column_step = by_warps ? 8 : 8 * warps;
 
-// Which variables of a warp's columns need rows, a bit for each. Eight neighbours are read together, or not
-// at all.
-struct Needed {
-    uint32_t bits[thread_columns] = {};
-
-    // At a column of the warp.
-    __device__ bool at(int column) const {
-        if (!selective) return true;
-        uint32_t word = bits[0];
-#pragma unroll
-        for (int k = 1; k < thread_columns; ++k) word = column >> 5 == k ? bits[k] : word;
-        return word >> (column & 24) & 0xffu;
+// Between those who share columns.
+__device__ inline void sync_columns() {
+    if constexpr (by_warps) {
+        __syncwarp();
+    } else {
+        __syncthreads();
     }
-};
+}
 
 // History rows of a tile in shared memory, stacked.
 constexpr int stage_rows = 8 * row_blocks;
@@ -167,30 +177,88 @@ __device__ inline void await_copies() {
 #endif
 }
 
-// Copies the rows of the `older` oldest pairs at a warp's columns, 16 bytes a lane. `offsets` of the pairs by
-// age. Rows are padded to whole 16 bytes, which may be read past the last.
-struct RowCopies {
-    const Kept *y, *s;
-    const int64_t* offsets;
-    int older;
+// Copies the rows of the `older` oldest of r pairs, 16 bytes a lane. Rows are padded to whole 16 bytes, which
+// may be read past the last. `whole`: all columns lie before the end; else `count` of the tile's do.
+// `offsets` of the pairs by age, in shared memory. For one warp: all rows at its columns.
+class WarpCopies {
+public:
+    __device__ WarpCopies(const Vectors& v, int, int older, int, const int64_t* offsets)
+        : y(v.y), s(v.s), offsets(offsets), older(older) {}
 
-    // `whole`: all columns lie before the end; else `count` of the tile's do.
     template <bool whole>
-    __device__ void copy(int64_t at, int count, const Needed& needed, Kept* stage) const {
+    __device__ void copy(int64_t at, int count, const AbsorbTile& t, Kept* stage) const {
         constexpr int wide = 16 / sizeof(Kept), pieces = warp_columns / wide;
         constexpr int copies = staged ? (2 * capacity * pieces + 31) / 32 : 1;
 #pragma unroll
         for (int k = 0; k < copies; ++k) {
             const int index = int(threadIdx.x & 31) + 32 * k, row = index / pieces;
-            const int column = index % pieces * wide, place = first_column() + column;
-            if (row >= 2 * older || !needed.at(column) || !(whole || place < count)) continue;
+            const int column = first_column() + index % pieces * wide;
+            if (row >= 2 * older || !t.needs(column) || !(whole || column < count)) continue;
             const bool is_s = row >= older;
             const int age = is_s ? row - older : row;
-            copy_kept<16>(StagePlace(stage + ((is_s ? capacity : 0) + age) * pitch + place),
-                          (is_s ? s : y) + offsets[age] + at + place);
+            copy_kept<16>(StagePlace(stage + ((is_s ? capacity : 0) + age) * pitch + column),
+                          (is_s ? s : y) + offsets[age] + at + column);
         }
     }
+
+private:
+    const Kept *y, *s;
+    const int64_t* offsets;
+    int older;
 };
+
+// The same for a block, a warp a row: which rows a warp takes is settled once a chunk.
+class BlockCopies {
+public:
+    __device__ BlockCopies(const Vectors& v, int r, int older, int head, const int64_t*) {
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            const int row = (threadIdx.x >> 5) + k * warps, lane = threadIdx.x & 31;
+            const bool is_s = row >= older;
+            const int age = is_s ? row - older : row;
+            const int64_t slot = slot_of(age, head, r, slots);
+            from[k] = row < 2 * older ? (is_s ? v.s : v.y) + slot * v.stride + lane * wide : nullptr;
+            to[k] = ((is_s ? capacity : 0) + age) * pitch + lane * wide;
+        }
+    }
+
+    template <bool whole>
+    __device__ void copy(int64_t at, int count, const AbsorbTile& t, Kept* stage) const {
+        const int first = int(threadIdx.x & 31) * wide;
+        if constexpr (!whole) {
+#pragma unroll 1
+            for (int c = 0; c + first < count; c += 32 * wide) {
+                if (!t.needs(c + first)) continue;
+#pragma unroll
+                for (int k = 0; k < each; ++k) {
+                    if (from[k]) copy_kept<16>(StagePlace(stage + to[k] + c), from[k] + at + c);
+                }
+            }
+            return;
+        }
+        if (32 * wide > tile && first >= tile) return;
+        bool needed[pieces];
+#pragma unroll
+        for (int c = 0; c < pieces; ++c) needed[c] = t.needs(first + c * 32 * wide);
+#pragma unroll
+        for (int k = 0; k < each; ++k) {
+            if (!from[k]) continue;
+            const Kept* row = from[k] + at;
+#pragma unroll
+            for (int c = 0; c < pieces; ++c) {
+                if (needed[c]) copy_kept<16>(StagePlace(stage + to[k] + c * 32 * wide), row + c * 32 * wide);
+            }
+        }
+    }
+
+private:
+    static constexpr int wide = 16 / sizeof(Kept), pieces = (tile + 32 * wide - 1) / (32 * wide);
+    static constexpr int each = staged ? (2 * capacity + warps - 1) / warps : 1;
+    const Kept* from[each];
+    int to[each];
+};
+
+using RowCopies = Choice<by_warps, WarpCopies, BlockCopies>::type;
 
 // Rows of the stages that no pair fills, and the riders that do not exist, are zeros for the whole chunk.
 __device__ inline void clear_unused(AbsorbTile (&tiles)[tile_buffers], int r) {

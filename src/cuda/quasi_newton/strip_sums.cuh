@@ -98,8 +98,7 @@ __device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding
 // `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
 template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
-                                   const AbsorbTile& t, const Needed& needed, int strip, int stage,
-                                   StripSums& sums) {
+                                   const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, r = layout.rows;
     const int place = first_column() + 2 * (lane & 3);  // this lane's first column
     // Staged rows lie side by side; others where the ring has them.
@@ -116,13 +115,14 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         }
     }
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
-    const int steps = whole ? warp_columns / 8 : min_of(warp_columns, count - first_column() + 7) / 8;
+    const int ends = by_warps ? min_of(first_column() + warp_columns, count) : count;
+    const int steps = whole ? warp_columns / 8 : (ends - first_column() + column_step - 1) / column_step;
 #pragma unroll(whole ? warp_columns / 8 : lone_warp ? 4 : 1)
     for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int offset = step * 8, column = place + offset;
-        if (!needed.at(offset)) continue;
+        const int offset = step * column_step, column = place + offset;
+        if (!t.needs(column)) continue;  // the same for the whole warp
         const bool first = whole || column < count, second = whole || column + 1 < count;
         Two values[row_blocks];
 #pragma unroll
