@@ -40,5 +40,7 @@ def output_of(program, *arguments):
     if "unexpected memory mapping" in out.stderr or "failed to disable ASLR" in out.stderr:
         pytest.skip("ThreadSanitizer cannot run with this machine's address randomisation")
     assert out.returncode == 0, out.stdout + out.stderr
-    assert out.stderr == ""
+    # (Programs that change stacks are fine as long as nothing else is said.)
+    said = [line for line in out.stderr.splitlines() if "doesn't fully support makecontext" not in line]
+    assert said == []
     return out.stdout

@@ -127,7 +127,10 @@ bool solve_by_lanes(const Job& job, const small::Products& products) {
     turns.run(
         [&](int lane) { done[lane] = solve_small<Chosen>(job, products, FourLanes{&turns, lane}, store); });
     for (bool each : done)
-        if (each != done[0]) ++failures;
+        if (each != done[0]) {
+            std::printf("lanes do not agree whether a system is solved\n");
+            ++failures;
+        }
     return done[0];
 }
 
@@ -387,5 +390,6 @@ int main() {
         }
     std::printf("%d solved, %d left, %d of the decays\n", solved, left, decays_left);
     if (solved < 5 * left || decays_left > 4) ++failures;
+    if (failures) std::printf("%d failures\n", failures);
     return failures ? EXIT_FAILURE : EXIT_SUCCESS;
 }

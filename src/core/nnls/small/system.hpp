@@ -233,8 +233,9 @@ struct System {
         const Family& family = job.family;
         return !is_slack(j) && family.mask && !family.mask[system * family.mask_stride + j];
     }
-    // For all lanes at once.
+    // For all lanes at once, when all have read what was there.
     SW_HD void set_x(int j, double value) {
+        lanes.sync();
         if (lanes.lane() == 0) x[j] = value;
         lanes.sync();
         support = value != 0 ? support | bit_of(j) : support & ~bit_of(j);
