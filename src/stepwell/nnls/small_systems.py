@@ -28,11 +28,8 @@ CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
 #: One matrix: up to so many unknowns a thread has a system of its own. Beyond, the lanes of a warp share it, unless the
 #: matrix has more entries than leave room for many warps.
 THREAD_COLUMNS, WARP_ENTRIES = 16, 8192
-#: Matrices of one system each: a thread has a system with up to so many equations.
-THREAD_ROWS = 1024
-#: Threads of a block, and how many blocks have registers on a multiprocessor, by the lanes of a system. A pass over a
-#: matrix of its own takes more registers.
-THREADS, BLOCKS, OWN_THREADS = {1: 64, 32: 768}, {1: 10, 32: 1}, {1: 64, 32: 384}
+#: Threads of a block, and how many blocks have registers on a multiprocessor, by the lanes of a system.
+THREADS, BLOCKS = {1: 64, 32: 768}, {1: 10, 32: 1}
 #: Threads of a block that forms products.
 TABLE_THREADS = 64
 
@@ -74,7 +71,7 @@ def width_of(batch: Batch) -> int:
     if source == "normal_equations":
         return 32
     if source == "own_matrix":
-        return 1 if batch.rows <= THREAD_ROWS else 32
+        return 1
     return 32 if columns > THREAD_COLUMNS and batch.rows * columns <= WARP_ENTRIES else 1
 
 
@@ -104,7 +101,7 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int]
     small.list = memory.address(listed)
     chosen, multiprocessors = defines(batch), limits["multiprocessors"]
     width, variant = width_of(batch), tuple(chosen.items())
-    threads = _threads(source_of(batch), width)
+    threads = THREADS[width]
     tables = None
     if source_of(batch) == "own_matrix":
         tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
@@ -163,10 +160,6 @@ def defines(batch: Batch) -> dict[str, str | int]:
     )
 
 
-def _threads(source: str, width: int) -> int:
-    return (OWN_THREADS if source == "own_matrix" else THREADS)[width]
-
-
 def kernel_defines(
     single: bool, source: str, *, bounded: bool, summed: bool, penalized: bool, capacity: int, width: int
 ) -> dict[str, str | int]:
@@ -182,7 +175,7 @@ def kernel_defines(
         "SW_FORMS_TABLES": int(source == "own_matrix"),
         "SW_TABLE_THREADS": TABLE_THREADS,
         "SW_WIDTH": width,
-        "SW_THREADS": _threads(source, width),
+        "SW_THREADS": THREADS[width],
         "SW_BLOCKS": BLOCKS[width],
     }
 
