@@ -16,5 +16,5 @@ def test_under_a_sanitizer(name, sanitizer, tmp_path):
 
 
 def test_small_systems(tmp_path):
-    # One thread a system: there is nothing to race.
+    # Lanes that share a system take turns: what one reads too late shows in the answers, and in who is done.
     output_of(build(tmp_path, [ROOT / "tests/nnls/small_systems.cpp", POOL], ["-O0", "-g", *MEMORY]))

@@ -1,23 +1,15 @@
 // NNLS on a CUDA device: the solver of src/core/nnls with a thread block, or a warp, as its team. Systems
-// come from a queue, so one slow system holds nobody up. Compiled with
-//   SW_SCALAR   float or double
-//   SW_KIND     Dense or Convolution
-//   SW_GENERAL  1: bounds, sums, weights and the like; 0: x >= 0
+// come from a queue, so one slow system holds nobody up. Compiled for a matrix of system_matrix.cuh, and with
 //   SW_BY_WARP  1: a warp is a team; 0: a block is
 //   SW_THREADS  threads of a block
-#include "core/nnls/job.hpp"
 #include "core/nnls/launch.hpp"
+#include "cuda/nnls/system_matrix.cuh"
 #include "cuda/nnls/system_teams.cuh"
 
 using namespace stepwell;
 using namespace stepwell::nnls;
 
 typedef SW_SCALAR Scalar;
-#if SW_GENERAL
-typedef Stacked<SW_KIND<Scalar>> Matrix;
-#else
-typedef SW_KIND<Scalar> Matrix;
-#endif
 
 // A team's turn at the queue: the first member draws, all learn.
 #if SW_BY_WARP

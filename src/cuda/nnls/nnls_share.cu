@@ -1,19 +1,10 @@
-// What systems with one matrix share, prepared once. Compiled with
-//   SW_SCALAR   float or double
-//   SW_KIND     Dense or Convolution
-//   SW_GENERAL  1: bounds, sums, weights and the like; 0: x >= 0
-#include "core/nnls/job.hpp"
+// What systems with one matrix share, prepared once. Compiled for a matrix of system_matrix.cuh.
 #include "core/nnls/launch.hpp"
+#include "cuda/nnls/system_matrix.cuh"
 #include "cuda/nnls/system_teams.cuh"
 
 using namespace stepwell;
 using namespace stepwell::nnls;
-
-#if SW_GENERAL
-typedef Stacked<SW_KIND<SW_SCALAR>> Matrix;
-#else
-typedef SW_KIND<SW_SCALAR> Matrix;
-#endif
 
 template <class T>
 static __device__ T* writable(const T* p) {

@@ -8,9 +8,7 @@
 //   SW_WIDTH      1: a thread a system; 32: a warp
 //   SW_THREADS    threads of a block, at the most
 //   SW_BLOCKS     blocks of a multiprocessor that registers have to be there for
-//   SW_FORMS_TABLES, SW_TABLE_THREADS  1 where there are matrices of one system each, whose products are
-//   formed
-//                 first; threads of a block that does it
+//   SW_FORMS_TABLES  1 where there are matrices of one system each, whose products are formed first
 #include "core/nnls/launch.hpp"
 #include "core/nnls/small/solver.hpp"
 #include "cuda/nnls/warp_lanes.cuh"
@@ -129,13 +127,13 @@ static __device__ void add_products(double (&c)[2], double f, double g) {
 
 // The table of each system (core/nnls/small/system.hpp): A and b are read once, a warp a system, four rows at
 // a time.
-extern "C" __global__ void __launch_bounds__(SW_TABLE_THREADS)
+extern "C" __global__ void __launch_bounds__(SW_THREADS)
     nnls_form_tables(const __grid_constant__ Launch launch) {
     const Job& job = launch.job;
     const int n = job.columns, m = job.rows, lane = threadIdx.x & 31, row = lane & 3, column = lane >> 2;
-    const int64_t warps = static_cast<int64_t>(gridDim.x) * (SW_TABLE_THREADS / 32);
+    const int64_t warps = static_cast<int64_t>(gridDim.x) * (SW_THREADS / 32);
     constexpr int ahead = 8;
-    for (int64_t system = static_cast<int64_t>(blockIdx.x) * (SW_TABLE_THREADS / 32) + (threadIdx.x >> 5);
+    for (int64_t system = static_cast<int64_t>(blockIdx.x) * (SW_THREADS / 32) + (threadIdx.x >> 5);
          system < job.systems; system += warps) {
         const Scalar* a = static_cast<const Scalar*>(job.a) + system * job.a_stride;
         const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;

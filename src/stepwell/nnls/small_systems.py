@@ -30,8 +30,6 @@ CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
 THREAD_COLUMNS, WARP_ENTRIES = 16, 8192
 #: Threads of a block, and how many blocks have registers on a multiprocessor, by the lanes of a system.
 THREADS, BLOCKS = {1: 64, 32: 768}, {1: 10, 32: 1}
-#: Threads of a block that forms products.
-TABLE_THREADS = 64
 
 
 def are_for(batch: Batch) -> bool:
@@ -106,9 +104,9 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int]
     if source_of(batch) == "own_matrix":
         tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
         small.job.tables = memory.address(tables)
-        blocks = min(-(-batch.systems // (TABLE_THREADS // 32)), 64 * multiprocessors)
+        blocks = min(-(-batch.systems // (threads // 32)), 64 * multiprocessors)
         former = _kernel("nnls_form_tables", memory.device_id, 0, variant)
-        launch_with(former, small, (blocks, 1), (TABLE_THREADS, 1), 0, stream)
+        launch_with(former, small, (blocks, 1), (threads, 1), 0, stream)
     fast = shared_bytes(batch)
     if width > 1:
         # As many warps as have room, though no more than share a batch that is not large.
@@ -173,7 +171,6 @@ def kernel_defines(
         "SW_COLUMNS": capacity,
         "SW_POSITIONS": min(capacity, POSITIONS),
         "SW_FORMS_TABLES": int(source == "own_matrix"),
-        "SW_TABLE_THREADS": TABLE_THREADS,
         "SW_WIDTH": width,
         "SW_THREADS": THREADS[width],
         "SW_BLOCKS": BLOCKS[width],
