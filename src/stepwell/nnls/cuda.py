@@ -194,8 +194,9 @@ def solve(batch: Batch) -> AnyResult:
     if shares(batch):
         keep.append(_share(batch, memory, launch, stream))
     counters = None
-    if small_systems.are_for(batch):
-        counters, used = small_systems.launch(batch, memory, launch, _limits(memory.device_id)[0], stream)
+    source = small_systems.source_of(launch.job, batch.form_gram)
+    if source is not None:
+        counters, used = small_systems.launch(batch, source, memory, launch, _limits(memory.device_id)[0], stream)
         keep.append(used)
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     variant = (*options, shared_bytes)
