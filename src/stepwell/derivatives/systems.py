@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepwell.arrays import Array, host_copy, namespace_of
-from stepwell.nnls.api import nnls
-from stepwell.nnls.batch import COSTS, COUNTS
+from stepwell.nnls.api import solve
+from stepwell.nnls.arguments import check
+from stepwell.nnls.batch import COSTS, COUNTS, Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import NNLSResult
 
@@ -51,27 +52,27 @@ class Outcome(NamedTuple):
     costs: Array  # (..., 4)
 
 
-def solve_systems(
+def read_systems(
     entries: Array,
     b: Array,
     lam: Array,
     warm: Array | None,
     spec: Spec,
     progress: Callable[[int, int], object] | None = None,
-) -> NNLSResult:
-    """Solve systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
+) -> Batch:
+    """Check systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
     matrix: Any = entries
     if spec.rows >= 0:
         matrix = Convolution(entries, spec.columns, m=spec.rows, origin=spec.origin)
-    names = ("method", "insertion", "update", "maxiter", "tol", "threads")
-    result: NNLSResult = nnls(
-        matrix,
-        b,
-        lam=float(np.reshape(host_copy(lam), ())),
-        warm_start="chain" if spec.chain else warm,
-        progress=progress,
-        **{name: getattr(spec, name) for name in names},
-    )
+    start = "chain" if spec.chain else warm
+    options = (spec.method, spec.insertion, spec.update, float(lam.item()), start, spec.maxiter, spec.tol, spec.threads)
+    return check(matrix, b, *options, progress)
+
+
+def solve_systems(entries: Array, b: Array, lam: Array, warm: Array | None, spec: Spec) -> NNLSResult:
+    """Solve systems given as ``nnls`` takes them."""
+    result = solve(read_systems(entries, b, lam, warm, spec))
+    assert isinstance(result, NNLSResult)
     return result
 
 
