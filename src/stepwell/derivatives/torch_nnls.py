@@ -240,6 +240,9 @@ class _SolutionWithTangents(_Solution):
 
 # ---- the API ----
 
+#: A λ of zero, which most have. (Nobody writes to it. Compiled programs make their own.)
+_NONE = torch.tensor(0.0, dtype=torch.float64)
+
 
 class _Call:
     """A call that keeps what it has found of systems, where it can be looked at."""
@@ -287,14 +290,15 @@ def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any,
     if chain:
         require(warm_start == "chain", "warm_start", warm_start, "an x, a boolean set, or 'chain'")
     warm = None if chain or warm_start is None else torch.as_tensor(warm_start).detach()
+    compiled = torch.compiler.is_compiling()
     if isinstance(lam, Tensor):
         require_shape(lam.ndim == 0, "lam", lam, "(), one number")
     else:
-        lam = torch.tensor(read_real("lam", lam, at_least=0), dtype=torch.float64)
+        number = read_real("lam", lam, at_least=0)
+        lam = torch.tensor(number, dtype=torch.float64) if number or compiled else _NONE
     if across:
         b, warm = b.T, warm.T if warm is not None and warm.ndim == 2 else warm
     spec = Spec(rows=shape[0], columns=shape[1], origin=shape[2], chain=chain, **options)
-    compiled = torch.compiler.is_compiling()
     traced = compiled or any(is_transformed(t) for t in (entries, b, lam))
     rule = _Solution if compiled else _SolutionWithTangents
     if traced:
