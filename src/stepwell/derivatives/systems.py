@@ -7,13 +7,15 @@ systems, whose Gram matrix is formed once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepwell.arrays import Array, host_copy, namespace_of
+from stepwell.arrays import Array, host_copy, is_cuda, namespace_of
+from stepwell.lazy import systems_of_whole
 from stepwell.nnls.api import solve
 from stepwell.nnls.arguments import check
 from stepwell.nnls.batch import COSTS, COUNTS, Batch
@@ -61,12 +63,29 @@ def read_systems(
     progress: Callable[[int, int], object] | None = None,
 ) -> Batch:
     """Check systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
+    number = float(lam.item())
+    plain = spec.rows < 0 and warm is None and progress is None and type(entries) is type(b)
+    if plain and not is_cuda(b) and entries.dtype == b.dtype == namespace_of(b).float64:
+        known = _known(tuple(entries.shape), tuple(b.shape), spec, number, systems_of_whole(0))
+        return known.with_arrays(entries, b if b.ndim == 2 else b[None])
     matrix: Any = entries
     if spec.rows >= 0:
         matrix = Convolution(entries, spec.columns, m=spec.rows, origin=spec.origin)
+    return check(matrix, b, *_options(spec, number, warm), progress=progress)
+
+
+def _options(spec: Spec, lam: float, warm: Array | None) -> tuple[Any, ...]:
     start = "chain" if spec.chain else warm
-    options = (spec.method, spec.insertion, spec.update, float(lam.item()), start, spec.maxiter, spec.tol, spec.threads)
-    return check(matrix, b, *options, progress)
+    return spec.method, spec.insertion, spec.update, lam, start, spec.maxiter, spec.tol, spec.threads
+
+
+@functools.lru_cache(maxsize=64)
+def _known(of_a: tuple[int, ...], of_b: tuple[int, ...], spec: Spec, lam: float, whole: int) -> Batch:
+    """Check systems of these shapes. What is called again and again takes longer to check than a small batch to solve.
+
+    `whole` is there for the cache: the check asks for it as well.
+    """
+    return check(np.broadcast_to(0.0, of_a), np.broadcast_to(0.0, of_b), *_options(spec, lam, None))
 
 
 def solve_systems(entries: Array, b: Array, lam: Array, warm: Array | None, spec: Spec) -> NNLSResult:
