@@ -64,19 +64,20 @@ def read_systems(
 ) -> Batch:
     """Check systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
     number = float(lam.item())
-    plain = spec.rows < 0 and warm is None and progress is None and type(entries) is type(b)
+    usual = all(value is None or isinstance(value, int | float | str) for value in spec)
+    plain = usual and spec.rows < 0 and warm is None and progress is None and type(entries) is type(b)
     if plain and not is_cuda(b) and entries.dtype == b.dtype == namespace_of(b).float64:
         known = _known(tuple(entries.shape), tuple(b.shape), spec, number, systems_of_whole(0))
         return known.with_arrays(entries, b if b.ndim == 2 else b[None])
     matrix: Any = entries
     if spec.rows >= 0:
         matrix = Convolution(entries, spec.columns, m=spec.rows, origin=spec.origin)
-    return check(matrix, b, *_options(spec, number, warm), progress=progress)
+    return check(matrix, b, progress=progress, warm_start="chain" if spec.chain else warm, **_options(spec, number))
 
 
-def _options(spec: Spec, lam: float, warm: Array | None) -> tuple[Any, ...]:
-    start = "chain" if spec.chain else warm
-    return spec.method, spec.insertion, spec.update, lam, start, spec.maxiter, spec.tol, spec.threads
+def _options(spec: Spec, lam: float) -> dict[str, Any]:
+    names = ("method", "insertion", "update", "maxiter", "tol", "threads")
+    return {name: getattr(spec, name) for name in names} | {"lam": lam}
 
 
 @functools.lru_cache(maxsize=64)
@@ -85,7 +86,8 @@ def _known(of_a: tuple[int, ...], of_b: tuple[int, ...], spec: Spec, lam: float,
 
     `whole` is there for the cache: the check asks for it as well.
     """
-    return check(np.broadcast_to(0.0, of_a), np.broadcast_to(0.0, of_b), *_options(spec, lam, None))
+    start = "chain" if spec.chain else None
+    return check(np.broadcast_to(0.0, of_a), np.broadcast_to(0.0, of_b), warm_start=start, **_options(spec, lam))
 
 
 def solve_systems(entries: Array, b: Array, lam: Array, warm: Array | None, spec: Spec) -> NNLSResult:
