@@ -51,6 +51,11 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
         assert entry in code
 
 
+def test_the_kernel_of_large_normal_equations_compiles_without_a_device():
+    code = compile_or_skip(cuda.kernel_defines(False, False, False, 512, True, cuda.CLUSTER_BLOCKS), "sm_90")
+    assert b"nnls_solve" in code
+
+
 @pytest.mark.parametrize(
     ("architecture", "single", "source", "kind", "capacity", "width"),
     [
@@ -103,7 +108,7 @@ def batch(systems, rows, columns, **options):
     return api.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
 
 
-H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024)
+H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024, cluster_blocks=8)
 
 
 def test_teams_follow_the_shape():
@@ -143,14 +148,32 @@ def test_warps_share_systems_of_more_columns():
         assert (H200["shared_limit"] - 4096 - small_systems.shared_bytes(work, one)) // warp >= 12
 
 
+def gram_batch(systems, columns, sum_bounds=None):
+    given = dict(bounds=(0, np.inf), bb=None, rows=None, lam=0, L=None, warm_start=None, maxiter=None, tol=None)
+    given |= dict(threads=None, progress=None, mask=None, noise=None, uncertainty=None)
+    return check_gram(np.eye(columns), np.ones((systems, columns)), sum_bounds=sum_bounds, **given)
+
+
+def test_clusters_are_for_few_large_normal_equations():
+    few = cuda.plan(gram_batch(3, 1290), **H200, free_bytes=2**37)
+    assert (few.blocks_in_team, few.teams, few.blocks) == (cuda.CLUSTER_BLOCKS, 3, 3 * cuda.CLUSTER_BLOCKS)
+    assert few.members == few.threads * few.blocks_in_team
+    for other in (
+        cuda.plan(gram_batch(100, 1290), **H200, free_bytes=2**37),  # multiprocessors have systems of their own
+        cuda.plan(gram_batch(3, 100), **H200, free_bytes=2**37),
+        cuda.plan(gram_batch(3, 1290), **{**H200, "cluster_blocks": 1}, free_bytes=2**37),
+        cuda.plan(batch(3, 1290, 1290), **H200, free_bytes=2**37),
+    ):
+        assert other.blocks_in_team == 1
+        assert other.blocks == other.teams
+
+
 def test_which_normal_equations_are_small():
-    common = dict(bounds=(0, np.inf), bb=None, rows=None, lam=0, L=None, warm_start=None, maxiter=None, tol=None)
-    common |= dict(threads=None, progress=None, mask=None, noise=None, uncertainty=None)
     for sums in (None, (1, 1), (0, 1)):
-        work = check_gram(np.eye(9), np.ones((5, 9)), sum_bounds=sums, **common)
+        work = gram_batch(5, 9, sums)
         assert source_of(work) == "normal_equations"
         assert small_systems.defines(work, "normal_equations")["SW_SUMMED"] == int(sums is not None)
-    assert source_of(check_gram(np.eye(32), np.ones((5, 32)), sum_bounds=(0, 1), **common)) is None
+    assert source_of(gram_batch(5, 32, (0, 1))) is None
 
 
 def test_memory_bounds_the_number_of_teams():
