@@ -211,6 +211,10 @@ class CudaTarget(DeviceVectors):
             return self.report
         return np.frombuffer(self._download("states", np.empty(self.batch * _core.STATE_SIZE, np.uint8)), STATE_DTYPE)
 
+    def _evaluated(self) -> bool:
+        self.wait()
+        return bool(self.report["evaluations"][0])  # of the first problem, which the host is always told
+
     def stop(self, status: int) -> None:
         """End all problems that still run."""
         states = np.array(self.states())
