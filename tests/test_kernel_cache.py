@@ -24,7 +24,8 @@ def compiler(monkeypatch, tmp_path):
 
     core = types.SimpleNamespace(ProgramOptions=lambda **options: options, Program=compiled)
     monkeypatch.setattr(nvrtc, "cuda_core", lambda: core)
-    monkeypatch.setattr(nvrtc, "_compiler_version", lambda: "13.0")
+    for function in ("_compiler_version", "_load_compiler"):
+        monkeypatch.setattr(nvrtc, function, lambda: "13.0")
     monkeypatch.setenv("STEPWELL_CACHE", str(made.cache))
     return made
 
@@ -45,6 +46,18 @@ def test_a_kernel_is_compiled_once(compiler):
     assert entry(compiler).read_bytes().startswith(CODE)
     compile_once({"OTHER": 1})
     assert compiler.calls == 2
+
+
+def test_a_kernel_on_disk_needs_no_compiler(compiler, monkeypatch):
+    compile_once()
+
+    def absent():
+        raise ImportError("NVRTC")
+
+    monkeypatch.setattr(nvrtc, "_load_compiler", absent)
+    compile_once()
+    with pytest.raises(ImportError, match="NVRTC"):
+        compile_once({"OTHER": 1})
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o002, 0o022, 0o077])

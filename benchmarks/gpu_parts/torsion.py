@@ -20,13 +20,15 @@ from gpu_parts.tools import (
     synchronised,
     torsion_problem,
 )
+from stepwell.quasi_newton.cuda_events import WINDOW
 
 WORDS = 4 * M + 14  # of traffic for each variable and iteration
 
 
 def turn_times(problem: Any, turns: int, bounds: Any = "arrays", history: str | None = None) -> dict[str, Any]:
     """Device seconds of each turn. The run is made twice, alike to the last bit: first looking at the state after every
-    turn, then with events and without waiting, the host ahead of the device, so that no turn is held up by it."""
+    turn, then with events and without waiting. The host lets itself be at most two windows of turns ahead of the
+    device, so that each window is queued behind a device that sleeps: otherwise short turns are held up by the host."""
     box = problem.bounds if isinstance(bounds, str) else bounds
     opt = stepwell.LBFGSB(problem.x0, box, m=M, history=history, **ENDLESS)
     iterations, walks = [0], [0]
@@ -35,16 +37,18 @@ def turn_times(problem: Any, turns: int, bounds: Any = "arrays", history: str | 
         iterations.append(opt.nit)
         walks.append(int(opt.state["cauchy_walks"]))
     opt = stepwell.LBFGSB(problem.x0, box, m=M, history=history, **ENDLESS)
-    pairs = [events() for _ in range(turns)]
     keep_busy(0.15)
-    torch.cuda._sleep(int(2e9 * 1e-3 * turns))  # a millisecond a turn: more than the host takes
-    for before, after in pairs:
-        f, g = problem.fun(opt.x)
-        before.record()
-        opt.tell(f, g)
-        after.record()
-    torch.cuda.synchronize()
-    seconds = [1e-3 * before.elapsed_time(after) for before, after in pairs]
+    seconds = []
+    for began in range(0, turns, WINDOW):
+        pairs = [events() for _ in range(min(WINDOW, turns - began))]
+        torch.cuda._sleep(int(2e9 * 0.5e-3 * WINDOW))  # half a millisecond a turn: more than the host takes
+        for before, after in pairs:
+            f, g = problem.fun(opt.x)
+            before.record()
+            opt.tell(f, g)
+            after.record()
+        torch.cuda.synchronize()
+        seconds += [1e-3 * before.elapsed_time(after) for before, after in pairs]
     first = turns // 3  # the history has long been full
     accepted, walked = np.diff(iterations) > 0, np.diff(walks) > 0
     plain = [s for k, s in enumerate(seconds) if k >= first and accepted[k] and not walked[k]]

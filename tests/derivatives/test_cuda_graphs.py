@@ -18,7 +18,7 @@ random = np.random.default_rng(11)
 A, B = random.normal(size=(9, 6)), random.normal(size=(4, 9))
 GRAM = A.T @ A + 0.1 * np.eye(6)
 LARGE = random.normal(size=(2, 500, 150))
-LARGE_GRAM, LARGE_B = LARGE.mT @ LARGE, random.normal(size=(2, 150))
+LARGE_GRAM, LARGE_B = np.swapaxes(LARGE, 1, 2) @ LARGE, random.normal(size=(2, 150))
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ int main() {
     e.walk_stride = device_walk_words(capacity, int(sizes[2]), threads);
     e.walk = allocate<double>(e.walk_stride);
     e.barrier = reinterpret_cast<Barrier*>(allocate<unsigned int>(2 + groups));
-    e.counter = allocate<unsigned int>(2), e.running = allocate<unsigned int>(1);
+    e.counter = allocate<unsigned int>(3), e.running = allocate<unsigned int>(1);
     e.states = allocate<State>(1), e.report = allocate<State>(1);
     const bool gangs_are_blocks = !sizes[3];
     e.chunks = int32_t(chunks), e.walk_length = int32_t(sizes[2]);

@@ -36,7 +36,7 @@ struct DeviceEngine : BatchMemory<Real, Kept> {
     Barrier* barrier;
     State* report;          // pinned host memory: state of the first problem after each turn
     unsigned int* running;  // pinned host memory: problems still running after the last turn
-    unsigned int* counter;  // device memory: the count in the making
+    unsigned int* counter;  // device memory: the count in the making, blocks that are done, problems taken
     int64_t partial_stride, walk_stride;
     int32_t chunks, walk_length, sums;  // sums: of a chunk, at most
 };

@@ -149,9 +149,11 @@ public:
 
     // Tile after tile, whose rows are read where they lie.
     __device__ void run_direct() const {
+        if (lone_warp) expect_tile(c.last_tile());
 #pragma unroll 1
         for (int64_t at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
             sync_columns();  // the tile's buffer is free
+            if (lone_warp) expect_tile(c.tile_before(at));
             form(at, 0);
             sync_columns();
             multiply(at, 0);
@@ -206,6 +208,12 @@ private:
     const double carry_time, scale, length;
     const BoundNumbers numbers;
 
+    // All but the newest row, which is yet to be formed.
+    __device__ void expect_tile(int64_t at) const {
+        constexpr bool pair = gather == Gather::pair;
+        if (at >= c.begin) expect_columns(v, at, c.n, pair ? r - 1 : r, r, head, pair);
+    }
+
     __device__ void fetch_inputs(int64_t at) const {
         begin_copies();
         if (at >= c.begin) {
@@ -223,6 +231,14 @@ private:
     __device__ void form(int64_t at, int stage) const {
         AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
+        // Not staged: all of them on their way before the first is used.
+        AbsorbInput loaded[thread_columns];
+        if (!staged) {
+#pragma unroll
+            for (int k = 0; k < thread_columns; ++k) {
+                if (column_of(k) < count) loaded[k].template load<gather>(v, at + column_of(k));
+            }
+        }
 #pragma unroll
         for (int k = 0; k < thread_columns; ++k) {
             const int i = column_of(k);
@@ -232,7 +248,7 @@ private:
                 if (staged) {
                     input.take(staged_inputs() + i, pitch, numbers);
                 } else {
-                    input.template load<gather>(v, at + i);
+                    input = loaded[k];
                 }
                 pair =
                     absorb_element<gather>(v, newest, length, scale, carry_time, input, at + i, t, i, totals);

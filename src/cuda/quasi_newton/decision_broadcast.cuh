@@ -22,10 +22,7 @@ protected:
 
     // Takes over what member 0 decided, now or in an earlier turn. Between two syncs.
     __device__ static __noinline__ void load_state(const State* state) {
-        const uint32_t* from = reinterpret_cast<const uint32_t*>(state);
-        uint32_t* to = reinterpret_cast<uint32_t*>(&m.state);
-        SW_ROLLED
-        for (int i = threadIdx.x; i < int(sizeof(State) / 4); i += threads) to[i] = __ldcg(from + i);
+        arriving(state).put(reinterpret_cast<uint32_t*>(&m.state));
     }
 
     // Runs a decision on member 0 and shows its outcome to all: once `await` has brought all members here,
@@ -38,8 +35,8 @@ protected:
     template <class Await, class Take, class Decide>
     __device__ void decide_after(const Await& await, const Take& take, const Decide& decision) const {
         SW_ROLLED
-        for (int round = gang.only_decides() && m.engine.n >= rehearsed_from ? 0 : 1; round < 2; ++round) {
-            const bool real = round > 0;
+        for (int round = rehearses() ? 0 : 1; round < 2; ++round) {
+            const bool real = lone_warp || round > 0;
             if (real) {
                 await();
             } else {
@@ -54,6 +51,11 @@ protected:
             if (!real) copy_state(reinterpret_cast<uint32_t*>(&m.state), m.kept_state());
         }
         share_state();
+    }
+
+    // (Problems of a lone warp are never long enough.)
+    __device__ bool rehearses() const {
+        return !lone_warp && gang.only_decides() && m.engine.n >= rehearsed_from;
     }
 
     // From member 0 to the others. A turn that ends with a trial point needs them no more.

@@ -13,6 +13,16 @@ constexpr int own_and_staged = int(sizeof(SharedMemory) + sizeof(Turn)) + staged
 static_assert(staged_bytes == SW_STAGED_BYTES, "the loader asks for other shared memory");
 static_assert(!staged || weighted || own_and_staged <= for_two_blocks, "leave memory for a second block");
 
+// Problems beyond the first of each block go to whoever is free: some have ended, others take longer. For a
+// whole block, between two syncs.
+__device__ inline int64_t next_problem(unsigned int* taken) {
+    __shared__ unsigned int next;
+    __syncthreads();
+    if (threadIdx.x == 0) next = atomicAdd(taken, 1u);
+    __syncthreads();
+    return int64_t(gridDim.x) + next;
+}
+
 SW_END
 
 // f: the objective's values, float or double, one per problem. What each block begins with is loaded at once;
@@ -27,9 +37,14 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
     };
     int64_t p = blocks ? blockIdx.x : 0;
     double value = threadIdx.x == 0 ? value_of(p) : 0.0;
-    copy_words(&m.engine, engine);
-    copy_words(&m.options(), reinterpret_cast<const Options*>(engine + 1));
-    Turn::load_state(states + p);
+    {
+        const auto state = arriving(states + p);
+        const auto memory = arriving(engine);
+        const auto options = arriving(reinterpret_cast<const Options*>(engine + 1));
+        state.put(reinterpret_cast<uint32_t*>(&m.state));
+        memory.put(reinterpret_cast<uint32_t*>(&m.engine));
+        options.put(reinterpret_cast<uint32_t*>(m.option_bytes));
+    }
     __syncthreads();
     const Engine& e = m.engine;
     const Gang gang{Block{m.reduce}, blocks ? nullptr : e.barrier, blocks ? 0 : int(blockIdx.x),
@@ -47,9 +62,8 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
         turn.run(TurnPart(part));
         running += m.state.action != Action::done;
         if (p == 0 && gang.decides()) copy_words(e.report, &m.state);
-        p += blocks ? gridDim.x : 1;
+        p = blocks ? next_problem(e.counter + 2) : p + 1;
         if (p >= e.batch) break;
-        __syncthreads();
         if (threadIdx.x == 0) value = value_of(p);
         Turn::load_state(states + p);
     }
@@ -59,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(stepwell::threads, stepwell::lone_w
         atomicAdd(e.counter, running);
         if (signal::count_up(e.counter + 1) != gridDim.x - 1) return;
         running = atomicExch(e.counter, 0u);
-        e.counter[1] = 0;
+        e.counter[1] = e.counter[2] = 0;
     }
     *(volatile unsigned int*)e.running = running;
 }

@@ -74,9 +74,49 @@ __device__ inline bool factor_by_warp(const Factoring& one, int size, int negati
     return sound;
 }
 
+// Both at once by one warp, a half of it for each: lane i of a half keeps column i of its matrix. The same
+// arithmetic.
+__device__ inline BothFactored factor_by_halves(const Factoring& first, const Factoring& second, int size,
+                                                int negative) {
+    constexpr int side = 16;
+    const bool is_second = threadIdx.x >= side;
+    double *const a = is_second ? second.a : first.a, *const x = is_second ? second.x : first.x;
+    const int i = threadIdx.x % side, half = threadIdx.x & side;
+    const bool there = a && i < size;
+    double mine[side], part = there ? x[i] : 0.0, form = 0;
+#pragma unroll
+    for (int j = 0; j < side; ++j) mine[j] = j <= i && there ? a[j * size + i] : 0.0;
+    __syncwarp();
+    bool sound = true;
+#pragma unroll 1
+    for (int k = 0; k < size; ++k) {
+        const double here = mine[0];  // row k of D Lᵀ
+        auto row = [&](int column) { return __shfl_sync(0xffffffffu, here, half + column % side); };
+        const double pivot = row(k), known = __shfl_sync(0xffffffffu, part, half + k);
+        const double inverse = quick_inverse(pivot), l = here * inverse;
+        if (there && i >= k) a[k * size + i] = i == k ? inverse : l;
+        if (i > k) part -= l * known;
+        form += known * inverse * known;
+        sound &= (k < negative ? pivot < 0 : pivot > 0) & is_finite(pivot) & is_finite(inverse);
+#pragma unroll
+        for (int e = 1; e < side; ++e) mine[e - 1] = mine[e] - l * row(k + e);
+    }
+    if (there) x[i] = part;
+    const unsigned int good = __ballot_sync(0xffffffffu, sound || !a);
+    BothFactored found;
+    found.first = good & 1u;
+    found.second = good >> side & 1u;
+    found.form = __shfl_sync(0xffffffffu, first.a ? form : 0.0, 0);
+    __syncwarp();
+    return found;
+}
+
 // A warp for each, if there are two; `first` may be nothing.
 __device__ __noinline__ BothFactored factor_by_warps(const Factoring& first, const Factoring& second,
                                                      int size, int negative) {
+    if constexpr (lone_warp && small_side <= 16) {
+        if (first.a) return factor_by_halves(first, second, size, negative);
+    }
     __shared__ BothFactored found;
     const int warp = threadIdx.x / 32;
     SW_ROLLED

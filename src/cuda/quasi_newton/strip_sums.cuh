@@ -219,12 +219,27 @@ __device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int f
     __syncthreads();
 }
 
+// The same for a warp that is alone: what it has of a block is all there is.
+__device__ __noinline__ void put_sums_of_block(const SumLayout layout, int strip, int index, double first,
+                                               double second, double* to) {
+    const int lane = threadIdx.x & 31;
+    SW_ROLLED
+    for (int k = 0; k < 2; ++k) {
+        const int place = place_of_sum(layout, strip, index, lane >> 2, 2 * (lane & 3) + k);
+        if (place >= 0) to[place] = 0.0 + (k ? second : first);
+    }
+}
+
 __device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums, double* shared,
                                    double* to) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     __syncthreads();
     int index = 0;
     auto put = [&](const double (&c)[2]) {
+        if constexpr (lone_warp) {
+            put_sums_of_block(layout, strip, index++, c[0], c[1], to);
+            return;
+        }
         double* block = shared + (warp * blocks_at_once + index % blocks_at_once) * 64;
         *reinterpret_cast<double2*>(block + 2 * lane) = make_double2(c[0], c[1]);
         ++index;

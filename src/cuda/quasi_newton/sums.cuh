@@ -33,6 +33,15 @@ struct AllSums {
     __device__ Fold operator()(int) const { return Fold::sum; }
 };
 
+// Sums may lie in shared memory where a warp has a problem to itself (see Turn).
+__device__ inline void put_sum(double* to, double value) {
+    if constexpr (lone_warp) {
+        *to = value;
+    } else {
+        __stcg(to, value);
+    }
+}
+
 // Groups of chunks that member 0 adds up itself; tests leave it fewer.
 #if !defined(SW_GROUPS_FOR_ONE)
 #define SW_GROUPS_FOR_ONE 3
@@ -41,12 +50,15 @@ constexpr int groups_for_one = SW_GROUPS_FOR_ONE;
 
 class ChunkSums {
 public:
-    __device__ ChunkSums(const Gang& gang, double* memory, int chunks, int row)
-        : gang(gang), memory(memory), chunks(chunks), row(row) {}
+    // `here`: one chunk and no other block, its sums in shared memory.
+    __device__ ChunkSums(const Gang& gang, double* memory, int chunks, int row, bool here = false)
+        : gang(gang), memory(memory), chunks(chunks), row(row), here(here) {}
+
+    __device__ bool are_here() const { return lone_warp && here; }
 
     // Where sum j of a chunk is kept.
     __device__ double* place(int j, int chunk) const { return memory + int64_t(chunk) * row + j; }
-    __device__ void put(int j, int chunk, double value) const { __stcg(place(j, chunk), value); }
+    __device__ void put(int j, int chunk, double value) const { put_sum(place(j, chunk), value); }
 
     // Folds numbers of every thread over the block, into the sums `first`, ... of a chunk. `exchange`: shared
     // memory for fold_length numbers.
@@ -58,11 +70,17 @@ public:
 
     // A careful sum over all chunks, by one warp: the first lane's total counts, whose order is fixed.
     __device__ double take_careful(int first) const {
+        if (are_here()) {
+            CarefulSum total;
+            total.add(CarefulSum{memory[first], memory[first + 1]});
+            return total.value();
+        }
         return careful_total(place(first, 0), row, chunks, gang.block.lane());
     }
 
     // Sum `j` over all chunks, by one warp: lanes over chunks in a fixed tree. Every lane gets the total.
     __device__ double take_one(int j, Fold fold) const {
+        if (are_here()) return folded(fold, neutral_of(fold), memory[j]);
         return warp_total(place(j, 0), row, chunks, gang.block.lane(), fold);
     }
 
@@ -81,15 +99,17 @@ public:
     // Waits for all members, and then member 0 alone goes on, the others wait for the gang's release.
     __device__ void await_all() const { gang.await(by_groups() ? groups() : gang.workers()); }
 
-    // Member 0 hands the totals to put(j, total).
+    // Member 0 hands the totals from `first` on to put(j, total).
     template <class Kind, class Put>
-    __device__ void take(int count, const Kind& kind, const Put& put) const {
+    __device__ void take(int count, const Kind& kind, const Put& put, int first = 0) const {
         const int groups = this->groups();
         SW_ROLLED
-        for (int j = threadIdx.x; j < count; j += threads) {
+        for (int j = first + int(threadIdx.x); j < count; j += threads) {
             const Fold fold = kind(j);
             double total;
-            if (by_groups()) {
+            if (are_here()) {
+                total = take_one(j, fold);
+            } else if (by_groups()) {
                 total = fold_rows(place(j, chunks), row, groups, fold);
             } else {
                 total = fold_group(j, 0, fold);
@@ -106,7 +126,9 @@ private:
     Gang gang;
     double* memory;
     int chunks, row;
+    bool here;
 
+    __device__ static double neutral_of(Fold fold) { return fold == Fold::min ? double_infinity : 0.0; }
     __device__ int groups() const { return (chunks + group_size - 1) / group_size; }
     __device__ bool by_groups() const { return gang.barrier && chunks > groups_for_one * group_size; }
 
@@ -165,10 +187,10 @@ private:
             }
         }
         if (lane == 0 && careful) {
-            __stcg(to + count, total.sum);
-            __stcg(to + count + 1, total.lost);
+            put_sum(to + count, total.sum);
+            put_sum(to + count + 1, total.lost);
         } else if (lane == 0 && k < count) {
-            __stcg(to + k, total.sum);
+            put_sum(to + k, total.sum);
         }
         __syncthreads();
     }
@@ -197,7 +219,7 @@ private:
 
     static __device__ __noinline__ double warp_total(const double* from, int row, int chunks, int lane,
                                                      Fold fold) {
-        const double neutral = fold == Fold::min ? double_infinity : 0.0;
+        const double neutral = neutral_of(fold);
         double total = neutral;
         SW_ROLLED
         for (int c = lane; c < chunks; c += 32 * at_once) {
@@ -216,7 +238,7 @@ private:
 
     // Adds up (or the like) one number of each of so many rows, in their order.
     __device__ static __noinline__ double fold_rows(const double* from, int row, int count, Fold fold) {
-        const double neutral = fold == Fold::min ? double_infinity : 0.0;
+        const double neutral = neutral_of(fold);
         double total = neutral;
         SW_ROLLED
         for (; count > 0; count -= group_size, from += group_size * row) {

@@ -14,9 +14,9 @@ public:
 
     __device__ Turn(const Engine& e, const Gang& gang, int64_t problem, int64_t slot, double f)
         : CauchyPhases(gang, e.states + problem, e.coefficients + slot * 2 * capacity,
-                       ChunkSums(gang, e.partials + slot * e.partial_stride, e.chunks, e.sums),
-                       scratch_views(small_history ? m.scratch : e.scratch + slot * scratch_length(capacity),
-                                     capacity),
+                       chunk_sums(e, gang, slot),
+                       small_history ? m.scratch()
+                                     : scratch_views(e.scratch + slot * scratch_length(capacity), capacity),
                        e.walk + slot * e.walk_stride),
           f(f),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
@@ -79,6 +79,12 @@ private:
     double *spare, *products;
     SmallMatrices matrices;
 
+    // A warp that has a problem of one chunk to itself finds its sums where decisions look for them.
+    __device__ static ChunkSums chunk_sums(const Engine& e, const Gang& gang, int64_t slot) {
+        const bool here = lone_warp && !gang.barrier && e.chunks == 1;
+        return ChunkSums(gang, here ? m.sums : e.partials + slot * e.partial_stride, e.chunks, e.sums, here);
+    }
+
     // The sweeps work at the accepted point: the trial point was refused, or has become it.
     __device__ void stay() {
         if (threadIdx.x == 0) {
@@ -112,6 +118,7 @@ private:
     // `judging`: the trial point is yet to be accepted. What the sweep leaves then counts only if it is.
     template <Gather gather>
     __device__ void absorb_by(bool judging) {
+        if (lone_warp && gather != Gather::again && gang.decides()) fetch_products();
         absorb_sweep<gather>();
         conclude_absorb<gather>(judging);
     }
@@ -146,7 +153,7 @@ private:
         const SumLayout layout = absorb_layout<gather>();
         const int length = layout.length(), count = absorb_count<gather>(layout);
         constexpr bool again = gather == Gather::again, shares_products = small_history && !again;
-        const bool fits = length + AbsorbTotals::count <= int(sizeof(m.sums) / sizeof(double));
+        const bool fits = length + chunk_numbers <= int(sizeof(m.sums) / sizeof(double));
         double* totals = fits ? m.sums : spare;
         decide_after(
             [&] {
@@ -155,7 +162,10 @@ private:
             },
             [&](bool real) {
                 if (real) {
-                    sums.take(count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; });
+                    // (Products of rows that are here already are as they should be.)
+                    sums.take(
+                        count, AbsorbKinds{length}, [&](int j, double value) { totals[j] = value; },
+                        sums.are_here() ? length : 0);
                     if (!judging || gang.block.row() != warps - 1) return;
                     const double slope = sums.take_careful(length + AbsorbTotals::count);
                     if (gang.block.lane() == 0) m.totals[0] = slope;
@@ -196,8 +206,22 @@ private:
     }
 
     __device__ void load_products() const {
+        if (lone_warp) {
+            await_copies<0>();
+            return;
+        }
         SW_ROLLED
         for (int i = threadIdx.x; i < shared_products; i += threads) m.products[i] = __ldcg(products + i);
+    }
+    // One warp has them brought while it sweeps.
+    __device__ void fetch_products() const {
+        begin_copies();
+#pragma unroll
+        for (int k = 0; k < (int(shared_products) + threads - 1) / threads; ++k) {
+            const int i = int(threadIdx.x) + k * threads;
+            if (i < shared_products) copy_async<sizeof(double)>(StagePlace(m.products + i), products + i);
+        }
+        commit_copies();
     }
 
     template <class Team>
@@ -224,11 +248,22 @@ private:
         __syncthreads();
         make_plan(m.plan, m.state, v.stride, coefficients);
         __syncthreads();
+        if (lone_warp) expect_history();
         each_chunk([&](int chunk, const Chunk& c) {
             AimTotals mine;
             CarefulSum slope;
             aim_chunk(v, m.state, m.plan, c, slope, mine);
             sums.put_folded(0, chunk, numbers_of(mine, slope), m.free_memory());
+        });
+    }
+
+    // Of a lone warp's problem: all that the sweep reads.
+    __device__ __noinline__ void expect_history() const {
+        const int pairs = m.state.pairs;
+        each_chunk([&](int, const Chunk& c) {
+            SW_ROLLED
+            for (int64_t at = c.begin; at < min_of(c.begin + span, c.n); at += expected_columns)
+                expect_columns(m.vectors, at, c.n, pairs, pairs, m.state.head, false);
         });
     }
 

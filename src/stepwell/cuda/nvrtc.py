@@ -9,6 +9,7 @@ checksum is right; otherwise the kernel is compiled again.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import pathlib
 import stat
@@ -47,7 +48,8 @@ def cuda_core() -> Any:
     return cuda.core
 
 
-def _compiler_version() -> str:
+def _load_compiler() -> str:
+    """Load NVRTC, or say what to install; returns its version."""
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -57,6 +59,19 @@ def _compiler_version() -> str:
     except RuntimeError as error:  # cuda-core is here, the compiler's library is not
         raise ImportError(INSTALL) from error
     return f"{major}.{minor}"
+
+
+def _compiler_version() -> str:
+    """Return the version of NVRTC: of the package that brings it, or else by loading it, which takes a while."""
+    try:
+        import cuda.bindings
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    major = cuda.bindings.__version__.split(".")[0]
+    try:
+        return importlib.metadata.version("nvidia-cuda-nvrtc" + ("-cu12" if major == "12" else ""))
+    except importlib.metadata.PackageNotFoundError:
+        return _load_compiler()
 
 
 def compile_kernel(
@@ -77,6 +92,7 @@ def compile_kernel(
     kept = _read_entry(stored)
     if kept is not None:
         return kept
+    _load_compiler()
     core = cuda_core()
     options = core.ProgramOptions(
         std="c++20",

@@ -167,10 +167,13 @@ class DeviceVectors:
     def _write_states(self, states: np.ndarray) -> None:
         raise NotImplementedError
 
+    def _evaluated(self) -> bool:
+        """Whether there was a turn, once all have finished; the first one is that of all problems."""
+        return bool(self.states()["evaluations"][0])
+
     def accepted(self, name: str) -> Array:
         """Return a copy of the accepted points or gradients; before the first evaluation the starting points."""
-        # The first turn is that of all problems.
-        evaluated = bool(self.states()["evaluations"][0])
+        evaluated = self._evaluated()
         view = self._view(name if evaluated or name != "x" else "trial")
         xp = namespace_of(view)
         return xp.asarray(view, copy=True) if evaluated or name == "x" else xp.full_like(view, np.nan)

@@ -120,10 +120,7 @@ class CudaTarget(DeviceVectors):
             is_cooperative=not self._blocks_are_gangs,
         )
         self._launch, self._kernel = core.launch, kernel
-        self._f_ring = core.LegacyPinnedMemoryResource().allocate(8 * max(64, batch))
-        ring = (ctypes.c_double * max(64, batch)).from_address(int(self._f_ring.handle))
-        self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
-        self._f_next = 0
+        self._f_ring: Any = None
         self._stream.sync()
         self._launched, self._marks = 0, list[Any]()
 
@@ -178,6 +175,12 @@ class CudaTarget(DeviceVectors):
     def _host_values(self, values: Any) -> int:
         """Put values of f that are already on the host where the kernel can read them; returns their address."""
         count = self.batch
+        if self._f_ring is None:
+            length = max(64, count)
+            self._f_ring = cuda_core().LegacyPinnedMemoryResource().allocate(8 * length)
+            ring = (ctypes.c_double * length).from_address(int(self._f_ring.handle))
+            self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
+            self._f_next = 0
         if self._f_next + count > len(self._f_values):
             # The ring is as long as turns may be ahead of the host: those values have been read.
             self.wait()
@@ -207,6 +210,10 @@ class CudaTarget(DeviceVectors):
         if self.batch == 1:
             return self.report
         return np.frombuffer(self._download("states", np.empty(self.batch * _core.STATE_SIZE, np.uint8)), STATE_DTYPE)
+
+    def _evaluated(self) -> bool:
+        self.wait()
+        return bool(self.report["evaluations"][0])  # of the first problem, which the host is always told
 
     def stop(self, status: int) -> None:
         """End all problems that still run."""

@@ -9,9 +9,11 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
-// One thread. A device's lanes (cuda/nnls/warp_lanes.cuh) have the same functions.
+// One thread. A device's lanes (cuda/nnls/warp_lanes.cuh) have the same functions; a thread of a CPU
+// (host/nnls/one_core.hpp) has sweeps of its own beside them, by vector registers.
 struct OneLane {
     static constexpr int width = 1;
+    static constexpr bool has_sweeps = false;
     SW_HD int lane() const { return 0; }
     // What the others have written can be read.
     SW_HD void sync() const {}
