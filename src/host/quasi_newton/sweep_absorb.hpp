@@ -343,12 +343,12 @@ private:
                     gather_columns<3, false>(rows, {w.moving, w.s, free_y}, count, w);
                 }
             });
+            const int *place = w.places_of_products(), s = 2 * r - 1, y = r - 1;
+            double* products = kept.products();
             for (int j = 0; j < 2 * r; ++j) {
                 const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
-                const int row = w.slot_of_row(j);
-                kept.products()[w.product_of(row, w.slot_of_row(2 * r - 1))] =
-                    add_lanes(sums[w.strays ? 3 : 1]);
-                kept.products()[w.product_of(row, w.slot_of_row(r - 1))] = add_lanes(sums[2]);
+                products[place[triangle(s, j)]] = add_lanes(sums[w.strays ? 3 : 1]);
+                products[place[j < y ? triangle(y, j) : triangle(j, y)]] = add_lanes(sums[2]);
             }
             keep_gradient_sums(w, kept);
             kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);

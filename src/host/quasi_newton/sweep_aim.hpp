@@ -157,15 +157,20 @@ private:
     template <class H>
     static void combine(int begin, int end, int64_t at, int count, const double* base, double* out,
                         Workspace& w) {
-        if (begin == end || !base) {
+        if (begin == end) {
             w.each_pick([&](int k) { store(out + k * lanes, base ? load(base + k * lanes) : splat(0)); });
         }
-        for (int a = begin; a < end; a += 4)
-            add_multiples<H>(a, at, count, a == begin && base ? base : out, out, w);
+        for (int a = begin; a < end; a += 4) {
+            if (a > begin || base) {
+                add_multiples<H, true>(a, at, count, a > begin ? out : base, out, w);
+            } else {
+                add_multiples<H, false>(a, at, count, nullptr, out, w);
+            }
+        }
     }
 
-    // Four rows from the first on; the next four are asked for.
-    template <class H>
+    // Four rows from the first on, added to what is there if anything is; the next four are asked for.
+    template <class H, bool adds>
     static void add_multiples(int first, int64_t at, int count, const double* from, double* out,
                               const Workspace& w) {
         const H *rows[4], *next[4];
@@ -185,15 +190,16 @@ private:
                 for (int slice = 0; slice < slices; ++slice) {
                     const int j = i + slice * slice_lanes;
                     const auto part = [&](int b) -> Lanes { return c[b] * load_slice(rows[b] + j); };
-                    const Lanes total = load_slice(from + j);
-                    register_at(out + j) = total + ((part(0) + part(1)) + (part(2) + part(3)));
+                    const Lanes sum = (part(0) + part(1)) + (part(2) + part(3));
+                    register_at(out + j) = adds ? load_slice(from + j) + sum : sum;
                 }
             }
         }
         if (!picks.ends_with(whole / lanes)) return;
         for (int i = whole; i < whole + lanes; ++i) {  // a pack that is not whole
             const auto part = [&](int b) { return c[b][0] * widened(rows[b][i]); };
-            out[i] = i < count ? from[i] + ((part(0) + part(1)) + (part(2) + part(3))) : 0.0;
+            const double sum = i < count ? (part(0) + part(1)) + (part(2) + part(3)) : 0.0;
+            out[i] = adds && i < count ? from[i] + sum : sum;
         }
     }
 

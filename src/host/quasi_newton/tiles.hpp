@@ -31,7 +31,6 @@ inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;
     for (; i + lanes <= count; i += lanes) {
         store(out + i, load(in + i));
-        prefetch(in + i + tile);
     }
     for (; i < count; ++i) out[i] = widened(in[i]);
     for (; i < padded; ++i) out[i] = 0;
@@ -43,7 +42,6 @@ inline const double* view(double* buffer, const double* in, int count, int padde
         widen(buffer, in, count, padded);
         return buffer;
     }
-    for (int i = 0; i < count; i += lanes) prefetch(in + i + tile);
     return in;
 }
 
@@ -70,7 +68,6 @@ inline void set_bounds(Workspace& w, const HostVectors<T>& v, int64_t at, int co
 
 template <class T>
 inline void narrow(T* out, const double* in, int count) {
-    for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
     if constexpr (sizeof(T) == sizeof(double)) {
         std::memcpy(out, in, sizeof(double) * size_t(count));
     } else {
@@ -82,7 +79,6 @@ inline void narrow(T* out, const double* in, int count) {
 // buffer, from which put_back() brings it to the vector.
 inline double* room(double* buffer, double* out, int count, int padded) {
     if (count < padded) return buffer;
-    for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
     return out;
 }
 
@@ -101,7 +97,6 @@ inline void store_rounded(H* out, double* values, int count) {
     if constexpr (sizeof(H) == sizeof(double)) {
         narrow(out, values, count);
     } else {
-        for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
         SW_APART
         for (int i = 0; i < count; ++i) {
             const H stored = narrowed_to<H>(values[i]);
@@ -114,7 +109,6 @@ inline void store_rounded(H* out, double* values, int count) {
 // The trial point and its gradient become the point.
 template <class T>
 inline void accept_point(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += lanes) prefetch(v.trial + i + tile), prefetch(gradient + i + tile);
     std::copy(v.trial + begin, v.trial + end, v.x + begin);
     std::copy(gradient + begin, gradient + end, v.g + begin);
 }
