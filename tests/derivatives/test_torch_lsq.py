@@ -330,7 +330,10 @@ def test_large_normal_equations_solve_with_the_factor_of_the_solution(lead):
     n = 140
     random = np.random.default_rng(5)
     M = random.normal(size=(*lead, 3 * n, n))
-    G, c = torch.tensor(np.swapaxes(M, -1, -2) @ M, requires_grad=True), torch.tensor(random.normal(size=(*lead, n)), requires_grad=True)
+    G, c = (
+        torch.tensor(np.swapaxes(M, -1, -2) @ M, requires_grad=True),
+        torch.tensor(random.normal(size=(*lead, n)), requires_grad=True),
+    )
     result = stepwell.lsq_gram(G, c, (0.0, 0.004))
     assert {-1, 0, 1} <= set(result.state.reshape(-1).tolist())
     w = torch.linspace(0.5, 1.5, n, dtype=torch.float64)

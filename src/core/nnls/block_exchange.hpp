@@ -203,20 +203,34 @@ private:
             team.sync();
             return staying;
         }
-        if (team.rank() == 0)
-            for (int p = first, place = first; p < count; ++p) {
-                const int32_t j = ws.order[p], slot = ws.slot[p];
-                if (!(ws.state[j] & is_positive)) continue;
-                ws.order[p] = ws.order[place];
-                ws.slot[p] = ws.slot[place];
-                ws.order[place] = j;
-                ws.slot[place++] = slot;
-            }
-        team.sync();
+        close_up(first, count);
         factor.removals += count - staying;
         factor.insertions -= staying - first;
         factor.truncate(first);
         return staying;
+    }
+
+    // Of the positions from `first` on, those that stay come first, in their order. (The panel, which slots
+    // are for, has nothing of normal equations.) Ends in a sync.
+    SW_HD void close_up(int first, int count) const {
+#if defined(__CUDACC__)
+        int found = first;
+        SW_ROLLED
+        for (int base = first; base < count; base += team.size()) {
+            const int p = base + team.rank();
+            const int32_t j = p < count ? ws.order[p] : 0;
+            const bool stays = p < count && (ws.state[j] & is_positive);
+            int passed;
+            const int place = found + team.place(stays, passed);
+            if (stays) ws.order[place] = j;
+            found += passed;
+        }
+#else
+        if (team.rank() == 0)
+            for (int p = first, place = first; p < count; ++p)
+                if (ws.state[ws.order[p]] & is_positive) ws.order[place++] = ws.order[p];
+#endif
+        team.sync();
     }
 
     // What stays and is not in the factor, and the columns that were chosen.
