@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 import stepwell
 from gpu_parts.tools import M, say, summarise, synchronised
 
-
 _QUARTIC = r"""
 extern "C" __global__ void quartic(const double* x, const double* c, const double* w, double* g, double* f, int n) {
     const int problem = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
