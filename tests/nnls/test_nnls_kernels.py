@@ -161,6 +161,7 @@ def test_clusters_are_for_few_large_normal_equations():
     for other in (
         cuda.plan(gram_batch(100, 1290), **H200, free_bytes=2**37),  # multiprocessors have systems of their own
         cuda.plan(gram_batch(3, 100), **H200, free_bytes=2**37),
+        cuda.plan(gram_batch(3, 1290, (1, 1)), **H200, free_bytes=2**37),  # columns one by one
         cuda.plan(gram_batch(3, 1290), **{**H200, "cluster_blocks": 1}, free_bytes=2**37),
         cuda.plan(batch(3, 1290, 1290), **H200, free_bytes=2**37),
     ):

@@ -77,22 +77,27 @@ private:
 
     template <int some>
     SW_HD void multiply_columns(int count) const {
-        constexpr int parts = width / some;
+        constexpr int parts = width / some, at_once = some < width ? 16 : 8;
         const int lanes = team.lanes(), pieces = parts * ((count + lanes - 1) / lanes);
         // (The longest first.)
         for (int k = pieces - 1 - team.row(); k >= 0; k -= team.rows()) {
             const int t = k / parts * lanes + team.lane(), first = k % parts * some;
             const int end = min_of((k / parts + 1) * lanes, count);  // all lanes read the same row
             double sum[some] = {};
-            const double* entry = s.row(0) + t;
-            int step = s.capacity - 1;
-            SW_UNROLL_BY(32 / some)
-            for (int p = 0; p < end; ++p) {
-                const double value = p <= t && t < count ? *entry : 0.0;
-                const double* row = left + p * width + first;
+            SW_ROLLED
+            for (int p = 0; p < end; p += at_once) {
+                // All loads before any is used. (Below the diagonal lies what other rows end with.)
+                double value[at_once];
                 SW_UNROLL
-                for (int c = 0; c < some; ++c) sum[c] += value * row[c];
-                entry += step--;
+                for (int u = 0; u < at_once; ++u)
+                    value[u] = s.row(min_of(p + u, end - 1))[min_of(t, count - 1)];
+                SW_UNROLL
+                for (int u = 0; u < at_once; ++u) {
+                    const double own = p + u <= t && p + u < end ? value[u] : 0.0;
+                    const double* row = left + min_of(p + u, end - 1) * width + first;
+                    SW_UNROLL
+                    for (int c = 0; c < some; ++c) sum[c] += own * row[c];
+                }
             }
             if (t < count) {
                 SW_UNROLL

@@ -149,11 +149,9 @@ public:
 
     // Tile after tile, whose rows are read where they lie.
     __device__ void run_direct() const {
-        if (lone_warp) expect_tile(c.last_tile());
 #pragma unroll 1
         for (int64_t at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
             sync_columns();  // the tile's buffer is free
-            if (lone_warp) expect_tile(c.tile_before(at));
             form(at, 0);
             sync_columns();
             multiply(at, 0);
@@ -207,12 +205,6 @@ private:
     const int newest, r, head, strip;
     const double carry_time, scale, length;
     const BoundNumbers numbers;
-
-    // All but the newest row, which is yet to be formed.
-    __device__ void expect_tile(int64_t at) const {
-        constexpr bool pair = gather == Gather::pair;
-        if (at >= c.begin) expect_columns(v, at, c.n, pair ? r - 1 : r, r, head, pair);
-    }
 
     __device__ void fetch_inputs(int64_t at) const {
         begin_copies();
@@ -269,7 +261,7 @@ private:
         if (r == 0) return;
         const AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
-        if (staged && count == tile) {
+        if ((staged || lone_warp) && count == tile) {
             absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
         } else {
             absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);

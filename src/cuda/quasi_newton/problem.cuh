@@ -151,41 +151,6 @@ struct BoundNumbers {
     }
 };
 
-// Has the lines of the next columns brought to the second-level cache, by one warp: it has too few loads on
-// their way to wait for memory with each. Of vectors and of the rows of the `older` oldest of r pairs.
-constexpr int expected_columns = 64;
-__device__ __noinline__ void expect_columns(const Vectors& v, int64_t at, int64_t n, int older, int r,
-                                            int head, bool pair) {
-#if defined(__CUDA_ARCH__)
-    const int lane = threadIdx.x & 31;
-    const auto expect = [&](const void* from, int bytes, int64_t i) {
-        if (i < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(from) + bytes * i));
-    };
-    constexpr int wide = 128 / int(sizeof(Kept));
-    SW_ROLLED
-    for (int row = lane >> 1; row < 2 * older; row += 16) {
-        const int age = row < older ? row : row - older;
-        const Kept* from = (row < older ? v.y : v.s) + int64_t(slot_of(age, head, r, slots)) * v.stride;
-        SW_ROLLED
-        for (int k = (lane & 1) * wide; k < expected_columns; k += 2 * wide)
-            expect(from, sizeof(Kept), at + k);
-    }
-    constexpr int each = 128 / int(sizeof(Real)), lines = expected_columns / each;
-    const int place = lane % lines * each;
-    SW_ROLLED
-    for (int k = lane / lines; k < 6; k += 32 / lines) {
-        const Real* from = k == 0   ? v.gradient
-                           : k == 1 ? v.at
-                           : k == 2 ? v.g
-                           : k == 3 ? v.d
-                           : k == 4 ? v.lower
-                                    : v.upper;
-        if (k < 2 || (k < 4 && pair) || (k == 4 && lower_step) || (k == 5 && upper_step))
-            expect(from, sizeof(Real), at + place);
-    }
-#endif
-}
-
 __device__ inline Vectors vectors_at(const Engine& e, int64_t p, const Real* gradient) {
     const auto begins_lot = [](const Real* from) {
         return reinterpret_cast<uint64_t>(from) % sizeof(Lot) == 0;

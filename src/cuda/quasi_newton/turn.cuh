@@ -248,22 +248,11 @@ private:
         __syncthreads();
         make_plan(m.plan, m.state, v.stride, coefficients);
         __syncthreads();
-        if (lone_warp) expect_history();
         each_chunk([&](int chunk, const Chunk& c) {
             AimTotals mine;
             CarefulSum slope;
             aim_chunk(v, m.state, m.plan, c, slope, mine);
             sums.put_folded(0, chunk, numbers_of(mine, slope), m.free_memory());
-        });
-    }
-
-    // Of a lone warp's problem: all that the sweep reads.
-    __device__ __noinline__ void expect_history() const {
-        const int pairs = m.state.pairs;
-        each_chunk([&](int, const Chunk& c) {
-            SW_ROLLED
-            for (int64_t at = c.begin; at < min_of(c.begin + span, c.n); at += expected_columns)
-                expect_columns(m.vectors, at, c.n, pairs, pairs, m.state.head, false);
         });
     }
 

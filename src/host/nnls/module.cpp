@@ -186,11 +186,10 @@ void bind_nnls(nb::module_& m) {
     m.attr("NNLS_SMALL_POSITIONS") = nnls::small::most_positions;
     m.def(
         "nnls_small_source",
-        [](const nb::bytes& job, bool form_gram) {
-            return nnls::small::source_of(job_from(job), form_gram);
-        },
+        [](const nb::bytes& job, bool form_gram) { return nnls::small::source_of(job_from(job), form_gram); },
         nb::arg("job"), nb::arg("form_gram"),
-        "Where small systems have the products of their columns from, a number of NNLS_SMALL_SOURCES; -1 where "
+        "Where small systems have the products of their columns from, a number of NNLS_SMALL_SOURCES; -1 "
+        "where "
         "systems are not for that solver.");
     m.def("nnls_table_length", &nnls::small::table_length, nb::arg("columns"),
           "Numbers in the table of a small system with a matrix of its own.");

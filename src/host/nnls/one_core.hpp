@@ -108,12 +108,12 @@ struct OneCore : OneLane {
                 const int at = j + k * lot;
                 const Lot dual = register_at(w + at), score = dual * register_at(leaving + at),
                           steep = size_of(dual) * register_at(within + at);
-                top[k] = score > top[k] ? score : top[k];
-                slope[k] = steep > slope[k] ? steep : slope[k];
+                top[k] = larger_of(top[k], score);
+                slope[k] = larger_of(slope[k], steep);
                 sizes[k] += size_of(register_at(x + at)) * register_at(norm + at);
             }
-        Judged judged{highest(top[0] > top[1] ? top[0] : top[1]),
-                      highest(slope[0] > slope[1] ? slope[0] : slope[1]), across(sizes[0] + sizes[1]), 0};
+        Judged judged{highest(larger_of(top[0], top[1])), highest(larger_of(slope[0], slope[1])),
+                      across(sizes[0] + sizes[1]), 0};
         if (judged.top > 0)
             while (w[judged.place] * leaving[judged.place] != judged.top) ++judged.place;
         return judged;
@@ -160,7 +160,12 @@ struct OneCore : OneLane {
     }
 
 private:
-    static Lot size_of(Lot value) { return value < 0 ? -value : value; }
+    typedef VectorOf<int64_t, lot>::anywhere Bits;
+    // Without its sign's bit.
+    static Lot size_of(Lot value) { return Lot(Bits(value) & INT64_MAX); }
+    // Of numbers of which the first are not negative: in the order of their bits. What is not a number is
+    // larger.
+    static Lot larger_of(Lot a, Lot b) { return Lot(Bits(b) > Bits(a) ? Bits(b) : Bits(a)); }
     static double highest(Lot values) {
         double most = values[0];
         for (int k = 1; k < lot; ++k) most = max_of(most, double(values[k]));

@@ -23,7 +23,7 @@ WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
 #: Normal equations of so many unknowns are solved by a cluster of so many blocks each, where the device has clusters
 #: and multiprocessors for all of them.
-CLUSTER_COLUMNS, CLUSTER_BLOCKS, CLUSTER_THREADS = 512, 8, 512
+CLUSTER_COLUMNS, CLUSTER_BLOCKS, CLUSTER_THREADS = 256, 8, 512
 #: Shared memory a block asks for: two blocks then leave a multiprocessor of 256 KiB some 90 KiB of cache.
 BLOCK_SHARED, WARP_SHARED = 78 * 1024, 12 * 1024
 #: Share of the free memory that workspaces may take.
@@ -76,9 +76,9 @@ def plan(
         Where the workspace of even one team does not fit.
     """
     by_warp = batch.columns <= WARP_COLUMNS and batch.rows <= WARP_ROWS
-    large = batch.family is not None and batch.family.gram is not None and batch.columns > CLUSTER_COLUMNS
     pieces = pieces_of(batch)
-    if cluster_blocks > 1 and large and pieces * cluster_blocks <= multiprocessors // 2:
+    wide = cluster_blocks > 1 and batch.in_blocks and batch.columns >= CLUSTER_COLUMNS
+    if wide and pieces * cluster_blocks <= multiprocessors:
         members = CLUSTER_THREADS * cluster_blocks
         slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
         if pieces * slow <= MEMORY_SHARE * free_bytes:
@@ -88,7 +88,8 @@ def plan(
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
     else:
         threads = 128 if max(batch.rows, batch.columns) <= 256 else 256
-        threads = 512 if large else threads
+        if batch.family is not None and batch.family.gram is not None and batch.columns > 512:
+            threads = 512
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
     slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
     fast = min(fast, -(-slow // 64) * 64)

@@ -14,6 +14,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, device_address
+from stepwell.cuda.devices import checked
 from stepwell.cuda.nvrtc import cuda_core
 from stepwell.quasi_newton.cuda_events import WINDOW
 from stepwell.quasi_newton.cuda_layout import (
@@ -108,10 +109,7 @@ class CudaTarget(DeviceVectors):
         )  # fmt: skip
         self._upload(at["engine"], bytes(engine) + self._options.to_bytes())
         self._upload(at["control"], bytes(self._sizes["control"]))
-        states = np.frombuffer(bytes(_core.start_state_bytes()) * batch, STATE_DTYPE).copy()
-        if box is not None and box.own is not None:
-            states["own_bounds"] = box.own
-        self._upload(at["states"], states.tobytes())
+        self._start_states(None if box is None else box.own)
         self._fill_zero(at["partials"], self._sizes["partials"])  # what the first decisions are rehearsed with
         self._config = core.LaunchConfig(
             grid=self._grid,
@@ -123,6 +121,21 @@ class CudaTarget(DeviceVectors):
         self._f_ring: Any = None
         self._stream.sync()
         self._launched, self._marks = 0, list[Any]()
+
+    def _start_states(self, own_bounds: np.ndarray | None) -> None:
+        """Set the states of all problems; `own_bounds` says what differs among them."""
+        one, to = bytes(_core.start_state_bytes()), self._at["states"]
+        if own_bounds is not None:
+            states = np.frombuffer(one * self.batch, STATE_DTYPE).copy()
+            states["own_bounds"] = own_bounds
+            self._upload(to, states.tobytes())
+            return
+        checked(*self._driver.cuMemcpyHtoDAsync(to, one, len(one), self._stream_handle))
+        filled = 1
+        while filled < self.batch:  # twice as many with each copy
+            more = min(filled, self.batch - filled)
+            self._copy(to + filled * len(one), to, more * len(one))
+            filled += more
 
     def _plan(self, resident_blocks: int, longest_walk: int) -> None:
         """Cut the variables into chunks and choose who works on a problem: the grid, or one block."""

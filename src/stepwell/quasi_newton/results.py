@@ -56,20 +56,22 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
     from stepwell.quasi_newton.result_types import BatchResult
 
     # Thousands of problems end in few ways: what a way means is looked up once for each.
-    codes = states["status"].tolist()
-    doubts = [""] * len(codes)
-    for problem in np.flatnonzero(states["status"] == Status.LINE_SEARCH.value).tolist():
-        doubts[problem] = doubt_about(states[problem])
-    ways = list(zip(codes, states["info"].tolist(), doubts))
-    reasons = {code: Status.of(code) for code in set(codes)}
-    meaning = {way: message_of(reasons[way[0]], *way[1:]) for way in set(ways)}
-    status = _SCIPY_BY_CODE[states["status"]]
+    codes, info = states["status"].astype(np.int64), states["info"].astype(np.int64)
+    _, example, which = np.unique(codes * 2**32 + info, return_index=True, return_inverse=True)
+    reasons = [Status.of(code) for code in codes[example].tolist()]
+    meaning = [message_of(reason, code, "") for reason, code in zip(reasons, info[example].tolist())]
+    ended = which.tolist()
+    messages = [meaning[way] for way in ended]
+    for problem in np.flatnonzero(codes == Status.LINE_SEARCH.value).tolist():
+        doubt = doubt_about(states[problem])
+        messages[problem] = message_of(Status.LINE_SEARCH, int(info[problem]), doubt)
+    status = _SCIPY_BY_CODE[codes]
     return BatchResult(
         nit=states["iterations"].copy(),
         nfev=states["evaluations"] * calls_a_point,
         status=status,
-        reason=[reasons[code] for code in codes],
-        message=[meaning[way] for way in ways],
+        reason=[reasons[way] for way in ended],
+        message=messages,
         success=status == 0,
         info=states["info"].copy(),
         projected_gradient=states["projected_gradient"].copy(),

@@ -28,14 +28,6 @@ struct OneLane {
     // A bit for each lane.
     SW_HD unsigned votes(bool yes) const { return yes; }
     SW_HD double pick(double value, int) const { return value; }
-    // The largest count of systems that go through a loop together.
-    SW_HD int together(int count) const {
-#if defined(__CUDA_ARCH__)
-        return __reduce_max_sync(__activemask(), count);
-#else
-        return count;
-#endif
-    }
 };
 
 SW_HD int bits_in(unsigned bits) {

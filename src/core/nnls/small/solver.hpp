@@ -56,7 +56,9 @@ struct Solver : Steps<Kind, Lanes> {
         this->passes = 1;
         if constexpr (Kind::summed)
             if (!has_sum()) return false;
-        const bool guesses = n <= guessed_columns && !job.warm_values && !job.warm_marks;
+        // (Normal equations that are given are often such that little of the guess holds.)
+        const bool guesses =
+            n <= guessed_columns && Kind::source != normal_equations && !job.warm_values && !job.warm_marks;
         settled = guesses && take_guess();
         if constexpr (Kind::summed) {
             if (!settled && !fill_up()) return false;

@@ -245,7 +245,7 @@ private:
         if constexpr (Lanes::has_sweeps) {
             for (int p = count - 1; p > 0; --p) lanes.add(-step[p], factor + p * (p - 1) / 2, step, p);
         } else if constexpr (width == 1) {
-            for (int p = lanes.together(count) - 1; p > 0; --p) {
+            for (int p = Kind::positions - 1; p > 0; --p) {
                 if (p >= count) continue;
                 const double* row = factor + p * (p - 1) / 2;
                 const double value = step[p];
