@@ -68,8 +68,11 @@ struct OneCore : OneLane {
         for (int first = 0; first < count; first += panel_rows) {
             const int length = take_panel(a, row_stride, b, first, count, n);
             // (After the last column comes b.)
-            for (int i = 0; i <= n; i += 2)
-                for (int j = i; j <= n; j += 4) add_products(i, j, n, length, table);
+            for (int i = 0; i <= n; i += 2) {
+                int j = i;
+                for (; j + 1 < n; j += 4) add_products<4>(i, j, n, length, table);
+                if (j <= n) add_products<2>(i, j, n, length, table);
+            }
         }
         for (int i = 0; i < n; ++i)
             for (int j = 0; j < i; ++j) table[i * n + j] = table[j * n + i];
@@ -87,6 +90,14 @@ struct OneCore : OneLane {
                 for (int u = 0; u < padding / lot; ++u) sum[u] -= register_at(row + u * lot) * x[i];
             }
             for (int u = 0; u < padding / lot; ++u) register_at(w + base + u * lot) = sum[u];
+        }
+    }
+
+    // 1 / sqrt(v), and 0 of what is not positive.
+    static void invert_roots(double* values, int count) {
+        for (int j = 0; j < count; ++j) {
+            const double inverse = 1 / square_root(values[j]);
+            values[j] = values[j] > 0 ? inverse : 0.0;
         }
     }
 
@@ -313,28 +324,23 @@ private:
         return length;
     }
 
-    // Of a panel: the products of columns i and i + 1 with four from j on.
+    // Of a panel: the products of columns i and i + 1 with some from j on.
+    template <int some>
     void add_products(int i, int j, int n, int length, double* table) const {
-        Lot sums[2][4] = {};
+        Lot sums[2][some] = {};
         const double *a0 = panel + i * panel_stride, *a1 = panel + min_of(i + 1, n) * panel_stride;
-        const double *b0 = panel + j * panel_stride, *b1 = panel + min_of(j + 1, n) * panel_stride,
-                     *b2 = panel + min_of(j + 2, n) * panel_stride,
-                     *b3 = panel + min_of(j + 3, n) * panel_stride;
+        const double* other[some];
+        for (int q = 0; q < some; ++q) other[q] = panel + min_of(j + q, n) * panel_stride;
         for (int t = 0; t < length; t += lot) {
             const Lot u = register_at(a0 + t), v = register_at(a1 + t);
-            const Lot c0 = register_at(b0 + t), c1 = register_at(b1 + t), c2 = register_at(b2 + t),
-                      c3 = register_at(b3 + t);
-            sums[0][0] += u * c0;
-            sums[0][1] += u * c1;
-            sums[0][2] += u * c2;
-            sums[0][3] += u * c3;
-            sums[1][0] += v * c0;
-            sums[1][1] += v * c1;
-            sums[1][2] += v * c2;
-            sums[1][3] += v * c3;
+            for (int q = 0; q < some; ++q) {
+                const Lot c = register_at(other[q] + t);
+                sums[0][q] += u * c;
+                sums[1][q] += v * c;
+            }
         }
         for (int p = 0; p < 2; ++p)
-            for (int q = 0; q < 4; ++q) {
+            for (int q = 0; q < some; ++q) {
                 const int row = i + p, column = j + q;
                 if (row > column || column > n || row > n) continue;
                 // Row i of products with the columns, then those with b.

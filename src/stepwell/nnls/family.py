@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,17 @@ class Family:
         )
 
 
+#: What weights and λ have to be, for `Reader.rows`.
+_NOT_NEGATIVE: tuple[Callable[[Any, Array], Array], str] = (
+    lambda xp, rows: xp.isfinite(rows) & (rows >= 0),
+    "finite numbers of at least 0",
+)
+
+
+def _is_bound(sign: float, xp: Any, rows: Array) -> Array:
+    return ~xp.isnan(rows) & (rows != -sign * INFINITY)
+
+
 class Reader:
     """Reads arguments that are one for all systems or one for each, into the memory where b lives."""
 
@@ -92,9 +105,20 @@ class Reader:
         self.systems = math.prod(lead)
         self.on_device = bool(arrays.is_cuda(b))
 
-    def rows(self, name: str, value: Any, length: int | None) -> Array:
-        """Return numbers as doubles of shape (1 or systems, length); without a length, (1 or systems,)."""
-        array = self.home(name, value)
+    def rows(
+        self,
+        name: str,
+        value: Any,
+        length: int | None,
+        is_good: Callable[[Any, Array], Array] | None = None,
+        allowed_numbers: str = "",
+    ) -> Array:
+        """Return numbers as doubles of shape (1 or systems, length); without a length, (1 or systems,).
+
+        `is_good` says of a namespace's array which numbers are; what the caller gives as numbers of Python's is looked
+        at before it goes to a device, where looking takes waiting.
+        """
+        array = self.at_hand(name, value)
         shape, own = tuple(array.shape), () if length is None else (length,)
         allowed = {(): 1, own: 1, (1, *own): 1, (*self.lead, *own): self.systems, (self.systems, *own): self.systems}
         shown = [form for form in dict.fromkeys(allowed) if form != (1, *own) or self.systems == 1]
@@ -106,20 +130,30 @@ class Reader:
             array = array.reshape(1, 1)
             xp = arrays.namespace_of(array)
             array = xp.broadcast_to(array, (1, length))
-        return arrays.as_contiguous(array.reshape(rows, *own))
+        array = arrays.as_contiguous(array.reshape(rows, *own))
+        if is_good is not None:
+            require_each(is_good(arrays.namespace_of(array), array), name, array, allowed_numbers)
+        return self.brought(array)
 
-    def home(self, name: str, value: Any) -> Array:
-        """Return an array that lives where b does: the caller's, or one of his numbers."""
+    def at_hand(self, name: str, value: Any) -> Array:
+        """Return the caller's array, which lives where b does, or his numbers as an array of the host's."""
         given = arrays.is_array(value)
         array = read_array(name, value)
         if given and (self.on_device or not isinstance(array, np.ndarray)):
             require_one_home(name, array, "b", self.b)
-        if self.on_device:
-            if given:
-                return array
-            number = np.asarray(array, np.float64)  # of which a copy has at least one axis
-            return arrays.copy_to_device_of(number, self.b).reshape(number.shape)
-        return arrays.host_view(array)
+        if not self.on_device:
+            return arrays.host_view(array)
+        return array if given else np.asarray(array, np.float64)
+
+    def brought(self, array: Array) -> Array:
+        """Return an array at hand where b lives."""
+        if not self.on_device or not isinstance(array, np.ndarray):
+            return array
+        return arrays.copy_to_device_of(array, self.b).reshape(array.shape)  # (a copy has at least one axis)
+
+    def home(self, name: str, value: Any) -> Array:
+        """Return an array that lives where b does: the caller's, or one of his numbers."""
+        return self.brought(self.at_hand(name, value))
 
     def doubles(self, array: Array) -> Array:
         """Return doubles; where the problem is of single precision, those that floats can hold."""
@@ -138,11 +172,9 @@ class Reader:
         require_kind(pair, name, value, "a pair (lower, upper)")
         ends = []
         for end, given, sign in (("lower", value[0], -1.0), ("upper", value[1], 1.0)):
-            bound = self.rows(f"{name} ({end})", sign * INFINITY if given is None else given, length)
-            xp = arrays.namespace_of(bound)
-            good = ~xp.isnan(bound) & (bound != -sign * INFINITY)
-            require_each(good, f"{name} ({end})", bound, f"numbers, or {'-' if sign < 0 else ''}inf for none")
-            ends.append(bound)
+            bound = sign * INFINITY if given is None else given
+            words = f"numbers, or {'-' if sign < 0 else ''}inf for none"
+            ends.append(self.rows(f"{name} ({end})", bound, length, functools.partial(_is_bound, sign), words))
         return ends[0], ends[1]
 
     def mask(self, value: Any, length: int) -> Array:
@@ -157,10 +189,7 @@ class Reader:
 
     def weights(self, value: Any, length: int) -> Array:
         """Return what rows are multiplied with."""
-        weights = self.rows("weights", value, length)
-        xp = arrays.namespace_of(weights)
-        require_each(xp.isfinite(weights) & (weights >= 0), "weights", weights, "finite numbers of at least 0")
-        return weights
+        return self.rows("weights", value, length, *_NOT_NEGATIVE)
 
     def which(self, value: Any, matrices: int) -> Array:
         """Return the number of each system's matrix."""
@@ -188,10 +217,7 @@ class Reader:
         """Return λ, one or one a system."""
         if not arrays.is_array(value) and not isinstance(value, list | tuple):
             value = read_real("lam", value, at_least=0)
-        lam = self.rows("lam", value, None)
-        xp = arrays.namespace_of(lam)
-        require_each(xp.isfinite(lam) & (lam >= 0), "lam", lam, "finite numbers of at least 0")
-        return lam.reshape(-1)
+        return self.rows("lam", value, None, *_NOT_NEGATIVE).reshape(-1)
 
 
 def is_number(value: Any) -> bool:

@@ -154,8 +154,13 @@ private:
             lanes.subtract_rows(c, products.gram, products.stride, x, support, n, w);
         else
             lanes.subtract_rows(c, this->table, Kind::capacity, x, support, n, w);
-        if constexpr (Kind::penalized)
-            for (int j = 0; j < n; ++j) w[j] -= nu * penalty_product(j);
+        if constexpr (Kind::penalized) {
+            const double* diagonal = products.shared.penalty_diagonal;
+            if (products.shared.penalty_gram)
+                for (int j = 0; j < n; ++j) w[j] -= nu * penalty_product(j);
+            else
+                for (int j = 0; j < n; ++j) w[j] -= nu * diagonal[j] * x[j];
+        }
     }
 
     SW_HD void find_gate(int j) {

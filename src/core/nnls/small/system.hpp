@@ -255,8 +255,12 @@ struct System {
 
     // Norms for the scores, with the lambda of this system.
     SW_HD void find_norms() {
-        if constexpr (Kind::own_norms)
+        if constexpr (Lanes::has_sweeps && Kind::own_norms && !Kind::summed) {
+            for (int j = 0; j < n; ++j) own_inverse[j] = square(j);
+            lanes.invert_roots(own_inverse, n);
+        } else if constexpr (Kind::own_norms) {
             each_column([&](int j, int t) { own_inverse[t] = inverse_of(square(j), coefficient_square(j)); });
+        }
     }
     // For columns of zeros there is nothing but the row of a sum.
     SW_HD static double inverse_of(double square, double in_sum) {
