@@ -16,7 +16,7 @@ import time
 import numpy as np
 import torch
 from common import interleave, medians, save, wall
-from derivatives import SHAPES
+from derivatives import SHAPES, Empty
 
 import stepwell
 import stepwell.torch
@@ -118,7 +118,12 @@ def acquisition_rows(repeats):
 
 
 def layer_rows(repeats):
-    """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed."""
+    """Thirty-two systems, forward and backward, beside cvxpylayers where it is installed.
+
+    "seconds" are those of one call after a pause, when caches hold what others have done; "in a row" those of a call
+    among others like it, as training has them. The floor is what neither can be without: the compiled solution and
+    gradient, and a function of PyTorch's that does nothing.
+    """
     try:
         import cvxpy
         import diffcp  # noqa: F401  what solves them
@@ -138,16 +143,42 @@ def layer_rows(repeats):
             "ours": wall(lambda A=A, b=b: torch.autograd.grad(stepwell.nnls(A, b).x.sum(), (A, b))),
             "cvxpylayers": wall(lambda A=A, b=b, f=layer: torch.autograd.grad(f(A, b)[0].sum(), (A, b))),
         }
-        runs["ours"](), runs["cvxpylayers"]()
-        found = {name: [] for name in runs}
+        runs["floor"] = wall(layer_floor(A, b))
+        for run in runs.values():
+            run()
+        found, in_a_row = ({name: [] for name in runs} for _ in range(2))
         for _ in range(repeats):
             for name, run in runs.items():
                 time.sleep(0.2)  # threads of the other one still look for work for a while
                 found[name].append(run())
-        found = medians(found)
-        rows.append({"shape": [32, m, n], "seconds": found, "ratio": found["cvxpylayers"] / found["ours"]})
+                calls = 1 if name == "cvxpylayers" else 50
+                in_a_row[name].append(sum(run() for _ in range(calls)) / calls)
+        found, in_a_row = medians(found), medians(in_a_row)
+        row = {"shape": [32, m, n], "seconds": found, "ratio": found["cvxpylayers"] / found["ours"]}
+        rows.append(row | {"in a row": in_a_row, "ratio in a row": in_a_row["cvxpylayers"] / in_a_row["ours"]})
         print(rows[-1])
     return rows
+
+
+def layer_floor(A, b):
+    """Return a call of what is compiled of ours alone, and of an empty function of PyTorch's."""
+    from stepwell import _core
+    from stepwell.nnls import host
+    from stepwell.nnls.arguments import check
+    from stepwell.nnls.job import make_job
+    from stepwell.threads import default_threads
+
+    plain = check(A.detach().numpy(), b.detach().numpy())
+    answers, threads = host.find_answers(plain), default_threads()
+    job = bytes(make_job(plain, host._address, plain.matrix, plain.b, None, answers))
+    g, to_a, to_b = np.ones_like(answers.x), np.empty_like(plain.matrix), np.empty_like(plain.b)
+
+    def run():
+        _core.nnls_solve(job, False, plain.form_gram, threads)
+        _core.nnls_pull_back(plain.matrix, plain.b, 0.0, answers.x, g, to_a, to_b, threads)
+        torch.autograd.grad(Empty.apply(A, b).sum(), (A, b))
+
+    return run
 
 
 def optimizer_rows(quick):

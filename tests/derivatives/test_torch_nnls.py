@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 from scipy.optimize import OptimizeWarning
@@ -78,6 +82,29 @@ def test_the_result_is_the_usual_one():
     again = stepwell.nnls(A, b, warm_start=result.x)
     torch.testing.assert_close(again.x, result.x)
     assert again.solves.max() <= result.solves.max()
+
+
+def test_fields_are_made_when_they_are_asked_for():
+    """Each kind of first question has the answer of a call without a graph."""
+    A, b, _ = drawn((3, 6, 4), (3, 6))
+    plain = stepwell.nnls(A.detach(), b.detach(), lam=0.3)
+    names = [field.name for field in dataclasses.fields(plain)]
+    for ask in (lambda r: r, copy.copy, dataclasses.replace, lambda r: pickle.loads(pickle.dumps(without_graph(r)))):
+        found = ask(stepwell.nnls(A, b, lam=0.3))
+        for name in names:
+            wanted, value = getattr(plain, name), getattr(found, name)
+            if isinstance(wanted, torch.Tensor):
+                assert torch.equal(value, wanted), name
+            else:
+                assert value.keys() == wanted.keys() if name == "costs" else value == wanted
+    assert repr(without_graph(stepwell.nnls(A, b, lam=0.3))) == repr(plain)
+    with pytest.raises(AttributeError, match="'NNLSResult' object has no attribute 'X'"):
+        stepwell.nnls(A, b, lam=0.3).X  # noqa: B018
+
+
+def without_graph(result):
+    vars(result)["x"] = result.x.detach()
+    return result
 
 
 def test_jacobians_agree_forward_and_backward():
@@ -210,11 +237,13 @@ def test_one_system_that_is_not_finite_leaves_the_others_alone():
     A, b = tensor(5, 3), tensor(3, 5)
     b[1, 0] = float("nan")
     b.requires_grad_()
-    with pytest.warns(OptimizeWarning, match="derivatives of x hold for solutions, but .*1 of 3: A or b holds NaN"):
-        x = solution(A, b)
-    (own,) = torch.autograd.grad(x[[0, 2]].sum() + x[1].sum(), b)
-    assert own[[0, 2]].isfinite().all()
-    assert own[1].isnan().all()
+    for matrix in (A, A.expand(3, 5, 3).clone().requires_grad_()):
+        with pytest.warns(OptimizeWarning, match="derivatives of x hold for solutions, but .*1 of 3: A or b holds NaN"):
+            x = solution(matrix, b)
+        asked = (b, matrix) if matrix.requires_grad else (b,)
+        for own in torch.autograd.grad(x[[0, 2]].sum() + x[1].sum(), asked):
+            assert own[[0, 2]].isfinite().all()
+            assert own[1].isnan().all()
     with pytest.raises(ValueError, match="b is nan"):
         solution(A.requires_grad_(), b[1])
 

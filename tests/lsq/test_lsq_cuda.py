@@ -109,6 +109,29 @@ def test_normal_equations(torch, n):
         np.testing.assert_allclose(on_host(device.x), host.x, atol=1e-10)
 
 
+@pytest.mark.parametrize("bounds", [(0.0, np.inf), (-0.01, 0.02), (-np.inf, np.inf)])
+def test_large_normal_equations(torch, bounds):
+    """By a cluster of blocks each, where there are clusters: cold, warm, with dependent columns, one not finite."""
+    matrix, b = RNG.standard_normal((3, 800, 600)), RNG.standard_normal((3, 800))
+    matrix[:, :, 1:] += 0.7 * matrix[:, :, :-1]
+    matrix[1, :, 300] = matrix[1, :, 7]
+    G, c = np.einsum("kij,kil->kjl", matrix, matrix), np.einsum("kij,ki->kj", matrix, b)
+    c[2, 5] = np.nan
+    host = stepwell.lsq_gram(G, c, bounds)
+    put = on_device("torch", G), on_device("torch", c)
+    cold = stepwell.lsq_gram(*put, bounds)
+    warm = stepwell.lsq_gram(*put, bounds, warm_start=cold.state)
+    again = stepwell.lsq_gram(*put, bounds)
+    assert np.array_equal(on_host(again.x), on_host(cold.x), equal_nan=True)
+    assert on_host(cold.status).tolist() == host.status.tolist() == on_host(warm.status).tolist()
+    size = np.nanmax(np.abs(host.x))
+    for found in map(on_host, (cold.x, warm.x)):
+        np.testing.assert_allclose(found[0], host.x[0], atol=1e-10 * size)
+        # Of two equal columns either may have what both have together.
+        np.testing.assert_allclose(matrix[1] @ found[1], matrix[1] @ host.x[1], atol=1e-9 * size * 600**0.5)
+        assert np.isnan(found[2]).all()
+
+
 def test_equalities(torch):
     rows, d = RNG.standard_normal((2, 9)), np.array([0.1, -0.1])
     host = stepwell.lsq_linear(A, B, (-1, 1), equality=(rows, d))

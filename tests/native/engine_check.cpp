@@ -416,6 +416,7 @@ void check_exchange(const std::vector<int64_t>& chunks_of, bool ahead, int itera
     };
     Piece whole(0, n, m, m);
     whole.options.max_iterations = iterations;
+    whole.view.chunk_length = length;
     while (whole.state.action != Action::done) {
         const double f = chain(whole.trial.data(), gradient.data(), n, 0.02);
         whole.turn(f, gradient.data());

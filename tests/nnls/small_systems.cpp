@@ -60,6 +60,7 @@ private:
 
 struct FourLanes {
     static constexpr int width = Turns::width;
+    static constexpr bool has_sweeps = false;
     Turns* turns;
     int rank;
     int lane() const { return rank; }
@@ -152,6 +153,7 @@ bool compare_one(Full& full, const Shared& shared, double within, const char* wh
                  bool by_lanes) {
     Full answer(full.job, 1, 0, shared);
     small::Products products = products_of(shared);
+    products.table = full.job.tables;
     std::vector<double> inverse(padded(full.job.columns + 1));
     if (!Chosen::own_norms) {
         for (int j = 0; j < full.job.columns + full.job.family.slack; ++j) {

@@ -13,7 +13,7 @@ from stepwell.cuda.layouts import structure
 from stepwell.derivatives import cuda as derivatives
 from stepwell.nnls import api, cuda, small_systems
 from stepwell.nnls.arguments import check_gram
-from stepwell.nnls.job import Answers, make_job
+from stepwell.nnls.job import Answers, job_sizes, make_job
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +49,11 @@ def test_kernels_compile_without_a_device(architecture, single, convolution, by_
     code = compile_or_skip(cuda.sharing_defines(single, convolution, general), architecture, "nnls_share")
     for entry in (b"nnls_share_columns", b"nnls_share_gram"):
         assert entry in code
+
+
+def test_the_kernel_of_large_normal_equations_compiles_without_a_device():
+    code = compile_or_skip(cuda.kernel_defines(False, False, False, 512, True, cuda.CLUSTER_BLOCKS), "sm_90")
+    assert b"nnls_solve" in code
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def batch(systems, rows, columns, **options):
     return api.check(np.broadcast_to(0.0, shape), np.broadcast_to(0.0, (systems, rows)), **values)
 
 
-H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024)
+H200 = dict(multiprocessors=132, shared_limit=227 * 1024, shared_per_multiprocessor=228 * 1024, cluster_blocks=8)
 
 
 def test_teams_follow_the_shape():
@@ -114,40 +119,62 @@ def test_teams_follow_the_shape():
     assert cuda.plan(batch(10**5, 56, 40, shared=True), **H200, free_bytes=2**37).threads <= 256
 
 
-def test_threads_are_for_small_systems():
-    are_for = small_systems.are_for
-    assert are_for(batch(10**6, 56, 40, shared=True))
-    assert are_for(batch(2, 200, 8))
-    assert not are_for(batch(10**6, 56, 64, shared=True))
-    assert not are_for(batch(10, 200, 16))
-    assert not are_for(batch(10**6, 56, 40, shared=True, method="qr"))
-    assert not are_for(batch(10**6, 56, 40, shared=True, warm_start="chain"))
-    defines = small_systems.defines(batch(9, 56, 17, shared=True, lam=0.1))
+def source_of(work):
+    return small_systems.source_of(job_sizes(work), work.form_gram)
+
+
+def test_which_systems_are_small():
+    """By their shape: a system alone as one of a batch."""
+    assert source_of(batch(10**6, 56, 40, shared=True)) == "one_matrix"
+    assert source_of(batch(2, 200, 8)) == source_of(batch(1, 200, 8)) == "own_matrix"
+    assert source_of(batch(1, 200, 8, shared=True)) == "own_matrix"
+    assert source_of(batch(10**6, 56, 64, shared=True)) is None
+    assert source_of(batch(10, 200, 16)) is None
+    assert source_of(batch(10**6, 56, 40, shared=True, method="qr")) is None
+    assert source_of(batch(10**6, 56, 40, shared=True, warm_start="chain")) is None
+    defines = small_systems.defines(batch(9, 56, 17, shared=True, lam=0.1), "one_matrix")
     assert (defines["SW_SOURCE"], defines["SW_COLUMNS"], defines["SW_POSITIONS"]) == ("one_matrix", 32, 32)
-    assert small_systems.defines(batch(9, 20, 8))["SW_SOURCE"] == "own_matrix"
 
 
 def test_warps_share_systems_of_more_columns():
     """Unless the one matrix leaves no room for them; their memory is that of a block, whatever the shape."""
-    width_of = small_systems.width_of
-    assert width_of(batch(9, 200, 16, shared=True)) == 1
-    assert width_of(batch(9, 56, 17, shared=True)) == 32
-    assert width_of(batch(9, 1000, 40, shared=True)) == 1
+    one, width_of = "one_matrix", small_systems.width_of
+    assert width_of(batch(9, 200, 16, shared=True), one) == 1
+    assert width_of(batch(9, 56, 17, shared=True), one) == 32
+    assert width_of(batch(9, 1000, 40, shared=True), one) == 1
     for rows, columns in [(130, 63), (56, 40), (400, 20)]:
         work = batch(9, rows, columns, shared=True)
-        warp = small_systems.store_bytes(small_systems.defines(work))
-        assert (H200["shared_limit"] - 4096 - small_systems.shared_bytes(work)) // warp >= 12
+        warp = small_systems.store_bytes(small_systems.defines(work, one))
+        assert (H200["shared_limit"] - 4096 - small_systems.shared_bytes(work, one)) // warp >= 12
 
 
-def test_threads_are_for_normal_equations():
-    common = dict(bounds=(0, np.inf), bb=None, rows=None, lam=0, L=None, warm_start=None, maxiter=None, tol=None)
-    common |= dict(threads=None, progress=None, mask=None, noise=None, uncertainty=None)
+def gram_batch(systems, columns, sum_bounds=None):
+    given = dict(bounds=(0, np.inf), bb=None, rows=None, lam=0, L=None, warm_start=None, maxiter=None, tol=None)
+    given |= dict(threads=None, progress=None, mask=None, noise=None, uncertainty=None)
+    return check_gram(np.eye(columns), np.ones((systems, columns)), sum_bounds=sum_bounds, **given)
+
+
+def test_clusters_are_for_few_large_normal_equations():
+    few = cuda.plan(gram_batch(3, 1290), **H200, free_bytes=2**37)
+    assert (few.blocks_in_team, few.teams, few.blocks) == (cuda.CLUSTER_BLOCKS, 3, 3 * cuda.CLUSTER_BLOCKS)
+    assert few.members == few.threads * few.blocks_in_team
+    for other in (
+        cuda.plan(gram_batch(100, 1290), **H200, free_bytes=2**37),  # multiprocessors have systems of their own
+        cuda.plan(gram_batch(3, 100), **H200, free_bytes=2**37),
+        cuda.plan(gram_batch(3, 1290, (1, 1)), **H200, free_bytes=2**37),  # columns one by one
+        cuda.plan(gram_batch(3, 1290), **{**H200, "cluster_blocks": 1}, free_bytes=2**37),
+        cuda.plan(batch(3, 1290, 1290), **H200, free_bytes=2**37),
+    ):
+        assert other.blocks_in_team == 1
+        assert other.blocks == other.teams
+
+
+def test_which_normal_equations_are_small():
     for sums in (None, (1, 1), (0, 1)):
-        work = check_gram(np.eye(9), np.ones((5, 9)), sum_bounds=sums, **common)
-        assert small_systems.are_for(work)
-        defines = small_systems.defines(work)
-        assert (defines["SW_SOURCE"], defines["SW_SUMMED"]) == ("normal_equations", int(sums is not None))
-    assert not small_systems.are_for(check_gram(np.eye(32), np.ones((5, 32)), sum_bounds=(0, 1), **common))
+        work = gram_batch(5, 9, sums)
+        assert source_of(work) == "normal_equations"
+        assert small_systems.defines(work, "normal_equations")["SW_SUMMED"] == int(sums is not None)
+    assert source_of(gram_batch(5, 32, (0, 1))) is None
 
 
 def test_memory_bounds_the_number_of_teams():

@@ -89,16 +89,11 @@ inline Register<T>& register_at(T* p) {
     return *reinterpret_cast<Register<T>*>(p);
 }
 
-// Asks for the line that holds p, down to the second-level cache; any address will do.
+// Asks for the line that holds p; any address will do. For what the hardware cannot foresee: asked for a
+// vector that is read from end to end, it only gets in the way of loads.
 template <class T>
 inline void prefetch(const T* p) {
-    __builtin_prefetch(p, 0, 2);
-}
-
-// The same of a line that will be written.
-template <class T>
-inline void prefetch_to_write(T* p) {
-    __builtin_prefetch(p, 1, 2);
+    __builtin_prefetch(p, 0, 3);
 }
 
 inline Pack splat(double value) {

@@ -109,6 +109,18 @@ private:
         return ws.x[p] > task.least_of(j) && ws.x[p] < task.most_of(j);
     }
 
+    // How far the bound that position p is outside of is from where it counts from.
+    SW_HD double way_out(int p) const {
+        const int j = ws.order[p];
+        const double least = task.least_of(j);
+        return ws.x[p] > least ? task.most_of(j) : least;
+    }
+
+    SW_HD void mark_as_left(int p) const {
+        const int j = ws.order[p], state = ws.state[j] & ~(is_positive | reflected | from_zero);
+        this->mark(j, way_out(p) < task.most_of(j) ? state : state | reflected);
+    }
+
     SW_HD int count_above(double threshold) const {
         const double* score = ws.score;
         double number = 0;
@@ -145,26 +157,32 @@ private:
     // after these.
     SW_CALL int let_leave() {
         const int count = factor.count;
-        int first = count;
-        bool moved = false;
-        for (int p = count - 1; p >= 0; --p) {
-            if (is_inside(p)) continue;
-            const int j = ws.order[p];
-            const double least = task.least_of(j), most = task.most_of(j), d = ws.x[p] > least ? most : least;
-            const double before = absolute(task.reference_of(j));
-            const int state = ws.state[j] & ~(is_positive | reflected | from_zero);
-            first = p;
-            team.sync();
-            if (d != 0) {
+        // Those that go back to where they count from, together.
+        double lowest = count, far = 0;
+        team.each_short(count, [&](int p) {
+            if (is_inside(p)) return;
+            lowest = min_of(lowest, double(p));
+            if (way_out(p) != 0)
+                far = 1;
+            else
+                mark_as_left(p);
+        });
+        int first = static_cast<int>(-team.max(-lowest));
+        const bool moved = team.max(far) > 0;
+        team.sync();
+        if (moved) {
+            for (int p = count - 1; p >= 0; --p) {
+                const int j = ws.order[p];
+                if (!(ws.state[j] & is_positive) || is_inside(p)) continue;
+                const double d = way_out(p), before = absolute(task.reference_of(j));
+                team.sync();
                 this->take_from_b(p, j, d);
-                moved = true;
+                if (team.rank() == 0) mark_as_left(p);
+                team.sync();
+                this->reference_size += task.size_of(j) * (absolute(task.reference_of(j)) - before);
             }
-            if (team.rank() == 0) this->mark(j, d < most ? state : state | reflected);
-            team.sync();
-            this->reference_size += task.size_of(j) * (absolute(task.reference_of(j)) - before);
+            first = 0;  // Q'b of all is then another
         }
-        // Q'b of all is then another.
-        if (moved) first = 0;
         double stay = 0, rotated = 0, again = 0;
         team.lane_each(count, [&](int p) {
             const bool stays = ws.state[ws.order[p]] & is_positive;
@@ -177,28 +195,42 @@ private:
         team.sync();
         if (few) {
             for (int p = count - 1; p >= first; --p) {
-                const bool leaves = !(ws.state[ws.order[p]] & is_positive);
+                if (ws.state[ws.order[p]] & is_positive) continue;
                 team.sync();
-                if (leaves) factor.leave(p);
+                factor.leave(p);  // which writes to lists from p on
             }
             factor.settled = min_of(factor.settled, first);
             team.sync();
             return staying;
         }
-        if (team.rank() == 0)
-            for (int p = first, place = first; p < count; ++p) {
-                const int32_t j = ws.order[p], slot = ws.slot[p];
-                if (!(ws.state[j] & is_positive)) continue;
-                ws.order[p] = ws.order[place];
-                ws.slot[p] = ws.slot[place];
-                ws.order[place] = j;
-                ws.slot[place++] = slot;
-            }
-        team.sync();
+        close_up(first, count);
         factor.removals += count - staying;
         factor.insertions -= staying - first;
         factor.truncate(first);
         return staying;
+    }
+
+    // Of the positions from `first` on, those that stay come first, in their order. (The panel, which slots
+    // are for, has nothing of normal equations.) Ends in a sync.
+    SW_HD void close_up(int first, int count) const {
+#if defined(__CUDACC__)
+        int found = first;
+        SW_ROLLED
+        for (int base = first; base < count; base += team.size()) {
+            const int p = base + team.rank();
+            const int32_t j = p < count ? ws.order[p] : 0;
+            const bool stays = p < count && (ws.state[j] & is_positive);
+            int passed;
+            const int place = found + team.place(stays, passed);
+            if (stays) ws.order[place] = j;
+            found += passed;
+        }
+#else
+        if (team.rank() == 0)
+            for (int p = first, place = first; p < count; ++p)
+                if (ws.state[ws.order[p]] & is_positive) ws.order[place++] = ws.order[p];
+#endif
+        team.sync();
     }
 
     // What stays and is not in the factor, and the columns that were chosen.

@@ -152,6 +152,38 @@ SW_HD void subtract_short_columns(const Team& team, const Columns& columns, int 
 }
 #endif
 
+#if defined(__CUDACC__)
+// v -= sum of f[p] column_p of columns without bounds, by a wide team: rows of lanes share an entry of v,
+// each with every so many of the columns. `scratch` has a number a member. Ends in a sync.
+template <class Team>
+SW_CALL void subtract_in_slices(const Team& team, const Columns columns, int count, const double* f,
+                                double* v, int length, double* scratch) {
+    const int lanes = team.lanes(), pieces = (length + lanes - 1) / lanes, slices = team.rows() / pieces;
+    const int i = team.row() % pieces * lanes + team.lane(), slice = team.row() / pieces;
+    if (slice < slices && i < length) {
+        double s[4] = {0, 0, 0, 0};
+        SW_UNROLL_BY(4)
+        for (int p = 4 * slice; p < count; p += 4 * slices) {
+            int place[4];
+            columns.places(p, count, place);
+            SW_UNROLL
+            for (int q = 0; q < 4; ++q) {
+                const double weight = p + q < count ? f[min_of(p + q, count - 1)] : 0.0;
+                s[q] += weight * columns.base[place[q] * columns.stride + i];
+            }
+        }
+        scratch[slice * pieces * lanes + i] = (s[0] + s[1]) + (s[2] + s[3]);
+    }
+    team.sync();
+    team.each(length, [=](int i) {
+        double sum = 0;
+        for (int slice = 0; slice < slices; ++slice) sum += scratch[slice * pieces * lanes + i];
+        v[i] -= sum;
+    });
+    team.sync();
+}
+#endif
+
 // v -= sum of f[p] column_p. Ends in a sync.
 template <class Team>
 SW_CALL void subtract_columns(const Team& team, const Columns columns, int count, const double* f, double* v,

@@ -173,11 +173,20 @@ struct DualState {
         double *w = ws.w, *c = ws.c;
         team.each(length, [=](int j) { w[j] = c[j]; });
         team.sync();
-        subtract_columns(team, products, factor.count, ws.x, w, length);
+        subtract_products(products, w, length);
         if (factor.penalty > 0) subtract_penalty(team, task, factor.count, factor.penalty);
         multiplier = 0;
         mask_scores();
         fresh = true;
+    }
+
+    // w -= sum of x_p products_p, by as many members as there are.
+    SW_HD void subtract_products(const Columns& products, double* w, int length) const {
+#if defined(__CUDACC__)
+        if (is_wide(team) && 2 * length <= team.size())
+            return subtract_in_slices(team, products, factor.count, ws.x, w, length, ws.scratch);
+#endif
+        subtract_columns(team, products, factor.count, ws.x, w, length);
     }
 
     // Scores of the zeros that may be inserted, and the largest duals.

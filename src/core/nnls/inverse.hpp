@@ -85,8 +85,13 @@ struct Inverse {
             double* beside = own == count ? s.storage->target : s.storage->sum;
             const double* from = own < count ? s.row(own) : beside;
             double* to = below ? s.row(own - 1) : own < count ? s.row(own) : beside;
-            rotate_row(team, s, count, position, below ? own : position, above || below, from, to,
-                       above ? from[position] : 0.0);
+            const double carry = above ? from[position] : 0.0;
+            if (is_wide(team))  // whose sync takes longer
+                rotate_row<32>(team, s, count, position, below ? own : position, above || below, from, to,
+                               carry);
+            else
+                rotate_row<8>(team, s, count, position, below ? own : position, above || below, from, to,
+                              carry);
         }
     }
 
@@ -119,11 +124,9 @@ private:
         }
     }
 
-    static constexpr int ahead = 8;  // entries read before they are needed, and before any is written
-
     // One row along the rotations: its entry in the column that takes all up is `carry`. It has entries from
-    // column `start` on.
-    template <class Team>
+    // column `start` on. So many entries are read `ahead`: before they are needed, and before any is written.
+    template <int ahead, class Team>
     SW_HD static void rotate_row(const Team& team, const Packing& s, int count, int position, int start,
                                  bool works, const double* from, double* to, double carry) {
         const double *cosine = s.storage->cosine, *sine = s.storage->sine;

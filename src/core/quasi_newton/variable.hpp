@@ -6,12 +6,12 @@
 
 SW_BEGIN
 
-// Pressed against a bound by the gradient, or fixed: this variable may not move. Here and below, V is a
-// number or a vector register of them.
+// Pressed against a bound by the gradient, or fixed (then it lies on both bounds): this variable may not
+// move. Here and below, V is a number or a vector register of them.
 template <class V>
 SW_HD auto is_held(V x, V g, V lower, V upper) {
     // Bitwise, not short-circuit.
-    return (lower == upper) | ((x <= lower) & (g >= 0.0)) | ((x >= upper) & (g <= 0.0));
+    return ((x <= lower) & (g >= 0.0)) | ((x >= upper) & (g <= 0.0));
 }
 
 // Where the path x - t * descent meets a bound (Byrd et al. 1995, eq. 4.1); infinity if it never does.

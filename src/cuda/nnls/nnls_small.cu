@@ -73,6 +73,8 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
             products = {shared,         shared.gram, shared.gram_stride,  nullptr, nullptr,
                         shared.columns, 1,           shared.column_stride};
         }
+        if constexpr (Kind::source == small::own_matrix)
+            products.table = job.tables + system * small::table_length(job.columns);
         small::Solver<Kind, small::WarpLanes> solver(job, system, products, lanes, store);
         for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
         if (!solver.finish() && lanes.lane() == 0)
@@ -101,6 +103,8 @@ extern "C" __global__ void __launch_bounds__(SW_THREADS, SW_BLOCKS)
             const Shared& shared = launch.dictionary[there ? matrix_number(job, system) : 0];
             products = {shared, shared.gram, shared.gram_stride};
         }
+        if constexpr (Kind::source == small::own_matrix)
+            products.table = job.tables + system * small::table_length(job.columns);
         small::Store<Kind, 1> store;
         small::Solver<Kind, small::OneLane> solver(job, system, products, small::OneLane(), store);
         bool goes_on = there && solver.start();

@@ -10,6 +10,7 @@ namespace small {
 
 struct WarpLanes {
     static constexpr int width = 32;
+    static constexpr bool has_sweeps = false;
     __device__ int lane() const { return threadIdx.x & 31; }
     __device__ void sync() const { __syncwarp(); }
     __device__ double sum(double value) const { return warp::sum(value); }

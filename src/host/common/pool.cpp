@@ -95,12 +95,23 @@ void Pool::take_pieces(uint32_t generation, int thread) {
     }
 }
 
+// Looks for the next job for some microseconds and, where one is expected, for some tens of them, giving way
+// to others.
+uint32_t Pool::look_for_job(uint32_t seen) const {
+    uint32_t now = epoch.load(std::memory_order_acquire);
+    for (int spins = 0; now == seen && spins < 4000; ++spins) now = epoch.load(std::memory_order_acquire);
+    for (int looks = 0; now == seen && looks < 100 && expecting.load(std::memory_order_relaxed) > 0;
+         ++looks) {
+        std::this_thread::yield();
+        for (int spins = 0; now == seen && spins < 100; ++spins) now = epoch.load(std::memory_order_acquire);
+    }
+    return now;
+}
+
 void Pool::serve(int thread) {
     uint32_t seen = 0;
     for (;;) {
-        // A sweep follows a sweep within microseconds: look for a while before sleeping.
-        uint32_t now = epoch.load(std::memory_order_acquire);
-        for (int spins = 0; now == seen && spins < 4000; ++spins) now = epoch.load(std::memory_order_acquire);
+        uint32_t now = look_for_job(seen);
         if (now == seen) {
             epoch.wait(seen, std::memory_order_acquire);
             now = epoch.load(std::memory_order_acquire);

@@ -32,6 +32,18 @@ public:
         run_job(count, threads, &call<Work>, &work);
     }
 
+    // While one lives, further jobs are about to come: threads look out for them longer before they sleep.
+    // Being woken takes as long as a short job.
+    class MoreToCome {
+    public:
+        MoreToCome() : pool(instance()) { pool.expecting.fetch_add(1, std::memory_order_relaxed); }
+        ~MoreToCome() { pool.expecting.fetch_sub(1, std::memory_order_relaxed); }
+        MoreToCome(const MoreToCome&) = delete;
+
+    private:
+        Pool& pool;
+    };
+
 private:
     using Function = void (*)(const void* context, int piece, int thread);
 
@@ -55,7 +67,7 @@ private:
     };
     Claim claims[max_stretches];
     std::atomic<uint32_t> epoch{0};
-    std::atomic<int> finished{0};
+    std::atomic<int> finished{0}, expecting{0};
     std::atomic<bool> failed{false};
     std::exception_ptr failure;  // of the first piece that threw
 
@@ -65,6 +77,7 @@ private:
     void take_pieces(uint32_t generation, int thread);
     void do_piece(int piece, int thread) noexcept;
     void serve(int thread);
+    uint32_t look_for_job(uint32_t seen) const;
 };
 
 }  // namespace stepwell

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/nnls/launch.hpp"
-#include "core/nnls/small/system.hpp"
+#include "core/nnls/small/choice.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/common/layout.hpp"
@@ -177,7 +177,20 @@ void bind_nnls(nb::module_& m) {
     bind_layouts(m);
     m.attr("NNLS_CHAIN") = nnls_chain_length;
     m.attr("NNLS_LARGE_TABLE") = nnls::large_table;
-    m.attr("NNLS_TABLED_COLUMNS") = nnls::small::max_tabled_columns;
+    nb::dict sources;
+    sources["one_matrix"] = int(nnls::small::one_matrix);
+    sources["some_matrices"] = int(nnls::small::some_matrices);
+    sources["own_matrix"] = int(nnls::small::own_matrix);
+    sources["normal_equations"] = int(nnls::small::normal_equations);
+    m.attr("NNLS_SMALL_SOURCES") = sources;
+    m.attr("NNLS_SMALL_POSITIONS") = nnls::small::most_positions;
+    m.def(
+        "nnls_small_source",
+        [](const nb::bytes& job, bool form_gram) { return nnls::small::source_of(job_from(job), form_gram); },
+        nb::arg("job"), nb::arg("form_gram"),
+        "Where small systems have the products of their columns from, a number of NNLS_SMALL_SOURCES; -1 "
+        "where "
+        "systems are not for that solver.");
     m.def("nnls_table_length", &nnls::small::table_length, nb::arg("columns"),
           "Numbers in the table of a small system with a matrix of its own.");
     m.def("nnls_small_shared_length", &nnls::small::shared_length, nb::arg("columns"), nb::arg("rows"),

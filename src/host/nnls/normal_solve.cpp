@@ -203,6 +203,29 @@ private:
     double damping_ = 0;
 };
 
+// What flows back, in one pass over A: what is written is as large as A, and nearly all there is to do.
+void pull_back(const NormalJob& job, int64_t s) {
+    const int64_t m = job.rows, n = job.columns;
+    const double *a = job.a + s * m * n, *x = job.x + s * n;
+    double *u = job.u + s * n, *to_a = job.to_a + s * m * n;
+    // (A system that was not solved has no derivatives.)
+    if (std::any_of(x, x + n, [](double value) { return std::isnan(value); }))
+        std::fill(u, u + n, std::nan(""));
+    for (int64_t i = 0; i < m; ++i, a += n, to_a += n) {
+        const double image = dot(a, u, n), rest = job.b[s * m + i] - dot(a, x, n);
+        job.to_b[s * m + i] = image;
+        for (int64_t j = 0; j < n; ++j) to_a[j] = rest * u[j] - image * x[j];
+    }
+}
+
+// One system, whose factor serves all its right-hand sides.
+void solve_system(const NormalJob& job, int64_t s, const double* products, int threads, FreeFactor& factor) {
+    factor.take(job, s, products, threads);
+    for (int64_t k = s * job.right_sides; k < (s + 1) * job.right_sides; ++k)
+        factor.solve(job, job.g + k * job.columns, job.u + k * job.columns);
+    if (job.to_a) pull_back(job, s);
+}
+
 // From this many entries on, threads share a system where there are fewer systems than threads.
 constexpr int64_t large_system = int64_t(1) << 15;
 
@@ -213,11 +236,7 @@ void solve(const NormalJob& job) {
     if (job.systems < job.threads && work >= large_system) {
         const FlushSubnormals flush;
         FreeFactor factor;
-        for (int64_t s = 0; s < job.systems; ++s) {
-            factor.take(job, s, known, job.threads);
-            for (int64_t k = s * job.right_sides; k < (s + 1) * job.right_sides; ++k)
-                factor.solve(job, job.g + k * job.columns, job.u + k * job.columns);
-        }
+        for (int64_t s = 0; s < job.systems; ++s) solve_system(job, s, known, job.threads, factor);
         return;
     }
     const int64_t piece = std::clamp<int64_t>((1 << 14) / std::max<int64_t>(work, 1), 1, 64);
@@ -227,38 +246,13 @@ void solve(const NormalJob& job) {
     Pool::instance().run(pieces, static_cast<int>(factors.size()), [&](int p, int thread) {
         const FlushSubnormals flush;
         try {
-            for (int64_t s = p * piece; s < std::min(job.systems, (p + 1) * piece); ++s) {
-                factors[thread].take(job, s, known, 1);
-                for (int64_t k = s * job.right_sides; k < (s + 1) * job.right_sides; ++k)
-                    factors[thread].solve(job, job.g + k * job.columns, job.u + k * job.columns);
-            }
+            for (int64_t s = p * piece; s < std::min(job.systems, (p + 1) * piece); ++s)
+                solve_system(job, s, known, 1, factors[thread]);
         } catch (const std::bad_alloc&) {
             out_of_memory = true;
         }
     });
     if (out_of_memory) throw std::bad_alloc();
-}
-
-// One pass over A: what is written is as large as A, and all there is to do.
-void pull_back_system(const PullBackJob& job, int64_t s) {
-    const int64_t m = job.rows, n = job.columns;
-    const double *a = job.a + s * m * n, *x = job.x + s * n, *u = job.u + s * n;
-    double* to_a = job.to_a + s * m * n;
-    for (int64_t i = 0; i < m; ++i, a += n, to_a += n) {
-        const double image = dot(a, u, n), rest = job.b[s * m + i] - dot(a, x, n);
-        job.to_b[s * m + i] = image;
-        for (int64_t j = 0; j < n; ++j) to_a[j] = rest * u[j] - image * x[j];
-    }
-}
-
-void pull_back(const PullBackJob& job) {
-    const int64_t work = std::max<int64_t>(1, int64_t(job.rows) * job.columns);
-    const int64_t piece = std::clamp<int64_t>((int64_t(1) << 16) / work, 1, job.systems);
-    const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
-    Pool::instance().run(pieces, std::min(job.threads, pieces), [&](int p, int) {
-        const FlushSubnormals flush;
-        for (int64_t s = p * piece; s < std::min(job.systems, (p + 1) * piece); ++s) pull_back_system(job, s);
-    });
 }
 
 void solve_with_kept(const double* factor, const int32_t* order, int32_t n, const double* g, double* u) {
@@ -284,7 +278,7 @@ SW_END
 namespace stepwell {
 namespace SW_ISA {
 const NormalKernels& normal_kernels() {
-    static const NormalKernels kernels{nnls::solve, nnls::pull_back, nnls::solve_with_kept};
+    static const NormalKernels kernels{nnls::solve, nnls::solve_with_kept};
     return kernels;
 }
 }  // namespace SW_ISA

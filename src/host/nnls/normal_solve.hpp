@@ -22,20 +22,14 @@ struct NormalJob {
     double* u;
     int32_t threads;
     bool gram = false;  // a is A' A itself: rows = columns
-};
-
-// What flows back to A and b of each system, given u: A u to b, and r u' - (A u) x' to A, with r = b - A x.
-struct PullBackJob {
-    int64_t systems;
-    int32_t rows, columns;
-    const double *a, *b, *x, *u;  // each system has its own, one after the other
-    double *to_a, *to_b;
-    int32_t threads;
+    // What flows back to A and b of systems with a matrix and a g each, where it is wanted: A u to b, and
+    // r u' - (A u) x' to A, with r = b - A x.
+    const double *b = nullptr, *x = nullptr;
+    double *to_a = nullptr, *to_b = nullptr;
 };
 
 struct NormalKernels {
     void (*solve)(const NormalJob&);
-    void (*pull_back)(const PullBackJob&);
     // u of one g, with the factor that the solve of a system of n columns has kept.
     void (*solve_with_kept)(const double* factor, const int32_t* order, int32_t n, const double* g,
                             double* u);

@@ -1,6 +1,8 @@
 // Binding of the normal equations of free columns. Shapes are checked here, values in Python.
 #include <nanobind/ndarray.h>
 
+#include <vector>
+
 #include "core/nnls/free_solve.hpp"
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
@@ -46,20 +48,38 @@ void solve(Block<const double, 3> a, int32_t rows, int32_t origin, bool pulses, 
     SW_BEST(normal_kernels)().solve(job);
 }
 
-void pull_back(Block<const double, 3> a, Block<const double, 2> b, Block<const double, 2> x,
-               Block<const double, 2> u, Block<double, 3> to_a, Block<double, 2> to_b, int32_t threads) {
+void pull_back(Block<const double, 3> a, Block<const double, 2> b, double damping, Block<const double, 2> x,
+               Block<const double, 2> g, Block<double, 3> to_a, Block<double, 2> to_b, int32_t threads) {
     const size_t systems = a.shape(0), rows = a.shape(1), columns = a.shape(2);
     const auto is = [&](const auto& block, size_t length) {
         return block.shape(0) == systems && block.shape(1) == length;
     };
-    const bool good = is(b, rows) && is(x, columns) && is(u, columns) && is(to_b, rows) && is(to_a, rows) &&
+    const bool good = is(b, rows) && is(x, columns) && is(g, columns) && is(to_b, rows) && is(to_a, rows) &&
                       to_a.shape(2) == columns;
     if (!good) throw nb::value_error("nnls_pull_back: shapes do not fit together");
     if (systems == 0) return;
-    const PullBackJob job{int64_t(systems), int32_t(rows), int32_t(columns), a.data(),    b.data(),
-                          x.data(),         u.data(),      to_a.data(),      to_b.data(), threads};
     const nb::gil_scoped_release release;
-    SW_BEST(normal_kernels)().pull_back(job);
+    const size_t numbers = systems * columns;
+    std::vector<uint8_t> free(numbers);
+    for (size_t k = 0; k < numbers; ++k) free[k] = x.data()[k] > 0;
+    std::vector<double> u(numbers);
+    NormalJob job{};
+    job.systems = int64_t(systems);
+    job.right_sides = 1;
+    job.rows = int32_t(rows);
+    job.columns = int32_t(columns);
+    job.a = a.data();
+    job.a_stride = int64_t(rows * columns);
+    job.free = free.data();
+    job.damping = &damping;
+    job.g = g.data();
+    job.u = u.data();
+    job.threads = threads;
+    job.b = b.data();
+    job.x = x.data();
+    job.to_a = to_a.data();
+    job.to_b = to_b.data();
+    SW_BEST(normal_kernels)().solve(job);
 }
 
 // With the factor that a solve has kept: R'R u = g on its columns.
@@ -126,9 +146,10 @@ void bind_normal_solve(nb::module_& m) {
           "`gram` "
           "says that a is A' A.");
     m.def("nnls_pull_back", &pull_back, nb::arg("a").noconvert(), nb::arg("b").noconvert(),
-          nb::arg("x").noconvert(), nb::arg("u").noconvert(), nb::arg("to_a").noconvert(),
+          nb::arg("damping"), nb::arg("x").noconvert(), nb::arg("g").noconvert(), nb::arg("to_a").noconvert(),
           nb::arg("to_b").noconvert(), nb::arg("threads"),
-          "Write A u to to_b and (b - A x) u' - (A u) x' to to_a, of systems with a matrix each.");
+          "Solve (A_F' A_F + damping^2 I) u_F = g_F where x is positive; write A u to to_b and "
+          "(b - A x) u' - (A u) x' to to_a. Of systems with a matrix each.");
 }
 
 }  // namespace stepwell

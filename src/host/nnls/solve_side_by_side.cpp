@@ -4,6 +4,7 @@
 #include <new>
 #include <vector>
 
+#include "host/nnls/small_systems.hpp"
 #include "host/nnls/solve_batch.hpp"
 
 SW_BEGIN
@@ -17,6 +18,13 @@ struct Worker {
         : matrices(host), own(host.job.options, extent, shared) {}
     MatrixReader matrices;
     OwnTask<Matrix> own;
+};
+
+// Threads that try small systems first, and the rest where something is left.
+template <class Matrix>
+struct Bench {
+    std::unique_ptr<SmallSystems> small;
+    std::unique_ptr<Worker<Matrix>> worker;
 };
 
 struct SideBySide {
@@ -44,18 +52,23 @@ struct SideBySide {
                                   : std::clamp<int64_t>((1 << 17) / std::max<int64_t>(work, 1), 1, most);
         const int pieces = static_cast<int>((job.systems + piece - 1) / piece);
         const int threads = std::min(host.threads, pieces);
-        std::vector<std::unique_ptr<Worker<Matrix>>> workers(threads);
+        const bool tries = small::source_of(job, host.form_gram) != small::no_source;
+        std::vector<Bench<Matrix>> benches(threads);
         std::atomic<bool> out_of_memory{false};
         Pool::instance().run(pieces, threads, [&](int p, int thread) {
             const FlushSubnormals flush;
-            std::unique_ptr<Worker<Matrix>>& worker = workers[thread];
+            Bench<Matrix>& bench = benches[thread];
             try {
-                if (!worker) worker = std::make_unique<Worker<Matrix>>(host, extent, shared);
-                Task<Matrix>& task = worker->own.task;
+                if (tries && !bench.small) bench.small = std::make_unique<SmallSystems>(host);
                 for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
                     const int64_t index = matrix_number(job, system);
-                    task.take(worker->matrices.read(index, kind));
-                    if (job.family.which) task.share(common[static_cast<size_t>(index)]->shared);
+                    const Shared& own =
+                        job.family.which ? common[static_cast<size_t>(index)]->shared : shared;
+                    if (tries && bench.small->solve(system, own)) continue;
+                    if (!bench.worker) bench.worker = std::make_unique<Worker<Matrix>>(host, extent, shared);
+                    Task<Matrix>& task = bench.worker->own.task;
+                    task.take(bench.worker->matrices.read(index, kind));
+                    if (job.family.which) task.share(own);
                     solve_one(Lone(), host, system, task);
                 }
             } catch (const std::bad_alloc&) {

@@ -22,6 +22,8 @@ struct Chunks {
     static constexpr int64_t max_length = 1 << 19;  // many ranks can share 128 chunks unevenly only
     static constexpr int64_t max_count = 32768;     // rows of one phase that somebody has to add up
     static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
+    // Two or three chunks cannot be shared evenly: where there would be fewer than five, they are this long.
+    static constexpr int64_t shared_length = 1024;
 
     int64_t n, length, before;
     int count, threads;
@@ -36,8 +38,9 @@ struct Chunks {
     // each (such as a row of a grid), a multiple of that.
     static int64_t length_of(int64_t n, int64_t align = 1) {
         const int64_t unit = align > 1 ? align : 256;
+        const int64_t least = n >= worth_threads && n <= 4 * min_length ? shared_length : min_length;
         int64_t length = min_of((n + usual_count - 1) / usual_count, max_length);
-        length = max_of(max_of(length, min_length), (n + max_count - 1) / max_count);
+        length = max_of(max_of(length, least), (n + max_count - 1) / max_count);
         return (length + unit - 1) / unit * unit;
     }
 

@@ -74,72 +74,55 @@ inline void dot_rows(const double* const* rows, int row_count, const double* con
     }
 }
 
-// Packs of a tile, in order: those in which some column is not zero. What the others would add to a sum is
-// zero, and their rows are not read.
-struct Picks {
-    const int* packs;
-    int count;
-};
-
-// R rows of a tile read once, in slices: sums of their products with C columns and, given a mask, copies of
-// the picked packs with the mask applied, without gaps. Rows begin at element `from` of the tile.
+// R rows of a tile read once, in slices: sums of their products with C columns over the picked packs and,
+// given a mask, copies of these with the mask applied, without gaps. The last pack may not be whole: rows
+// have `count` elements. Behind them lie the places of as many rows that are to be asked for.
 template <int R, int C, bool masked, class T>
-inline void gather_span(const T* const* rows, const double* const* columns, const double* mask,
-                        double* const* copies, int from, const Picks& picks, Pack (&sums)[R][C]) {
+inline void gather_block(const T* const* rows, const double* const* columns, const double* mask,
+                         double* const* copies, int count, const Picks& picks, Pack* const* sums) {
     // Copies of the places, which a store might change for all that the compiler knows.
-    const T* row[R];
+    const T *row[R], *next[R];
     const double* column[C];
     double* copy[R];
-    for (int i = 0; i < R; ++i) row[i] = rows[i], copy[i] = copies[i];
+    for (int i = 0; i < R; ++i)
+        row[i] = rows[i], next[i] = rows[R + i], copy[i] = masked ? copies[i] : nullptr;
     for (int j = 0; j < C; ++j) column[j] = columns[j];
-    const auto add_slice = [&](int slice, auto first) {
-        const int offset = slice * slice_lanes;
-        Lanes acc[R][C];
+    const int whole = count / lanes * lanes;
+    const bool has_rest = picks.ends_with(whole / lanes);
+    T padded[R][lanes] = {};
+    if (has_rest) {
         for (int i = 0; i < R; ++i)
-            for (int j = 0; j < C; ++j) acc[i][j] = slice_of(sums[i][j], slice);
-        for (int p = 0; p < picks.count; ++p) {
-            const int k = picks.packs[p] * lanes + offset;
-            // A row comes in pieces of one tile, too short for the hardware; the next will be much as this.
-            if (first.value)
-                for (int i = 0; i < R; ++i) prefetch(row[i] + (k - from) + tile);
+            std::memcpy(padded[i], rows[i] + whole, sizeof(T) * size_t(count - whole));
+    }
+    const auto add_slice = [&](int slice, auto first) {
+        Lanes acc[R][C] = {};
+        int64_t copied = slice * slice_lanes;
+        const auto add = [&](const auto& from, int64_t at, int64_t k) {
             Lanes factor[C];
             for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
             const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
             for (int i = 0; i < R; ++i) {
-                const Lanes value = load_slice(row[i] + (k - from));
+                const Lanes value = load_slice(from[i] + at);
                 for (int j = 0; j < C; ++j) acc[i][j] += value * factor[j];
-                if (masked) register_at(copy[i] + p * lanes + offset) = value * kept;
+                if (masked) register_at(copy[i] + copied) = value * kept;
+            }
+            if (masked) copied += lanes;
+        };
+        for (int p = 0; p < picks.count; ++p) {
+            const int64_t end = min_of(picks.runs[p].end * lanes, whole);
+            for (int64_t k = picks.runs[p].begin * lanes + slice * slice_lanes; k < end; k += lanes) {
+                // What is picked of the next rows: pieces too short for the hardware to foresee.
+                if (first.value)
+                    for (int i = 0; i < R; ++i) prefetch(next[i] + k);
+                add(row, k, k);
             }
         }
+        if (has_rest) add(padded, slice * slice_lanes, whole + slice * slice_lanes);
         for (int i = 0; i < R; ++i)
             for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
     };
     add_slice(0, std::true_type{});
     for (int slice = 1; slice < slices; ++slice) add_slice(slice, std::false_type{});
-}
-
-template <int R, int C, bool masked, class T>
-inline void gather_block(const T* const* rows, const double* const* columns, const double* mask,
-                         double* const* copies, int count, const Picks& picks, Pack* const* sums) {
-    Pack acc[R][C];
-    for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) acc[i][j] = splat(0);
-    const int packs = count / lanes, rest = count % lanes;
-    const int last = picks.count - 1;
-    const bool has_rest = rest > 0 && last >= 0 && picks.packs[last] == packs;
-    gather_span<R, C, masked>(rows, columns, mask, copies, 0, {picks.packs, last + !has_rest}, acc);
-    if (has_rest) {
-        T padded[R][lanes] = {};
-        const T* tails[R];
-        double* copied[R];
-        for (int i = 0; i < R; ++i) {
-            std::memcpy(padded[i], rows[i] + packs * lanes, sizeof(T) * rest);
-            tails[i] = padded[i], copied[i] = copies[i] + last * lanes;
-        }
-        gather_span<R, C, masked>(tails, columns, mask, copied, packs * lanes, {picks.packs + last, 1}, acc);
-    }
-    for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = acc[i][j];
 }
 
 // sums[i * stride + j] = row i · column j over the picked packs of a tile of `count` elements; with a mask,

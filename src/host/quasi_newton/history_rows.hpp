@@ -68,6 +68,20 @@ inline Lanes load_slice(const Narrow* p) {
     return load_wide<slice_lanes>(p);
 }
 
+// Packs of a tile in which something is not zero, as runs of neighbours. What the others would add to a sum
+// is zero, and their rows are not read.
+struct Run {
+    int begin, end;
+};
+
+struct Picks {
+    const Run* runs;
+    int count;
+
+    // Whether this pack is the last of them.
+    bool ends_with(int pack) const { return count > 0 && runs[count - 1].end == pack + 1; }
+};
+
 inline Lanes lanes_of(double value) {
     return Lanes{} + value;
 }

@@ -1,4 +1,6 @@
 // Turns of the quasi-Newton iteration, compiled once per instruction set.
+#include <optional>
+
 #include "host/quasi_newton/device_sweeps.hpp"
 #include "host/quasi_newton/host_sweeps.hpp"
 #include "host/quasi_newton/phases.hpp"
@@ -35,6 +37,8 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
             for (int64_t p = int64_t(piece) * 16; p < end; ++p) run(p, 1, thread);
         });
     } else {
+        std::optional<Pool::MoreToCome> sweeps;
+        if (e.threads > 1 && e.n >= Chunks::worth_threads) sweeps.emplace();
         for (int64_t p = 0; p < e.batch; ++p) run(p, e.threads, 0);
     }
 }

@@ -27,16 +27,19 @@ public:
     // Leaves the row of one chunk: absorb_row or regather_row. `kept`: the products of its tiles, or null.
     void chunk(int64_t begin, int64_t end, Workspace& w, double* row, double* kept) const {
         AbsorbTotals totals;
+        totals.first_break = lowest_break.so_far();
         w.set_slots(layout.rows, head(), options.slots);
         w.clear(layout);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes;
+            if (layout.rows > 0) set_places(at, w);
             load_point(at, count, packs, w);
             classify(count, packs, w, totals);
             if (layout.rows > 0) add_rows(at, count, packs, w, reinterpret_cast<TileGram*>(kept));
             if (kept) kept += TileGram::doubles_of(options.slots);
         }
+        lowest_break.found(totals.first_break);
         if (layout.rows > 0) w.collect(layout, row);
         if (gather != Gather::again) totals.put(row + layout.length());
     }
@@ -48,6 +51,7 @@ private:
     const SumLayout layout;
     const Gather gather;
     const T* gradient;
+    Lowest lowest_break;
     const bool accepted;  // else the point may yet be refused, and x and g stay
 
     // The new pair lies in the ring already, in the slot that the head will leave behind.
@@ -58,16 +62,7 @@ private:
         const int padded = packs * lanes;
         w.g = view(w.g_tile, (gather == Gather::again ? v.g : gradient) + at, count, padded);
         w.x = view(w.x_tile, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
-        if (gather == Gather::pair) {
-            // step * d, not the difference of the points: no digits cancel.
-            const double *d = view(w.s, v.d + at, count, padded),
-                         *g_before = view(w.y, v.g + at, count, padded);
-            const double scale = pair_scale(options.narrowed, -state.search.slope0 * state.search.step);
-            const double step = scale * state.search.step;
-            for (int i = 0; i < padded; ++i) w.s[i] = step * d[i];
-            for (int i = 0; i < padded; ++i) w.y[i] = scale * (w.g[i] - g_before[i]);
-            store_pair(at, count, w);
-        }
+        if (gather == Gather::pair) form_pair(at, count, padded, w);
         if (gather != Gather::again && accepted) {
             narrow(v.x + at, w.x, count);
             narrow(v.g + at, w.g, count);
@@ -81,54 +76,63 @@ private:
             for (int i = 0; i < padded; ++i) w.root[i] = i < count ? std::sqrt(w.root[i]) : 1.0;
             for (int i = 0; i < padded; ++i) w.inverse_root[i] = 1 / w.root[i];
             if (gather == Gather::pair) {
-                for (int i = 0; i < padded; ++i) w.s[i] *= w.inverse_root[i], w.y[i] *= w.root[i];
+                for (int i = 0; i < padded; ++i) w.s_tile[i] *= w.inverse_root[i], w.y_tile[i] *= w.root[i];
             }
         }
         if (v.lower) set_bounds(w, v, at, count, padded);
     }
 
-    // The new pair from the tile buffers to the ring; the buffers keep it as it is stored: sums must see it
-    // so.
-    void store_pair(int64_t at, int count, Workspace& w) const {
+    // The new pair, as it is stored: sums must see it so. In the ring alone where that holds it as the sums
+    // want it.
+    void form_pair(int64_t at, int count, int padded, Workspace& w) const {
+        // step * d, not the difference of the points: no digits cancel.
+        const double *d = view(w.s_tile, v.d + at, count, padded), *g = w.g,
+                     *g_before = view(w.y_tile, v.g + at, count, padded);
+        const double scale = pair_scale(options.narrowed, -state.search.slope0 * state.search.step);
+        const double step = scale * state.search.step;
         with_type(options.history, [&](auto type) {
             using H = decltype(type);
             const int64_t place = int64_t(state.head) * v.stride;
-            store_rounded(reinterpret_cast<H*>(v.s + place) + at, w.s, count);
-            store_rounded(reinterpret_cast<H*>(v.y + place) + at, w.y, count);
+            H *s_row = reinterpret_cast<H*>(v.s + place) + at,
+              *y_row = reinterpret_cast<H*>(v.y + place) + at;
+            double *s = w.s_tile, *y = w.y_tile;
+            if constexpr (sizeof(H) == sizeof(double)) {
+                if (!v.weights) s = room(s, s_row, count, padded), y = room(y, y_row, count, padded);
+            }
+            for (int i = 0; i < padded; i += slice_lanes) {
+                const Lanes s_i = step * load_slice(d + i),
+                            y_i = scale * (load_slice(g + i) - load_slice(g_before + i));
+                register_at(s + i) = s_i;
+                register_at(y + i) = y_i;
+            }
+            if (s == w.s_tile) store_rounded(s_row, s, count), store_rounded(y_row, y, count);
+            w.s = s, w.y = y;
         });
     }
 
     // Which variables are free, which carried; norms and the first breakpoint.
     void classify(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
-        const int padded = packs * lanes;
-        const double *x = w.x, *g = w.g;
         // √h g over the variables that move: its square is h g², and its product with the stacked rows is q.
-        double* moving = w.moving;
-        if (v.weights) {
-            for (int i = 0; i < padded; ++i) moving[i] = w.root[i] * g[i];
+        w.moving = v.lower || v.weights ? w.moving_tile : w.g;
+        if (!v.lower) {
+            for (int i = 0; v.weights && i < packs * lanes; ++i) w.moving_tile[i] = w.root[i] * w.g[i];
+        } else if (gather == Gather::again) {
+            stand_again(packs, w);
         } else {
-            std::memcpy(moving, g, sizeof(double) * padded);
+            v.weights ? stand<true>(packs, w, totals) : stand<false>(packs, w, totals);
         }
-        if (v.lower) {
-            if (gather == Gather::again) {
-                stand_again(packs, w);
-            } else {
-                v.weights ? stand<true>(packs, w, totals) : stand<false>(packs, w, totals);
-            }
-            const double* mask = w.mask;
-            for (int i = 0; i < padded; i += slice_lanes)
-                register_at(moving + i) = load_slice(moving + i) * load_slice(mask + i);
-        }
-        if (gather != Gather::again) {
-            const double* projected = v.lower ? w.projected : g;
-            if (v.lower) totals.held += count - count_free(packs, w);
-            totals.movable_descent += sum_products(moving, moving, packs);
-            totals.gradient_squared += sum_products(g, g, packs);
-            totals.projected_squared += sum_products(projected, projected, packs);
-            totals.x_squared += sum_products(x, x, packs);
-            totals.projected_gradient =
-                max_of(totals.projected_gradient, largest_magnitude(projected, packs));
-        }
+        if (gather == Gather::again) return;
+        const double* projected = v.lower ? w.projected : w.g;
+        const double gradient_squared = sum_products(w.g, w.g, packs);
+        const int free = v.lower ? count_free(packs, w) : count;
+        totals.held += count - free;
+        totals.movable_descent += free == 0                     ? 0.0
+                                  : free == count && !v.weights ? gradient_squared
+                                                                : sum_products(w.moving, w.moving, packs);
+        totals.gradient_squared += gradient_squared;
+        totals.projected_squared += sum_products(projected, projected, packs);
+        totals.x_squared += sum_products(w.x, w.x, packs);
+        totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(projected, packs));
     }
 
     // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first, and
@@ -136,38 +140,49 @@ private:
     template <bool weighted>
     void stand(int packs, Workspace& w, AbsorbTotals& totals) const {
         const TilePlaces places(w);
-        const double *descent = w.descent, *s = gather == Gather::pair ? w.s : nullptr;
-        double *mask = w.mask, *projected = w.projected;
-        w.picked = 0;
+        const double *descent = w.descent, *root = w.root, *s = gather == Gather::pair ? w.s : nullptr;
+        double *mask = w.mask, *projected = w.projected, *moving = w.moving_tile;
+        w.pick_none();
         w.strays = false;
+        Lanes first = lanes_of(totals.first_break);
         for (int k = 0; k < packs; ++k) {
-            const Lanes first = lanes_of(totals.first_break);
-            Flags near = {}, stray = {};
-            Slices bits;
+            Flags free = {}, rare = {};  // a breakpoint that may be the first, or one held that has moved
             SW_UNROLLED
             for (int slice = 0; slice < slices; ++slice) {
                 const int i = k * lanes + slice * slice_lanes;
                 const TileSlice at(places, i);
                 const Flags held = at.held();
-                const Lanes free = ones_unless(held);
-                register_at(mask + i) = free;
+                const Lanes path = weighted ? load_slice(descent + i) : at.g;
+                register_at(mask + i) = ones_unless(held);
+                register_at(moving + i) = held ? lanes_of(0) : weighted ? load_slice(root + i) * at.g : at.g;
                 register_at(projected + i) = projected_gradient(at.x, at.g, at.lower, at.upper);
-                near |= at.breaks_before(first, weighted ? load_slice(descent + i) : at.g, held);
-                if (s) stray |= (load_slice(s + i) != 0.0) & held;
-                bits.part[slice] = free * load_slice(lane_bits + slice * slice_lanes);
+                free |= ~held & lane_bits_of(slice);
+                rare |= at.breaks_before(first, path, held);
+                if (s) rare |= reinterpret_cast<Flags>(load_slice(s + i)) & held;
             }
-            w.free[k] = (unsigned char)(bits.total());
-            if (any_lane(near)) first_break_of(k * lanes, w, totals);
-            pick(k, any_lane(stray), w);
+            w.free[k] = (unsigned char)(bits_of_any(free));
+            bool stray = false;
+            if (any_lane(rare)) {
+                first_break_of(k * lanes, w, totals);
+                first = lanes_of(totals.first_break);
+                stray = s && has_moved(k * lanes, s, mask);
+            }
+            pick(k, stray, w);
         }
     }
 
-    static constexpr double lane_bits[lanes] = {1, 2, 4, 8, 16, 32, 64, 128};
+    // Whether a variable of a pack has moved that is held now.
+    static bool has_moved(int begin, const double* s, const double* mask) {
+        for (int i = begin; i < begin + lanes; ++i)
+            if (s[i] != 0 && mask[i] == 0) return true;
+        return false;
+    }
 
-    static void pick(int pack, bool stray, Workspace& w) {
+    void pick(int pack, bool stray, Workspace& w) const {
         w.strays |= stray;
-        w.picks[w.picked] = pack;
-        w.picked += w.free[pack] || stray;
+        if (!w.free[pack] && !stray) return;
+        w.pick(pack);
+        w.prefetch_rows(min_of(4, 2 * layout.rows), pack * lanes * bytes_of(options.history));
     }
 
     static void first_break_of(int begin, const Workspace& w, AbsorbTotals& totals) {
@@ -182,7 +197,7 @@ private:
     void stand_again(int packs, Workspace& w) const {
         const double carry_time = state.carry_time;
         const Lanes limit = lanes_of(carry_time < 0 ? -1.0 : later_than(carry_time));
-        w.picked = 0;
+        w.pick_none();
         w.strays = false;
         const TilePlaces places(w);
         double *mask = w.mask, *carried = w.carried;
@@ -201,27 +216,42 @@ private:
                 w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;
             }
         });
+        const double* root = w.root;
+        double* moving = w.moving_tile;
         for (int k = 0; k < packs; ++k) {
-            Slices bits;
-            bits.add_product(w.mask + k * lanes, lane_bits);
-            w.free[k] = (unsigned char)(bits.total());
+            Flags free = {};
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                const Flags held = load_slice(mask + i) == 0.0;
+                const Lanes g = load_slice(places.g + i);
+                register_at(moving + i) = held ? lanes_of(0) : v.weights ? load_slice(root + i) * g : g;
+                free |= ~held & lane_bits_of(slice);
+            }
+            w.free[k] = (unsigned char)(bits_of_any(free));
             pick(k, false, w);
         }
     }
 
     static int count_free(int packs, const Workspace& w) {
+        uint64_t bits[tile / 64] = {};
+        std::memcpy(bits, w.free, size_t(packs));
         int free = 0;
-        for (int k = 0; k < packs; ++k) free += __builtin_popcount(w.free[k]);
+        for (const uint64_t some : bits) free += __builtin_popcountll(some);
         return free;
     }
 
-    void add_rows(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
+    // Of the rows, [Y; S]; behind them those of the first again.
+    void set_places(int64_t at, Workspace& w) const {
         const int r = layout.rows;
         const Byte** places = w.places<Byte>();
         for (int age = 0; age < r; ++age) {
             places[age] = place_of(v.y, v, options, age, head(), r, at);
             places[r + age] = place_of(v.s, v, options, age, head(), r, at);
         }
+        for (int row = 0; row < 4; ++row) places[2 * r + row] = places[min_of(row, r)];
+    }
+
+    void add_rows(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
         if (v.weights || !v.lower) w.pick_all(packs);
         if (v.weights) {
             with_type(options.history,
@@ -242,6 +272,7 @@ private:
         const int r = layout.rows;
         const bool adds_pair = gather == Gather::pair;
         if (adds_pair) w.fresh_sums[(r - 1) * Workspace::columns + 1] += own_products(w.y, packs);
+        if (w.picked == 0) return keep_nothing(packs, w, kept);
         const uint64_t known = slots_from(adds_pair ? r - 1 : r);
         if (kept && std::memcmp(w.free, kept->free, size_t(packs)) == 0 &&
             (kept->slots | known) == kept->slots) {
@@ -263,6 +294,16 @@ private:
         kept->slots = slots_from(r);
     }
 
+    // Of a tile all of whose variables are held and have not moved: all products are zero.
+    void keep_nothing(int packs, const Workspace& w, TileGram* kept) const {
+        if (!kept) return;
+        const uint64_t all = ~uint64_t(0);
+        if (kept->slots == all && std::memcmp(w.free, kept->free, size_t(packs)) == 0) return;
+        std::fill_n(kept->products(), w.product_count() + 2 * options.slots * lanes, 0.0);
+        std::memcpy(kept->free, w.free, size_t(packs));
+        kept->slots = all;
+    }
+
     // A bit each slot of the oldest pairs.
     uint64_t slots_from(int pairs) const {
         uint64_t bits = 0;
@@ -276,11 +317,9 @@ private:
         const int size = 2 * layout.rows;
         form_gram(w.rows, size, tile, packs, w.gram_sums);
         double* products = gram.products();
+        const int* place = w.places_of_products();
         for (int i = 0; i < size; ++i)
-            for (int j = 0; j <= i; ++j) {
-                products[w.product_of(w.slot_of_row(i), w.slot_of_row(j))] =
-                    add_lanes(w.gram_sums[int64_t(i) * size + j]);
-            }
+            for (int j = 0; j <= i; ++j) products[*place++] = add_lanes(w.gram_sums[int64_t(i) * size + j]);
         add_products(products, w);
     }
 
@@ -295,21 +334,21 @@ private:
     void update_gram(int count, int packs, Workspace& w, TileGram& kept) const {
         const int r = layout.rows;
         if (gather == Gather::pair) {
-            mask_pair(packs, w);
+            const double* free_y = mask_pair(packs, w);
             with_type(options.history, [&](auto type) {
                 const auto rows = w.places<decltype(type)>();
                 if (w.strays) {
-                    gather_columns<4, false>(rows, {w.moving, w.s, w.free_y, w.free_s}, count, w);
+                    gather_columns<4, false>(rows, {w.moving, w.s, free_y, w.free_s}, count, w);
                 } else {
-                    gather_columns<3, false>(rows, {w.moving, w.s, w.free_y}, count, w);
+                    gather_columns<3, false>(rows, {w.moving, w.s, free_y}, count, w);
                 }
             });
+            const int *place = w.places_of_products(), s = 2 * r - 1, y = r - 1;
+            double* products = kept.products();
             for (int j = 0; j < 2 * r; ++j) {
                 const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
-                const int row = w.slot_of_row(j);
-                kept.products()[w.product_of(row, w.slot_of_row(2 * r - 1))] =
-                    add_lanes(sums[w.strays ? 3 : 1]);
-                kept.products()[w.product_of(row, w.slot_of_row(r - 1))] = add_lanes(sums[2]);
+                products[place[triangle(s, j)]] = add_lanes(sums[w.strays ? 3 : 1]);
+                products[place[j < y ? triangle(y, j) : triangle(j, y)]] = add_lanes(sums[2]);
             }
             keep_gradient_sums(w, kept);
             kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
@@ -321,15 +360,17 @@ private:
         add_products(kept.products(), w);
     }
 
-    // The new pair over the free variables; s is the same where nothing strays.
-    static void mask_pair(int packs, Workspace& w) {
+    // The new pair over the free variables: y is returned, s is the same where nothing strays.
+    static const double* mask_pair(int packs, Workspace& w) {
+        if (count_free(packs, w) == packs * lanes) return w.y;
         const double *y = w.y, *s = w.s, *mask = w.mask;
         double *free_y = w.free_y, *free_s = w.free_s;
         SW_APART
         for (int i = 0; i < packs * lanes; ++i) free_y[i] = y[i] * mask[i];
-        if (!w.strays) return;
+        if (!w.strays) return free_y;
         SW_APART
         for (int i = 0; i < packs * lanes; ++i) free_s[i] = s[i] * mask[i];
+        return free_y;
     }
 
     void keep_gradient_sums(const Workspace& w, TileGram& kept) const {
@@ -344,8 +385,7 @@ private:
                         Workspace& w) const {
         const int r = 2 * layout.rows;
         constexpr int stride = Workspace::tile_columns;
-        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, {w.picks, w.picked}, w.tile_sums,
-                               stride);
+        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.picks(), w.tile_sums, stride);
         for (int j = 0; j < r; ++j) {
             Pack* fresh = w.fresh_sums + j * Workspace::columns;
             const Pack* sums = w.tile_sums + j * stride;
@@ -378,7 +418,7 @@ private:
     void gather_scaled(int packs, Workspace& w) const {
         const int r = layout.rows;
         const double** rows = w.places<double>();
-        for (int j = 0; j < 2 * r; ++j) rows[j] = w.tile_row(j);
+        for (int j = 0; j < 2 * r + 4; ++j) rows[j] = w.tile_row(min_of(j, 2 * r - 1));
         gather_all(rows, packs * lanes, w);
         if (layout.all_ss) {  // over all variables: before masking
             form_gram(w.tile_row(r), r, tile, packs, w.gram_sums);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/quasi_newton/variable.hpp"
 #include "host/quasi_newton/history_rows.hpp"
@@ -30,7 +31,6 @@ inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;
     for (; i + lanes <= count; i += lanes) {
         store(out + i, load(in + i));
-        prefetch(in + i + tile);
     }
     for (; i < count; ++i) out[i] = widened(in[i]);
     for (; i < padded; ++i) out[i] = 0;
@@ -42,7 +42,6 @@ inline const double* view(double* buffer, const double* in, int count, int padde
         widen(buffer, in, count, padded);
         return buffer;
     }
-    for (int i = 0; i < count; i += lanes) prefetch(in + i + tile);
     return in;
 }
 
@@ -69,8 +68,27 @@ inline void set_bounds(Workspace& w, const HostVectors<T>& v, int64_t at, int co
 
 template <class T>
 inline void narrow(T* out, const double* in, int count) {
-    for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
-    for (int i = 0; i < count; ++i) out[i] = T(in[i]);
+    if constexpr (sizeof(T) == sizeof(double)) {
+        std::memcpy(out, in, sizeof(double) * size_t(count));
+    } else {
+        for (int i = 0; i < count; ++i) out[i] = T(in[i]);
+    }
+}
+
+// Where a tile in double can be written: the vector itself where it is of doubles and whole packs, else the
+// buffer, from which put_back() brings it to the vector.
+inline double* room(double* buffer, double* out, int count, int padded) {
+    if (count < padded) return buffer;
+    return out;
+}
+
+inline double* room(double* buffer, float*, int, int) {
+    return buffer;
+}
+
+template <class T>
+inline void put_back(T* out, const double* room, const double* buffer, int count) {
+    if (room == buffer) narrow(out, buffer, count);
 }
 
 // The same to a row of the history; the numbers become what is stored.
@@ -79,7 +97,6 @@ inline void store_rounded(H* out, double* values, int count) {
     if constexpr (sizeof(H) == sizeof(double)) {
         narrow(out, values, count);
     } else {
-        for (int i = 0; i < count; i += lanes) prefetch_to_write(out + i + tile);
         SW_APART
         for (int i = 0; i < count; ++i) {
             const H stored = narrowed_to<H>(values[i]);
@@ -92,9 +109,19 @@ inline void store_rounded(H* out, double* values, int count) {
 // The trial point and its gradient become the point.
 template <class T>
 inline void accept_point(const HostVectors<T>& v, const T* gradient, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += lanes) prefetch(v.trial + i + tile), prefetch(gradient + i + tile);
     std::copy(v.trial + begin, v.trial + end, v.x + begin);
     std::copy(gradient + begin, gradient + end, v.g + begin);
+}
+
+// Numbers as a vector of type T will hold them.
+template <class T>
+inline Lanes as_stored(Lanes values) {
+    if constexpr (sizeof(T) == sizeof(double)) {
+        return values;
+    } else {
+        for (int i = 0; i < slice_lanes; ++i) values[i] = double(T(values[i]));
+        return values;
+    }
 }
 
 // The lanes of one pack in registers.
@@ -126,10 +153,20 @@ struct Slices {
 // What a comparison of registers finds: all bits of a lane, or none.
 typedef VectorOf<int64_t, slice_lanes>::aligned Flags;
 
-inline bool any_lane(const Flags& flags) {
+inline int64_t bits_of_any(const Flags& flags) {
     int64_t all = 0;
     for (int i = 0; i < slice_lanes; ++i) all |= flags[i];
-    return all != 0;
+    return all;
+}
+
+inline bool any_lane(const Flags& flags) {
+    return bits_of_any(flags) != 0;
+}
+
+// A bit each lane of a pack.
+constexpr int64_t lane_bits[lanes] = {1, 2, 4, 8, 16, 32, 64, 128};
+inline Flags lane_bits_of(int slice) {
+    return reinterpret_cast<const VectorOf<int64_t, slice_lanes>::anywhere*>(lane_bits)[slice];
 }
 
 // The current tile of x, its gradient and bounds: places that no store can change, for the compiler to see.
@@ -192,11 +229,15 @@ inline Pack own_products(const double* a, int packs) {
     return sum.pack();
 }
 
+inline Lanes magnitude(Lanes v) {
+    return reinterpret_cast<Lanes>(reinterpret_cast<Flags>(v) & 0x7fffffffffffffff);
+}
+
 inline double largest_magnitude(const double* a, int packs) {
     Slices top;
     for (int k = 0; k < packs; ++k)
         for (int i = 0; i < slices; ++i) {
-            const Lanes v = load_slice(a + k * lanes + i * slice_lanes), size = v > -v ? v : -v;
+            const Lanes size = magnitude(load_slice(a + k * lanes + i * slice_lanes));
             top.part[i] = top.part[i] > size ? top.part[i] : size;
         }
     double result = 0;
@@ -204,10 +245,18 @@ inline double largest_magnitude(const double* a, int packs) {
     return result;
 }
 
-inline double smallest(const double* a, int count) {
-    double result = double_infinity;
-    for (int i = 0; i < count; ++i) result = min_of(result, a[i]);
-    return result;
-}
+// The smallest number that any chunk of a sweep has found so far. Chunks begin with it, and need not look at
+// what cannot be smaller: the smallest of all chunks is the same whoever comes first.
+class Lowest {
+public:
+    double so_far() const { return lowest.load(std::memory_order_relaxed); }
+    // Of two that are found at once one may be lost: it is a hint.
+    void found(double value) const {
+        if (value < so_far()) lowest.store(value, std::memory_order_relaxed);
+    }
+
+private:
+    mutable std::atomic<double> lowest{double_infinity};
+};
 
 SW_END

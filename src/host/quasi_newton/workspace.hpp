@@ -7,6 +7,7 @@
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/memory.hpp"
+#include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/kept_grams.hpp"
 
 SW_BEGIN
@@ -24,12 +25,17 @@ public:
     static size_t product_doubles(size_t capacity) {
         return size_t(TileGram::doubles_of(int(capacity) + 1) + TileGram::products_of(int(capacity) + 1));
     }
+    // Rows in whole groups of four.
+    static constexpr int groups_of(int rows) { return (rows + 3) / 4 * 4; }
+    // Of rows, and of a group behind the last, which is asked for in advance.
+    static size_t places_of(int capacity) { return 2 * size_t(groups_of(capacity)) + 4; }
     // Bytes of a new workspace.
     static int64_t bytes_for(int capacity) {
         const size_t m = size_t(capacity);
         const size_t doubles = tile_doubles + history_doubles(m) + pack_doubles(m) + product_doubles(m) +
-                               2 * m + size_t(scratch_length(capacity));
-        return int64_t(sizeof(double) * doubles + (sizeof(void*) + sizeof(int)) * 2 * m);
+                               2 * m + size_t(scratch_length(capacity)) + 2 * size_t(groups_of(capacity));
+        return int64_t(sizeof(double) * doubles + sizeof(void*) * places_of(capacity) +
+                       sizeof(int) * (2 * m + size_t(TileGram::products_of(capacity))));
     }
 
     explicit Workspace(int capacity)
@@ -39,11 +45,13 @@ public:
           product_memory(product_doubles(capacity)),
           carried_memory(2 * size_t(capacity)),
           decision_memory(size_t(scratch_length(capacity))),
-          row_places(2 * size_t(capacity)),
-          row_slots(2 * size_t(capacity)) {
-        double** names[] = {&x_tile,    &g_tile,       &s,      &y,     &lower_tile, &upper_tile,
-                            &root,      &inverse_root, &moving, &mask,  &breaks,     &carried,
-                            &projected, &descent,      &free_s, &free_y};
+          multiples_memory(2 * size_t(groups_of(capacity))),
+          row_places(places_of(capacity)),
+          row_slots(2 * size_t(capacity)),
+          product_places(size_t(TileGram::products_of(capacity))) {
+        double** names[] = {&x_tile,    &g_tile,       &s_tile,      &y_tile, &lower_tile, &upper_tile,
+                            &root,      &inverse_root, &moving_tile, &mask,   &breaks,     &carried,
+                            &projected, &descent,      &free_s,      &free_y};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
@@ -54,18 +62,19 @@ public:
         tile_gram = reinterpret_cast<TileGram*>(product_memory.data());
         chunk_products = product_memory.data() + TileGram::doubles_of(capacity + 1);
         carried_sums = carried_memory.data();
+        multiples = multiples_memory.data();
         scratch = scratch_views(decision_memory.data(), capacity);
     }
 
     // The current tile: the caller's memory, or copies in the buffers below. The path leads along -`path`: h
     // g.
-    const double *x, *g, *path, *lower, *upper;
-    double *x_tile, *g_tile, *lower_tile, *upper_tile;
-    double *s, *y, *root, *inverse_root, *moving, *mask, *breaks, *carried, *projected, *descent;
+    const double *x, *g, *path, *lower, *upper, *s, *y, *moving;
+    double *x_tile, *g_tile, *lower_tile, *upper_tile, *s_tile, *y_tile, *moving_tile;
+    double *root, *inverse_root, *mask, *breaks, *carried, *projected, *descent;
     double *free_s, *free_y;       // s and y where a variable is free, else 0
     unsigned char free[tile / 8];  // of the current tile: a bit each variable
-    int picks[tile / lanes];       // packs in which something moves or is free, and how many
-    int picked;
+    Run runs[tile / lanes];        // of packs in which something moves or is free
+    int run_count, picked;         // how many runs, and packs in them
     bool strays;                   // whether a variable has moved that is not free now
     double* rows;                  // stacked history rows of the tile, [Y; S] in order of age
     Pack *gram_sums, *whole_sums;  // of a tile; of a chunk
@@ -74,6 +83,7 @@ public:
     TileGram* tile_gram;           // of a tile whose products are not kept
     double* chunk_products;
     double* carried_sums;
+    double* multiples;  // coefficients of the rows in a direction, as `places`
     Scratch scratch;
     std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
 
@@ -90,14 +100,33 @@ public:
     int64_t bytes() const {
         const size_t doubles = buffers.capacity() + history.capacity() + packs.capacity() +
                                product_memory.capacity() + carried_memory.capacity() +
-                               decision_memory.capacity() + break_rows.capacity() + chunk_rows.capacity();
+                               decision_memory.capacity() + multiples_memory.capacity() +
+                               break_rows.capacity() + chunk_rows.capacity();
         return int64_t(sizeof(double) * doubles + sizeof(void*) * row_places.capacity() +
-                       sizeof(int) * row_slots.capacity() + sizeof(Break) * breaks_listed.capacity());
+                       sizeof(int) * (row_slots.capacity() + product_places.capacity()) +
+                       sizeof(Break) * breaks_listed.capacity());
     }
 
+    Picks picks() const { return {runs, run_count}; }
+    void pick_none() { picked = run_count = 0; }
+    void pick(int pack) {
+        ++picked;
+        if (picks().ends_with(pack - 1)) {
+            ++runs[run_count - 1].end;
+        } else {
+            runs[run_count++] = {pack, pack + 1};
+        }
+    }
+    // work(pack) for all that are picked.
+    template <class Work>
+    void each_pick(const Work& work) const {
+        for (int p = 0; p < run_count; ++p)
+            for (int k = runs[p].begin; k < runs[p].end; ++k) work(k);
+    }
     void pick_all(int packs) {
         picked = packs;
-        for (int k = 0; k < packs; ++k) picks[k] = k;
+        run_count = packs > 0;
+        runs[0] = {0, packs};
     }
 
     double* tile_row(int index) { return rows + int64_t(index) * tile; }
@@ -125,11 +154,8 @@ public:
             sums[layout.carried() + j] = carried_sums[j];
         }
         if (layout.gram) {
-            for (int i = 0; i < 2 * r; ++i)
-                for (int j = 0; j <= i; ++j) {
-                    sums[layout.free_gram() + triangle(i, j)] =
-                        chunk_products[product_of(row_slots[i], row_slots[j])];
-                }
+            double* out = sums + layout.free_gram();
+            for (int p = 0; p < TileGram::products_of(r); ++p) out[p] = chunk_products[product_places[p]];
         }
         if (layout.all_ss) {
             for (int i = 0; i < r; ++i)
@@ -143,26 +169,45 @@ public:
     const T** places() {
         return reinterpret_cast<const T**>(row_places.data());
     }
+    template <class T>
+    const T* const* places() const {
+        return reinterpret_cast<const T* const*>(row_places.data());
+    }
+
+    // Asks for what the first rows have there, so many bytes from their places.
+    void prefetch_rows(int count, int64_t bytes) const {
+        for (int row = 0; row < count; ++row)
+            prefetch(static_cast<const unsigned char*>(row_places[size_t(row)]) + bytes);
+    }
 
     // Where the stacked rows lie among products by slots.
     void set_slots(int rows, int head, int ring) {
-        slots = ring;
+        if (rows == placed.rows && head == placed.head && ring == placed.ring) return;
+        placed = {rows, head, ring};
         for (int age = 0; age < rows; ++age) {
             row_slots[age] = slot_of(age, head, rows, ring);
             row_slots[rows + age] = ring + row_slots[age];
         }
+        int* place = product_places.data();
+        for (int i = 0; i < 2 * rows; ++i)
+            for (int j = 0; j <= i; ++j) *place++ = product_of(row_slots[i], row_slots[j]);
     }
+    // Of the products of the stacked rows, their lower triangle by rows.
+    const int* places_of_products() const { return product_places.data(); }
     int slot_of_row(int row) const { return row_slots[row]; }
-    int product_count() const { return TileGram::products_of(slots); }
+    int product_count() const { return TileGram::products_of(placed.ring); }
     static int product_of(int a, int b) { return a > b ? triangle(a, b) : triangle(b, a); }
 
 private:
-    int slots = 0;
+    struct {
+        int rows = -1, head = -1, ring = 0;
+    } placed;
     std::vector<Break> breaks_listed;
     std::vector<double> break_rows;
-    std::vector<double> buffers, history, packs, product_memory, carried_memory, decision_memory;
+    std::vector<double> buffers, history, packs, product_memory, carried_memory, decision_memory,
+        multiples_memory;
     std::vector<const void*> row_places;
-    std::vector<int> row_slots;
+    std::vector<int> row_slots, product_places;
 };
 
 SW_END

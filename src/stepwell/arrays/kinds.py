@@ -14,6 +14,7 @@ Array = Any  # an array of any supported library
 # Asked in every call of every solver, and the same for all arrays of one type.
 _kinds: dict[type, str] = {}
 _namespaces: dict[type, Any] = {}
+_bfloat16s: dict[Any, bool] = {}  # the same for all of one dtype
 
 
 def kind_of(array: Array) -> str:
@@ -244,7 +245,11 @@ def rows_contiguous(array: Array) -> Array:
 
 def is_bfloat16(array: Array) -> bool:
     """Whether an array holds bfloat16: real numbers in half precision, which NumPy itself does not know."""
-    return str(getattr(array, "dtype", "")).rpartition(".")[2] == "bfloat16"
+    dtype = getattr(array, "dtype", None)
+    known = _bfloat16s.get(dtype)
+    if known is None:
+        known = _bfloat16s[dtype] = str(dtype).rpartition(".")[2] == "bfloat16"
+    return known
 
 
 def numpy_dtype(array: Array) -> np.dtype:

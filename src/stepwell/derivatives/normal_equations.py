@@ -119,27 +119,29 @@ def solve_with_kept(factor: KeptFactor, g: Array) -> Array:
     return as_user_array(u.astype(host_view(g).dtype, copy=False), g)
 
 
-def pull_back(entries: Array, b: Array, x: Array, u: Array) -> tuple[Array, Array]:
+def pull_back(entries: Array, b: Array, lam: float, x: Array, g: Array) -> tuple[Array, Array]:
     """Return the cotangents of A and b, (b − Ax)uᵀ − (Au)xᵀ and Au, of host systems with a matrix each.
 
-    What `stepwell.derivatives.least_squares.reverse` says, of numbers that nobody differentiates again: in one pass.
+    u solves (A_FᵀA_F + λ²I) u = g where x is positive. What `stepwell.derivatives.least_squares.reverse` says, of
+    numbers that nobody differentiates again: in one call, which a small batch would else spend its time around.
 
     Parameters
     ----------
     entries : array, (systems, m, n)
     b : array, (systems, m)
-    x, u : array, (systems, n)
+    lam : float
+    x, g : array, (systems, n)
 
     Examples
     --------
-    >>> A, b, x, u = np.ones((1, 2, 1)), np.array([[3.0, 1.0]]), np.array([[2.0]]), np.array([[0.5]])
-    >>> pull_back(A, b, x, u)
+    >>> A, b, x, g = np.ones((1, 2, 1)), np.array([[3.0, 1.0]]), np.array([[2.0]]), np.array([[1.0]])
+    >>> pull_back(A, b, 0.0, x, g)
     (array([[[-0.5],
             [-1.5]]]), array([[0.5, 0.5]]))
     """
-    given = [as_readable(host_view(array), np.float64) for array in (entries, b, x, u)]
-    to_a, to_b = np.empty(given[0].shape), np.empty(given[1].shape)
-    _core.nnls_pull_back(*given, to_a, to_b, default_threads())
+    a, data, point, side = (as_readable(host_view(array), np.float64) for array in (entries, b, x, g))
+    to_a, to_b = np.empty(a.shape), np.empty(data.shape)
+    _core.nnls_pull_back(a, data, lam, point, side, to_a, to_b, default_threads())
     return as_user_array(to_a, entries), as_user_array(to_b, b)
 
 

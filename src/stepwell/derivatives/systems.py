@@ -7,15 +7,18 @@ systems, whose Gram matrix is formed once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepwell.arrays import Array, host_copy, namespace_of
-from stepwell.nnls.api import nnls
-from stepwell.nnls.batch import COSTS, COUNTS
+from stepwell.arrays import Array, host_copy, is_cuda, namespace_of
+from stepwell.lazy import systems_of_whole
+from stepwell.nnls.api import solve
+from stepwell.nnls.arguments import check
+from stepwell.nnls.batch import COSTS, COUNTS, Batch
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.result import NNLSResult
 
@@ -51,27 +54,46 @@ class Outcome(NamedTuple):
     costs: Array  # (..., 4)
 
 
-def solve_systems(
+def read_systems(
     entries: Array,
     b: Array,
     lam: Array,
     warm: Array | None,
     spec: Spec,
     progress: Callable[[int, int], object] | None = None,
-) -> NNLSResult:
-    """Solve systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
+) -> Batch:
+    """Check systems given as ``nnls`` takes them: a lone one, one matrix for all, or one for each."""
+    number = float(lam.item())
+    usual = all(value is None or isinstance(value, int | float | str) for value in spec)
+    plain = usual and spec.rows < 0 and warm is None and progress is None and type(entries) is type(b)
+    if plain and not is_cuda(b) and entries.dtype == b.dtype == namespace_of(b).float64:
+        known = _known(tuple(entries.shape), tuple(b.shape), spec, number, systems_of_whole(0))
+        return known.with_arrays(entries, b if b.ndim == 2 else b[None])
     matrix: Any = entries
     if spec.rows >= 0:
         matrix = Convolution(entries, spec.columns, m=spec.rows, origin=spec.origin)
+    return check(matrix, b, progress=progress, warm_start="chain" if spec.chain else warm, **_options(spec, number))
+
+
+def _options(spec: Spec, lam: float) -> dict[str, Any]:
     names = ("method", "insertion", "update", "maxiter", "tol", "threads")
-    result: NNLSResult = nnls(
-        matrix,
-        b,
-        lam=float(np.reshape(host_copy(lam), ())),
-        warm_start="chain" if spec.chain else warm,
-        progress=progress,
-        **{name: getattr(spec, name) for name in names},
-    )
+    return {name: getattr(spec, name) for name in names} | {"lam": lam}
+
+
+@functools.lru_cache(maxsize=64)
+def _known(of_a: tuple[int, ...], of_b: tuple[int, ...], spec: Spec, lam: float, whole: int) -> Batch:
+    """Check systems of these shapes. What is called again and again takes longer to check than a small batch to solve.
+
+    `whole` is there for the cache: the check asks for it as well.
+    """
+    start = "chain" if spec.chain else None
+    return check(np.broadcast_to(0.0, of_a), np.broadcast_to(0.0, of_b), warm_start=start, **_options(spec, lam))
+
+
+def solve_systems(entries: Array, b: Array, lam: Array, warm: Array | None, spec: Spec) -> NNLSResult:
+    """Solve systems given as ``nnls`` takes them."""
+    result = solve(read_systems(entries, b, lam, warm, spec))
+    assert isinstance(result, NNLSResult)
     return result
 
 

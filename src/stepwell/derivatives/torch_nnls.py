@@ -22,9 +22,13 @@ from stepwell.checks import read_axis, read_real, require, require_kind, require
 from stepwell.derivatives import cuda, least_squares
 from stepwell.derivatives.matrices import matrix_of
 from stepwell.derivatives.normal_equations import pull_back, solve_free
-from stepwell.derivatives.systems import Outcome, Spec, as_result, solve_folded, solve_systems, turned
+from stepwell.derivatives.systems import Outcome, Spec, as_result, read_systems, solve_folded, turned
+from stepwell.nnls.api import solve
+from stepwell.nnls.batch import COUNTS
 from stepwell.nnls.convolution import Convolution
+from stepwell.nnls.host import find_answers
 from stepwell.nnls.result import NNLSResult
+from stepwell.nnls.wrap import vectors, wrap
 
 # ---- the operations ----
 
@@ -210,10 +214,10 @@ class _Solution(torch.autograd.Function):
         if x.is_cuda and ctx.spec[0] < 0 and _at_once(entries, b) and graph_library(entries, b, lam, g) is None:
             own, data, shrink = _pulled_back(entries, b, lam, x, g, needs)
             return own, data, _as(shrink, lam), *[None] * (2 + len(Spec._fields))
-        u = _solve(entries, _free(x), lam, g, ctx.spec)
         doubles = entries.dtype == torch.float64 and entries.ndim == 3 and not needs[2] and not entries.is_cuda
-        if doubles and needs[0] and ctx.spec[0] < 0 and graph_library(entries, b, u) is None:
-            return *pull_back(entries, b, x, u), *[None] * (3 + len(Spec._fields))
+        if doubles and needs[0] and ctx.spec[0] < 0 and graph_library(entries, b, g) is None:
+            return *pull_back(entries, b, float(lam), x, g), *[None] * (3 + len(Spec._fields))
+        u = _solve(entries, _free(x), lam, g, ctx.spec)
         own, data, shrink = least_squares.reverse(
             matrix_of(entries, ctx.spec), b, lam, x, u, matrix_too=needs[0], lam_too=needs[2]
         )
@@ -236,17 +240,40 @@ class _SolutionWithTangents(_Solution):
 
 # ---- the API ----
 
+#: A λ of zero, which most have. (Nobody writes to it. Compiled programs make their own.)
+_NONE = torch.tensor(0.0, dtype=torch.float64)
+
 
 class _Call:
-    """A call that keeps the whole result, where it can be looked at."""
+    """A call that keeps what it has found of systems, where it can be looked at."""
 
     def __init__(self, progress: Any) -> None:
         self.progress = progress
-        self.result: Any = None
+        self.batch: Any = None
+        self.answers: Any = None  # of host tensors
+        self.result: Any = None  # of a device's
 
     def __call__(self, entries: Tensor, b: Tensor, lam: Tensor, warm: Tensor | None, spec: Spec) -> Tensor:
-        self.result = solve_systems(entries, b, lam, warm, spec, self.progress)
-        return self.result.x
+        self.batch = read_systems(entries, b, lam, warm, spec, self.progress)
+        if b.is_cuda:
+            self.result = solve(self.batch)
+            return self.result.x
+        self.answers = find_answers(self.batch)
+        return vectors(self.batch, self.answers.x)
+
+    def result_with(self, x: Tensor) -> NNLSResult:
+        """Return the whole result, with an x that has a graph; warns where derivatives are those of no solution.
+
+        (A device is not asked whether they are, which would wait.)
+        """
+        if self.answers is None:
+            return dataclasses.replace(self.result, x=x)
+        batch, answers = self.batch, self.answers
+        if answers.counts[COUNTS.index("status")].any():
+            warn_caller(f"derivatives of x hold for solutions, but {wrap(batch, answers).message}")
+        known = dict(lam=batch.damping, method=batch.method, choice=batch.choice)
+        result: NNLSResult = NNLSResult.deferred(lambda: wrap(batch, answers), x=x, **known)
+        return result
 
 
 def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any, **options: Any) -> NNLSResult:
@@ -263,14 +290,15 @@ def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any,
     if chain:
         require(warm_start == "chain", "warm_start", warm_start, "an x, a boolean set, or 'chain'")
     warm = None if chain or warm_start is None else torch.as_tensor(warm_start).detach()
+    compiled = torch.compiler.is_compiling()
     if isinstance(lam, Tensor):
         require_shape(lam.ndim == 0, "lam", lam, "(), one number")
     else:
-        lam = torch.tensor(read_real("lam", lam, at_least=0), dtype=torch.float64)
+        number = read_real("lam", lam, at_least=0)
+        lam = torch.tensor(number, dtype=torch.float64) if number or compiled else _NONE
     if across:
         b, warm = b.T, warm.T if warm is not None and warm.ndim == 2 else warm
     spec = Spec(rows=shape[0], columns=shape[1], origin=shape[2], chain=chain, **options)
-    compiled = torch.compiler.is_compiling()
     traced = compiled or any(is_transformed(t) for t in (entries, b, lam))
     rule = _Solution if compiled else _SolutionWithTangents
     if traced:
@@ -279,12 +307,5 @@ def nnls(A: Any, b: Any, *, lam: Any, warm_start: Any, axis: int, progress: Any,
     else:
         call = _Call(progress)
         (x,) = apply_rule(rule, entries, b, lam, warm, call, *spec)
-        result = dataclasses.replace(call.result, x=x)
-        _warn_of_unsolved(result)
+        result = call.result_with(x)
     return turned(result) if across else result
-
-
-def _warn_of_unsolved(result: NNLSResult) -> None:
-    """Say so where derivatives are those of a point that is no solution. (A device is not asked, which would wait.)"""
-    if not result.x.is_cuda and not bool(torch.as_tensor(result.success).all()):
-        warn_caller(f"derivatives of x hold for solutions, but {result.message}")

@@ -61,6 +61,12 @@ class Batch:
     equations: int = 0  # rows of A, for degrees of freedom
     names: tuple[str, str] = ("A", "b")  # what the caller calls his matrices and right-hand sides
 
+    def with_arrays(self, matrix: Array, b: Array) -> Batch:
+        """Return the same for other arrays of these shapes. (`dataclasses.replace` takes ten times as long.)"""
+        other = object.__new__(Batch)
+        vars(other).update(vars(self), matrix=matrix, b=b)
+        return other
+
     @property
     def systems(self) -> int:
         """Number of right-hand sides."""
@@ -82,13 +88,19 @@ class Batch:
         return int(self.matrix.shape[0]) if self.has_which else 0
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether these are normal equations so large that columns enter and leave many at once."""
+        family = self.family
+        if family is None or family.gram is None or self.columns < _core.NNLS_LARGE_TABLE:
+            return False
+        return family.sum_low is None and not family.penalized and family.weights is None
+
+    @property
     def keeps_factor(self) -> bool:
         """Whether the factors of large normal equations are wanted, and are there."""
         family, n = self.family, self.columns
-        if family is None or not family.keep_factor or family.gram is None or n < _core.NNLS_LARGE_TABLE:
-            return False
-        plain = family.sum_low is None and not family.penalized and family.weights is None
-        return plain and 4 * self.systems * n * (n + 1) <= FACTOR_BYTES
+        wanted = family is not None and family.keep_factor
+        return wanted and self.in_blocks and 4 * self.systems * n * (n + 1) <= FACTOR_BYTES
 
     def dense_matrix(self, number: int) -> Array:
         """Return one of the matrices in full."""

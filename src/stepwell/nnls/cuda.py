@@ -21,6 +21,9 @@ from stepwell.nnls.wrap import wrap
 #: Systems up to this many unknowns and rows are solved by a warp each, larger ones by a block.
 WARP_COLUMNS, WARP_ROWS = 32, 2048
 WARPS_IN_BLOCK = 4
+#: Normal equations of so many unknowns are solved by a cluster of so many blocks each, where the device has clusters
+#: and multiprocessors for all of them.
+CLUSTER_COLUMNS, CLUSTER_BLOCKS, CLUSTER_THREADS = 256, 8, 512
 #: Shared memory a block asks for: two blocks then leave a multiprocessor of 256 KiB some 90 KiB of cache.
 BLOCK_SHARED, WARP_SHARED = 78 * 1024, 12 * 1024
 #: Share of the free memory that workspaces may take.
@@ -36,6 +39,7 @@ class Plan:
 
     by_warp: bool
     threads: int  # of a block
+    blocks_in_team: int  # 1, or the blocks of a cluster
     members: int  # of a team
     blocks: int
     teams: int
@@ -51,12 +55,18 @@ def _limits(device_id: int) -> tuple[dict[str, int], int]:
         "multiprocessors": int(properties.multiprocessor_count),
         "shared_limit": int(properties.max_shared_memory_per_block_optin) - 4096,
         "shared_per_multiprocessor": int(properties.max_shared_memory_per_multiprocessor),
+        "cluster_blocks": CLUSTER_BLOCKS if int(properties.compute_capability_major) >= 9 else 1,
     }
     return limits, memory_free(device_id)[1]
 
 
 def plan(
-    batch: Batch, multiprocessors: int, shared_limit: int, shared_per_multiprocessor: int, free_bytes: int
+    batch: Batch,
+    multiprocessors: int,
+    shared_limit: int,
+    shared_per_multiprocessor: int,
+    cluster_blocks: int,
+    free_bytes: int,
 ) -> Plan:
     """Choose teams from the shape of the systems and from what the device has free.
 
@@ -66,6 +76,13 @@ def plan(
         Where the workspace of even one team does not fit.
     """
     by_warp = batch.columns <= WARP_COLUMNS and batch.rows <= WARP_ROWS
+    pieces = pieces_of(batch)
+    wide = cluster_blocks > 1 and batch.in_blocks and batch.columns >= CLUSTER_COLUMNS
+    if wide and pieces * cluster_blocks <= multiprocessors:
+        members = CLUSTER_THREADS * cluster_blocks
+        slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
+        if pieces * slow <= MEMORY_SHARE * free_bytes:
+            return Plan(False, CLUSTER_THREADS, cluster_blocks, members, pieces * cluster_blocks, pieces, 0, slow)
     if by_warp:
         threads, members, in_block = 32 * WARPS_IN_BLOCK, 32, WARPS_IN_BLOCK
         fast = min(WARP_SHARED, shared_limit // WARPS_IN_BLOCK)
@@ -76,7 +93,6 @@ def plan(
         members, in_block, fast = threads, 1, min(BLOCK_SHARED, shared_limit)
     slow = int(_core.nnls_device_workspace_bytes(bytes(job_sizes(batch)), members))
     fast = min(fast, -(-slow // 64) * 64)
-    pieces = pieces_of(batch)
     in_flight = max(1, shared_per_multiprocessor // (fast * in_block + 4096)) * multiprocessors
     blocks = min(-(-pieces // in_block), in_flight, int(MEMORY_SHARE * free_bytes) // (slow * in_block))
     if blocks < 1:
@@ -84,7 +100,7 @@ def plan(
             f"systems of {batch.rows} x {batch.columns} need {slow * in_block / 2**20:.0f} MiB of workspace, "
             f"of which the device has {free_bytes / 2**20:.0f} MiB free"
         )
-    return Plan(by_warp, threads, members, blocks, blocks * in_block, fast, slow)
+    return Plan(by_warp, threads, 1, members, blocks, blocks * in_block, fast, slow)
 
 
 def pieces_of(batch: Batch) -> int:
@@ -110,11 +126,13 @@ def _kernel(
     by_warp: bool,
     threads: int,
     general: bool,
+    blocks_in_team: int,
     device_id: int,
     shared_bytes: int,
 ) -> Any:
     device = cuda_core().Device(device_id)
-    kernel = load_kernel("nnls", entry, kernel_defines(single, convolution, by_warp, threads, general), device)
+    defines = kernel_defines(single, convolution, by_warp, threads, general, blocks_in_team)
+    kernel = load_kernel("nnls", entry, defines, device)
     allow_shared_memory(kernel, shared_bytes, device_id)
     return kernel
 
@@ -135,10 +153,10 @@ def sharing_defines(single: bool, convolution: bool, general: bool) -> dict[str,
 
 
 def kernel_defines(
-    single: bool, convolution: bool, by_warp: bool, threads: int, general: bool = False
+    single: bool, convolution: bool, by_warp: bool, threads: int, general: bool = False, blocks_in_team: int = 1
 ) -> dict[str, str | int]:
     """Return the definitions that ``cuda/nnls/nnls.cu`` is compiled with."""
-    team: dict[str, str | int] = {"SW_BY_WARP": int(by_warp), "SW_THREADS": threads}
+    team: dict[str, str | int] = {"SW_BY_WARP": int(by_warp), "SW_THREADS": threads, "SW_BLOCKS": blocks_in_team}
     return sharing_defines(single, convolution, general) | team
 
 
@@ -189,13 +207,15 @@ def solve(batch: Batch) -> AnyResult:
         slow_bytes=chosen.slow_bytes,
         fast_bytes=chosen.fast_bytes,
     )
-    options = (single, batch.convolution, chosen.by_warp, chosen.threads, general, memory.device_id)
+    team = (chosen.by_warp, chosen.threads, general, chosen.blocks_in_team)
+    options = (single, batch.convolution, *team, memory.device_id)
     stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, stream))
     counters = None
-    if small_systems.are_for(batch):
-        counters, used = small_systems.launch(batch, memory, launch, _limits(memory.device_id)[0], stream)
+    source = small_systems.source_of(launch.job, batch.form_gram)
+    if source is not None:
+        counters, used = small_systems.launch(batch, source, memory, launch, _limits(memory.device_id)[0], stream)
         keep.append(used)
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     variant = (*options, shared_bytes)

@@ -20,6 +20,11 @@ ENTRIES_A_PART = 1 << 27  # for each thread
 
 def solve(batch: Batch) -> AnyResult:
     """Solve a checked batch of host arrays."""
+    return wrap(batch, find_answers(batch))
+
+
+def find_answers(batch: Batch) -> Answers:
+    """Solve a checked batch of host arrays, and return what its result is made of, as NumPy has it."""
     matrix, b = arrays.host_view(batch.matrix), arrays.host_view(batch.b)
     batch.refuse_non_finite(matrix, b)
     systems, n = batch.systems, batch.columns
@@ -44,25 +49,29 @@ def solve(batch: Batch) -> AnyResult:
     if batch.rows == 0 and not general:
         for array in (whole.x, whole.dual, whole.active, whole.reals, whole.counts, whole.costs):
             array[...] = 0
-        return wrap(batch, whole)
+        return whole
     done, threads = 0, batch.threads or default_threads()
     for start, stop in _parts(batch, matrix, b, dtype, threads):
-        part = slice(start, stop)
-        answers = Answers(
-            x=whole.x[part],
-            dual=whole.dual[part],
-            active=whole.active[part],
-            reals=np.empty((2, stop - start)),
-            counts=np.empty((6, stop - start), np.int32),
-            costs=whole.costs[part],
-            state=None if whole.state is None else whole.state[part],
-            more=np.empty((len(MORE), stop - start)) if general else None,
-            more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
-            variance=None if whole.variance is None else whole.variance[part],
-            factor=None if whole.factor is None else whole.factor[part],
-            factor_order=None if whole.factor_order is None else whole.factor_order[part],
+        part, alone = slice(start, stop), stop - start == systems
+        answers = (
+            whole
+            if alone
+            else Answers(
+                x=whole.x[part],
+                dual=whole.dual[part],
+                active=whole.active[part],
+                reals=np.empty((2, stop - start)),
+                counts=np.empty((6, stop - start), np.int32),
+                costs=whole.costs[part],
+                state=None if whole.state is None else whole.state[part],
+                more=np.empty((len(MORE), stop - start)) if general else None,
+                more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
+                variance=None if whole.variance is None else whole.variance[part],
+                factor=None if whole.factor is None else whole.factor[part],
+                factor_order=None if whole.factor_order is None else whole.factor_order[part],
+            )
         )
-        family = batch.family.part(part) if batch.family is not None else None
+        family = batch.family if alone or batch.family is None else batch.family.part(part)
         given = (
             matrix if batch.shared else _readable(matrix[part], dtype),
             _readable(b[part], dtype),
@@ -75,15 +84,16 @@ def solve(batch: Batch) -> AnyResult:
             raise MemoryError(
                 f"A: no memory to work on systems of {batch.rows} x {n} on {threads} threads; fewer threads need less"
             ) from None
-        whole.reals[:, part], whole.counts[:, part] = answers.reals, answers.counts
-        if whole.more is not None:
-            whole.more[:, part] = answers.more
-        if whole.more_counts is not None:
-            whole.more_counts[:, part] = answers.more_counts
+        if not alone:
+            whole.reals[:, part], whole.counts[:, part] = answers.reals, answers.counts
+            if whole.more is not None:
+                whole.more[:, part] = answers.more
+            if whole.more_counts is not None:
+                whole.more_counts[:, part] = answers.more_counts
         done += stop - start
         if batch.progress:
             batch.progress(done, systems)
-    return wrap(batch, whole)
+    return whole
 
 
 def _address(array: np.ndarray) -> int:

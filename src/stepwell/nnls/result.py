@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -56,6 +56,29 @@ class Outcome:
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.x, self.residual))
+
+    @classmethod
+    def deferred(cls, make: Callable[[], Any], **known: Any) -> Any:
+        """Return a result with some fields; the others are those of what `make` returns, when one is first asked for.
+
+        Arrays of another library than NumPy take longer to make than a small batch to solve.
+        """
+        result = object.__new__(cls)
+        vars(result).update(known, _make=make)
+        return result
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Asked for what is not there alone.
+            make = vars(self).pop("_make", None)
+            if make is not None:
+                vars(self).update(vars(make()) | vars(self))
+                return getattr(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def __getstate__(self) -> dict[str, Any]:
+            return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def __repr__(self) -> str:
         first = {"status": self._status_in_short(), "message": self.message, "method": self.method}

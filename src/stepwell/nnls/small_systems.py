@@ -14,17 +14,12 @@ from stepwell.arrays import host_copy
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import Batch
-from stepwell.nnls.family import RULES
 
-#: One matrix for all, or one of some: fewer unknowns than this, a slack included.
-SHARED_COLUMNS = 64
-#: Normal equations, whose matrix each thread keeps: at most so many.
-GRAM_COLUMNS = 32
-#: Matrices of one system each, whose products are formed first: at most so many.
-OWN_COLUMNS = int(_core.NNLS_TABLED_COLUMNS)
+#: What the core calls where products come from.
+SOURCES: dict[int, str] = {number: name for name, number in _core.NNLS_SMALL_SOURCES.items()}
 #: Columns that a system has room for, the first of these that is enough; and those in its factor. Memory of a thread
 #: is local, which the driver keeps for as many threads as a device can have at once; that of a warp is shared.
-CAPACITIES, POSITIONS = (16, 32, 40, 64), 40
+CAPACITIES, POSITIONS = (16, 32, 40, 64), int(_core.NNLS_SMALL_POSITIONS)
 #: One matrix: up to so many unknowns a thread has a system of its own. Beyond, the lanes of a warp share it, unless the
 #: matrix has more entries than leave room for many warps.
 THREAD_COLUMNS, WARP_ENTRIES = 16, 8192
@@ -32,21 +27,9 @@ THREAD_COLUMNS, WARP_ENTRIES = 16, 8192
 THREADS, BLOCKS = {1: 64, 32: 768}, {1: 10, 32: 1}
 
 
-def are_for(batch: Batch) -> bool:
-    """Whether threads try the systems of a batch first."""
-    family = batch.family
-    if batch.update != "gram" or batch.convolution or batch.chain or not batch.guarded:
-        return False
-    if source_of(batch) == "own_matrix":
-        plain = family is None or (family.sum_low is None and not family.penalized and family.weights is None)
-        return plain and batch.columns <= min(OWN_COLUMNS, batch.rows)
-    if family is None:
-        return batch.form_gram and batch.columns < SHARED_COLUMNS
-    columns = columns_of(batch)
-    if family.gram is not None:
-        return columns <= GRAM_COLUMNS
-    by_grid = family.rule in (RULES["gcv"], RULES["lcurve"])
-    return batch.form_gram and columns < SHARED_COLUMNS and not by_grid
+def source_of(job: Any, form_gram: bool) -> str | None:
+    """Where a job's products of columns come from, as the kernel names it; None where its systems are not for it."""
+    return SOURCES.get(_core.nnls_small_source(bytes(job), form_gram))
 
 
 def columns_of(batch: Batch) -> int:
@@ -54,18 +37,9 @@ def columns_of(batch: Batch) -> int:
     return batch.columns + int(batch.family is not None and batch.family.slack)
 
 
-def source_of(batch: Batch) -> str:
-    """Where the products of columns come from, as the kernel names it."""
-    if batch.family is not None and batch.family.gram is not None:
-        return "normal_equations"
-    if not batch.shared:
-        return "own_matrix"
-    return "some_matrices" if batch.has_which else "one_matrix"
-
-
-def width_of(batch: Batch) -> int:
+def width_of(batch: Batch, source: str) -> int:
     """Lanes that share a system: one thread has its own, or a warp."""
-    source, columns = source_of(batch), columns_of(batch)
+    columns = columns_of(batch)
     if source == "normal_equations":
         return 32
     if source == "own_matrix":
@@ -73,11 +47,11 @@ def width_of(batch: Batch) -> int:
     return 32 if columns > THREAD_COLUMNS and batch.rows * columns <= WARP_ENTRIES else 1
 
 
-def shared_bytes(batch: Batch) -> int:
+def shared_bytes(batch: Batch, source: str) -> int:
     """Shared memory of a block for what all its systems have."""
-    if source_of(batch) != "one_matrix":
+    if source != "one_matrix":
         return 0
-    return 8 * int(_core.nnls_small_shared_length(columns_of(batch), batch.rows, width_of(batch)))
+    return 8 * int(_core.nnls_small_shared_length(columns_of(batch), batch.rows, width_of(batch, source)))
 
 
 def store_bytes(variant: dict[str, Any]) -> int:
@@ -87,7 +61,9 @@ def store_bytes(variant: dict[str, Any]) -> int:
     return 8 * int(_core.nnls_small_store_length(*sizes, shares, variant["SW_WIDTH"]))
 
 
-def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int], stream: int) -> tuple[Any, list[Any]]:
+def launch(
+    batch: Batch, source: str, memory: DeviceMemory, full: Any, limits: dict[str, int], stream: int
+) -> tuple[Any, list[Any]]:
     """Launch the kernel; what it leaves is listed in `full`, which is then for those systems alone.
 
     `limits` are the device's: multiprocessors, and bytes of shared memory that a block can have. Returns
@@ -97,17 +73,17 @@ def launch(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int]
     small = type(full).from_buffer_copy(full)
     small.queue, small.handed = memory.address(counters), memory.address(counters) + 8
     small.list = memory.address(listed)
-    chosen, multiprocessors = defines(batch), limits["multiprocessors"]
-    width, variant = width_of(batch), tuple(chosen.items())
+    chosen, multiprocessors = defines(batch, source), limits["multiprocessors"]
+    width, variant = width_of(batch, source), tuple(chosen.items())
     threads = THREADS[width]
     tables = None
-    if source_of(batch) == "own_matrix":
+    if source == "own_matrix":
         tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
         small.job.tables = memory.address(tables)
         blocks = min(-(-batch.systems // (threads // 32)), 64 * multiprocessors)
         former = _kernel("nnls_form_tables", memory.device_id, 0, variant)
         launch_with(former, small, (blocks, 1), (threads, 1), 0, stream)
-    fast = shared_bytes(batch)
+    fast = shared_bytes(batch, source)
     if width > 1:
         # As many warps as have room, though no more than share a batch that is not large.
         own = store_bytes(chosen)
@@ -143,18 +119,18 @@ def _kernel(entry: str, device_id: int, fast: int, variant: tuple[tuple[str, str
     return kernel
 
 
-def defines(batch: Batch) -> dict[str, str | int]:
+def defines(batch: Batch, source: str) -> dict[str, str | int]:
     """Return the definitions that ``cuda/nnls/nnls_small.cu`` is compiled with."""
     family = batch.family
     columns = columns_of(batch)
     return kernel_defines(
         batch.single,
-        source_of(batch),
+        source,
         bounded=family is not None and not family.nonnegative,
         summed=family is not None and family.sum_low is not None,
         penalized=family is not None and family.penalized and family.gram is None,
         capacity=next(capacity for capacity in CAPACITIES if columns <= capacity),
-        width=width_of(batch),
+        width=width_of(batch, source),
     )
 
 

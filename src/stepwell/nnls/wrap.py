@@ -16,20 +16,18 @@ from stepwell.nnls.result import AnyResult, KeptFactor, LSQResult, NNLSResult, N
 
 def wrap(batch: Batch, answers: Answers) -> AnyResult:
     """Return the result that the caller of a batch expects."""
-    fields: dict[str, Any] = {name: _vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
+    fields: dict[str, Any] = {name: vectors(batch, getattr(answers, name)) for name in ("x", "dual")}
     fields |= _numbers(batch, answers)
     costs = fields.pop("costs")
     if batch.family is not None:
-        fields["state"] = _vectors(batch, answers.state)
+        fields["state"] = vectors(batch, answers.state)
         multiplier = fields.pop("multiplier")
         if batch.family.sum_low is not None:
             fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if answers.variance is not None:
         variance = _sigma(batch, _fit(batch, answers), answers.more_counts)[:, None] ** 2 * answers.variance
-        fields["variance"] = _vectors(
-            batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False)
-        )
-    fields["active"] = _vectors(batch, arrays.bytes_as_bool(answers.active))
+        fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
+    fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
     fields |= {"costs": costs, "method": batch.method, "choice": batch.choice}
     if batch.result is NNLSResult:
         names = NNLSResult.__dataclass_fields__
@@ -114,7 +112,7 @@ def _deliver(batch: Batch, array: Array) -> Array:
     return array
 
 
-def _vectors(batch: Batch, array: Array) -> Array:
+def vectors(batch: Batch, array: Array) -> Array:
     """A row a system, in the caller's shape."""
     shape = (*batch.lead, int(array.shape[-1]), *((1,) if batch.column else ()))
     return _deliver(batch, array.reshape(shape) if tuple(array.shape) != shape else array)

@@ -7,6 +7,17 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
+// What sweeps over all columns multiply a dual with: 1 / norm, with a sign, of those that may leave their
+// bound; the same of those in the factor; elsewhere zero.
+template <bool has_sweeps, int capacity>
+struct Gates {};
+template <int capacity>
+struct Gates<true, capacity> {
+    double leaving[capacity], within[capacity], norm[capacity];
+    uint64_t passive = 0, at_upper = 0;  // of the columns for which this was found
+    bool stale = true;
+};
+
 template <class Kind, class Lanes>
 struct Dual : System<Kind, Lanes> {
     using Base = System<Kind, Lanes>;
@@ -28,8 +39,8 @@ struct Dual : System<Kind, Lanes> {
     using Base::width;
     using Base::x;
 
-    // A thread does not keep duals that no step and no answer reads.
-    static constexpr bool keeps_all = Kind::summed || !Kind::shares || width > 1;
+    // A device's thread does not keep duals that no step and no answer reads.
+    static constexpr bool keeps_all = Kind::summed || !Kind::shares || width > 1 || Lanes::has_sweeps;
 
     // As in dual.hpp of the solver for all sizes: the largest dual of a column at a bound and of one between,
     // over its norm; what rounding leaves of them; and |b| + sum |a_j x_j|.
@@ -38,6 +49,7 @@ struct Dual : System<Kind, Lanes> {
     double squared_residual = 0;         // the penalty included; of a table only where it is needed
     double squared_fit = 0;              // without it
     double multiplier = 0, deficit = 0;  // of a bound sum; what x misses of it
+    Gates<Lanes::has_sweeps, Kind::capacity> gates;
 
     SW_HD Dual(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
                Store<Kind, width>& store)
@@ -46,7 +58,9 @@ struct Dual : System<Kind, Lanes> {
     // w = c - G x.
     SW_HD void dual_from_table() {
         top = 0;
-        if constexpr (width > 1)
+        if constexpr (Lanes::has_sweeps)
+            table_by_sweep();
+        else if constexpr (width > 1)
             table_by_lanes();
         else
             table_by_thread();
@@ -135,6 +149,39 @@ private:
         lanes.sync();
     }
 
+    SW_HD void table_by_sweep() {
+        if constexpr (Kind::shares)
+            lanes.subtract_rows(c, products.gram, products.stride, x, support, n, w);
+        else
+            lanes.subtract_rows(c, this->table, Kind::capacity, x, support, n, w);
+        if constexpr (Kind::penalized)
+            for (int j = 0; j < n; ++j) w[j] -= nu * penalty_product(j);
+    }
+
+    SW_HD void find_gate(int j) {
+        const double inverse = this->inverse_norm(j, j);
+        const bool inside = passive & bit_of(j), out = is_at_bound(j);
+        gates.within[j] = inside ? inverse : 0.0;
+        gates.leaving[j] = out ? (this->at_upper & bit_of(j) ? -inverse : inverse) : 0.0;
+    }
+
+    SW_HD void find_gates() {
+        if (gates.stale) {
+            for (int j = 0; j < n; ++j) {
+                find_gate(j);
+                gates.norm[j] = this->norm(j, j);
+            }
+            for (int j = n; j < padded(n); ++j)
+                gates.within[j] = gates.leaving[j] = gates.norm[j] = w[j] = x[j] = 0;
+            gates.stale = false;
+        } else {
+            uint64_t changed = (gates.passive ^ passive) | (gates.at_upper ^ this->at_upper);
+            for (; changed; changed &= changed - 1) find_gate(lowest_of(changed));
+        }
+        gates.passive = passive;
+        gates.at_upper = this->at_upper;
+    }
+
     // One matrix: only columns that are not zero are read. Where there is a table for each system, all are,
     // so that threads read the same places.
     SW_HD void table_by_thread() {
@@ -163,8 +210,9 @@ private:
     // |b - A x|^2, and A'(b - A x) in w, of a matrix of its own: one pass over A, a row a lane.
     SW_HD double residual_of_own_rows() {
         typedef typename Kind::Scalar Scalar;
-        const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride,
-                     *b = static_cast<const Scalar*>(job.b) + this->system * job.b_stride;
+        const Scalar *a = static_cast<const Scalar*>(job.a) + this->system * job.a_stride, *b = this->b();
+        if constexpr (Lanes::has_sweeps)
+            return lanes.residual_of_own(a, job.row_stride, b, job.rows, n, x, w);
         double own[max_tabled_columns], sum[max_tabled_columns], square = 0;
         SW_UNROLL
         for (int j = 0; j < max_tabled_columns; ++j) {
@@ -216,6 +264,7 @@ private:
 
     // A column at a bound.
     SW_HD void judge(int j, int t, double dual) {
+        if constexpr (Lanes::has_sweeps) return;  // all at once, later
         const double score = score_of(j, t, dual);
         if (score > top && is_at_bound(j)) {
             top = score;
@@ -228,10 +277,20 @@ private:
         if constexpr (Kind::summed) settle_multiplier();
         top_column = lanes.place_of_most(top, top_column);
         double steepest = 0, sizes = 0;
-        this->each_column([&](int j, int t) {
-            if (passive & bit_of(j)) steepest = max_of(steepest, absolute(w[j]) * this->inverse_norm(j, t));
-            if (support & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
-        });
+        if constexpr (Lanes::has_sweeps) {
+            find_gates();
+            const auto judged = lanes.judge(w, gates.leaving, gates.within, x, gates.norm, n);
+            top = judged.top;
+            top_column = judged.place;
+            steepest = judged.slope;
+            sizes = judged.sizes;
+        } else {
+            this->each_column([&](int j, int t) {
+                if (passive & bit_of(j))
+                    steepest = max_of(steepest, absolute(w[j]) * this->inverse_norm(j, t));
+                if (support & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
+            });
+        }
         slope = lanes.most(steepest);
         size = b_norm + lanes.sum(sizes);
         const double measure = is_relative_to_b(job.family) ? b_norm : size;

@@ -9,9 +9,11 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
-// One thread. A device's lanes (cuda/nnls/warp_lanes.cuh) have the same functions.
+// One thread. A device's lanes (cuda/nnls/warp_lanes.cuh) have the same functions; a thread of a CPU
+// (host/nnls/one_core.hpp) has sweeps of its own beside them, by vector registers.
 struct OneLane {
     static constexpr int width = 1;
+    static constexpr bool has_sweeps = false;
     SW_HD int lane() const { return 0; }
     // What the others have written can be read.
     SW_HD void sync() const {}
@@ -26,14 +28,6 @@ struct OneLane {
     // A bit for each lane.
     SW_HD unsigned votes(bool yes) const { return yes; }
     SW_HD double pick(double value, int) const { return value; }
-    // The largest count of systems that go through a loop together.
-    SW_HD int together(int count) const {
-#if defined(__CUDA_ARCH__)
-        return __reduce_max_sync(__activemask(), count);
-#else
-        return count;
-#endif
-    }
 };
 
 SW_HD int bits_in(unsigned bits) {

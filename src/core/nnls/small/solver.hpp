@@ -37,6 +37,7 @@ struct Solver : Steps<Kind, Lanes> {
     bool settled = true;    // x is a solution on the columns in the factor, but for rounding
     bool trusting = false;  // with a lambda that is only tried, tables will do
     int at_end = 0, evaluations = 0;
+    double missing = 0;                            // of a bound sum, at the start
     double unpenalized = double_nan(), level = 0;  // phi at nu = 0, and what it has to be
 
     SW_HD Solver(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
@@ -53,12 +54,19 @@ struct Solver : Steps<Kind, Lanes> {
         }
         if (!this->begin()) return false;
         this->passes = 1;
+        if constexpr (Kind::summed)
+            if (!has_sum()) return false;
+        // (Normal equations that are given are often such that little of the guess holds.)
+        const bool guesses =
+            n <= guessed_columns && Kind::source != normal_equations && !job.warm_values && !job.warm_marks;
+        settled = guesses && take_guess();
         if constexpr (Kind::summed) {
-            if (!fill_up()) return false;
-        } else {
+            if (!settled && !fill_up()) return false;
+            if (!settled && guesses) enter_all();
+        } else if (!guesses) {
             take_start();
         }
-        settled = count == 0;
+        settled = settled || count == 0;
         begin_set();
         return true;
     }
@@ -102,6 +110,9 @@ private:
     }
 
     SW_HD Verdict judge_point() {
+        // Where nothing can enter, A itself has the next word.
+        if (from_table && settled && Kind::shares && !trusting && !~(passive | this->shut))
+            from_table = false;
         if (from_table)
             this->dual_from_table();
         else
@@ -112,6 +123,7 @@ private:
         const bool refines =
             count > 0 && (wanted || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
         double inward = 0;
+        int entering = this->none;
         if (refines) {
             ++refinements;
         } else if (nothing_left) {
@@ -132,11 +144,12 @@ private:
             inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
             if constexpr (!Base::keeps_all) w[j] = inward * top / this->inverse_norm(j, j);
             this->enter(j);
-            this->count_insertion();
+            this->count_insertions();
             refinements = 0;
+            entering = j;
         }
         settled = true;
-        this->set_out(inward);
+        this->set_out(inward, entering);
         return Verdict::step;
     }
 
@@ -172,7 +185,7 @@ private:
             if (said == 0 && count < Kind::positions) {
                 this->set_x(j, value);
                 this->enter(j);
-                this->count_insertion();
+                this->count_insertions();
             } else if (said != 0 && is_finite(said > 0 ? high : low)) {
                 this->set_x(j, said > 0 ? high : low);
                 this->at_upper = said > 0 ? this->at_upper | bit_of(j) : this->at_upper & ~bit_of(j);
@@ -180,29 +193,50 @@ private:
         }
     }
 
+    // A first guess of the columns between their bounds: those that the solution without bounds has there.
+    // With a bound sum all have to be. True where x is the solution on the columns in the factor then.
+    SW_HD bool take_guess() {
+        const int before = count;
+        const uint64_t at_upper = this->at_upper, passive = this->passive;
+        if (!enter_all()) return false;
+        const int all = count;
+        this->dual_from_table();
+        if constexpr (Kind::summed) {
+            if (this->go_freely()) return true;
+            leave_again(before, passive, at_upper);
+            return false;
+        }
+        this->bend();
+        return count == all;
+    }
+
+    // Puts all columns at bounds into the factor, unless one nearly depends on the others.
+    SW_HD bool enter_all() {
+        const int before = count;
+        const uint64_t at_upper = this->at_upper, passive = this->passive, out = ~(passive | this->shut);
+        SW_ROLLED
+        for (uint64_t rest = out; rest && count < Kind::positions; rest &= rest - 1)
+            this->enter(lowest_of(rest));
+        if (!this->complete_factor(max_of(weak_pivot, smallest_pivot<Kind>(n)))) {
+            leave_again(before, passive, at_upper);
+            return false;
+        }
+        this->count_insertions(count - before);
+        return true;
+    }
+
+    SW_HD void leave_again(int before, uint64_t passive, uint64_t at_upper) {
+        this->factored = min_of(this->factored, before);
+        this->at_upper = at_upper;
+        this->passive = passive;
+        count = before;
+    }
+
     // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
     // after the other; the last is in the factor then.
     SW_HD bool fill_up() {
-        const Family& family = job.family;
-        const double low = family.sum_low[system * family.sum_stride],
-                     high = family.sum_high[system * family.sum_stride];
-        this->wanted = is_finite(high) ? high : is_finite(low) ? low : 0.0;
-        double rest = this->wanted, lowest = 0, highest = 0, around = absolute(this->wanted);
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
-            if (this->is_masked(j)) continue;
-            const double s = this->coefficient(j), at = x[j];
-            rest -= s * at;
-            this->least_sum += s * at;
-            around += s * absolute(at);
-            if (!this->is_at_bound(j)) continue;
-            lowest += s * (this->at_upper & bit_of(j) ? this->lower(j) - at : 0.0);
-            highest += s * (this->at_upper & bit_of(j) ? 0.0 : this->upper(j) - at);
-        }
         if (count > 0) return true;  // columns without bounds take what is missing
-        const double room = 8 * double_epsilon * around;
-        if (!(lowest <= rest + room) || !(highest >= rest - room)) return false;
-        this->drops_upper = lowest == 0;
+        double rest = missing;
         this->dual_from_table();
         SW_ROLLED
         for (uint64_t tried = 0;;) {
@@ -222,7 +256,7 @@ private:
             if (rest > 0 ? whole < far : rest < 0 ? whole > far : true) {
                 this->set_x(best, whole);
                 this->enter(best);
-                this->count_insertion();
+                this->count_insertions();
                 return true;
             }
             tried |= bit_of(best);
@@ -230,6 +264,30 @@ private:
             this->set_x(best, far);
             this->at_upper ^= bit_of(best);
         }
+    }
+
+    // Whether some x within the bounds has the sum that is asked for, and how far x is from it.
+    SW_HD bool has_sum() {
+        const Family& family = job.family;
+        const double low = family.sum_low[system * family.sum_stride],
+                     high = family.sum_high[system * family.sum_stride];
+        this->wanted = missing = is_finite(high) ? high : is_finite(low) ? low : 0.0;
+        double lowest = 0, highest = 0, around = absolute(this->wanted);
+        SW_ROLLED
+        for (int j = 0; j < n; ++j) {
+            if (this->is_masked(j)) continue;
+            const double s = this->coefficient(j), at = x[j];
+            missing -= s * at;
+            this->least_sum += s * at;
+            around += s * absolute(at);
+            if (!this->is_at_bound(j)) continue;
+            lowest += s * (this->at_upper & bit_of(j) ? this->lower(j) - at : 0.0);
+            highest += s * (this->at_upper & bit_of(j) ? 0.0 : this->upper(j) - at);
+        }
+        if (count > 0) return true;
+        const double room = 8 * double_epsilon * around;
+        this->drops_upper = lowest == 0;
+        return lowest <= missing + room && highest >= missing - room;
     }
 
     SW_HD double other_bound(int j) const {
@@ -247,12 +305,12 @@ private:
     // The sum of x is what it has to be, but for one rounding: the x with the most room takes what is
     // missing.
     SW_HD void mend_sum() {
-        double missing = this->wanted, highest = -1;
+        double rest = this->wanted, highest = -1;
         int where = -1;
         SW_ROLLED
         for (int j = 0; j < n; ++j) {
             const double s = this->coefficient(j);
-            if (!this->is_masked(j)) missing -= s * x[j];
+            if (!this->is_masked(j)) rest -= s * x[j];
             if (!(passive & bit_of(j))) continue;
             const double room = min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * s;
             if (room > highest) {
@@ -260,8 +318,8 @@ private:
                 where = j;
             }
         }
-        if (where >= 0 && missing != 0 && highest > absolute(missing))
-            this->set_x(where, x[where] + missing / this->coefficient(where));
+        if (where >= 0 && rest != 0 && highest > absolute(rest))
+            this->set_x(where, x[where] + rest / this->coefficient(where));
     }
 
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. False where there is no
@@ -299,6 +357,7 @@ private:
         ++evaluations;
         nu = exponential(along.s);
         this->find_norms();
+        if constexpr (Lanes::has_sweeps) this->gates.stale = true;
         this->factored = 0;
         settled = count == 0;
         from_table = true;

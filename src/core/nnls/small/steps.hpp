@@ -40,11 +40,16 @@ struct Steps : Dual<Kind, Lanes> {
     // inserted, at the last place, has to go `inward`, 1 up, -1 down, 0 where there is none.
     bool on_the_way = false;
     double left = 1, inward = 0;
+    // The column that entered, where the duals of the others in the factor are left as they are, rounding
+    // that a step of refinement sees to; else none.
+    static constexpr int none = -1;
+    int entered = none;
 
-    SW_HD void set_out(double towards) {
+    SW_HD void set_out(double towards, int column) {
         on_the_way = true;
         left = 1;
         inward = towards;
+        entered = column;
     }
 
     // One solution: goes there, or as far as bounds allow, where what would go beyond is left. False where
@@ -62,9 +67,7 @@ struct Steps : Dual<Kind, Lanes> {
         if (lanes.any(outward)) return false;
         inward = 0;
         if (!lanes.any(alpha < double_infinity)) {
-            this->each_position(count, [&](int p, int t) { x[order[p]] += step[t]; });
-            lanes.sync();
-            this->support |= passive;
+            take_all();
             on_the_way = false;
             return true;
         }
@@ -85,8 +88,10 @@ struct Steps : Dual<Kind, Lanes> {
     }
 
     // Rows of L that are missing. False where a column depends on the others as far as products tell.
-    SW_HD bool complete_factor() {
-        const double least = smallest_pivot<Kind>(this->n);
+    SW_HD bool complete_factor() { return complete_factor(smallest_pivot<Kind>(this->n)); }
+
+    // The same; false also where a column's part outside the others is less than `least` of its square.
+    SW_HD bool complete_factor(double least) {
         SW_ROLLED
         for (; factored < count; ++factored) {
             const int place = factored, j = order[place];
@@ -111,6 +116,31 @@ struct Steps : Dual<Kind, Lanes> {
             lanes.sync();
         }
         return true;
+    }
+
+    // To the solution on the columns in the factor. False, and x is where it was, where bounds are in the
+    // way.
+    SW_HD bool go_freely() {
+        ++solves;
+        left = 1;
+        entered = none;
+        solve();
+        bool meets = false;
+        this->each_position(
+            count, [&](int p, int t) { meets = meets || room(order[p], step[t]) < double_infinity; });
+        if (lanes.any(meets)) return false;
+        take_all();
+        return true;
+    }
+
+    // To the solution on the columns in the factor, with what is beyond a bound at that bound, where it
+    // leaves.
+    SW_HD void bend() {
+        ++solves;
+        left = 1;
+        entered = none;
+        solve();
+        walk(1);
     }
 
     // The variance of x at a position, where entries of b have variance one and the set is what it is. With M
@@ -146,15 +176,20 @@ struct Steps : Dual<Kind, Lanes> {
         return lanes.any(weak);
     }
 
-    // What the last column took to enter, as the solver for all sizes counts it.
-    SW_HD void count_insertion() {
-        const int k = count - 1;
-        ++insertions;
-        costs[0] += 1;
-        costs[1] += k * k + 4 * k;
+    // What the last columns took to enter, as the solver for all sizes counts it.
+    SW_HD void count_insertions(int columns = 1) {
+        insertions += columns;
+        costs[0] += columns;
+        costs[1] += flops_before(count) - flops_before(count - columns);
     }
 
 private:
+    SW_HD void take_all() {
+        this->each_position(count, [&](int p, int t) { x[order[p]] += step[t]; });
+        lanes.sync();
+        this->support |= passive;
+    }
+
     // Where a sum is bound: step += mu v, v = L^-1 s, so that v'E step is what is given.
     SW_HD void direct(double along) {
         if constexpr (Kind::summed) {
@@ -179,19 +214,23 @@ private:
         return lanes.pick(mine, p % width);
     }
 
-    // values = L^-1 values, the first `rows`. A thread takes a row after the other, lanes a column.
-    SW_HD void substitute(double (&values)[own_positions], int rows) const {
-        if constexpr (width == 1) {
-            for (int p = 1; p < rows; ++p) {
+    // values = L^-1 values, the first `rows`, of which those before `first` are zero. A thread takes a row
+    // after the other, lanes a column.
+    SW_HD void substitute(double (&values)[own_positions], int rows, int first = 0) const {
+        if constexpr (Lanes::has_sweeps) {
+            for (int p = first + 1; p < rows; ++p)
+                values[p] -= lanes.inner(factor + p * (p - 1) / 2 + first, values + first, p - first);
+        } else if constexpr (width == 1) {
+            for (int p = first + 1; p < rows; ++p) {
                 const double* row = factor + p * (p - 1) / 2;
                 double part[2] = {values[p], 0};
                 SW_UNROLL_BY(4)
-                for (int q = 0; q < p; ++q) part[q % 2] -= row[q] * values[q];
+                for (int q = first; q < p; ++q) part[q % 2] -= row[q] * values[q];
                 values[p] = part[0] + part[1];
             }
         } else {
             SW_UNROLL_BY(2)
-            for (int q = 0; q < rows - 1; ++q) {
+            for (int q = first; q < rows - 1; ++q) {
                 const double value = value_at(values, q);
                 this->each_position(rows, [&](int p, int t) {
                     if (p > q) values[t] -= factor[p * (p - 1) / 2 + q] * value;
@@ -203,8 +242,10 @@ private:
     // step = L^-T D^-1 step. Threads begin at the same row, so that they read the same places.
     SW_HD void substitute_back() {
         this->each_position(count, [&](int, int t) { step[t] *= inverse_pivot[t]; });
-        if constexpr (width == 1) {
-            for (int p = lanes.together(count) - 1; p > 0; --p) {
+        if constexpr (Lanes::has_sweeps) {
+            for (int p = count - 1; p > 0; --p) lanes.add(-step[p], factor + p * (p - 1) / 2, step, p);
+        } else if constexpr (width == 1) {
+            for (int p = Kind::positions - 1; p > 0; --p) {
                 if (p >= count) continue;
                 const double* row = factor + p * (p - 1) / 2;
                 const double value = step[p];
@@ -223,8 +264,14 @@ private:
 
     // step = (L D L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
     SW_HD void solve() {
-        this->each_position(count, [&](int p, int t) { step[t] = left * w[order[p]]; });
-        substitute(step, count);
+        int first = 0;
+        if (entered != none) {
+            for (first = count - 1; first >= 0 && order[first] != entered;) --first;
+            if (first < 0) first = count;
+        }
+        this->each_position(
+            count, [&](int p, int t) { step[t] = entered == none || p == first ? left * w[order[p]] : 0.0; });
+        substitute(step, count, first);
         direct(left * deficit);
         substitute_back();
     }

@@ -66,6 +66,9 @@ SW_HD double smallest_pivot(int columns) {
 // Below this part of the squared norm products have few digits of a pivot.
 constexpr double weak_pivot = 1e-8;
 
+// With at most so many columns a start tries all of them.
+constexpr int guessed_columns = 16;
+
 // Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
 // the dual as well as another pass over A would.
 constexpr double large_residual = 0.01;
@@ -80,6 +83,7 @@ struct Products {
     // Entries of the scaled columns, for lanes that share a system.
     const double* entries = nullptr;
     int64_t row_step = 0, column_step = 0;
+    const double* table = nullptr;  // of a matrix of its own
 };
 
 // What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
@@ -152,6 +156,7 @@ struct System {
         each<own_positions>(count, body);
     }
 
+    SW_HD const Scalar* b() const { return static_cast<const Scalar*>(job.b) + system * job.b_stride; }
     SW_HD bool is_slack(int j) const { return Kind::summed && j >= job.columns; }
     SW_HD double scale(int j) const {
         if constexpr (Kind::shares)
@@ -269,7 +274,7 @@ struct System {
     // another solver has to see to it: it is told apart there what is wrong, if something is.
     SW_HD bool begin() {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
-        each<own_columns>(Kind::capacity, [&](int j, int t) {
+        each<own_columns>(min_of(Kind::capacity, int(padded(n))), [&](int j, int t) {
             x[j] = w[j] = c[t] = 0;
             if constexpr (Kind::own_norms) own_inverse[t] = 0;
         });
@@ -280,7 +285,7 @@ struct System {
         } else if (!read_table()) {
             return false;
         }
-        if (!(squared_b == 0 || (squared_b > 1e-200 && squared_b < 1e200))) return false;
+        if (!(squared_b == 0 ? is_zero() : squared_b > 1e-200 && squared_b < 1e200)) return false;
         b_norm = square_root(squared_b);
         if constexpr (Kind::summed) rho = weight_of_sum();
         find_norms();
@@ -303,7 +308,11 @@ struct System {
     // at work at a time, so that nothing as long as a column is kept.
     template <bool wants_product>
     SW_HD double residual_of_rows(bool subtracts) {
-        if constexpr (width > 1)
+        if constexpr (Lanes::has_sweeps) {
+            if constexpr (wants_product && Kind::summed) w[n - 1] = 0;  // perhaps a slack
+            return lanes.template residual<wants_product>(b(), job.rows, products.shared, x,
+                                                          subtracts ? support : 0, job.columns, w);
+        } else if constexpr (width > 1)
             return residual_by_lanes<wants_product>(subtracts);
         else
             return residual_by_thread<wants_product>(subtracts);
@@ -327,7 +336,7 @@ private:
     // A row a lane, as many at a time as there are lanes.
     template <bool wants_product>
     SW_HD double residual_by_lanes(bool subtracts) {
-        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+        const Scalar* b = this->b();
         const int rows = job.rows, all = job.columns;
         double square = 0, sum[own_columns];
         SW_UNROLL
@@ -369,7 +378,7 @@ private:
 
     template <bool wants_product>
     SW_HD double residual_by_thread(bool subtracts) {
-        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+        const Scalar* b = this->b();
         const double* columns = products.shared.columns;
         const int64_t stride = products.shared.column_stride;
         const int rows = job.rows, all = job.columns;
@@ -411,34 +420,43 @@ private:
         return square;
     }
 
+    // The products that are given, of `given` columns, and zeros for a slack. False where one is not finite.
+    SW_HD bool read_products(const double* from, int given) {
+        if constexpr (Lanes::has_sweeps) {
+            return lanes.copy_rows(from, given, n, table, Kind::capacity);
+        } else {
+            double odd = 0;
+            each_column([&](int j, int) {
+                for (int i = 0; i < n; ++i) {
+                    const double value = i < given && j < given ? from[i * given + j] : 0.0;
+                    table[i * Kind::capacity + j] = value;
+                    odd += value - value;
+                }
+            });
+            return odd == 0;
+        }
+    }
+
     SW_HD bool read_table() {
         double odd = 0, highest = 0;
+        const double* linear = nullptr;
         if constexpr (Kind::source == own_matrix) {
-            const double* own = job.tables + system * table_length(n);
-            // (Of general problems the damping is zero.)
-            const double damping = job.options.damping;
-            each_column([&](int j, int t) {
-                for (int i = 0; i < n; ++i)
-                    table[i * Kind::capacity + j] = own[i * n + j] + (i == j ? damping * damping : 0.0);
-                c[t] = own[n * n + j];
-            });
-            squared_b = own[n * (n + 1)];
+            linear = products.table + n * n;
+            if (!read_products(products.table, n)) odd = 1;
+            squared_b = products.table[n * (n + 1)];
         } else if constexpr (Kind::source == normal_equations) {
             const Family& family = job.family;
-            const double *gram = family.gram + system * family.gram_stride,
-                         *linear = family.linear + system * family.linear_stride;
-            const int given = job.columns;
-            each_column([&](int j, int t) {
-                for (int i = 0; i < n; ++i)
-                    table[i * Kind::capacity + j] = i < given && j < given ? gram[i * given + j] : 0.0;
-                if (j < given) c[t] = linear[j];
-            });
+            linear = family.linear + system * family.linear_stride;
+            if (!read_products(family.gram + system * family.gram_stride, job.columns)) odd = 1;
         }
         each_column([&](int j, int t) {
-            const double square = table[j * Kind::capacity + j];
-            for (int i = 0; i < n; ++i) odd += table[i * Kind::capacity + j] - table[i * Kind::capacity + j];
+            double& square = table[j * Kind::capacity + j];
+            if (j < job.columns) c[t] = linear[j];
+            // (Of general problems the damping is zero.)
+            if constexpr (Kind::source == own_matrix) square += job.options.damping * job.options.damping;
             odd += c[t] - c[t];
-            if (square != 0 && !(square > 1e-200 && square < 1e200)) odd = 1;
+            // (A square of zero may be one of entries too small for it.)
+            if ((Kind::source == own_matrix || square != 0) && !(square > 1e-200 && square < 1e200)) odd = 1;
             if (Kind::source == normal_equations && square > 0)
                 highest = max_of(highest, absolute(c[t]) * power_below(square_root(square)));
         });
@@ -450,6 +468,14 @@ private:
             squared_b = given > 0 ? given : highest * highest;
         }
         return !lanes.any(!(odd == 0));
+    }
+
+    // Whether b is, and not only its square.
+    SW_HD bool is_zero() const {
+        bool none = true;
+        if constexpr (Kind::source != normal_equations) SW_ROLLED
+        for (int i = lanes.lane(); i < job.rows; i += width) none = none && b()[i] == 0;
+        return !lanes.any(!none);
     }
 
     // A power of four near the mean square of the largest column's entries, over the largest coefficient's:

@@ -1,0 +1,349 @@
+// A thread of a CPU that solves a small system (core/nnls/small): its sweeps go by vector registers.
+#pragma once
+
+#include "core/nnls/small/system.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace small {
+
+// Rows of a matrix of its own that are at work at a time, column after column.
+constexpr int panel_rows = 256;
+// Columns lie so far apart there: not a power of two, of which caches keep few.
+constexpr int panel_stride = panel_rows + 8;
+
+struct OneCore : OneLane {
+    static constexpr bool has_sweeps = true;
+    typedef Register<double> Lot;
+    static constexpr int lot = register_lanes<double>;
+
+    double* rows;   // as many as A has, padded, or as a panel has
+    double* panel;  // columns of a matrix of its own and b
+
+    // r . r of r = b - A x with the columns of `support`, and, if it is wanted, A'r.
+    template <bool wants_product, class Scalar>
+    double residual(const Scalar* b, int count, const Shared& shared, const double* x, uint64_t support,
+                    int columns, double* w) const {
+        if (wants_product && columns <= 4)
+            return support ? pass<4, true>(b, count, shared, x, columns, w)
+                           : pass<4, false>(b, count, shared, x, columns, w);
+        if (wants_product && columns <= 8)
+            return support ? pass<8, true>(b, count, shared, x, columns, w)
+                           : pass<8, false>(b, count, shared, x, columns, w);
+        const int length = static_cast<int>(padded(count));
+        for (int i = 0; i < count; ++i) rows[i] = double(b[i]);
+        clear(count, length);
+        if (support) {
+            subtract(shared.columns, shared.column_stride, x, support, columns, length);
+            clear(count, length);  // below A's rows there may be others
+        }
+        if constexpr (wants_product)
+            multiply<false>(shared.columns, shared.column_stride, columns, length, w);
+        return inner(rows, rows, length);
+    }
+
+    // The same of a matrix of its own, by rows.
+    template <class Scalar>
+    double residual_of_own(const Scalar* a, int64_t row_stride, const Scalar* b, int count, int columns,
+                           const double* x, double* w) const {
+        double square = 0;
+        for (int j = 0; j < columns; ++j) w[j] = 0;
+        for (int first = 0; first < count; first += panel_rows) {
+            const int length = take_panel(a, row_stride, b, first, count, columns);
+            const double* own_b = panel + columns * panel_stride;
+            for (int i = 0; i < length; ++i) rows[i] = own_b[i];
+            subtract(panel, panel_stride, x, (bit_of(columns) - 1), columns, length);
+            multiply<true>(panel, panel_stride, columns, length, w);
+            square += inner(rows, rows, length);
+        }
+        return square;
+    }
+
+    // The table of a matrix of its own.
+    template <class Scalar>
+    void form_table(const Scalar* a, int64_t row_stride, const Scalar* b, int count, int columns,
+                    double* table) const {
+        const int n = columns;
+        for (int k = 0; k < table_length(n); ++k) table[k] = 0;
+        for (int first = 0; first < count; first += panel_rows) {
+            const int length = take_panel(a, row_stride, b, first, count, n);
+            // (After the last column comes b.)
+            for (int i = 0; i <= n; i += 2)
+                for (int j = i; j <= n; j += 4) add_products(i, j, n, length, table);
+        }
+        for (int i = 0; i < n; ++i)
+            for (int j = 0; j < i; ++j) table[i * n + j] = table[j * n + i];
+    }
+
+    // w = c - the rows of a table whose x is in `support`, times x. All have a whole number of eights.
+    void subtract_rows(const double* c, const double* table, int64_t stride, const double* x,
+                       uint64_t support, int columns, double* w) const {
+        for (int base = 0; base < columns; base += padding) {
+            Lot sum[padding / lot];
+            for (int u = 0; u < padding / lot; ++u) sum[u] = register_at(c + base + u * lot);
+            for (uint64_t rest = support; rest; rest &= rest - 1) {
+                const int i = lowest_of(rest);
+                const double* row = table + i * stride + base;
+                for (int u = 0; u < padding / lot; ++u) sum[u] -= register_at(row + u * lot) * x[i];
+            }
+            for (int u = 0; u < padding / lot; ++u) register_at(w + base + u * lot) = sum[u];
+        }
+    }
+
+    // What judges a point: the largest w_j leaving_j above zero, and where it is; the largest |w_j| within_j;
+    // and the sum of |x_j| norm_j.
+    struct Judged {
+        double top, slope, sizes;
+        int place;
+    };
+    static Judged judge(const double* w, const double* leaving, const double* within, const double* x,
+                        const double* norm, int columns) {
+        constexpr int chains = 2;
+        static_assert(padding % lot == 0);
+        constexpr int step = min_of(chains * lot, padding);
+        Lot top[chains] = {}, slope[chains] = {}, sizes[chains] = {};
+        const int length = static_cast<int>(padded(columns));
+        for (int j = 0; j < length; j += step)
+            for (int k = 0; k < step / lot; ++k) {
+                const int at = j + k * lot;
+                const Lot dual = register_at(w + at), score = dual * register_at(leaving + at),
+                          steep = size_of(dual) * register_at(within + at);
+                top[k] = larger_of(top[k], score);
+                slope[k] = larger_of(slope[k], steep);
+                sizes[k] += size_of(register_at(x + at)) * register_at(norm + at);
+            }
+        Judged judged{highest(larger_of(top[0], top[1])), highest(larger_of(slope[0], slope[1])),
+                      across(sizes[0] + sizes[1]), 0};
+        if (judged.top > 0)
+            while (w[judged.place] * leaving[judged.place] != judged.top) ++judged.place;
+        return judged;
+    }
+
+    // a . b
+    static double inner(const double* a, const double* b, int count) {
+        Lot sums[2] = {};
+        int i = 0;
+        for (; i + 2 * lot <= count; i += 2 * lot) {
+            sums[0] += register_at(a + i) * register_at(b + i);
+            sums[1] += register_at(a + i + lot) * register_at(b + i + lot);
+        }
+        double rest = 0;
+        for (; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            rest += a[i] * b[i];
+        }
+        return across(sums[0] + sums[1]) + rest;
+    }
+
+    // y += f x
+    static void add(double f, const double* x, double* y, int count) {
+        int i = 0;
+        for (; i + lot <= count; i += lot) register_at(y + i) += f * register_at(x + i);
+        for (; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            y[i] += f * x[i];
+        }
+    }
+
+    // A table of `given` columns and rows, with zeros up to a whole number of eights for `all` of them; false
+    // where one is not finite.
+    static bool copy_rows(const double* from, int given, int all, double* to, int64_t stride) {
+        Lot odd = {};
+        const int length = static_cast<int>(padded(all));
+        for (int i = 0; i < all; ++i, from += given, to += stride) {
+            const int here = i < given ? given : 0;
+            for (int j = 0; j < here; ++j) to[j] = from[j];
+            for (int j = here; j < length; ++j) to[j] = 0;
+            for (int j = 0; j < length; j += lot) odd += register_at(to + j) * 0.0;
+        }
+        return across(odd) == 0;
+    }
+
+private:
+    typedef VectorOf<int64_t, lot>::anywhere Bits;
+    // Without its sign's bit.
+    static Lot size_of(Lot value) { return Lot(Bits(value) & INT64_MAX); }
+    // Of numbers of which the first are not negative: in the order of their bits. What is not a number is
+    // larger.
+    static Lot larger_of(Lot a, Lot b) { return Lot(Bits(b) > Bits(a) ? Bits(b) : Bits(a)); }
+    static double highest(Lot values) {
+        double most = values[0];
+        for (int k = 1; k < lot; ++k) most = max_of(most, double(values[k]));
+        return most;
+    }
+    static double across(Lot sum) {
+        double all = sum[0];
+        for (int k = 1; k < lot; ++k) all += sum[k];
+        return all;
+    }
+
+    void clear(int from, int to) const {
+        for (int i = from; i < to; ++i) {
+            SW_SHORT_LOOP(i);
+            rows[i] = 0;
+        }
+    }
+
+    static Lot lot_at(const double* p) { return register_at(p); }
+    static Lot lot_at(const float* p) { return load_wide<lot>(p); }
+
+    // All in one pass, with few columns: rows of b, less A x, by rows of A.
+    template <int most, bool subtracts, class Scalar>
+    double pass(const Scalar* b, int count, const Shared& shared, const double* x, int columns,
+                double* w) const {
+        const double* column[most];
+        double factor[most];
+        Lot sum[most] = {}, square = {};
+        for (int j = 0; j < most; ++j) {
+            column[j] = shared.columns + min_of(j, columns - 1) * shared.column_stride;
+            factor[j] = j < columns ? x[j] : 0.0;
+        }
+        int i = 0;
+        for (; i + lot <= count; i += lot) {
+            Lot r = lot_at(b + i);
+            if constexpr (subtracts) {
+                Lot other = {};
+                for (int j = 0; j < most; j += 2) {
+                    r -= register_at(column[j] + i) * factor[j];
+                    other += register_at(column[j + 1] + i) * factor[j + 1];
+                }
+                r -= other;
+            }
+            square += r * r;
+            for (int j = 0; j < most; ++j) sum[j] += register_at(column[j] + i) * r;
+        }
+        double all = across(square), rest[most];
+        for (int j = 0; j < most; ++j) rest[j] = across(sum[j]);
+        for (; i < count; ++i) {
+            double r = double(b[i]);
+            if constexpr (subtracts)
+                for (int j = 0; j < most; ++j) r -= column[j][i] * factor[j];
+            all += r * r;
+            for (int j = 0; j < most; ++j) rest[j] += column[j][i] * r;
+        }
+        for (int j = 0; j < columns; ++j) w[j] = rest[j];
+        return all;
+    }
+
+    // rows -= the columns of `support` times x, four at a time.
+    void subtract(const double* columns, int64_t stride, const double* x, uint64_t support, int count,
+                  int length) const {
+        support &= count < 64 ? bit_of(count) - 1 : ~uint64_t(0);
+        while (support) {
+            const double* column[4];
+            double factor[4];
+            for (int k = 0; k < 4; ++k) {
+                const int j = support ? lowest_of(support) : 0;
+                column[k] = columns + j * stride;
+                factor[k] = support ? x[j] : 0.0;
+                support &= support - 1;
+            }
+            for (int i = 0; i < length; i += lot)
+                register_at(rows + i) -=
+                    (register_at(column[0] + i) * factor[0] + register_at(column[1] + i) * factor[1]) +
+                    (register_at(column[2] + i) * factor[2] + register_at(column[3] + i) * factor[3]);
+        }
+    }
+
+    // w = (or, where it adds, +=) the products of columns with `rows`, four at a time.
+    template <bool adds>
+    void multiply(const double* columns, int64_t stride, int count, int length, double* w) const {
+        for (int j = 0; j < count; j += 4) {
+            double sums[4];
+            const double* column[4];
+            for (int k = 0; k < 4; ++k) column[k] = columns + min_of(j + k, count - 1) * stride;
+            inner_four(column, rows, length, sums);
+            for (int k = 0; k < 4 && j + k < count; ++k) w[j + k] = adds ? w[j + k] + sums[k] : sums[k];
+        }
+    }
+
+    static void inner_four(const double* const* column, const double* b, int length, double* sums) {
+        Lot even[4] = {}, odd[4] = {};
+        const double *c0 = column[0], *c1 = column[1], *c2 = column[2], *c3 = column[3];
+        int i = 0;
+        for (; i + 2 * lot <= length; i += 2 * lot) {
+            const Lot u = register_at(b + i), v = register_at(b + i + lot);
+            even[0] += register_at(c0 + i) * u;
+            even[1] += register_at(c1 + i) * u;
+            even[2] += register_at(c2 + i) * u;
+            even[3] += register_at(c3 + i) * u;
+            odd[0] += register_at(c0 + i + lot) * v;
+            odd[1] += register_at(c1 + i + lot) * v;
+            odd[2] += register_at(c2 + i + lot) * v;
+            odd[3] += register_at(c3 + i + lot) * v;
+        }
+        if (i < length) {
+            const Lot u = register_at(b + i);
+            even[0] += register_at(c0 + i) * u;
+            even[1] += register_at(c1 + i) * u;
+            even[2] += register_at(c2 + i) * u;
+            even[3] += register_at(c3 + i) * u;
+        }
+        for (int k = 0; k < 4; ++k) sums[k] = across(even[k] + odd[k]);
+    }
+
+    // Some rows of A, and of b after its last column, one column after the other; the rest of the last eight
+    // is zero. Returns how many that makes.
+    template <class Scalar>
+    int take_panel(const Scalar* a, int64_t row_stride, const Scalar* b, int first, int count,
+                   int columns) const {
+        const int here = min_of(panel_rows, count - first), length = static_cast<int>(padded(here));
+        // Two rows and two columns at a time.
+        typedef VectorOf<double, 2>::anywhere Two;
+        int i = 0;
+        for (; i + 2 <= here; i += 2) {
+            const Scalar *upper = a + (first + i) * row_stride, *below = upper + row_stride;
+            int j = 0;
+            for (; j + 2 <= columns; j += 2) {
+                const Two u{double(upper[j]), double(upper[j + 1])},
+                    v{double(below[j]), double(below[j + 1])};
+                *reinterpret_cast<Two*>(panel + j * panel_stride + i) = Two{u[0], v[0]};
+                *reinterpret_cast<Two*>(panel + (j + 1) * panel_stride + i) = Two{u[1], v[1]};
+            }
+            if (j < columns)
+                *reinterpret_cast<Two*>(panel + j * panel_stride + i) =
+                    Two{double(upper[j]), double(below[j])};
+        }
+        if (i < here)
+            for (int j = 0; j < columns; ++j)
+                panel[j * panel_stride + i] = double(a[(first + i) * row_stride + j]);
+        for (int k = 0; k < here; ++k) panel[columns * panel_stride + k] = double(b[first + k]);
+        for (int j = 0; j <= columns; ++j)
+            for (int i = here; i < length; ++i) panel[j * panel_stride + i] = 0;
+        return length;
+    }
+
+    // Of a panel: the products of columns i and i + 1 with four from j on.
+    void add_products(int i, int j, int n, int length, double* table) const {
+        Lot sums[2][4] = {};
+        const double *a0 = panel + i * panel_stride, *a1 = panel + min_of(i + 1, n) * panel_stride;
+        const double *b0 = panel + j * panel_stride, *b1 = panel + min_of(j + 1, n) * panel_stride,
+                     *b2 = panel + min_of(j + 2, n) * panel_stride,
+                     *b3 = panel + min_of(j + 3, n) * panel_stride;
+        for (int t = 0; t < length; t += lot) {
+            const Lot u = register_at(a0 + t), v = register_at(a1 + t);
+            const Lot c0 = register_at(b0 + t), c1 = register_at(b1 + t), c2 = register_at(b2 + t),
+                      c3 = register_at(b3 + t);
+            sums[0][0] += u * c0;
+            sums[0][1] += u * c1;
+            sums[0][2] += u * c2;
+            sums[0][3] += u * c3;
+            sums[1][0] += v * c0;
+            sums[1][1] += v * c1;
+            sums[1][2] += v * c2;
+            sums[1][3] += v * c3;
+        }
+        for (int p = 0; p < 2; ++p)
+            for (int q = 0; q < 4; ++q) {
+                const int row = i + p, column = j + q;
+                if (row > column || column > n || row > n) continue;
+                // Row i of products with the columns, then those with b.
+                double& into = column < n ? table[row * n + column] : table[n * n + row];
+                into += across(sums[p][q]);
+            }
+    }
+};
+
+}  // namespace small
+}  // namespace nnls
+SW_END

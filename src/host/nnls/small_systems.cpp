@@ -1,0 +1,95 @@
+// Small systems on the CPU, each by one thread; compiled once per instruction set.
+#include "host/nnls/small_systems.hpp"
+
+#include "core/nnls/small/solver.hpp"
+#include "host/nnls/one_core.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace {
+
+typedef bool (*Way)(SmallSystems&, int64_t, const Shared&);
+
+// Asks for the next system's b while this one is solved.
+template <class Scalar>
+void fetch_next(const Scalar* b, const Job& job) {
+    constexpr int line = 64 / sizeof(Scalar);
+    for (int i = 0; i < min_of(job.rows, 512); i += line) prefetch(b + job.b_stride + i);
+}
+
+template <class Kind>
+bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
+    typedef typename Kind::Scalar Scalar;
+    const Job& job = given.job;
+    small::OneCore core;
+    core.rows = given.rows.get();
+    core.panel = given.panel.get();
+    small::Products products;
+    products.shared = shared;
+    if constexpr (Kind::shares) {
+        products.gram = shared.gram;
+        products.stride = shared.gram_stride;
+        products.inverse_norm = shared.inverse_norm;
+        products.unit = given.units.get();
+        if (given.scaled != shared.scale) {
+            for (int j = 0; j < job.columns + job.family.slack; ++j)
+                given.units.get()[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
+            given.scaled = shared.scale;
+        }
+    }
+    if constexpr (Kind::source == small::own_matrix) {
+        core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
+                        static_cast<const Scalar*>(job.b) + system * job.b_stride, job.rows, job.columns,
+                        given.table.get());
+        products.table = given.table.get();
+    }
+    if constexpr (Kind::shares) fetch_next(static_cast<const Scalar*>(job.b) + system * job.b_stride, job);
+    small::Store<Kind, 1> store;
+    small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
+    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
+    return solver.finish();
+}
+
+// (Which of some matrices is known before: it is the one of this system then.)
+template <class Scalar, int source, int capacity, bool penalized>
+Way way_of(const Family& family) {
+    constexpr int positions = min_of(capacity, small::most_positions);
+    constexpr bool summable = source != small::own_matrix;
+    if constexpr (summable)
+        if (family.summed)
+            return solve_as<small::Kind<Scalar, source, true, true, penalized, capacity, positions>>;
+    if (family.general && !family.nonnegative)
+        return solve_as<small::Kind<Scalar, source, true, false, penalized, capacity, positions>>;
+    return solve_as<small::Kind<Scalar, source, false, false, penalized, capacity, positions>>;
+}
+
+template <class Scalar>
+Way way_for(const Job& job, int source) {
+    switch (source) {
+        case small::one_matrix:
+        case small::some_matrices:
+            return job.family.penalized
+                       ? way_of<Scalar, small::one_matrix, small::shared_columns, true>(job.family)
+                       : way_of<Scalar, small::one_matrix, small::shared_columns, false>(job.family);
+        case small::own_matrix:
+            return way_of<Scalar, small::own_matrix, 16, false>(job.family);
+        case small::normal_equations:
+            return way_of<Scalar, small::normal_equations, small::gram_columns, false>(job.family);
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+SmallSystems::SmallSystems(const HostJob& host)
+    : job(host.job),
+      rows(max_of<int64_t>(padded(host.job.rows), small::panel_rows)),
+      panel((small::max_tabled_columns + 1) * small::panel_stride),
+      table(small::table_length(small::max_tabled_columns)),
+      units(padded(host.job.columns + 1)) {
+    const int source = small::source_of(job, host.form_gram);
+    way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);
+}
+
+}  // namespace nnls
+SW_END

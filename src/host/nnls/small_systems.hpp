@@ -1,0 +1,31 @@
+// Small systems on the CPU: what a thread needs to try them by their products (core/nnls/small).
+#pragma once
+
+#include <memory>
+
+#include "core/nnls/small/choice.hpp"
+#include "host/nnls/kernels.hpp"
+#include "host/nnls/lazy_buffer.hpp"
+
+SW_BEGIN
+namespace nnls {
+
+class SmallSystems {
+public:
+    explicit SmallSystems(const HostJob& host);
+    // Whether there is anything to try.
+    bool any() const { return way_ != nullptr; }
+    // False where the solver for all sizes has to see to it; `shared` is of the system's matrix.
+    bool solve(int64_t system, const Shared& shared) { return way_(*this, system, shared); }
+
+    // What the ways work with.
+    const Job& job;
+    const LazyBuffer<double> rows, panel, table, units;
+    const double* scaled = nullptr;  // the scales that `units` are the inverses of
+
+private:
+    bool (*way_)(SmallSystems&, int64_t, const Shared&);
+};
+
+}  // namespace nnls
+SW_END
