@@ -23,13 +23,6 @@
 #define SW_FOUR_AT_A_TIME
 #endif
 
-// Of a loop that one warp goes through several times and a block once: four at a time for the warp.
-#if defined(SW_THREADS) && SW_THREADS == 32
-#define SW_ROLLED_FOR_BLOCKS _Pragma("unroll 4")
-#else
-#define SW_ROLLED_FOR_BLOCKS SW_ROLLED
-#endif
-
 // Multi-versioned host sources compile the core once per instruction set, each into its own namespace (see
 // CMakeLists.txt): an inline function compiled with AVX-512 must never be linked into the baseline build.
 #if !defined(SW_ISA)

@@ -131,7 +131,7 @@ SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& 
                              const SumLayout& layout, const double* sums, double theta, bool with_k) {
     const int r = s.pairs, c = m.slots, size = 2 * r, rows = layout.rows;
     const double gamma = s.gamma;
-    SW_ROLLED_FOR_BLOCKS
+    SW_ROLLED
     for (int a = team.row(); a < size; a += team.rows()) {
         const bool a_is_s = a >= r;
         const int a_age = a_is_s ? a - r : a, i = slot_of(a_age, s.head, r, c);

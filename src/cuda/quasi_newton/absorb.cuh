@@ -261,7 +261,7 @@ private:
         if (r == 0) return;
         const AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
-        if ((staged || lone_warp) && count == tile) {
+        if (staged && count == tile) {
             absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
         } else {
             absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);

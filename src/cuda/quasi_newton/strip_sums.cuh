@@ -117,7 +117,7 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
     const int ends = by_warps ? min_of(first_column() + warp_columns, count) : count;
     const int steps = whole ? warp_columns / 8 : (ends - first_column() + column_step - 1) / column_step;
-#pragma unroll(lone_warp ? 4 : whole ? warp_columns / 8 : 1)
+#pragma unroll(whole ? warp_columns / 8 : lone_warp ? 4 : 1)
     for (int step = 0; step < steps; ++step) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
