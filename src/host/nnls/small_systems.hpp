@@ -1,8 +1,6 @@
 // Small systems on the CPU: what a thread needs to try them by their products (core/nnls/small).
 #pragma once
 
-#include <memory>
-
 #include "core/nnls/small/choice.hpp"
 #include "host/nnls/kernels.hpp"
 #include "host/nnls/lazy_buffer.hpp"
@@ -12,9 +10,8 @@ namespace nnls {
 
 class SmallSystems {
 public:
+    // Of systems that have a source (small/choice.hpp).
     explicit SmallSystems(const HostJob& host);
-    // Whether there is anything to try.
-    bool any() const { return way_ != nullptr; }
     // False where the solver for all sizes has to see to it; `shared` is of the system's matrix.
     bool solve(int64_t system, const Shared& shared) { return way_(*this, system, shared); }
 
