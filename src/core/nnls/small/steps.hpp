@@ -243,7 +243,7 @@ private:
     SW_HD void substitute_back() {
         this->each_position(count, [&](int, int t) { step[t] *= inverse_pivot[t]; });
         if constexpr (Lanes::has_sweeps) {
-            for (int p = count - 1; p > 0; --p) lanes.add(-step[p], factor + p * (p - 1) / 2, step, p);
+            for (int p = count - 1; p > 0; --p) lanes.add_scaled(-step[p], factor + p * (p - 1) / 2, step, p);
         } else if constexpr (width == 1) {
             for (int p = Kind::positions - 1; p > 0; --p) {
                 if (p >= count) continue;

@@ -477,8 +477,10 @@ private:
     // Whether b is, and not only its square.
     SW_HD bool is_zero() const {
         bool none = true;
-        if constexpr (Kind::source != normal_equations) SW_ROLLED
-        for (int i = lanes.lane(); i < job.rows; i += width) none = none && b()[i] == 0;
+        if constexpr (Kind::source != normal_equations) {
+            SW_ROLLED
+            for (int i = lanes.lane(); i < job.rows; i += width) none = none && b()[i] == 0;
+        }
         return !lanes.any(!none);
     }
 
