@@ -28,20 +28,26 @@ WEIGHT = 25.0
 THREADS, BLOCKS = 256, 2048  # of the kernel below
 
 OBJECTIVE = r"""
-__device__ float signal(long long i) {  // 2 sin(i / 1000) and noise of (-1, 1) by a hash of i
-    unsigned int h = (unsigned int)(i * 2654435761ull >> 7) ^ 0x9e3779b9u;
+const int period = 6283;
+
+__device__ float signal(long long i, int phase) {  // 2 sin(2 pi i / period) and noise of (-1, 1) by a hash of i
+    unsigned int h = (unsigned int)i * 2654435761u ^ (unsigned int)(i >> 32) ^ 0x9e3779b9u;
     h ^= h >> 16; h *= 0x85ebca6bu; h ^= h >> 13; h *= 0xc2b2ae35u; h ^= h >> 16;
-    return 2.0f * sinf(1e-3f * (float)(i % 6283185)) + (float)(int)h * 4.656613e-10f;
+    return 2.0f * __sinf(1e-3f * (float)phase) + (float)(int)h * 4.656613e-10f;
 }
 
 extern "C" __global__ void objective(const float* x, float* g, double* partial, long long n, float weight) {
     double sum = 0.0;
     const long long all = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += all) {
-        const float here = x[i], off = here - signal(i);
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    int phase = (int)(i % period), ahead = (int)(all % period);
+    for (; i < n; i += all) {
+        const float here = x[i], off = here - signal(i, phase);
         const float left = i > 0 ? here - x[i - 1] : 0.0f, right = i + 1 < n ? x[i + 1] - here : 0.0f;
         g[i] = off + weight * (left - right);
-        sum += 0.5 * ((double)off * off + weight * (double)right * right);
+        sum += 0.5f * (off * off + weight * right * right);
+        phase += ahead;
+        if (phase >= period) phase -= period;
     }
     __shared__ double kept[256];
     kept[threadIdx.x] = sum;

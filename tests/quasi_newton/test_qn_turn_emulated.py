@@ -62,6 +62,16 @@ CASES = {
     "history of float32": (64, 8, "float64", ("torsion", {"nx": 13, "ny": 13}), "own", False, "exact"),
     "history of bfloat16, half a warp": (64, 9, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
     "history of bfloat16, a warp": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
+    "history of bfloat16, several tiles, walks": (
+        64,
+        8,
+        "float32",
+        ("torsion", {"nx": 27, "ny": 27}),
+        "own",
+        False,
+        "exact",
+    ),
+    "history of bfloat16, several tiles, no bounds": (64, 5, "float32", ("beale", {"n": 700}), None, False, "exact"),
     "history of bfloat16, from the ring": (64, 18, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
 }
 

@@ -126,8 +126,11 @@ SW_HD constexpr int input_rows_of(int bound_rows, bool weighted) {
 SW_HD constexpr int pitch_of(int capacity, int kept_bytes, int threads) {
     return tile_length(capacity, kept_bytes, threads) + 8;
 }
-// Bytes of one stage of the history's rows in the absorb sweep, of which there are two; the vectors of a tile
-// lie behind both.
+// Bytes of one stage of the history's rows in the absorb sweep, of which there are two; the vectors of tiles
+// lie behind both. With rows of bfloat16, which arrive soon, the vectors of two tiles are under way.
+SW_HD constexpr int inputs_ahead_of(int kept_bytes) {
+    return kept_bytes == 2 ? 2 : 1;
+}
 SW_HD constexpr int stage_bytes_of(int capacity, int kept_bytes, int threads) {
     return 8 * row_blocks_of(capacity) * kept_bytes * pitch_of(capacity, kept_bytes, threads);
 }
@@ -149,7 +152,8 @@ SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes
     const int lot_bytes = lot_length(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
     const int inputs =
         input_rows_of(bound_rows, weighted) * real_bytes * pitch_of(capacity, kept_bytes, threads);
-    const int absorb = 2 * stage_bytes_of(capacity, kept_bytes, threads) + inputs;
+    const int absorb =
+        2 * stage_bytes_of(capacity, kept_bytes, threads) + inputs_ahead_of(kept_bytes) * inputs;
     const bool lots = stages_lots(capacity, real_bytes, kept_bytes, threads);
     const int ahead = kept_bytes < real_bytes ? 2 * (input_rows_of(bound_rows, weighted) - 2) * 16 : 0;
     const int aim = lots ? threads * (2 * capacity * lot_bytes + ahead) : 0;

@@ -159,7 +159,7 @@ public:
     }
 
     // The same with inputs and rows on their way through shared memory. While the rows of one tile are
-    // multiplied, those that the coming one needs are under way, and the inputs of the one after it.
+    // multiplied, those that the coming one needs are under way, and the inputs of the ones after it.
     __device__ void run_staged(const int64_t* offsets) const {
         const RowCopies copies(v, r, gather == Gather::pair ? r - 1 : r, head, offsets);
         auto fetch_rows = [&](int64_t at, int stage) {
@@ -172,26 +172,31 @@ public:
             commit_copies();
         };
         int64_t at = -1, coming = c.last_tile();  // none, and the first
-        fetch_inputs(coming);
-        commit_copies();  // rows of none
-        int stage = 0;
+#pragma unroll
+        for (int k = 0; k < inputs_ahead; ++k) {
+            fetch_inputs(tile_after(coming, k), k);
+            commit_copies();  // rows of none
+        }
+        // Groups of copies are closed two for each tile, so many after those that are waited for.
+        constexpr int after_inputs = 2 * inputs_ahead - 1;
+        int stage = 0, inputs = 0;  // that of the coming one
 #pragma unroll 1
         while (true) {
             sync_columns();  // the other stage and buffer are free
             const bool more = coming >= c.begin;
-            const int64_t following = c.tile_before(coming);
             if (!selective) fetch_rows(coming, stage ^ 1);
-            await_copies<1>();  // a thread sees its own copies: its inputs
-            if (more) form(coming, stage ^ 1);
-            fetch_inputs(more ? following : -1);
-            if (selective) await_copies<1>();  // the rows of this tile
+            await_copies<after_inputs>();  // a thread sees its own copies
+            if (more) form(coming, stage ^ 1, inputs);
+            fetch_inputs(more ? tile_after(coming, inputs_ahead) : -1, inputs);
+            await_copies<selective ? 1 : 3>();  // the rows of this tile
             sync_columns();
             if (selective) fetch_rows(coming, stage ^ 1);
             if (at >= 0) multiply(at, stage);
             if (!more) return;
             at = coming;
-            coming = following;
+            coming = c.tile_before(coming);
             stage ^= 1;
+            inputs = inputs == inputs_ahead - 1 ? 0 : inputs + 1;
         }
     }
 
@@ -206,21 +211,28 @@ private:
     const double carry_time, scale, length;
     const BoundNumbers numbers;
 
-    __device__ void fetch_inputs(int64_t at) const {
+    // The one so many after it, in the order of the sweep.
+    __device__ int64_t tile_after(int64_t at, int count) const {
+#pragma unroll
+        for (int k = 0; k < count; ++k) at = c.tile_before(at);
+        return at;
+    }
+
+    __device__ void fetch_inputs(int64_t at, int which) const {
         begin_copies();
         if (at >= c.begin) {
 #pragma unroll
             for (int k = 0; k < thread_columns; ++k) {
                 const int place = column_of(k);
                 if (place < tile && at + place < c.n)
-                    AbsorbInput::fetch<gather>(v, at + place, staged_inputs() + place, pitch);
+                    AbsorbInput::fetch<gather>(v, at + place, staged_inputs(which) + place, pitch);
             }
         }
         commit_copies();
     }
 
     // The elements of a tile. The newest pair is put among the staged rows as it is formed.
-    __device__ void form(int64_t at, int stage) const {
+    __device__ void form(int64_t at, int stage, int inputs = 0) const {
         AbsorbTile& t = tiles[stage % tile_buffers];
         const int count = int(min_of(int64_t(tile), c.n - at));
         // Not staged: all of them on their way before the first is used.
@@ -238,7 +250,7 @@ private:
             if (i < count) {
                 AbsorbInput input;
                 if (staged) {
-                    input.take(staged_inputs() + i, pitch, numbers);
+                    input.take(staged_inputs(inputs) + i, pitch, numbers);
                 } else {
                     input = loaded[k];
                 }

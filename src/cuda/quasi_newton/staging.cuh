@@ -90,8 +90,10 @@ __shared__ __align__(128) unsigned char dynamic_shared[staged_bytes + 16];
 __device__ inline Kept* staged_history(int stage) {
     return reinterpret_cast<Kept*>(dynamic_shared + stage * stage_bytes);
 }
-__device__ inline Real* staged_inputs() {
-    return reinterpret_cast<Real*>(dynamic_shared + 2 * stage_bytes);
+constexpr int inputs_ahead = inputs_ahead_of(sizeof(Kept));
+__device__ inline Real* staged_inputs(int which) {
+    return reinterpret_cast<Real*>(dynamic_shared + 2 * stage_bytes) +
+           which * (weight_row + weighted) * pitch;
 }
 
 // A place in shared memory, as copies take it.
