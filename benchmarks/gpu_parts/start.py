@@ -43,14 +43,19 @@ _FIRST = """
 import sys, time
 import torch
 import stepwell
-double = sys.argv[1] != "free float32"
+name = sys.argv[1]
+double = name != "free float32"
 x = torch.full((100000,), 2.0, device="cuda", dtype=torch.float64 if double else torch.float32)
-A = torch.rand(64, 60, 30, device="cuda", dtype=torch.float64)
-b, f, g = A.sum(-1), (x * x).sum(), 2 * x
+f, g = (x * x).sum(), 2 * x
+shape = {"nnls, one A": (56, 40), "nnls, own A": (1000, 200, 8), "lsq_linear, own A": (1000, 200, 8)}
+A = torch.rand(shape.get(name, (64, 60, 30)), device="cuda", dtype=torch.float64)
+b = torch.rand(A.shape[0] if A.ndim == 3 else 1000, A.shape[-2], device="cuda", dtype=torch.float64)
 torch.cuda.synchronize()
 began = time.perf_counter()
-if sys.argv[1] == "nnls":
+if name.startswith("nnls"):
     stepwell.nnls(A, b)
+elif name.startswith("lsq_linear"):
+    stepwell.lsq_linear(A, b, bounds=(-0.1, 0.2))
 else:
     opt = stepwell.LBFGSB(x, (-3.0, 3.0) if double else None, m=10 if double else 5)
     opt.tell(f, g)
@@ -62,7 +67,8 @@ print(time.perf_counter() - began)
 def first_uses() -> dict[str, Any]:
     """Seconds of the first use in a fresh process, without the kernel on disk and with it."""
     figures: dict[str, Any] = {}
-    for name in ("bounded float64", "free float32", "nnls"):
+    small = ("nnls, one A", "nnls, own A", "lsq_linear, own A")
+    for name in ("bounded float64", "free float32", *small, "nnls, all sizes"):
         with tempfile.TemporaryDirectory() as folder:
             # The compiler has a cache of its own.
             environment = os.environ | {"STEPWELL_CACHE": os.path.join(folder, "cache"), "CUDA_CACHE_DISABLE": "1"}

@@ -59,6 +59,12 @@ def test_features(torch, name, shared):
     check_parity(A if shared else OWN, B, FEATURES[name])
 
 
+@pytest.mark.parametrize("name", ["bounds", "gcv"])
+def test_single_precision(torch, name):
+    """Kernels read doubles of what the caller gives as numbers, whatever b is made of."""
+    check_parity(A.astype(np.float32), B.astype(np.float32), FEATURES[name], atol=1e-5)
+
+
 def test_every_library(library):
     check_parity(A, B, FEATURES["range"], library)
     check_parity(A, B, FEATURES["mask"], library)

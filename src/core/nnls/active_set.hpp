@@ -211,7 +211,7 @@ protected:
 
     // The positive set of a neighbour: its columns enter at once; what then is negative leaves.
     template <class Scalar>
-    SW_HD Pending start_from(WarmStart<Scalar> warm) {
+    SW_CALL Pending start_from(WarmStart<Scalar> warm) {
         for (int j = 0; j < this->columns(); ++j) {
             const bool wanted = warm.values ? warm.values[j] > Scalar(0) : warm.marks[j] != 0;
             if (!wanted || task.norm_of(j) == 0) continue;
@@ -423,7 +423,7 @@ protected:
         return without_inserted();
     }
 
-    SW_HD bool without_inserted() {
+    SW_CALL bool without_inserted() {
         for (int q = 0; q < inserted_count; ++q) this->bar(ws.inserted[q]);
         inserted_count = 0;
         team.sync();
@@ -439,7 +439,7 @@ protected:
     // be, which is all that a fit to rounding wants. Then Q and R decide, on columns they chose themselves:
     // those that the normal equations chose can be beyond repair, unless damping keeps them apart. False
     // where there is nothing closer.
-    SW_HD bool look_closer() {
+    SW_CALL bool look_closer() {
         // (With a bound sum the set has to have it all the time.)
         const bool summed = Matrix::general && ws.sum_of;
         if (exact && (factor.update == csne || summed || damping_outweighs_rounding())) return false;
@@ -521,18 +521,7 @@ protected:
     }
 
     // Factors a remembered point anew.
-    SW_HD void rebuild(const int32_t* order, const double* x, int count, int update, bool moved) {
-        if constexpr (Matrix::general)
-            rebuild_called(order, x, count, update, moved);
-        else
-            rebuild_here(order, x, count, update, moved);
-    }
-
-    SW_CALL void rebuild_called(const int32_t* order, const double* x, int count, int update, bool moved) {
-        rebuild_here(order, x, count, update, moved);
-    }
-
-    SW_HD void rebuild_here(const int32_t* order, const double* x, int count, int update, bool moved) {
+    SW_CALL void rebuild(const int32_t* order, const double* x, int count, int update, bool moved) {
         if constexpr (Matrix::general)
             for (int p = 0; p < factor.count; ++p) {
                 const bool counts = ws.state[ws.order[p]] & from_zero;
@@ -578,7 +567,7 @@ protected:
 
     // The residual and the dual that are reported belong to the x that is returned, rounding to float
     // included.
-    SW_HD void round_answer() {
+    SW_CALL void round_answer() {
         const bool was_fine = top <= slack && slope <= slack;
         const int32_t status = tally.status;
         team.each_short(factor.count, [&](int p) { ws.x[p] = rounded(p); });

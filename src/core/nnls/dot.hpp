@@ -5,8 +5,9 @@
 #include "core/common/simd.hpp"
 #include "core/common/team.hpp"
 
-// A function that a device calls instead of inlining: sweeps that are used in many places. What calls them,
-// the decisions, is inlined whole, so that a thread has its state in registers.
+// A function that a device calls instead of inlining: sweeps that are used in many places, and what is rarely
+// done. What calls them, the decisions of every step, is inlined, so that a thread has its state in
+// registers. (All that is compiled is waited for at the first use.)
 #if defined(__CUDACC__)
 #define SW_CALL __host__ __device__ __noinline__
 #else

@@ -134,7 +134,7 @@ struct DualState {
     }
 
     // r = b - A x and w = A'r from A itself.
-    SW_HD void dual_from_matrix() {
+    SW_CALL void dual_from_matrix() {
         residual_from_matrix();
         if (projected) {
             dual_outside_positives();
@@ -190,7 +190,7 @@ struct DualState {
     }
 
     // Scores of the zeros that may be inserted, and the largest duals.
-    SW_HD void mask_scores() {
+    SW_CALL void mask_scores() {
         if constexpr (Matrix::general)
             if (ws.sum_of) multiplier += settle_multiplier(team, task, factor.count);
         const Duals duals = mask(team, task, factor.count);
@@ -245,7 +245,7 @@ struct DualState {
         any_barred = true;
     }
 
-    SW_HD void unbar() {
+    SW_CALL void unbar() {
         team.each(columns(), [&](int j) { mark(j, ws.state[j] & ~barred); });
         any_barred = any_dependent = false;
         team.sync();

@@ -31,7 +31,7 @@ struct FactorState {
     int settled = 0;  // on so many positions x is the least-squares solution
     // Of the general solver: lambda^2, what the sum's row weighs, and what the sum of the positive columns
     // has to be.
-    double penalty = 0, row_weight = 0, remainder = 0;
+    OfGeneral<double> penalty{}, row_weight{}, remainder{};
 
     SW_HD FactorState(const Team& team, const Setting& setting)
         : team(team),
@@ -379,8 +379,9 @@ SW_CALL Entrance enter_plainly(const FactorState<Team> factor, int j, const doub
     const double along = dot(h + settled_there, target + settled_there, count - settled_there);
 #endif
     // Where a sum is bound, they hold mu times R^-T c as well.
-    const double* sum = multiplier != 0 ? ws.triangle.sum : nullptr;
+    const double* sum = ws.triangle.sum;
     double along_sum = 0;
+    if (multiplier == 0) sum = nullptr;
     if (sum) {
         team.lane_each(count - settled_there,
                        [&](int p) { along_sum += h[settled_there + p] * sum[settled_there + p]; });

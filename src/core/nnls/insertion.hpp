@@ -61,7 +61,7 @@ struct Insertion : DualState<Team, Matrix> {
     }
 
     // Inserts a column that is named by itself, outside a step.
-    SW_HD Entry insert_alone(int j) {
+    SW_CALL Entry insert_alone(int j) {
         const int place = factor.count;
         if (team.rank() == 0) ws.order[place] = j;
         team.sync();
@@ -80,7 +80,7 @@ struct Insertion : DualState<Team, Matrix> {
 
     // Removes all positions where x is zero: one after the other from the last, or by entering anew what
     // stays behind the first of them, whatever costs less.
-    SW_HD void remove_zeros() {
+    SW_CALL void remove_zeros() {
         if (factor.count >= many_columns && task.options.guarded && remove_at_once()) return;
         for (int end = factor.count; end > 0;) {  // the last of those at zero, and so on
             int last = -1;

@@ -23,6 +23,19 @@ enum Update : int32_t { cgs2 = 0, mgs = 1, rotations = 2, csne = 3, gram = 4 };
 // How lambda is chosen, where it is not given; stepwell/nnls/family.py has the names.
 enum Rule : int32_t { rule_given = 0, rule_chi2 = 1, rule_discrepancy = 2, rule_gcv = 3, rule_lcurve = 4 };
 
+// What general problems alone have. A kernel for plain ones knows that it is not there, and has no code for
+// it.
+#if defined(SW_GENERAL) && !SW_GENERAL
+template <class T>
+struct OfGeneral {
+    SW_HD OfGeneral& operator=(T) { return *this; }
+    SW_HD constexpr operator T() const { return T(); }
+};
+#else
+template <class T>
+using OfGeneral = T;
+#endif
+
 typedef NnlsOptions Options;
 typedef NnlsFamily Family;
 

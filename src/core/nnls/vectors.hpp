@@ -9,10 +9,11 @@ namespace nnls {
 
 // This member's part of a . b; the team's sum of the parts is the dot product.
 template <class Team>
-SW_HD double part_of_dot(const Team& team, const double* a, const double* b, int count) {
+SW_CALL double part_of_dot(const Team& team, const double* a, const double* b, int count) {
 #if defined(__CUDACC__)
     double s = 0;
-    team.each(count, [&](int i) { s += a[i] * b[i]; });
+    SW_FOUR_AT_A_TIME
+    for (int i = team.rank(); i < count; i += team.size()) s += a[i] * b[i];
     return s;
 #else
     int begin, end;

@@ -53,10 +53,10 @@ struct Extent {
     bool gathers;    // each system has columns of its own
     bool by_column;  // the envelope is a device's
     // Of the general solver: bounds; a metric of the rows; a bound sum; a penalty.
-    bool general, metric, summed, penalized;
-    bool weighted;       // rows of A have weights in the metric, which is one there without
-    bool gram_only;      // there are normal equations in place of A
-    bool relative_to_b;  // violations are over |b|, not |b| + sum |a_j| |x_j|
+    OfGeneral<bool> general, metric, summed, penalized;
+    OfGeneral<bool> weighted;   // rows of A have weights in the metric, which is one there without
+    OfGeneral<bool> gram_only;  // there are normal equations in place of A
+    bool relative_to_b;         // violations are over |b|, not |b| + sum |a_j| |x_j|
 
     SW_HD int row_length() const { return static_cast<int>(padded(rows)); }
     // Rows of Q: with damping, one more for each unknown.
@@ -110,15 +110,16 @@ struct Workspace {
     Envelope envelope;
     // Of the general solver, null where it is not: what each row counts (squared weights, lambda^2 of the
     // penalty's), its root and the inverse of that; b under the metric, which is b itself without one.
-    double *metric, *root, *inverse_root, *weighed_b;
-    double* own_gram;                 // columns x columns: scaled products, where normal equations are given
-    double *lower, *upper;            // columns: the bounds, scaled
-    double* c_penalty;                // columns: the part of A'b that is lambda^2 times
-    double* sum_of;                   // columns: scaled coefficients of the sum
-    double *square, *penalty_square;  // columns: squared norms in A, and in L
-    int32_t* best_state;              // columns: of the best point
-    int32_t* has_row;                 // columns: which of them have their row of own_gram
-    double* strip;                    // two blocks of columns that enter together, a row a position
+    OfGeneral<double*> metric, root, inverse_root;
+    double* weighed_b;
+    OfGeneral<double*> own_gram;      // columns x columns: scaled products, where normal equations are given
+    OfGeneral<double*> lower, upper;  // columns: the bounds, scaled
+    OfGeneral<double*> c_penalty;     // columns: the part of A'b that is lambda^2 times
+    OfGeneral<double*> sum_of;        // columns: scaled coefficients of the sum
+    OfGeneral<double*> square, penalty_square;  // columns: squared norms in A, and in L
+    OfGeneral<int32_t*> best_state;             // columns: of the best point
+    OfGeneral<int32_t*> has_row;                // columns: which of them have their row of own_gram
+    OfGeneral<double*> strip;                   // two blocks of columns that enter together, a row a position
 
     // What a team needs without fast memory: the most it can ever need of the slow.
     SW_HD static int64_t bytes(const Extent& e) {
@@ -178,9 +179,10 @@ struct Workspace {
         penalty_square = e.penalized ? arena.take<double>(n) : nullptr;
         sum_of = e.summed ? arena.take<double>(n) : nullptr;
         triangle.sum = e.summed ? arena.take<double>(cap) : nullptr;
-        double** rows[] = {&metric, &root, &inverse_root, &weighed_b};
-        for (double** vector : rows) *vector = e.metric ? arena.take<double>(e.row_length()) : nullptr;
-        if (!e.metric) weighed_b = b;
+        OfGeneral<double*>* rows[] = {&metric, &root, &inverse_root};
+        for (OfGeneral<double*>* vector : rows)
+            *vector = e.metric ? arena.take<double>(e.row_length()) : nullptr;
+        weighed_b = e.metric ? arena.take<double>(e.row_length()) : b;
         const int64_t bounds = e.gathers ? e.by_column ? n : envelope_length(e.rows, e.members) : 0;
         envelope.low = arena.take<int32_t>(bounds);
         envelope.high = arena.take<int32_t>(bounds);

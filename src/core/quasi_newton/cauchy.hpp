@@ -21,8 +21,8 @@ struct PathSlope {
 };
 
 // q̂ and r̂ of length `size`; k the factors of K, inverse pivots on the diagonal.
-SW_HD PathSlope path_slope(double moving, double gamma, const double* q, const double* r, const double* k,
-                           int size) {
+SW_HD_CALLED PathSlope path_slope(double moving, double gamma, const double* q, const double* r,
+                                  const double* k, int size) {
     double qr = 0, qq = 0;
     SW_FOUR_AT_A_TIME
     for (int i = 0; i < size; ++i) {
@@ -34,7 +34,7 @@ SW_HD PathSlope path_slope(double moving, double gamma, const double* q, const d
 }
 
 // Whether the minimiser lies in the segment [t_from, t_to], and if so where.
-SW_HD bool settles(const PathSlope& slope, double t_from, double t_to, double& t) {
+SW_HD_CALLED bool settles(const PathSlope& slope, double t_from, double t_to, double& t) {
     if (!(slope.at(t_from) < 0)) {
         t = t_from;
         return true;

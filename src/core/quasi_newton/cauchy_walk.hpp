@@ -102,7 +102,7 @@ SW_HD bool walk_settles(const State& s, const PathSlope& slope, double moving, d
 }
 
 // The whole selection is crossed: the path ends before the next breakpoint, or the walk goes on there.
-SW_HD void end_selection(State& s, const Scratch& w) {
+SW_HD_CALLED void end_selection(State& s, const Scratch& w) {
     CauchyWalk& walk = s.walk;
     const PathSlope slope = path_slope(walk.moving, s.gamma, w.path, w.carried, w.k, 2 * s.pairs);
     const double to = walk.high == last_break ? double_infinity : time_of_number(walk.high);
@@ -157,15 +157,19 @@ SW_HD void run_sums(Team& team, const BreakList& list, const Break* sorted, int 
         const double* row = list.rows + int64_t(sorted[at].record()) * (size + 1);
         double* sums = list.running + int64_t(team.rank()) * width;
         const double t = time_of_number(sorted[at].time);
+        SW_ROLLED
         for (int c = 0; c < size; ++c) sums[c] = row[c];
         substitute_lower(k, size, sums);
+        SW_ROLLED
         for (int c = 0; c < size; ++c) sums[size + c] = t * sums[c];
         sums[2 * size] = row[size];
     }
     team.sync();
     if (last - first > 1) {
+        SW_ROLLED
         for (int c = team.rank(); c < width; c += team.size()) {
             double total = 0;
+            SW_ROLLED
             for (int a = 0; a < last - first; ++a) {
                 double& sum = list.running[int64_t(a) * width + c];
                 total += sum;
@@ -180,6 +184,7 @@ SW_HD void run_sums(Team& team, const BreakList& list, const Break* sorted, int 
 SW_HD PathSlope slope_beyond(const Scratch& w, const double* sums, double moving, double gamma, int size) {
     if (!sums) return path_slope(moving, gamma, w.path, w.carried, w.k, size);
     double qr = 0, qq = 0;
+    SW_ROLLED
     for (int c = 0; c < size; ++c) {
         const double q = w.path[c] - sums[c], scaled = q * w.k[c * size + c];
         qr += scaled * (w.carried[c] - sums[size + c]);
@@ -216,6 +221,7 @@ SW_HD_CALLED void decide_list(Team& team, State& s, const Scratch& w, const Brea
         team.sync();
         if (int(stop) > first) {
             const double* sums = list.running + int64_t(int(stop) - first - 1) * width;
+            SW_ROLLED
             for (int c = team.rank(); c < size; c += team.size()) {
                 w.path[c] -= sums[c];
                 w.carried[c] -= sums[size + c];
@@ -255,6 +261,7 @@ SW_HD_CALLED void decide_ties(Team& team, State& s, const Scratch& w, double* ro
     const bool settled = walk_settles(s, before, s.walk.moving, walked_to(s.carry_time), time, t);
     team.sync();
     if (!settled) {
+        SW_ROLLED
         for (int c = team.rank(); c < size; c += team.size()) {
             w.path[c] -= row[c];
             w.carried[c] -= time * row[c];

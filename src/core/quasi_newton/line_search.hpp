@@ -16,13 +16,19 @@ struct Sample {
     double at, f, slope;
 };
 
+// Divisions of the search, all in one place: each is much code on a device, where one thread searches.
+SW_HD_CALLED double quotient(double a, double b) {
+    return a / b;
+}
+
 // The root of the cubic through two samples that lies towards a minimiser, as the fraction of the way from
 // `to`'s partner; Moré & Thuente section 4. `sign` picks the root; `clip` keeps the discriminant non-negative
 // (case 3).
-SW_HD double cubic_gamma(double theta, double a, double b, bool clip) {
+SW_HD_CALLED double cubic_gamma(double theta, double a, double b, bool clip) {
     const double scale = max_of(absolute(theta), max_of(absolute(a), absolute(b)));
     if (scale == 0) return 0;
-    double inside = (theta / scale) * (theta / scale) - (a / scale) * (b / scale);
+    const double t = quotient(theta, scale);
+    double inside = t * t - quotient(a, scale) * quotient(b, scale);
     if (clip || inside < 0) inside = max_of(0.0, inside);
     return scale * square_root(inside);
 }
@@ -33,7 +39,7 @@ SW_HD double next_trial(Sample& best, Sample& other, const Sample& trial, bool& 
                         double high, bool guard_first_case) {
     const bool opposite = trial.slope * (best.slope < 0 ? -1.0 : 1.0) < 0;
     const double span = trial.at - best.at;
-    double theta = 3 * (best.f - trial.f) / span + best.slope + trial.slope;
+    double theta = quotient(3 * (best.f - trial.f), span) + best.slope + trial.slope;
     double next;
     bool guard = false;
     if (trial.f > best.f) {
@@ -43,9 +49,9 @@ SW_HD double next_trial(Sample& best, Sample& other, const Sample& trial, bool& 
         if (span < 0) gamma = -gamma;
         const double p = (gamma - best.slope) + theta;
         const double q = ((gamma - best.slope) + gamma) + trial.slope;
-        const double cubic = best.at + (p / q) * span;
+        const double cubic = best.at + quotient(p, q) * span;
         const double quadratic =
-            best.at + ((best.slope / ((best.f - trial.f) / span + best.slope)) / 2) * span;
+            best.at + quotient(best.slope, quotient(best.f - trial.f, span) + best.slope) / 2 * span;
         next = absolute(cubic - best.at) < absolute(quadratic - best.at) ? cubic
                                                                          : cubic + (quadratic - cubic) / 2;
         bracketed = true;
@@ -56,8 +62,8 @@ SW_HD double next_trial(Sample& best, Sample& other, const Sample& trial, bool& 
         if (span > 0) gamma = -gamma;
         const double p = (gamma - trial.slope) + theta;
         const double q = ((gamma - trial.slope) + gamma) + best.slope;
-        const double cubic = trial.at - (p / q) * span;
-        const double secant = trial.at - (trial.slope / (trial.slope - best.slope)) * span;
+        const double cubic = trial.at - quotient(p, q) * span;
+        const double secant = trial.at - quotient(trial.slope, trial.slope - best.slope) * span;
         next = absolute(cubic - trial.at) > absolute(secant - trial.at) ? cubic : secant;
         bracketed = true;
     } else if (absolute(trial.slope) < absolute(best.slope)) {
@@ -66,21 +72,21 @@ SW_HD double next_trial(Sample& best, Sample& other, const Sample& trial, bool& 
         if (span > 0) gamma = -gamma;
         const double p = (gamma - trial.slope) + theta;
         const double q = (gamma + (best.slope - trial.slope)) + gamma;
-        const double r = p / q;
+        const double r = quotient(p, q);
         const double cubic = r < 0 && gamma != 0 ? trial.at - r * span : span > 0 ? high : low;
-        const double secant = trial.at - (trial.slope / (trial.slope - best.slope)) * span;
+        const double secant = trial.at - quotient(trial.slope, trial.slope - best.slope) * span;
         const bool cubic_closer = absolute(trial.at - cubic) < absolute(trial.at - secant);
         next = cubic_closer == bracketed ? cubic : secant;
         guard = bracketed;
     } else if (bracketed) {
         // Case 4: lower value, same sign, not flatter: cubic through the trial and the other end.
         const double reach = other.at - trial.at;
-        theta = 3 * (trial.f - other.f) / reach + other.slope + trial.slope;
+        theta = quotient(3 * (trial.f - other.f), reach) + other.slope + trial.slope;
         double gamma = cubic_gamma(theta, other.slope, trial.slope, false);
         if (reach < 0) gamma = -gamma;
         const double p = (gamma - trial.slope) + theta;
         const double q = ((gamma - trial.slope) + gamma) + other.slope;
-        next = trial.at + (p / q) * reach;
+        next = trial.at + quotient(p, q) * reach;
     } else {
         next = span > 0 ? high : low;
     }

@@ -31,10 +31,10 @@ struct Block {
         return value;
     }
 
-    __device__ double sum(double value) const {
+    __device__ __noinline__ double sum(double value) const {
         return fold(value, 0.0, [](double a, double b) { return a + b; });
     }
-    __device__ double min(double value) const {
+    __device__ __noinline__ double min(double value) const {
         return fold(value, double_infinity, [](double a, double b) { return b < a ? b : a; });
     }
 };

@@ -18,7 +18,7 @@ __device__ inline uint64_t break_number(const Vectors& v, int64_t i) {
 }
 
 // What variable i takes with it when it stops; number j of the row of a list.
-__device__ inline double crossing_of(const Vectors& v, const State& s, int64_t i, int j) {
+__device__ __noinline__ double crossing_of(const Vectors& v, const State& s, int64_t i, int j) {
     const int pairs = s.pairs;
     const double g = v.gradient[i], descent = descent_of(v, i);
     if (j == 2 * pairs) return g * descent;
@@ -40,6 +40,7 @@ __device__ __noinline__ void list_chunk(const Vectors& v, const State& s, const 
         const uint32_t record = atomicAdd(walk.listed, 1u);
         if (record >= uint32_t(walk.list.length)) return;
         walk.list.breaks[record] = make_break(time, i, int(record));
+        SW_ROLLED
         for (int j = 0; j < width; ++j) walk.list.rows[int64_t(record) * width + j] = crossing_of(v, s, i, j);
     });
 }
@@ -58,6 +59,7 @@ __device__ __noinline__ void count_chunk(const Vectors& v, const State& s, uint3
 template <class Put>
 __device__ inline void ties_chunk(const Vectors& v, const State& s, const Block& block, const Chunk& c,
                                   const Put& put) {
+    SW_ROLLED
     for (int j = 0; j <= 2 * s.pairs; ++j) {
         double sum = 0;
         c.each_element([&](int64_t i) {

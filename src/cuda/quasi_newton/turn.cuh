@@ -120,22 +120,20 @@ private:
     __device__ void absorb_by(bool judging) {
         if (lone_warp && gather != Gather::again && gang.decides()) fetch_products();
         absorb_sweep<gather>();
-        conclude_absorb<gather>(judging);
+        conclude_absorb(gather, judging);
     }
 
-    template <Gather gather>
-    __device__ static SumLayout absorb_layout() {
+    __device__ static SumLayout absorb_layout(Gather gather) {
         return sum_layout(m.options(), rows_to_gather(gather, m.state, m.options()));
     }
     // The sums of the sweep, and the numbers behind them.
-    template <Gather gather>
-    __device__ static int absorb_count(const SumLayout& layout) {
+    __device__ static int absorb_count(Gather gather, const SumLayout& layout) {
         return layout.length() + (gather == Gather::again ? 0 : AbsorbTotals::count);
     }
 
     template <Gather gather>
     __device__ __noinline__ void absorb_sweep() {
-        const SumLayout layout = absorb_layout<gather>();
+        const SumLayout layout = absorb_layout(gather);
         const int length = layout.length();
         constexpr bool again = gather == Gather::again;
         each_chunk([&](int chunk, const Chunk& c) {
@@ -145,14 +143,13 @@ private:
             if (again) return;
             sums.put_folded(length, chunk, numbers_of(totals), m.free_memory());
         });
-        sums.add_up(absorb_count<gather>(layout), AbsorbKinds{length});
+        sums.add_up(absorb_count(gather, layout), AbsorbKinds{length});
     }
 
-    template <Gather gather>
-    __device__ __noinline__ void conclude_absorb(bool judging) {
-        const SumLayout layout = absorb_layout<gather>();
-        const int length = layout.length(), count = absorb_count<gather>(layout);
-        constexpr bool again = gather == Gather::again, shares_products = small_history && !again;
+    __device__ __noinline__ void conclude_absorb(Gather gather, bool judging) {
+        const SumLayout layout = absorb_layout(gather);
+        const int length = layout.length(), count = absorb_count(gather, layout);
+        const bool again = gather == Gather::again, shares_products = small_history && !again;
         const bool fits = length + chunk_numbers <= int(sizeof(m.sums) / sizeof(double));
         double* totals = fits ? m.sums : spare;
         decide_after(

@@ -126,6 +126,21 @@ def bytes_on_device(values: np.ndarray, template: Array) -> Array:
         return jax.device_put(values, next(iter(template.devices()))).block_until_ready()
 
 
+def double_on_device(shape: tuple[int, ...], value: float, template: Array) -> Array:
+    """Return one number everywhere, as doubles, on the template's device: PyTorch and CuPy are not waited for."""
+    kind = kind_of(template)
+    if kind == "torch":
+        import torch
+
+        return torch.full(shape, value, dtype=torch.float64, device=template.device)
+    if kind == "cupy":
+        import cupy
+
+        with template.device:
+            return cupy.full(shape, value, dtype="float64")
+    return bytes_on_device(np.full(shape, value), template)
+
+
 def clear(array: Array) -> Array:
     """Set an array of `empty_on_device` to zero, which JAX's are from the start."""
     kind = kind_of(array)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.arrays.conversion import host_copy
 from stepwell.arrays.device import (
     available_bytes,
     bytes_on_device,
@@ -38,6 +39,7 @@ class DeviceMemory:
         wait_for_values(template)
         self.xp = namespace_of(template)
         self.device_id = device_index(template)
+        self.follows = shares_streams(template)  # its library's work follows ours, without waiting
         self._like = empty_on_device(0, "uint8", template)  # the template may be large, and this object live long
 
     def make_current(self) -> None:
@@ -79,12 +81,18 @@ class DeviceMemory:
 
         checked(*driver.cuStreamSynchronize(stream))
 
+    def read(self, array: Array, stream: int) -> np.ndarray:
+        """Copy an array to the host once everything on a stream is done."""
+        if not self.follows:
+            self.wait(stream)
+        return host_copy(array)
+
     def done(self, stream: int, used: list[Any]) -> None:
         """Say that everything is launched, and let go of what it used: JAX, which does not know our stream, waits.
 
         PyTorch and CuPy order the reuse of freed memory behind the launches of the stream it was allocated on.
         """
-        if not shares_streams(self._like):
+        if not self.follows:
             self.wait(stream)
         used.clear()
 

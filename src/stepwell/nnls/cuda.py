@@ -14,7 +14,7 @@ from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls import small_systems
 from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
-from stepwell.nnls.job import Answers, job_sizes, make_job
+from stepwell.nnls.job import Answers, fill_job, job_of_matrices, job_sizes
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
 
@@ -182,6 +182,12 @@ def solve(batch: Batch) -> AnyResult:
     real = "float32" if single else "float64"
     if systems == 0 or n == 0 or (batch.rows == 0 and not general):
         return _without_work(batch, memory, b, real)
+    stream = memory.stream()
+    launch = structure("NnlsLaunch")(job=job_of_matrices(batch, memory.address, matrix, b))
+    source = small_systems.source_of(launch.job, batch.form_gram)
+    keep: list[Any] = [matrix, b, batch.family]
+    if source == "own_matrix":  # as early as can be
+        keep.append(small_systems.form_tables(batch, memory, launch, _limits(memory.device_id)[0], stream))
     answers = Answers(
         x=memory.empty((systems, n), real),
         dual=memory.empty((systems, n), real),
@@ -199,35 +205,33 @@ def solve(batch: Batch) -> AnyResult:
     chosen, slow = _workspace(batch, memory)
     queue = memory.zeros(1, "int64") if pieces_of(batch) > chosen.teams else None
     warm = _warm(batch, memory)
-    keep: list[Any] = [matrix, b, queue, slow, warm, batch.family]
-    launch = structure("NnlsLaunch")(
-        job=make_job(batch, memory.address, matrix, b, warm, answers, batch.family),
-        queue=memory.address(queue),
-        slow=memory.address(slow),
-        slow_bytes=chosen.slow_bytes,
-        fast_bytes=chosen.fast_bytes,
-    )
+    keep += [queue, slow, warm]
+    fill_job(launch.job, batch, memory.address, warm, answers, batch.family)
+    launch.queue, launch.slow = memory.address(queue), memory.address(slow)
+    launch.slow_bytes, launch.fast_bytes = chosen.slow_bytes, chosen.fast_bytes
     team = (chosen.by_warp, chosen.threads, general, chosen.blocks_in_team)
     options = (single, batch.convolution, *team, memory.device_id)
-    stream = memory.stream()
     if shares(batch):
         keep.append(_share(batch, memory, launch, stream))
     counters = None
-    source = small_systems.source_of(launch.job, batch.form_gram)
     if source is not None:
         counters, used = small_systems.launch(batch, source, memory, launch, _limits(memory.device_id)[0], stream)
         keep.append(used)
     shared_bytes = chosen.fast_bytes * chosen.teams // chosen.blocks
     variant = (*options, shared_bytes)
-    if counters is None or variant in _loaded or small_systems.have_left_some(memory, counters, stream):
+    looks = counters is not None and variant not in _loaded
+    # The result is put together before anything is waited for, and stands unless something is left.
+    result = wrap(batch, answers) if looks and memory.follows else None
+    if not looks or small_systems.have_left_some(memory, counters, stream):
         _loaded.add(variant)
         kernel = _kernel("nnls_solve", *variant)
         launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+        result = None
     memory.done(stream, keep)
     if batch.progress:
         memory.wait(stream)
         batch.progress(systems, systems)
-    return wrap(batch, answers)
+    return wrap(batch, answers) if result is None else result
 
 
 def _without_work(batch: Batch, memory: DeviceMemory, b: Any, real: str) -> AnyResult:

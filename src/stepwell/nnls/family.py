@@ -118,8 +118,12 @@ class Reader:
         `is_good` says of a namespace's array which numbers are; what the caller gives as numbers of Python's is looked
         at before it goes to a device, where looking takes waiting.
         """
+        own = () if length is None else (length,)
+        if self.on_device and isinstance(value, float | int) and (is_good is None or is_good(np, np.float64(value))):
+            number = self.doubles(np.float64(value))
+            return arrays.double_on_device((1, *own), float(number), self.b)
         array = self.at_hand(name, value)
-        shape, own = tuple(array.shape), () if length is None else (length,)
+        shape = tuple(array.shape)
         allowed = {(): 1, own: 1, (1, *own): 1, (*self.lead, *own): self.systems, (self.systems, *own): self.systems}
         shown = [form for form in dict.fromkeys(allowed) if form != (1, *own) or self.systems == 1]
         words = ", ".join(str(form) if form else "one number" for form in shown)
@@ -149,7 +153,7 @@ class Reader:
         """Return an array at hand where b lives."""
         if not self.on_device or not isinstance(array, np.ndarray):
             return array
-        return arrays.copy_to_device_of(array, self.b).reshape(array.shape)  # (a copy has at least one axis)
+        return arrays.bytes_on_device(array, self.b)
 
     def home(self, name: str, value: Any) -> Array:
         """Return an array that lives where b does: the caller's, or one of his numbers."""
@@ -164,7 +168,7 @@ class Reader:
 
     def table(self, values: np.ndarray) -> Array:
         """Return numbers of the host's where b lives."""
-        return arrays.copy_to_device_of(values, self.b) if self.on_device else arrays.as_readable(values)
+        return arrays.bytes_on_device(values, self.b) if self.on_device else arrays.as_readable(values)
 
     def bounds(self, name: str, value: Any, length: int | None) -> tuple[Array, Array]:
         """Return two rows of bounds, either of which may be infinite on its own side."""

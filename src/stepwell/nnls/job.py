@@ -117,6 +117,18 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
         setattr(into, name, counts + 4 * job.systems * k)
 
 
+def job_of_matrices(batch: Batch, address: Callable[[Array], int], matrix: Array, b: Array) -> Any:
+    """Return a job that reads A and b, and has no answers yet: rows of arrays are contiguous."""
+    job = job_sizes(batch)
+    job.systems = int(b.shape[0])
+    strides = strides_of(matrix)
+    job.a = address(matrix)
+    job.a_stride = 0 if batch.shared and not batch.has_which else strides[0]
+    job.row_stride = 0 if batch.convolution else strides[-2]
+    job.b, job.b_stride = address(b), strides_of(b)[0]
+    return job
+
+
 def make_job(
     batch: Batch,
     address: Callable[[Array], int],
@@ -127,13 +139,16 @@ def make_job(
     family: Family | None = None,
 ) -> Any:
     """Return the job of a batch, or of a part of one: rows of arrays are contiguous, and live until it is done."""
-    job = job_sizes(batch)
-    systems = job.systems = int(b.shape[0])
-    strides = strides_of(matrix)
-    job.a = address(matrix)
-    job.a_stride = 0 if batch.shared and not batch.has_which else strides[0]
-    job.row_stride = 0 if batch.convolution else strides[-2]
-    job.b, job.b_stride = address(b), strides_of(b)[0]
+    job = job_of_matrices(batch, address, matrix, b)
+    fill_job(job, batch, address, warm, answers, family)
+    return job
+
+
+def fill_job(
+    job: Any, batch: Batch, address: Callable[[Array], int], warm: Array | None, answers: Answers, family: Family | None
+) -> None:
+    """Write into a job what its systems start from and where their answers go."""
+    systems = job.systems
     if warm is not None:
         name = "warm_values" if batch.warm_x is not None else "warm_marks"
         setattr(job, name, address(warm))
@@ -146,4 +161,3 @@ def make_job(
     job.costs = address(answers.costs)
     if family is not None:
         fill_family(job, family, address, answers)
-    return job

@@ -10,7 +10,6 @@ import functools
 from typing import Any
 
 from stepwell import _core
-from stepwell.arrays import host_copy
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.batch import Batch
@@ -66,8 +65,9 @@ def launch(
 ) -> tuple[Any, list[Any]]:
     """Launch the kernel; what it leaves is listed in `full`, which is then for those systems alone.
 
-    `limits` are the device's: multiprocessors, and bytes of shared memory that a block can have. Returns
-    counters of what it has drawn and left, and what has to live until it is done; None and that where it cannot run.
+    `limits` are the device's: multiprocessors, and bytes of shared memory that a block can have. Tables of the systems'
+    own matrices are in the job. Returns counters of what it has drawn and left, and what has to live until it is done;
+    None and that where it cannot run.
     """
     counters, listed = memory.zeros(2, "int64"), memory.empty(batch.systems, "int64")
     small = type(full).from_buffer_copy(full)
@@ -76,13 +76,6 @@ def launch(
     chosen, multiprocessors = defines(batch, source), limits["multiprocessors"]
     width, variant = width_of(batch, source), tuple(chosen.items())
     threads = THREADS[width]
-    tables = None
-    if source == "own_matrix":
-        tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
-        small.job.tables = memory.address(tables)
-        blocks = min(-(-batch.systems // (threads // 32)), 64 * multiprocessors)
-        former = _kernel("nnls_form_tables", memory.device_id, 0, variant)
-        launch_with(former, small, (blocks, 1), (threads, 1), 0, stream)
     fast = shared_bytes(batch, source)
     if width > 1:
         # As many warps as have room, though no more than share a batch that is not large.
@@ -97,9 +90,23 @@ def launch(
     try:
         launch_with(kernel, small, (blocks, 1), (threads, 1), fast, stream)
     except RuntimeError:
-        return None, [tables]  # no local memory for that many threads: all is for the other kernel
+        return None, []  # no local memory for that many threads: all is for the other kernel
     full.handed, full.list = small.handed, small.list
-    return counters, [counters, listed, tables]
+    return counters, [counters, listed]
+
+
+def form_tables(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str, int], stream: int) -> Any:
+    """Launch what reads matrices of one system each, once, and leaves tables of their products in the job of `full`.
+
+    It needs A and b alone: nearly all of the traffic is on its way while the rest of a call is prepared.
+    """
+    tables = memory.empty((batch.systems, _core.nnls_table_length(batch.columns)), "float64")
+    full.job.tables = memory.address(tables)
+    threads = THREADS[width_of(batch, "own_matrix")]
+    blocks = min(-(-batch.systems // (threads // 32)), 64 * limits["multiprocessors"])
+    kernel = _kernel("nnls_form_tables", memory.device_id, 0, tuple(defines(batch, "own_matrix").items()))
+    launch_with(kernel, full, (blocks, 1), (threads, 1), 0, stream)
+    return tables
 
 
 def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
@@ -108,8 +115,7 @@ def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
 
     if int(driver.cuStreamIsCapturing(stream)[1]) != 0:
         return True
-    memory.wait(stream)
-    return int(host_copy(counters)[1]) > 0
+    return int(memory.read(counters, stream)[1]) > 0
 
 
 @functools.lru_cache(maxsize=64)
