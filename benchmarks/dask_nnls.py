@@ -27,8 +27,8 @@ def main() -> int:
     random = np.random.default_rng(0)
     A, B = random.random((60, 30)), random.random((options.systems, 60))
     ways = {"direct": wall(lambda: stepwell.nnls(A, B))}
-    for rows in (10_000, 5_000, 1_000):
-        lazy = stepwell.nnls(A, da.from_array(B, chunks=(rows, 60)))
+    for rows in ("auto", 10_000, 5_000, 1_000):  # "auto": as dask cuts them unless it is told
+        lazy = stepwell.nnls(A, da.from_array(B, chunks=rows if rows == "auto" else (rows, 60)))
 
         def computed(what=lazy):
             return dask.compute(what, scheduler="threads")

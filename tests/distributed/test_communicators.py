@@ -122,10 +122,15 @@ assert read_comm(world)._comm is ranks.communicator._comm  # duplicated once
 assert ranks.communicator._comm != world
 own = world.Dup()
 assert Ranks(own).communicator._comm != ranks.communicator._comm
-Ranks(own).check()
+for length in (*range(1, 20), 19, 19, 1, 1, 0, 0):  # exchanges of lengths seen before are prepared, old ones forgotten
+    rows = Ranks(own).exchange(np.full(length, ranks.rank))
+    assert [row.tolist() for row in rows] == [[rank] * length for rank in range(ranks.size)]
 own.Free()  # and the duplicate with it
-rows = ranks.exchange(np.full(ranks.rank, ranks.rank + 0.5), range(ranks.size))
-assert [row.tolist() for row in rows] == [[rank + 0.5] * rank for rank in range(ranks.size)]
+for again in range(3):
+    kept = rows
+    rows = ranks.exchange(np.full(ranks.rank, ranks.rank + again), range(ranks.size))
+    assert [row.tolist() for row in rows] == [[rank + again] * rank for rank in range(ranks.size)]
+assert kept[2][0] == 3  # what was received stays as it was
 try:
     with ranks.holding():
         if ranks.rank == 1:

@@ -188,6 +188,19 @@ def test_chunks_are_as_they_were_up_to_two_to_the_26():
     assert [_core.chunk_length(n) for n in (8191, 8192, 10_000, 16_384, 16_385)] == [4096, 1024, 1024, 1024, 4096]
 
 
+@pytest.mark.parametrize("nx", [100, 150, 200, 400, 640, 1000])
+def test_chunks_of_rows_leave_two_ranks_about_the_same_to_do(nx):
+    """In tiles of 256 variables, of which a chunk may begin one that it does not fill."""
+    from stepwell import _core
+
+    n, length = nx * nx, _core.chunk_length(nx * nx, nx)
+    assert length % nx == 0
+    chunks = np.diff(np.append(np.arange(0, n, length), n))
+    tiles = -(-chunks // 256)
+    half = chunks.size // 2
+    assert max(tiles[:half].sum(), tiles[half:].sum()) <= 1.04 * n / 512
+
+
 # ---- what it costs ----
 
 

@@ -103,15 +103,15 @@ def test_a_run_without_ranks(tmp_path):
 
 def test_pieces_keep_the_shape_of_their_rows(tmp_path):
     def save(comm):
-        layout = split(12_000, comm, align=100)
+        layout = split(11_000, comm, align=100)
         opt = LBFGSB(np.zeros(((layout.end - layout.begin) // 100, 10, 10)), comm=layout)
         opt.save(tmp_path)
         return opt.x.shape
 
-    # Chunks of 1,100 variables: 3, 4 and 4 of them; 5 and 6.
-    assert run_threads(3, save) == [(33, 10, 10), (44, 10, 10), (43, 10, 10)]
-    assert run_threads(2, lambda comm: LBFGSB.load(tmp_path, comm).x.shape) == [(55, 10, 10), (65, 10, 10)]
-    assert LBFGSB.load(tmp_path).x.shape == (120, 10, 10)
+    # Chunks of 1,000 variables: 3, 4 and 4 of them; 5 and 6.
+    assert run_threads(3, save) == [(30, 10, 10), (40, 10, 10), (40, 10, 10)]
+    assert run_threads(2, lambda comm: LBFGSB.load(tmp_path, comm).x.shape) == [(50, 10, 10), (60, 10, 10)]
+    assert LBFGSB.load(tmp_path).x.shape == (110, 10, 10)
 
 
 def test_a_diagonal_that_changes(tmp_path):

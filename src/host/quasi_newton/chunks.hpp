@@ -3,6 +3,7 @@
 // batch. A problem over several ranks is cut by the number of all its variables, and ranks have whole chunks.
 #pragma once
 
+#include "core/common/simd.hpp"
 #include "core/quasi_newton/totals.hpp"
 #include "host/common/pool.hpp"
 
@@ -15,6 +16,10 @@ constexpr int max_capacity = 512;  // pairs of history, a limit of stack buffers
 struct Cut {
     int64_t length = 0, before = 0;
 };
+
+inline int64_t quotient_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
 
 struct Chunks {
     static constexpr int64_t usual_count = 128;  // chunks, unless they would be shorter or longer than this:
@@ -37,11 +42,29 @@ struct Chunks {
     // The length of the chunks of n variables: whole tiles or, if chunks are to consist of `align` variables
     // each (such as a row of a grid), a multiple of that.
     static int64_t length_of(int64_t n, int64_t align = 1) {
-        const int64_t unit = align > 1 ? align : 256;
         const int64_t least = n >= worth_threads && n <= 4 * min_length ? shared_length : min_length;
-        int64_t length = min_of((n + usual_count - 1) / usual_count, max_length);
-        length = max_of(max_of(length, least), (n + max_count - 1) / max_count);
-        return (length + unit - 1) / unit * unit;
+        const int64_t shortest = quotient_up(n, max_count);
+        const int64_t usual =
+            max_of(max_of(min_of(quotient_up(n, usual_count), max_length), least), shortest);
+        const int64_t unit = align > 1 ? align : tile;
+        const int64_t plain = quotient_up(usual, unit) * unit;
+        if (plain % tile == 0) return plain;
+        // Chunks that end within a tile, and perhaps an odd number of them: of those about as long the ones
+        // that leave two ranks the least to do, if that saves more than a hundredth.
+        int64_t best = plain;
+        const int64_t step = unit * max_of(usual / (64 * unit), int64_t(1));
+        for (int64_t length = quotient_up(max_of(usual / 4 * 3, shortest), step) * step;
+             length <= usual / 4 * 5; length += step) {
+            if (tiles_of_half(n, length) <= tiles_of_half(n, best)) best = length;
+        }
+        return 100 * tiles_of_half(n, best) < 99 * tiles_of_half(n, plain) ? best : plain;
+    }
+
+    // Tiles, begun ones too, in the larger half of the chunks.
+    static int64_t tiles_of_half(int64_t n, int64_t length) {
+        const int64_t count = quotient_up(n, length), tiles = quotient_up(length, tile);
+        const int64_t last = quotient_up(n - (count - 1) * length, tile);
+        return max_of(count / 2 * tiles, (count - count / 2 - 1) * tiles + last);
     }
 
     // How many threads, of so many, ever have something to do.

@@ -8,6 +8,16 @@ namespace nb = nanobind;
 
 namespace stepwell {
 
+namespace {
+
+nb::object array_of(std::vector<double>&& values, std::initializer_list<size_t> shape) {
+    auto* kept = new std::vector<double>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, double>(kept->data(), shape, owner));
+}
+
+}  // namespace
+
 PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nb::object send)
     : send(std::move(send)),
       exchange(
@@ -23,12 +33,9 @@ void PythonExchange::set_chunk_values(nb::object values) {
 const double* PythonExchange::call(Action phase, bool with_value, std::vector<double>& message,
                                    const std::vector<int64_t>& counts) {
     const nb::gil_scoped_acquire lock;
-    if (counts != counts_before) {
-        counts_before = counts;
-        counts_object = nb::cast(counts);
-    }
-    const nb::ndarray<nb::numpy, double, nb::ndim<1>> view(message.data(), {message.size()}, nb::handle());
-    nb::object found = send(int(phase), with_value, view, counts_object);
+    const Letter& letter = letter_for(message, counts);
+    std::copy(message.begin(), message.end(), letter.numbers);
+    nb::object found = send(int(phase), with_value, letter.message, letter.counts_object);
     if (with_value) {
         exchange.value = nb::cast<double>(found[1]);
         found = found[0];
@@ -39,15 +46,23 @@ const double* PythonExchange::call(Action phase, bool with_value, std::vector<do
     return received.data();
 }
 
+const PythonExchange::Letter& PythonExchange::letter_for(const std::vector<double>& message,
+                                                         const std::vector<int64_t>& counts) {
+    for (const Letter& letter : letters) {
+        if (letter.counts == counts) return letter;
+    }
+    std::vector<double> numbers(message);
+    double* const begin = numbers.data();  // moving a vector leaves its numbers where they are
+    Letter made{counts, nb::tuple(nb::cast(counts)), array_of(std::move(numbers), {message.size()}), begin};
+    if (letters.size() < most_letters) return letters.emplace_back(std::move(made));
+    last_letter = (last_letter + 1) % most_letters;
+    return letters[last_letter] = std::move(made);
+}
+
 namespace {
 
 using Rows = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-nb::object array_of(std::vector<double>&& values, std::initializer_list<size_t> shape) {
-    auto* kept = new std::vector<double>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, double>(kept->data(), shape, owner));
-}
+using Row = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // nanobind's own way to read a list may not throw, so that refused memory would end the process.
 std::vector<int64_t> read_cuts(const nb::sequence& cuts) {
@@ -86,11 +101,29 @@ nb::object finish(RankTree& tree, const Rows& nodes, int maxima, int minima) {
     return array_of(std::move(total), {width});
 }
 
+// Numbers begin to end of every rank's message, one list for each of them.
+nb::object numbers_of_all(const Row& received, const nb::sequence& counts, int64_t begin, int64_t end) {
+    nb::list found;
+    for (int64_t at = begin; at < end; ++at) {
+        nb::list numbers;
+        int64_t message = 0;
+        for (const nb::handle count : counts) {
+            if (at < 0 || message + at >= int64_t(received.size())) throw nb::value_error("no such number");
+            numbers.append(received.data()[message + at]);
+            message += nb::cast<int64_t>(count);
+        }
+        found.append(numbers);
+    }
+    return std::move(found);
+}
+
 }  // namespace
 
 void bind_ranks(nb::module_& m) {
     m.def("chunk_length", &Chunks::length_of, nb::arg("n"), nb::arg("align") = 1,
           "The length of the chunks that n variables are cut into.");
+    m.def("numbers_of_all", &numbers_of_all, nb::arg("received"), nb::arg("counts"), nb::arg("begin"),
+          nb::arg("end"), "Some numbers of every rank's message, one list for each of them.");
     m.attr("MESSAGE_HEADER") = message_header;
     m.attr("ACTION_AIM") = int(Action::aim);
     nb::class_<RankTree>(m, "RankTree")

@@ -11,7 +11,6 @@ use: the others are waiting there. That message raises on every rank, its own er
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from stepwell import _core
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.rescue import RankError, Rescue, was_rescued
 
@@ -136,30 +136,25 @@ class Ranks:
             flag = INTERRUPT if isinstance(self._held, KeyboardInterrupt) else ERROR
         self._wish = NOTHING
         message[0] = flag
-        received = self._allgather(message, counts, failing=flag >= ERROR)
-        if self.size == 1:
-            self.told = flag
-            if flag >= ERROR:
-                self._raise(message[:1])
-            return received
-        starts = starts_of(tuple(counts))
-        flags, digests = received[starts], received[starts + 1]
-        self.told = float(flags.max())
+        received = self._allgather(message, counts, flag >= ERROR)
+        flags, digests = _core.numbers_of_all(received, counts, 0, HEADER)
+        self.told = max(flags)
         if self.told >= ERROR:
             self._raise(flags)
-        if not (digests == digests[0]).all():
-            other = int(np.flatnonzero(digests != digests[0])[0])
+        if digests.count(digests[0]) < self.size:
+            other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
             raise RankError(
                 f"ranks disagree: ranks 0 and {other} hold different states, although they were given the same sums "
                 "(processors of different kinds, or a program that differs between ranks)"
             )
         return received
 
-    def _allgather(self, row: np.ndarray, counts: Sequence[int], *, failing: bool = False) -> np.ndarray:
+    def _allgather(self, row: np.ndarray, counts: Sequence[int], failing: bool = False) -> np.ndarray:
         if self.size == 1:
             return row
-        now = time.monotonic()
-        self._longest_wait = max(self._longest_wait, now - self._last)
+        wait = time.monotonic() - self._last
+        if wait > self._longest_wait:
+            self._longest_wait = wait
         self.exchanges += 1
         self.bytes_sent += row.nbytes
         if failing and not getattr(self.communicator, "waits_for_ever", True):
@@ -194,7 +189,7 @@ class Ranks:
             raise held from None
         return received
 
-    def _raise(self, flags: np.ndarray) -> NoReturn:
+    def _raise(self, flags: list[float]) -> NoReturn:
         """Raise on every rank what the flags tell: the own error, or that of the first rank that has one."""
         held, self._held = self._held, None
         rescue, self._rescue = self._rescue, None
@@ -202,7 +197,7 @@ class Ranks:
         self._end_rescues(rescue)
         if held is not None:
             raise held
-        rank = int(np.flatnonzero(flags == flags.max())[0])
+        rank = flags.index(max(flags))
         if flags[rank] == INTERRUPT:
             raise KeyboardInterrupt(f"rank {rank} was interrupted")
         raise RankError(f"rank {rank}: {texts[rank]}", rank)
@@ -252,11 +247,3 @@ class Ranks:
 
 def _text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-@functools.lru_cache(maxsize=256)
-def starts_of(counts: tuple[int, ...]) -> np.ndarray:
-    """Return where each rank's message begins among all of them."""
-    ends = np.cumsum(counts)
-    starts: np.ndarray = np.concatenate([[0], ends[:-1]])
-    return starts

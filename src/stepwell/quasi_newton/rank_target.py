@@ -21,7 +21,7 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array
 from stepwell.distributed import Pieces, Ranks
-from stepwell.distributed.ranks import HEADER, STOP, TIME, starts_of
+from stepwell.distributed.ranks import HEADER, STOP, TIME
 from stepwell.quasi_newton.host_target import HostTarget
 from stepwell.quasi_newton.rank_values import NO_VALUE, SHARE, Value, value_of_all
 from stepwell.quasi_newton.settings import Settings
@@ -29,6 +29,7 @@ from stepwell.quasi_newton.state import WHOLE, with_slots
 from stepwell.quasi_newton.status import Status
 from stepwell.quasi_newton.target import Box
 
+_ACTION_AIM = _core.ACTION_AIM
 _STATUS = {STOP: Status.CALLBACK, TIME: Status.TIME_LIMIT}
 
 
@@ -94,11 +95,12 @@ class OverRanks:
         messages.value = f
         messages.looked = False
         self._exchange.set_chunk_values(f.chunks)
-        # A driver has seen to interrupts for its whole run.
-        patient = contextlib.nullcontext() if messages.watched else _patient_interrupts(self.ranks)
         try:
-            with patient:
+            if messages.watched:  # a driver has seen to interrupts for its whole run
                 self._turn_here(g, part)
+            else:
+                with _patient_interrupts(self.ranks):
+                    self._turn_here(g, part)
         except _Ended as ended:
             self.stop(ended.status.value)
         if self.running == 0 and messages.watched:
@@ -217,28 +219,23 @@ class _Messages:
         """Send this rank's message; return those of all, and f where they carry it."""
         ranks = self._ranks
         if with_value:
-            message[HEADER : HEADER + 2] = self.value[:2]
+            message[HEADER], message[HEADER + 1] = self.value.kind, self.value.number
             # Time was up before this point was evaluated, in a search that goes on and on.
             if self._late:
                 ranks.ask(TIME)
             self._late = time.perf_counter() > self.limit
-        elif phase == _core.ACTION_AIM:
+        elif phase == _ACTION_AIM and (self.after is not None or self.limit < math.inf):
             self.look()
         received = ranks.exchange_message(message, counts)
         if ranks.told:
             raise _Ended(_STATUS[ranks.told])
         if not with_value:
             return received
-        if ranks.size == 1:
-            return received, float(self.value.number)
-        starts = starts_of(tuple(counts)) + HEADER
-        return received, value_of_all(received[starts], received[starts + 1])
+        return received, value_of_all(*_core.numbers_of_all(received, counts, HEADER, HEADER + 2))
 
     def look(self, *, ended: bool = False) -> None:
         """Call back for an accepted point, once, and look at the clock; what comes of it goes with the next message."""
-        target = self._target()
-        assert target is not None
-        if self.after is not None and not self.looked and target.states()[0]["accepted"]:
+        if self.after is not None and not self.looked and self._accepted():
             self.looked = True
             with self._ranks.holding():
                 try:
@@ -248,6 +245,11 @@ class _Messages:
                         self._ranks.ask(STOP)
         if not ended and time.perf_counter() > self.limit:
             self._ranks.ask(TIME)
+
+    def _accepted(self) -> bool:
+        target = self._target()
+        assert target is not None
+        return bool(target.states()[0]["accepted"])
 
 
 @contextlib.contextmanager

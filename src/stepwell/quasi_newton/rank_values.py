@@ -6,8 +6,6 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stepwell.arrays import Array, as_contiguous, is_cuda, scalar_of, view_foreign
 from stepwell.checks import read_host_array, require_one_home, require_real
 from stepwell.distributed import Part, local_piece
@@ -67,25 +65,25 @@ class PieceVariables(Variables):
         return super().read_gradient(local_piece(g, None)[0], name)
 
 
-def value_of_all(kinds: np.ndarray, numbers: np.ndarray) -> float:
+def value_of_all(kinds: list[float], numbers: list[float]) -> float:
     """Return f from what each rank has told of it; NaN where it comes in values a chunk, which are summed elsewhere."""
-    if (kinds != kinds[0]).any():
-        other = int(np.flatnonzero(kinds != kinds[0])[0])
+    if kinds.count(kinds[0]) < len(kinds):
+        other = next(rank for rank, kind in enumerate(kinds) if kind != kinds[0])
         raise ValueError(
-            f"fun returned {_WORDS[float(kinds[0])]} on rank 0 and {_WORDS[float(kinds[other])]} on rank {other}; "
+            f"fun returned {_WORDS[kinds[0]]} on rank 0 and {_WORDS[kinds[other]]} on rank {other}; "
             "allowed: the same kind of value on all"
         )
     if kinds[0] == CHUNK_VALUES:
         return math.nan
     if kinds[0] == SHARE:
-        return float(numbers.sum())
-    if (numbers == numbers[0]).all():
-        return float(numbers[0])
-    strange = np.flatnonzero(~np.isfinite(numbers))
-    if strange.size:  # trouble on one rank is trouble on all: the step is too long
-        return float(numbers[strange[0]])
-    other = int(np.flatnonzero(numbers != numbers[0])[0])
+        return sum(numbers)
+    if numbers.count(numbers[0]) == len(numbers):
+        return numbers[0]
+    strange = [number for number in numbers if not math.isfinite(number)]
+    if strange:  # trouble on one rank is trouble on all: the step is too long
+        return strange[0]
+    other = next(rank for rank, number in enumerate(numbers) if number != numbers[0])
     raise ValueError(
-        f"fun returned {float(numbers[0])!r} on rank 0 and {float(numbers[other])!r} on rank {other}; allowed: the "
+        f"fun returned {numbers[0]!r} on rank 0 and {numbers[other]!r} on rank {other}; allowed: the "
         "same value of f on all ranks, or stepwell.distributed.part(f) where it is this rank's share"
     )
