@@ -52,8 +52,9 @@ def test_neighbours_in_a_batch_change_no_bits(kind):
     def solve(rows, threads):
         if kind == "a sum":
             return stepwell.lsq_linear(A, rows, (0, np.inf), sum_bounds=(1, 1), threads=threads)
-        lam = {"damped": 0.2, "chi2": "chi2"}.get(kind, 0.0)
-        return stepwell.nnls(A, rows, lam=lam, threads=threads)
+        if kind == "chi2":
+            return stepwell.lsq_linear(A, rows, (0, np.inf), lam="chi2", threads=threads)
+        return stepwell.nnls(A, rows, lam=0.2 if kind == "damped" else 0.0, threads=threads)
 
     whole = solve(b, 1)
     for order, threads in ((rng.permutation(203), 1), (np.arange(203)[::-1], 2), (np.arange(203), 2)):
