@@ -3,10 +3,10 @@ against SciPy.
 
     python benchmarks/nnls_small.py [--repeats 7]
 
-Both lines keep to one core and one BLAS thread, alternate, and take medians. Beside the pixels stand two floors,
-by the BLAS: one pass that reads every b and forms Aᵀb, what any method has to do; and that with b - Ax and its product
-with A, what a certificate takes, with x known. Numba is optional: without it that line is left out.
-Raw figures: benchmarks/results/nnls_small.json.
+Both lines keep to one core and one BLAS thread, alternate, and take medians. Beside the pixels stand a floor, one pass
+of the BLAS that reads every b and forms Aᵀb, what any method has to do; and, by the BLAS too, all products that a
+certificate takes where x is known, b - Ax and its product with A included. Numba is optional: without it that line is
+left out. Raw figures: benchmarks/results/nnls_small.json.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def unmixing(repeats):
     runs = {
         "stepwell": timed(lambda: stepwell.nnls(A, b)),
         "floor": timed(lambda: b @ A),
-        "floor, certificate": timed(certificate),
+        "certificate by BLAS": timed(certificate),
     }
     if importlib.util.find_spec("numba"):
         numba_run = by_numba(A, b)
