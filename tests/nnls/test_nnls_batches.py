@@ -37,6 +37,32 @@ def test_right_hand_sides_of_one_matrix_do_not_disturb_each_other():
         assert alone.residual == pytest.approx(batch.residual[s], rel=1e-11)
 
 
+@pytest.mark.parametrize("kind", ["few columns", "a sum", "damped", "chi2", "single"])
+def test_neighbours_in_a_batch_change_no_bits(kind):
+    """Products of some systems are formed at once, and factors handed on: of each they are what they are alone."""
+    rng = np.random.default_rng(8)
+    if kind in ("damped", "chi2"):
+        A, b = decays(203)
+    else:
+        A = rng.random((49, 6))
+        b = rng.dirichlet(np.full(6, 0.4), 203) @ A.T + 0.01 * rng.standard_normal((203, 49))
+    if kind == "single":
+        A, b = A.astype(np.float32), b.astype(np.float32)
+
+    def solve(rows, threads):
+        if kind == "a sum":
+            return stepwell.lsq_linear(A, rows, (0, np.inf), sum_bounds=(1, 1), threads=threads)
+        if kind == "chi2":
+            return stepwell.lsq_linear(A, rows, (0, np.inf), lam="chi2", threads=threads)
+        return stepwell.nnls(A, rows, lam=0.2 if kind == "damped" else 0.0, threads=threads)
+
+    whole = solve(b, 1)
+    for order, threads in ((rng.permutation(203), 1), (np.arange(203)[::-1], 2), (np.arange(203), 2)):
+        other = solve(np.ascontiguousarray(b[order]), threads)
+        for name in ("x", "dual", "residual", "violation", "status"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(whole, name)[order])
+
+
 @pytest.mark.parametrize("order", ["fortran", "negative", "strided", "sliced"])
 def test_any_memory_order(order):
     A, b = uniform(5, 40)

@@ -79,7 +79,7 @@ struct NnlsJob {
     int32_t pulse_length, pulse_origin;
     const void* b;
     int64_t b_stride;
-    const double* tables;  // of small systems with matrices of their own: see small/system.hpp
+    const double* tables;  // of small systems with matrices of their own: see small/tables.hpp
     NnlsOptions options;
     NnlsFamily family;
     const void* warm_values;    // a row a system, or null

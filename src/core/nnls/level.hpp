@@ -23,8 +23,8 @@ SW_HD double exponential(double value) {
 }
 
 // h = ln((phi - phi_0) / (level - phi_0)) has slope 2 for small lambda. Newton until both sides of the root
-// are known, then inverse cubic interpolation with both slopes, or bisection where two steps did not halve
-// the bracket.
+// are known, then the inverse cubic through the last two points, with both slopes, or that through the ends
+// of the bracket; or bisection where two steps did not halve the bracket, nor the last one h by far.
 struct LevelSearch {
     static constexpr int max_steps = 60;
     static constexpr double tolerance = 1e-6;  // of phi, relative to level - phi_0
@@ -34,8 +34,7 @@ struct LevelSearch {
 
     LevelSearch() = default;
     // `unit` is where lambda^2 makes both terms count alike; `start` the first s to try.
-    SW_HD LevelSearch(double unit, double start)
-        : least(logarithm(unit) - 46), most(logarithm(unit) + 30), low(least), high(most) {
+    SW_HD LevelSearch(double unit, double start) : least(logarithm(unit) - 46), most(logarithm(unit) + 30) {
         s = clamp_to(start, least, most);
     }
 
@@ -44,10 +43,12 @@ struct LevelSearch {
     SW_HD bool next(double above, double derivative, double wanted) {
         const double h = above > 1e-300 * wanted ? logarithm(above / wanted) : -690.0;
         const double slope = clamp_to(above > 0 ? derivative / above : 2.0, 0.2, 2.5);
+        const Point before = last;
+        last = {s, h, slope};
         if (h > 0) {
-            high = s, high_h = h, high_slope = slope, has_high = true;
+            high = last, has_high = true;
         } else {
-            low = s, low_h = h, low_slope = slope, has_low = true;
+            low = last, has_low = true;
         }
         if (!has_low || !has_high) {
             if (!has_high && !(s < most)) at_end = 1;
@@ -56,31 +57,40 @@ struct LevelSearch {
             s = clamp_to(s + clamp_to(-h / slope, -4.0, 4.0), least, most);
             return true;
         }
-        const double width = high - low;
-        const bool slow = width > 0.5 * width_before;
+        const double width = high.s - low.s;
+        const bool slow = width > 0.5 * width_before && absolute(h) > 0.1 * absolute(before.h);
         width_before = width_last;
         width_last = width;
         if (width < 1e-13) return false;
-        double next = slow ? 0.5 * (low + high) : inverse_cubic();
-        if (!(next > low + 1e-3 * width * 1e-3 && next < high - 1e-6 * width)) next = 0.5 * (low + high);
+        double next = slow ? 0.5 * (low.s + high.s) : inverse_cubic(before, last);
+        if (!is_inside(next)) next = inverse_cubic(low, high);
+        if (!is_inside(next)) next = 0.5 * (low.s + high.s);
         if (slow) width_before = width_last = double_infinity;
         s = next;
         return true;
     }
 
 private:
-    double least = 0, most = 0, low = 0, high = 0, low_h = 0, high_h = 0, low_slope = 0, high_slope = 0;
+    struct Point {
+        double s, h, slope;
+    };
+    double least = 0, most = 0;
+    Point low{}, high{}, last{};  // the ends of the bracket, where they are known, and the last point
     double width_before = double_infinity, width_last = double_infinity;
     bool has_low = false, has_high = false;
 
+    SW_HD bool is_inside(double next) const {
+        const double edge = 1e-9 * (high.s - low.s);
+        return next > low.s + edge && next < high.s - edge;
+    }
+
     // s where h is zero, s a cubic of h with the values and slopes known; the slopes are limited to three
     // times the chord's, which keeps it monotone.
-    SW_HD double inverse_cubic() const {
-        const double length = high_h - low_h, chord = (high - low) / length;
-        const double d0 = min_of(1.0 / low_slope, 3 * chord), d1 = min_of(1.0 / high_slope, 3 * chord);
-        const double t = -low_h / length, u = 1 - t;
-        return low * (u * u * (1 + 2 * t)) + high * (t * t * (3 - 2 * t)) +
-               length * t * u * (d0 * u - d1 * t);
+    SW_HD static double inverse_cubic(const Point& a, const Point& b) {
+        const double length = b.h - a.h, chord = (b.s - a.s) / length;
+        const double d0 = min_of(1.0 / a.slope, 3 * chord), d1 = min_of(1.0 / b.slope, 3 * chord);
+        const double t = -a.h / length, u = 1 - t;
+        return a.s * (u * u * (1 + 2 * t)) + b.s * (t * t * (3 - 2 * t)) + length * t * u * (d0 * u - d1 * t);
     }
 };
 

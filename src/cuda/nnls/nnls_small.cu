@@ -129,7 +129,7 @@ static __device__ void add_products(double (&c)[2], double f, double g) {
         : "d"(f), "d"(g));
 }
 
-// The table of each system (core/nnls/small/system.hpp): A and b are read once, a warp a system, four rows at
+// The table of each system (core/nnls/small/tables.hpp): A and b are read once, a warp a system, four rows at
 // a time.
 extern "C" __global__ void __launch_bounds__(SW_THREADS)
     nnls_form_tables(const __grid_constant__ Launch launch) {

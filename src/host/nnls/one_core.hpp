@@ -2,6 +2,8 @@
 #pragma once
 
 #include "core/nnls/small/system.hpp"
+#include "host/nnls/kept_factors.hpp"
+#include "host/nnls/triangle_sweeps.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -12,24 +14,51 @@ constexpr int panel_rows = 256;
 // Columns lie so far apart there: not a power of two, of which caches keep few.
 constexpr int panel_stride = panel_rows + 8;
 
-struct OneCore : OneLane {
+struct OneCore : TriangleSweeps {
     static constexpr bool has_sweeps = true;
-    typedef Register<double> Lot;
-    static constexpr int lot = register_lanes<double>;
 
-    double* rows;   // as many as A has, padded, or as a panel has
-    double* panel;  // columns of a matrix of its own and b
+    double* rows;                 // as many as A has, padded, or as a panel has
+    double* panel;                // columns of a matrix of its own and b
+    KeptFactors* kept = nullptr;  // where all systems have one matrix of few columns
+
+    // Of `group` systems with one matrix, b of each `step` numbers apart: A'b, a row of `stride` numbers
+    // each, and b . b after it. Of each they are summed in the same order, whichever the others are.
+    static constexpr int group = 4;
+    template <class Scalar>
+    static void multiply_group(const Scalar* b, int64_t step, int here, int count, const Shared& shared,
+                               int columns, double* products, int stride) {
+        const Scalar* row[group];
+        for (int k = 0; k < group; ++k) row[k] = b + min_of(k, here - 1) * step;
+        for (int j = 0; j < columns; j += 4) {
+            const double* column[4];
+            for (int q = 0; q < 4; ++q)
+                column[q] = shared.columns + min_of(j + q, columns - 1) * shared.column_stride;
+            Lot sum[group][4] = {};
+            int i = 0;
+            for (; i + lot <= count; i += lot) {
+                Lot entry[4];
+                for (int q = 0; q < 4; ++q) entry[q] = register_at(column[q] + i);
+                for (int k = 0; k < group; ++k) {
+                    const Lot value = lot_at(row[k] + i);
+                    for (int q = 0; q < 4; ++q) sum[k][q] += entry[q] * value;
+                }
+            }
+            for (int k = 0; k < group; ++k)
+                for (int q = 0; q < 4; ++q) {
+                    double all = across(sum[k][q]);
+                    for (int t = i; t < count; ++t) all += column[q][t] * double(row[k][t]);
+                    if (j + q < columns) products[k * stride + j + q] = all;
+                }
+        }
+        for (int k = 0; k < group; ++k) products[k * stride + columns] = square_of(row[k], count);
+    }
 
     // r . r of r = b - A x with the columns of `support`, and, if it is wanted, A'r.
     template <bool wants_product, class Scalar>
     double residual(const Scalar* b, int count, const Shared& shared, const double* x, uint64_t support,
                     int columns, double* w) const {
-        if (wants_product && columns <= 4)
-            return support ? pass<4, true>(b, count, shared, x, columns, w)
-                           : pass<4, false>(b, count, shared, x, columns, w);
-        if (wants_product && columns <= 8)
-            return support ? pass<8, true>(b, count, shared, x, columns, w)
-                           : pass<8, false>(b, count, shared, x, columns, w);
+        if (wants_product && columns <= 4) return pass<4>(b, count, shared, x, columns, w);
+        if (wants_product && columns <= 8) return pass<8>(b, count, shared, x, columns, w);
         const int length = static_cast<int>(padded(count));
         for (int i = 0; i < count; ++i) rows[i] = double(b[i]);
         clear(count, length);
@@ -81,16 +110,11 @@ struct OneCore : OneLane {
     // w = c - the rows of a table whose x is in `support`, times x. All have a whole number of eights.
     void subtract_rows(const double* c, const double* table, int64_t stride, const double* x,
                        uint64_t support, int columns, double* w) const {
-        for (int base = 0; base < columns; base += padding) {
-            Lot sum[padding / lot];
-            for (int u = 0; u < padding / lot; ++u) sum[u] = register_at(c + base + u * lot);
-            for (uint64_t rest = support; rest; rest &= rest - 1) {
-                const int i = lowest_of(rest);
-                const double* row = table + i * stride + base;
-                for (int u = 0; u < padding / lot; ++u) sum[u] -= register_at(row + u * lot) * x[i];
-            }
-            for (int u = 0; u < padding / lot; ++u) register_at(w + base + u * lot) = sum[u];
-        }
+        int base = 0;
+        // (Two eights at once: as many sums at work as hide how long each takes.)
+        for (; base + padding < columns; base += 2 * padding)
+            subtract_from<2 * padding>(c + base, table + base, stride, x, support, w + base);
+        if (base < columns) subtract_from<padding>(c + base, table + base, stride, x, support, w + base);
     }
 
     // 1 / sqrt(v), and 0 of what is not positive.
@@ -130,28 +154,6 @@ struct OneCore : OneLane {
         return judged;
     }
 
-    // a . b by two registers: rows of a factor are short, and dot()'s packs of eight cost decays a tenth
-    // more.
-    static double inner(const double* a, const double* b, int count) {
-        Lot sums[2] = {};
-        int i = 0;
-        for (; i + 2 * lot <= count; i += 2 * lot) {
-            sums[0] += register_at(a + i) * register_at(b + i);
-            sums[1] += register_at(a + i + lot) * register_at(b + i + lot);
-        }
-        double rest = 0;
-        for (; i < count; ++i) {
-            SW_SHORT_LOOP(i);
-            rest += a[i] * b[i];
-        }
-        return across(sums[0] + sums[1]) + rest;
-    }
-
-    // y += f x
-    static void add_scaled(double f, const double* x, double* y, int count) {
-        nnls::add_scaled(f, x, y, count);
-    }
-
     // A table of `given` columns and rows, with zeros up to a whole number of eights for `all` of them; false
     // where one is not finite.
     static bool copy_rows(const double* from, int given, int all, double* to, int64_t stride) {
@@ -167,23 +169,36 @@ struct OneCore : OneLane {
     }
 
 private:
+    template <int some>
+    static void subtract_from(const double* c, const double* table, int64_t stride, const double* x,
+                              uint64_t support, double* w) {
+        Lot sum[some / lot];
+        for (int u = 0; u < some / lot; ++u) sum[u] = register_at(c + u * lot);
+        for (; support; support &= support - 1) {
+            const int i = lowest_of(support);
+            const double* row = table + i * stride;
+            for (int u = 0; u < some / lot; ++u) sum[u] -= register_at(row + u * lot) * x[i];
+        }
+        for (int u = 0; u < some / lot; ++u) register_at(w + u * lot) = sum[u];
+    }
+
     typedef VectorOf<int64_t, lot>::anywhere Bits;
     // Without its sign's bit.
     static Lot size_of(Lot value) { return Lot(Bits(value) & INT64_MAX); }
     // Of numbers of which the first are not negative: in the order of their bits. What is not a number is
     // larger.
-    static Lot larger_of(Lot a, Lot b) { return Lot(Bits(b) > Bits(a) ? Bits(b) : Bits(a)); }
+    static Lot larger_of(Lot a, Lot b) {
+#if defined(__aarch64__)
+        return vmaxq_f64(a, b);
+#else
+        return Lot(Bits(b) > Bits(a) ? Bits(b) : Bits(a));
+#endif
+    }
     static double highest(Lot values) {
         double most = values[0];
         for (int k = 1; k < lot; ++k) most = max_of(most, double(values[k]));
         return most;
     }
-    static double across(Lot sum) {
-        double all = sum[0];
-        for (int k = 1; k < lot; ++k) all += sum[k];
-        return all;
-    }
-
     void clear(int from, int to) const {
         for (int i = from; i < to; ++i) {
             SW_SHORT_LOOP(i);
@@ -191,40 +206,59 @@ private:
         }
     }
 
+    template <class Scalar>
+    static double square_of(const Scalar* b, int count) {
+        Lot sum[4] = {};
+        int i = 0;
+        for (; i + 4 * lot <= count; i += 4 * lot)
+            for (int u = 0; u < 4; ++u) {
+                const Lot value = lot_at(b + i + u * lot);
+                sum[u] += value * value;
+            }
+        double rest = 0;
+        for (; i < count; ++i) rest += double(b[i]) * double(b[i]);
+        return across((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+    }
+
     static Lot lot_at(const double* p) { return register_at(p); }
     static Lot lot_at(const float* p) { return load_wide<lot>(p); }
 
     // All in one pass, with few columns: rows of b, less A x, by rows of A.
-    template <int most, bool subtracts, class Scalar>
+    template <int most, class Scalar>
     double pass(const Scalar* b, int count, const Shared& shared, const double* x, int columns,
                 double* w) const {
+        // (With few sums there are two of each, so that none waits for the one before.)
+        constexpr int both = most <= 4 ? 2 : 1;
         const double* column[most];
         double factor[most];
-        Lot sum[most] = {}, square = {};
+        Lot sum[both][most] = {}, square[2] = {};
         for (int j = 0; j < most; ++j) {
             column[j] = shared.columns + min_of(j, columns - 1) * shared.column_stride;
             factor[j] = j < columns ? x[j] : 0.0;
         }
-        int i = 0;
-        for (; i + lot <= count; i += lot) {
-            Lot r = lot_at(b + i);
-            if constexpr (subtracts) {
-                Lot other = {};
-                for (int j = 0; j < most; j += 2) {
-                    r -= register_at(column[j] + i) * factor[j];
-                    other += register_at(column[j + 1] + i) * factor[j + 1];
-                }
-                r -= other;
+        const auto residual_at = [&](int i) {
+            Lot r = lot_at(b + i), other = {};
+            for (int j = 0; j < most; j += 2) {
+                r -= register_at(column[j] + i) * factor[j];
+                other += register_at(column[j + 1] + i) * factor[j + 1];
             }
-            square += r * r;
-            for (int j = 0; j < most; ++j) sum[j] += register_at(column[j] + i) * r;
+            return r - other;
+        };
+        int i = 0;
+        for (; i + 2 * lot <= count; i += 2 * lot) {
+            const Lot r = residual_at(i), next = residual_at(i + lot);
+            square[0] += r * r;
+            square[1] += next * next;
+            for (int j = 0; j < most; ++j) {
+                sum[0][j] += register_at(column[j] + i) * r;
+                sum[both - 1][j] += register_at(column[j] + i + lot) * next;
+            }
         }
-        double all = across(square), rest[most];
-        for (int j = 0; j < most; ++j) rest[j] = across(sum[j]);
+        double all = across(square[0] + square[1]), rest[most];
+        for (int j = 0; j < most; ++j) rest[j] = across(both > 1 ? sum[0][j] + sum[both - 1][j] : sum[0][j]);
         for (; i < count; ++i) {
             double r = double(b[i]);
-            if constexpr (subtracts)
-                for (int j = 0; j < most; ++j) r -= column[j][i] * factor[j];
+            for (int j = 0; j < most; ++j) r -= column[j][i] * factor[j];
             all += r * r;
             for (int j = 0; j < most; ++j) rest[j] += column[j][i] * r;
         }
@@ -264,7 +298,8 @@ private:
         }
     }
 
-    // (Eight packs of dot_four() are more registers than NEON has: a quarter slower there.)
+    // (Eight packs of dot_four() are more registers than NEON has: a quarter
+    // slower there.)
     static void inner_four(const double* const* column, const double* b, int length, double* sums) {
         Lot even[4] = {}, odd[4] = {};
         const double *c0 = column[0], *c1 = column[1], *c2 = column[2], *c3 = column[3];

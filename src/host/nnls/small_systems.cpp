@@ -10,11 +10,30 @@ namespace {
 
 typedef bool (*Way)(SmallSystems&, int64_t, const Shared&);
 
-// Asks for the next system's b while this one is solved.
+// Asks for b of a system of the next group while this one is solved.
 template <class Scalar>
 void fetch_next(const Scalar* b, const Job& job) {
     constexpr int line = 64 / sizeof(Scalar);
-    for (int i = 0; i < min_of(job.rows, 512); i += line) prefetch(b + job.b_stride + i);
+    const Scalar* next = b + small::OneCore::group * job.b_stride;
+    for (int i = 0; i < min_of(job.rows, 512); i += line) prefetch(next + i);
+}
+
+// A'b of this system, and at once of those that come next.
+template <class Scalar>
+const double* products_with(SmallSystems& given, int64_t system, const Shared& shared) {
+    typedef small::OneCore Core;
+    const Job& job = given.job;
+    const int stride = job.columns + 1;
+    if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
+        const int64_t here = job.family.which ? 1 : min_of<int64_t>(Core::group, job.systems - system);
+        const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
+        Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
+                             given.linear.get(), stride);
+        given.first = system;
+        given.last = system + here;
+        given.multiplied = shared.columns;
+    }
+    return given.linear.get() + (system - given.first) * stride;
 }
 
 template <class Kind>
@@ -24,6 +43,7 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
     small::OneCore core;
     core.rows = given.rows.get();
     core.panel = given.panel.get();
+    core.kept = given.kept.get();
     small::Products products;
     products.shared = shared;
     if constexpr (Kind::shares) {
@@ -43,7 +63,10 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
                         given.table.get());
         products.table = given.table.get();
     }
-    if constexpr (Kind::shares) fetch_next(static_cast<const Scalar*>(job.b) + system * job.b_stride, job);
+    if constexpr (Kind::shares) {
+        products.linear = products_with<Scalar>(given, system, shared);
+        fetch_next(static_cast<const Scalar*>(job.b) + system * job.b_stride, job);
+    }
     small::Store<Kind, 1> store;
     small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
     for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
@@ -86,8 +109,12 @@ SmallSystems::SmallSystems(const HostJob& host)
       rows(max_of<int64_t>(padded(host.job.rows), small::panel_rows)),
       panel((small::max_tabled_columns + 1) * small::panel_stride),
       table(small::table_length(small::max_tabled_columns)),
-      units(padded(host.job.columns + 1)) {
+      units(padded(host.job.columns + 1)),
+      linear(small::OneCore::group * (host.job.columns + 1)) {
     const int source = small::source_of(job, host.form_gram);
+    const int columns = job.columns + job.family.slack;
+    if (source == small::one_matrix && columns <= small::KeptFactors::most_columns)
+        kept = std::make_unique<small::KeptFactors>();
     way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);
 }
 

@@ -1,7 +1,10 @@
 // Small systems on the CPU: what a thread needs to try them by their products (core/nnls/small).
 #pragma once
 
+#include <memory>
+
 #include "core/nnls/small/choice.hpp"
+#include "host/nnls/kept_factors.hpp"
 #include "host/nnls/kernels.hpp"
 #include "host/nnls/lazy_buffer.hpp"
 
@@ -17,8 +20,12 @@ public:
 
     // What the ways work with.
     const Job& job;
-    const LazyBuffer<double> rows, panel, table, units;
+    const LazyBuffer<double> rows, panel, table, units, linear;
     const double* scaled = nullptr;  // the scales that `units` are the inverses of
+    std::unique_ptr<small::KeptFactors> kept;
+    // The systems whose products with a shared matrix are in `linear`, and its columns.
+    int64_t first = 0, last = 0;
+    const double* multiplied = nullptr;
 
 private:
     bool (*way_)(SmallSystems&, int64_t, const Shared&);

@@ -55,7 +55,8 @@ struct Dual : System<Kind, Lanes> {
                Store<Kind, width>& store)
         : Base(job, system, products, lanes, store) {}
 
-    // w = c - G x.
+    // w = c - G x, and what it asks for; where that is known, w alone.
+    template <bool judges = true>
     SW_HD void dual_from_table() {
         top = 0;
         if constexpr (Lanes::has_sweeps)
@@ -64,7 +65,10 @@ struct Dual : System<Kind, Lanes> {
             table_by_lanes();
         else
             table_by_thread();
-        judge_the_rest();
+        if constexpr (judges)
+            judge_the_rest();
+        else if constexpr (Kind::summed)
+            settle_multiplier();
     }
 
     // r = b - A x and w = A'r from A itself.
@@ -131,6 +135,9 @@ struct Dual : System<Kind, Lanes> {
 
     // Whether a column is out of the factor and may enter it.
     SW_HD bool is_at_bound(int j) const { return !((passive | this->shut) & bit_of(j)); }
+
+    // What column j, at a bound, gains by leaving it, of a thread that has all of w.
+    SW_HD double score(int j) const { return score_of(j, j, w[j]); }
 
 private:
     SW_HD void table_by_lanes() {

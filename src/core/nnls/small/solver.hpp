@@ -3,18 +3,21 @@
 #pragma once
 
 #include "core/nnls/level.hpp"
-#include "core/nnls/small/steps.hpp"
+#include "core/nnls/small/answer.hpp"
 
 SW_BEGIN
 namespace nnls {
 namespace small {
 
 template <class Kind, class Lanes>
-struct Solver : Steps<Kind, Lanes> {
-    using Base = Steps<Kind, Lanes>;
+struct Solver : Answer<Kind, Lanes> {
+    using Base = Answer<Kind, Lanes>;
     typedef typename Kind::Scalar Scalar;
+    using Base::at_end;
     using Base::b_norm;
     using Base::count;
+    using Base::evaluations;
+    using Base::from_table;
     using Base::job;
     using Base::lanes;
     using Base::n;
@@ -25,20 +28,16 @@ struct Solver : Steps<Kind, Lanes> {
     using Base::slack;
     using Base::slope;
     using Base::squared_fit;
-    using Base::squared_residual;
     using Base::system;
     using Base::top;
+    using Base::unpenalized;
     using Base::w;
     using Base::width;
     using Base::x;
 
-    // With A given, the dual comes from tables until nothing is left to do, and then from A.
-    bool from_table = true;
     bool settled = true;    // x is a solution on the columns in the factor, but for rounding
     bool trusting = false;  // with a lambda that is only tried, tables will do
-    int at_end = 0, evaluations = 0;
-    double missing = 0;                            // of a bound sum, at the start
-    double unpenalized = double_nan(), level = 0;  // phi at nu = 0, and what it has to be
+    double level = 0;       // what phi has to be
 
     SW_HD Solver(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
                  Store<Kind, width>& store)
@@ -55,13 +54,13 @@ struct Solver : Steps<Kind, Lanes> {
         if (!this->begin()) return false;
         this->passes = 1;
         if constexpr (Kind::summed)
-            if (!has_sum()) return false;
+            if (!this->has_sum()) return false;
         // (Normal equations that are given are often such that little of the guess holds.)
         const bool guesses =
             n <= guessed_columns && Kind::source != normal_equations && !job.warm_values && !job.warm_marks;
         settled = guesses && take_guess();
         if constexpr (Kind::summed) {
-            if (!settled && !fill_up()) return false;
+            if (!settled && !this->fill_up()) return false;
             if (!settled && guesses) enter_all();
         } else if (!guesses) {
             take_start();
@@ -93,9 +92,9 @@ struct Solver : Steps<Kind, Lanes> {
 
     SW_HD bool finish() {
         if (!solved) return false;
-        if constexpr (Kind::summed) mend_sum();
-        if constexpr (sizeof(Scalar) < sizeof(double)) round_answer();
-        return is_finite(squared_fit) && answer();
+        if constexpr (Kind::summed) this->mend_sum();
+        if constexpr (sizeof(Scalar) < sizeof(double)) this->round_answer();
+        return is_finite(squared_fit) && this->answer();
     }
 
 private:
@@ -123,7 +122,7 @@ private:
         const bool refines =
             count > 0 && (wanted || (steep && (nothing_left || slope > 0.1 * top) && refinements < 3));
         double inward = 0;
-        int entering = this->none;
+        uint64_t entering = this->none;
         if (refines) {
             ++refinements;
         } else if (nothing_left) {
@@ -144,13 +143,47 @@ private:
             inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
             if constexpr (!Base::keeps_all) w[j] = inward * top / this->inverse_norm(j, j);
             this->enter(j);
-            this->count_insertions();
+            entering = bit_of(j);
+            int more = 0;
+            if constexpr (Lanes::has_sweeps && !Kind::summed)
+                if (is_damped(j)) more = enter_neighbours(entering);
+            if (more > 0) inward = 0;
+            this->count_insertions(1 + more);
             refinements = 0;
-            entering = j;
         }
         settled = true;
         this->set_out(inward, entering);
         return Verdict::step;
+    }
+
+    // Whether what is added to its square keeps column j apart from columns like it.
+    SW_HD bool is_damped(int j) const {
+        double added = 0;
+        if constexpr (Kind::penalized) {
+            added = nu * this->penalty(j, j);
+        } else if constexpr (!Kind::bounded) {
+            const double damping = job.options.damping * this->scale(j);
+            added = damping * damping;
+        }
+        return added > 1e-7 * this->square(j);
+    }
+
+    // A damped solution has its columns in clusters, where those beside one another are alike: with the
+    // column that enters go all beside one in the factor whose duals ask for it too. (What then has to go the
+    // other way leaves at once, and the way down is as sure as with one: their duals all point inward.)
+    // Returns how many.
+    SW_HD int enter_neighbours(uint64_t& entering) {
+        int entered = 0;
+        SW_ROLLED
+        for (uint64_t rest = (passive << 1 | passive >> 1) & ~(passive | this->shut); rest;
+             rest &= rest - 1) {
+            const int j = lowest_of(rest);
+            if (count == Kind::positions || !(this->score(j) > 0.2 * top)) continue;
+            this->enter(j);
+            entering |= bit_of(j);
+            ++entered;
+        }
+        return entered;
     }
 
     // Whether the table alone certifies the point.
@@ -200,7 +233,7 @@ private:
         const uint64_t at_upper = this->at_upper, passive = this->passive;
         if (!enter_all()) return false;
         const int all = count;
-        this->dual_from_table();
+        this->template dual_from_table<false>();
         if constexpr (Kind::summed) {
             if (this->go_freely()) return true;
             leave_again(before, passive, at_upper);
@@ -232,96 +265,6 @@ private:
         count = before;
     }
 
-    // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
-    // after the other; the last is in the factor then.
-    SW_HD bool fill_up() {
-        if (count > 0) return true;  // columns without bounds take what is missing
-        double rest = missing;
-        this->dual_from_table();
-        SW_ROLLED
-        for (uint64_t tried = 0;;) {
-            int best = -1;
-            double most = -double_infinity;
-            SW_ROLLED
-            for (int j = 0; j < n; ++j) {
-                if (!this->is_at_bound(j) || (tried & bit_of(j))) continue;
-                const double value = value_of_filling(j, rest);
-                if (value > most) {
-                    most = value;
-                    best = j;
-                }
-            }
-            if (best < 0) return false;
-            const double s = this->coefficient(best), far = other_bound(best), whole = x[best] + rest / s;
-            if (rest > 0 ? whole < far : rest < 0 ? whole > far : true) {
-                this->set_x(best, whole);
-                this->enter(best);
-                this->count_insertions();
-                return true;
-            }
-            tried |= bit_of(best);
-            rest -= s * (far - x[best]);
-            this->set_x(best, far);
-            this->at_upper ^= bit_of(best);
-        }
-    }
-
-    // Whether some x within the bounds has the sum that is asked for, and how far x is from it.
-    SW_HD bool has_sum() {
-        const Family& family = job.family;
-        const double low = family.sum_low[system * family.sum_stride],
-                     high = family.sum_high[system * family.sum_stride];
-        this->wanted = missing = is_finite(high) ? high : is_finite(low) ? low : 0.0;
-        double lowest = 0, highest = 0, around = absolute(this->wanted);
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
-            if (this->is_masked(j)) continue;
-            const double s = this->coefficient(j), at = x[j];
-            missing -= s * at;
-            this->least_sum += s * at;
-            around += s * absolute(at);
-            if (!this->is_at_bound(j)) continue;
-            lowest += s * (this->at_upper & bit_of(j) ? this->lower(j) - at : 0.0);
-            highest += s * (this->at_upper & bit_of(j) ? 0.0 : this->upper(j) - at);
-        }
-        if (count > 0) return true;
-        const double room = 8 * double_epsilon * around;
-        this->drops_upper = lowest == 0;
-        return lowest <= missing + room && highest >= missing - room;
-    }
-
-    SW_HD double other_bound(int j) const {
-        return this->at_upper & bit_of(j) ? this->lower(j) : this->upper(j);
-    }
-
-    // How much less the squared residual is with column j filled as far as it can be; w has no multiplier.
-    SW_HD double value_of_filling(int j, double rest) const {
-        const double s = this->coefficient(j), by = other_bound(j) - x[j];
-        if (!(s > 0) || (rest > 0 ? !(by > 0) : rest < 0 ? !(by < 0) : false)) return -double_infinity;
-        const double d = rest > 0 ? min_of(by, rest / s) : rest < 0 ? max_of(by, rest / s) : 0.0;
-        return d == 0 ? (by < 0 ? -w[j] : w[j]) : d * (2 * w[j] - d * this->square(j));
-    }
-
-    // The sum of x is what it has to be, but for one rounding: the x with the most room takes what is
-    // missing.
-    SW_HD void mend_sum() {
-        double rest = this->wanted, highest = -1;
-        int where = -1;
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
-            const double s = this->coefficient(j);
-            if (!this->is_masked(j)) rest -= s * x[j];
-            if (!(passive & bit_of(j))) continue;
-            const double room = min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * s;
-            if (room > highest) {
-                highest = room;
-                where = j;
-            }
-        }
-        if (where >= 0 && rest != 0 && highest > absolute(rest))
-            this->set_x(where, x[where] + rest / this->coefficient(where));
-    }
-
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it. False where there is no
     // other lambda to solve with; the last is solved with twice, the second time from A.
     SW_HD bool next_lambda() {
@@ -351,17 +294,22 @@ private:
                 !along.next(squared_fit - unpenalized, 2 * nu * nu * curvature_of_path(), missing)) {
                 at_end = met ? 0 : along.at_end;
                 trusting = false;
+                find_norms_again();
                 return true;
             }
         }
         ++evaluations;
         nu = exponential(along.s);
-        this->find_norms();
-        if constexpr (Lanes::has_sweeps) this->gates.stale = true;
         this->factored = 0;
         settled = count == 0;
         from_table = true;
         return true;
+    }
+
+    // (Where lambda is only tried those without it will do.)
+    SW_HD void find_norms_again() {
+        this->find_norms();
+        if constexpr (Lanes::has_sweeps) this->gates.stale = true;
     }
 
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.
@@ -384,126 +332,6 @@ private:
         if (!this->complete_factor()) return 0;
         this->each_position(count, [&](int p, int t) { this->step[t] = this->penalty_product(order[p]); });
         return this->square_in_factor();
-    }
-
-    // The residual and the dual that are reported belong to the x that is returned.
-    SW_HD void round_answer() {
-        this->each_position(count, [&](int p, int) {
-            const int j = order[p];
-            const double scale = this->scale(j);
-            x[j] = double(Scalar(x[j] * scale)) / scale;
-        });
-        lanes.sync();
-        if (from_table) {
-            this->dual_from_table();
-            if constexpr (Kind::source == own_matrix) this->fit_from_table();
-        } else {
-            this->dual_from_rows();
-        }
-    }
-
-    // False where x is beyond the largest number of its kind.
-    SW_HD bool answer() {
-        if (!write_vectors()) return false;
-        const double room = is_relative_to_b(job.family) ? b_norm : size;
-        if (lanes.lane() == 0) {
-            job.residual[system] = square_root(squared_fit);
-            job.violation[system] = room > 0 ? max_of(top, slope) / room : 0.0;
-            job.status[system] = converged;
-            job.insertions[system] = this->insertions;
-            job.removals[system] = this->removals;
-            job.solves[system] = this->solves;
-            job.passes[system] = this->passes;
-            job.escalated[system] = 0;
-            SW_UNROLL
-            for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = this->costs[k];
-        }
-        if (job.family.general) write_more();
-        return true;
-    }
-
-    // False where not all of x is finite.
-    SW_HD bool write_vectors() {
-        const int64_t row = system * job.columns;
-        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
-        const Family& family = job.family;
-        bool odd = false;
-        this->each_column([&](int j, int) {
-            if (j >= job.columns) return;
-            const bool is_passive = passive & bit_of(j), masked = this->is_masked(j);
-            const double scale = this->scale(j);
-            double value = x[j] * scale;
-            int state = is_passive ? 0 : -1;
-            if constexpr (Kind::bounded) {
-                const double low = this->given_bound(j, false), high = this->given_bound(j, true);
-                const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
-                if (is_passive)
-                    value = clamp_to(value, low, high);
-                else
-                    value = masked || is_free ? 0.0 : up ? high : low;
-                if (!is_passive) state = masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
-            } else if (masked) {
-                state = 2;
-            }
-            out[j] = Scalar(value);
-            dual[j] = Scalar(scale > 0 ? w[j] / scale : 0.0);
-            job.active[row + j] = is_passive;
-            if (family.general) family.state[row + j] = static_cast<int8_t>(state);
-            odd = odd || !is_finite(double(Scalar(value)));
-        });
-        lanes.sync();
-        return !lanes.any(odd);
-    }
-
-    SW_HD void write_more() {
-        const Family& family = job.family;
-        const int given = job.columns;
-        const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
-        double missed = 0, seminorm = 0;
-        if constexpr (Kind::summed) {
-            double sum = 0;
-            SW_ROLLED
-            for (int j = 0; j < given; ++j)
-                sum += (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
-            const double low = family.sum_low[system * family.sum_stride],
-                         high = family.sum_high[system * family.sum_stride];
-            missed = max_of(0.0, max_of(low - sum, sum - high));
-        }
-        if constexpr (Kind::penalized) {
-            SW_ROLLED
-            for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
-                double entry = 0;
-                if (family.penalty)
-                    for (int j = 0; j < given; ++j)
-                        entry += family.penalty[static_cast<int64_t>(i) * given + j] * double(out[j]);
-                else
-                    entry = out[i];
-                seminorm += entry * entry;
-            }
-            seminorm = lanes.sum(seminorm);
-        }
-        if (lanes.lane() == 0) {
-            family.multiplier[system] = this->multiplier;
-            family.equality_error[system] = missed;
-            family.used_lam[system] = square_root(nu);
-            family.fit[system] = squared_fit;
-            family.seminorm[system] = square_root(seminorm);
-            family.unpenalized[system] = unpenalized;
-            family.at_end[system] = at_end;
-            family.evaluations[system] = evaluations;
-            family.passive[system] = count - Kind::summed;
-        }
-        if (!family.variance) return;
-        double* variance = family.variance + system * given;
-        this->each_column([&](int j, int) {
-            if (j < given && !(passive & bit_of(j))) variance[j] = 0;
-        });
-        SW_ROLLED
-        for (int p = 0; p < count; ++p) {
-            const int j = order[p];
-            const double scale = this->scale(j), square = this->variance_at(p);
-            if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
-        }
     }
 };
 

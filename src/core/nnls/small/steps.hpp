@@ -28,7 +28,10 @@ struct Steps : Dual<Kind, Lanes> {
     double* const factor;  // L by rows, without the ones on its diagonal
     // A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
     double inverse_pivot[own_positions], step[own_positions], sum[Kind::summed ? own_positions : 1];
-    int factored = 0;  // rows of L that are there
+    int factored = 0;         // rows of L that are there
+    double held_against = 0;  // what part of its square each of their pivots is larger than at the least
+    // Whether a factor depends on its columns alone: a host's thread keeps those of few columns.
+    static constexpr bool keeps_factors = Lanes::has_sweeps && Kind::shares && !Kind::penalized;
     int solves = 0, insertions = 0, removals = 0;
     int32_t costs[4] = {0, 0, 0, 0};  // accesses and flops of updates, then of downdates
 
@@ -40,16 +43,16 @@ struct Steps : Dual<Kind, Lanes> {
     // inserted, at the last place, has to go `inward`, 1 up, -1 down, 0 where there is none.
     bool on_the_way = false;
     double left = 1, inward = 0;
-    // The column that entered, where the duals of the others in the factor are left as they are, rounding
+    // The columns that entered, where the duals of the others in the factor are left as they are, rounding
     // that a step of refinement sees to; else none.
-    static constexpr int none = -1;
-    int entered = none;
+    static constexpr uint64_t none = 0;
+    uint64_t entered = none;
 
-    SW_HD void set_out(double towards, int column) {
+    SW_HD void set_out(double towards, uint64_t columns) {
         on_the_way = true;
         left = 1;
         inward = towards;
-        entered = column;
+        entered = columns;
     }
 
     // One solution: goes there, or as far as bounds allow, where what would go beyond is left. False where
@@ -92,18 +95,28 @@ struct Steps : Dual<Kind, Lanes> {
 
     // The same; false also where a column's part outside the others is less than `least` of its square.
     SW_HD bool complete_factor(double least) {
+        if (factored == count) return true;
+        if constexpr (keeps_factors) {
+            if (lanes.kept && recall(least)) return true;
+            if (factored == 0 || least < held_against) held_against = least;
+        }
         SW_ROLLED
         for (; factored < count; ++factored) {
             const int place = factored, j = order[place];
-            this->each_position(place, [&](int p, int t) { step[t] = this->product(j, order[p]); });
+            this->each_position(place, [&](int p, int t) { step[t] = this->product_apart(j, order[p]); });
             substitute(step, place);
             double *const row = factor + place * (place - 1) / 2, inside = 0, in_sum = 0;
-            this->each_position(place, [&](int p, int t) {
-                const double entry = step[t] * inverse_pivot[t];
-                row[p] = entry;
-                inside += entry * step[t];
-                if constexpr (Kind::summed) in_sum += entry * sum[t];
-            });
+            if constexpr (Lanes::has_sweeps) {
+                inside = lanes.scale_row(step, inverse_pivot, row, place);
+                if constexpr (Kind::summed) in_sum = lanes.inner(row, sum, place);
+            } else {
+                this->each_position(place, [&](int p, int t) {
+                    const double entry = step[t] * inverse_pivot[t];
+                    row[p] = entry;
+                    inside += entry * step[t];
+                    if constexpr (Kind::summed) in_sum += entry * sum[t];
+                });
+            }
             const double square = this->product(j, j), outside = square - lanes.sum(inside);
             if (!(outside > least * square)) return false;
             const double inverse = 1 / outside;
@@ -115,6 +128,8 @@ struct Steps : Dual<Kind, Lanes> {
             });
             lanes.sync();
         }
+        if constexpr (keeps_factors)
+            if (lanes.kept) keep();
         return true;
     }
 
@@ -184,6 +199,36 @@ struct Steps : Dual<Kind, Lanes> {
     }
 
 private:
+    SW_HD bool is_ascending() const {
+        for (int p = 1; p < count; ++p)
+            if (order[p] < order[p - 1]) return false;
+        return true;
+    }
+
+    // The factor of these columns as another system has found it, if one has; and for those that come.
+    SW_HD bool recall(double least) {
+        if (!(lanes.kept->least[passive] >= least) || !is_ascending()) return false;
+        const auto& kept = lanes.kept->of(passive);
+        for (int k = 0; k < count * (count - 1) / 2; ++k) factor[k] = kept.factor[k];
+        for (int p = 0; p < count; ++p) {
+            inverse_pivot[p] = kept.inverse_pivot[p];
+            if constexpr (Kind::summed) sum[p] = kept.sum[p];
+        }
+        factored = count;
+        held_against = lanes.kept->least[passive];
+        return true;
+    }
+    SW_HD void keep() const {
+        if (!is_ascending()) return;
+        auto& kept = lanes.kept->of(passive);
+        for (int k = 0; k < count * (count - 1) / 2; ++k) kept.factor[k] = factor[k];
+        for (int p = 0; p < count; ++p) {
+            kept.inverse_pivot[p] = inverse_pivot[p];
+            if constexpr (Kind::summed) kept.sum[p] = sum[p];
+        }
+        lanes.kept->least[passive] = held_against;
+    }
+
     SW_HD void take_all() {
         this->each_position(count, [&](int p, int t) { x[order[p]] += step[t]; });
         lanes.sync();
@@ -218,8 +263,7 @@ private:
     // after the other, lanes a column.
     SW_HD void substitute(double (&values)[own_positions], int rows, int first = 0) const {
         if constexpr (Lanes::has_sweeps) {
-            for (int p = first + 1; p < rows; ++p)
-                values[p] -= lanes.inner(factor + p * (p - 1) / 2 + first, values + first, p - first);
+            lanes.substitute(factor, values, rows, first);
         } else if constexpr (width == 1) {
             for (int p = first + 1; p < rows; ++p) {
                 const double* row = factor + p * (p - 1) / 2;
@@ -243,7 +287,7 @@ private:
     SW_HD void substitute_back() {
         this->each_position(count, [&](int, int t) { step[t] *= inverse_pivot[t]; });
         if constexpr (Lanes::has_sweeps) {
-            for (int p = count - 1; p > 0; --p) lanes.add_scaled(-step[p], factor + p * (p - 1) / 2, step, p);
+            lanes.substitute_back(factor, step, count);
         } else if constexpr (width == 1) {
             for (int p = Kind::positions - 1; p > 0; --p) {
                 if (p >= count) continue;
@@ -265,12 +309,9 @@ private:
     // step = (L D L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
     SW_HD void solve() {
         int first = 0;
-        if (entered != none) {
-            for (first = count - 1; first >= 0 && order[first] != entered;) --first;
-            if (first < 0) first = count;
-        }
-        this->each_position(
-            count, [&](int p, int t) { step[t] = entered == none || p == first ? left * w[order[p]] : 0.0; });
+        if (entered != none)
+            for (first = count; first > 0 && (entered & bit_of(order[first - 1]));) --first;
+        this->each_position(count, [&](int p, int t) { step[t] = p >= first ? left * w[order[p]] : 0.0; });
         substitute(step, count, first);
         direct(left * deficit);
         substitute_back();

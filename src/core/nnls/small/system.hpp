@@ -5,102 +5,12 @@
 
 #include "core/nnls/rounding.hpp"
 #include "core/nnls/scaling.hpp"
-#include "core/nnls/small/lanes.hpp"
+#include "core/nnls/small/tables.hpp"
 #include "core/nnls/stacked.hpp"
-#include "core/nnls/workspace.hpp"
 
 SW_BEGIN
 namespace nnls {
 namespace small {
-
-// Where the products come from: a matrix of all systems; one of some, that each names; its own; or they are
-// what is given.
-enum Source { one_matrix, some_matrices, own_matrix, normal_equations };
-
-// Of a matrix of its own: at most so many columns, and its products, columns x columns, with b, and b's with
-// itself. They are formed beforehand.
-constexpr int max_tabled_columns = 15;
-SW_HD int64_t table_length(int64_t columns) {
-    return columns * (columns + 1) + 1;
-}
-
-// Products of all systems in a block's shared memory: rows an odd number of pairs apart, so that threads that
-// read pairs of different rows meet in different banks; then two numbers a column.
-SW_HD int shared_row(int columns) {
-    return 2 * (((columns + 1) / 2) | 1);
-}
-SW_HD int shared_products(int columns) {
-    return columns * shared_row(columns) + 8;
-}
-// Then, where lanes share a system, A: an odd number of entries a row, so that its columns too are read
-// without waiting.
-SW_HD int shared_entries_row(int columns) {
-    return columns | 1;
-}
-SW_HD int64_t shared_length(int columns, int rows, int width) {
-    const int64_t entries = width > 1 ? static_cast<int64_t>(rows) * shared_entries_row(columns) : 0;
-    return shared_products(columns) + 2 * padded(columns) + padded(entries);
-}
-
-// What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
-// `positions` of them in the factor.
-template <class Number, int from, bool has_bounds, bool has_sum, bool has_penalty, int capacity_,
-          int positions_>
-struct Kind {
-    typedef Number Scalar;
-    static constexpr int source = from, capacity = capacity_, positions = positions_;
-    static constexpr bool bounded = has_bounds || has_sum, summed = has_sum, penalized = has_penalty;
-    static constexpr bool shares = from == one_matrix || from == some_matrices;
-    // A system has norms of its own where they depend on more than the matrix of all.
-    static constexpr bool own_norms = from != one_matrix || has_penalty || has_sum;
-};
-
-// Of the squared norm of a column: a smaller part outside the others is for another solver. With one matrix A
-// itself refines what the products found; the other limits are those of entry.hpp.
-template <class Kind>
-SW_HD double smallest_pivot(int columns) {
-    if (Kind::source == normal_equations) return dependent_below(columns);
-    return Kind::shares ? 1e-14 : correct_below * correct_below;
-}
-
-// Below this part of the squared norm products have few digits of a pivot.
-constexpr double weak_pivot = 1e-8;
-
-// With at most so many columns a start tries all of them.
-constexpr int guessed_columns = 16;
-
-// Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
-// the dual as well as another pass over A would.
-constexpr double large_residual = 0.01;
-
-// What systems with one matrix share: its scaled columns, and products that may lie in faster memory.
-struct Products {
-    Shared shared;
-    const double* gram = nullptr;
-    int64_t stride = 0;
-    const double* inverse_norm = nullptr;  // a whole number of eights; null where each system has its own
-    const double* unit = nullptr;          // 1 / scale, a power of two; or null
-    // Entries of the scaled columns, for lanes that share a system.
-    const double* entries = nullptr;
-    int64_t row_step = 0, column_step = 0;
-    const double* table = nullptr;  // of a matrix of its own
-};
-
-// What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
-template <class Kind, int width>
-struct Store {
-    alignas(16) double x[Kind::capacity];
-    double w[Kind::capacity];
-    alignas(16) double table[Kind::shares ? 2 : Kind::capacity * Kind::capacity];
-    double factor[Kind::positions * (Kind::positions - 1) / 2];
-    alignas(16) double residual[width > 1 ? width : 2];  // of as many rows as there are lanes
-    int32_t order[Kind::positions];                      // columns in the factor
-};
-// Its length in numbers.
-SW_HD constexpr int64_t store_length(int capacity, int positions, bool shares, int width) {
-    const int64_t table = shares ? 2 : capacity * capacity, triangle = positions * (positions - 1) / 2;
-    return (2 * capacity + table + triangle + 1) / 2 * 2 + (width > 1 ? width : 2) + (positions + 3) / 4 * 2;
-}
 
 template <class Kind, class Lanes>
 struct System {
@@ -187,12 +97,17 @@ struct System {
         if constexpr (Kind::penalized) value += nu * penalty(j, j);
         return value;
     }
-    // a_i . a_j, with all rows.
+    // a_i . a_j, with all rows; and that of two that are not the same.
     SW_HD double product(int i, int j) const {
         double value = gram(i, j);
         if constexpr (Kind::penalized) value += nu * penalty(i, j);
         if constexpr (Kind::summed) value += rho * coefficient(i) * coefficient(j);
         return value;
+    }
+    SW_HD double product_apart(int i, int j) const {
+        if constexpr (Lanes::has_sweeps && Kind::penalized && !Kind::summed)
+            if (!products.shared.penalty_gram) return gram(i, j);
+        return product(i, j);
     }
     // Of column j, which is a lane's own, its t-th.
     SW_HD double inverse_norm(int j, int t) const {
@@ -283,7 +198,10 @@ struct System {
             if constexpr (Kind::own_norms) own_inverse[t] = 0;
         });
         lanes.sync();
-        if constexpr (Kind::shares) {
+        if constexpr (Kind::shares && Lanes::has_sweeps) {
+            for (int j = 0; j < job.columns; ++j) c[j] = products.linear[j];
+            squared_b = products.linear[job.columns];
+        } else if constexpr (Kind::shares) {
             squared_b = residual_of_rows<true>(false);
             each_column([&](int j, int t) { c[t] = w[j]; });
         } else if (!read_table()) {

@@ -1,0 +1,165 @@
+// What is written of a small system that is solved.
+#pragma once
+
+#include "core/nnls/small/sums.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace small {
+
+template <class Kind, class Lanes>
+struct Answer : Sums<Kind, Lanes> {
+    using Base = Sums<Kind, Lanes>;
+    using Base::b_norm;
+    using Base::count;
+    using Base::job;
+    using Base::lanes;
+    using Base::nu;
+    using Base::order;
+    using Base::passive;
+    using Base::size;
+    using Base::slope;
+    using Base::squared_fit;
+    using Base::system;
+    using Base::top;
+    using Base::w;
+    using Base::width;
+    using Base::x;
+    typedef typename Kind::Scalar Scalar;
+
+    // With A given, the dual comes from tables until nothing is left to do, and then from A.
+    bool from_table = true;
+    // Of a lambda that is chosen: phi at nu = 0, whether it lies at an end of its range, and how many were
+    // tried.
+    double unpenalized = double_nan();
+    int at_end = 0, evaluations = 0;
+
+    SW_HD Answer(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
+                 Store<Kind, width>& store)
+        : Base(job, system, products, lanes, store) {}
+
+    // The residual and the dual that are reported belong to the x that is returned.
+    SW_HD void round_answer() {
+        this->each_position(count, [&](int p, int) {
+            const int j = order[p];
+            const double scale = this->scale(j);
+            x[j] = double(Scalar(x[j] * scale)) / scale;
+        });
+        lanes.sync();
+        if (from_table) {
+            this->dual_from_table();
+            if constexpr (Kind::source == own_matrix) this->fit_from_table();
+        } else {
+            this->dual_from_rows();
+        }
+    }
+
+    // False where x is beyond the largest number of its kind.
+    SW_HD bool answer() {
+        if (!write_vectors()) return false;
+        const double room = is_relative_to_b(job.family) ? b_norm : size;
+        if (lanes.lane() == 0) {
+            job.residual[system] = square_root(squared_fit);
+            job.violation[system] = room > 0 ? max_of(top, slope) / room : 0.0;
+            job.status[system] = converged;
+            job.insertions[system] = this->insertions;
+            job.removals[system] = this->removals;
+            job.solves[system] = this->solves;
+            job.passes[system] = this->passes;
+            job.escalated[system] = 0;
+            SW_UNROLL
+            for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = this->costs[k];
+        }
+        if (job.family.general) write_more();
+        return true;
+    }
+
+private:
+    // False where not all of x is finite.
+    SW_HD bool write_vectors() {
+        const int64_t row = system * job.columns;
+        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
+        const Family& family = job.family;
+        bool odd = false;
+        this->each_column([&](int j, int) {
+            if (j >= job.columns) return;
+            const bool is_passive = passive & bit_of(j), masked = this->is_masked(j);
+            const double scale = this->scale(j);
+            double value = x[j] * scale;
+            int state = is_passive ? 0 : -1;
+            if constexpr (Kind::bounded) {
+                const double low = this->given_bound(j, false), high = this->given_bound(j, true);
+                const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
+                if (is_passive)
+                    value = clamp_to(value, low, high);
+                else
+                    value = masked || is_free ? 0.0 : up ? high : low;
+                if (!is_passive) state = masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
+            } else if (masked) {
+                state = 2;
+            }
+            out[j] = Scalar(value);
+            dual[j] = Scalar(scale > 0 ? w[j] / scale : 0.0);
+            job.active[row + j] = is_passive;
+            if (family.general) family.state[row + j] = static_cast<int8_t>(state);
+            odd = odd || !is_finite(double(Scalar(value)));
+        });
+        lanes.sync();
+        return !lanes.any(odd);
+    }
+
+    SW_HD void write_more() {
+        const Family& family = job.family;
+        const int given = job.columns;
+        const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
+        double missed = 0, seminorm = 0;
+        if constexpr (Kind::summed) {
+            double sum = 0;
+            SW_ROLLED
+            for (int j = 0; j < given; ++j)
+                sum += (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
+            const double low = family.sum_low[system * family.sum_stride],
+                         high = family.sum_high[system * family.sum_stride];
+            missed = max_of(0.0, max_of(low - sum, sum - high));
+        }
+        if constexpr (Kind::penalized) {
+            SW_ROLLED
+            for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
+                double entry = 0;
+                if (family.penalty)
+                    for (int j = 0; j < given; ++j)
+                        entry += family.penalty[static_cast<int64_t>(i) * given + j] * double(out[j]);
+                else
+                    entry = out[i];
+                seminorm += entry * entry;
+            }
+            seminorm = lanes.sum(seminorm);
+        }
+        if (lanes.lane() == 0) {
+            family.multiplier[system] = this->multiplier;
+            family.equality_error[system] = missed;
+            family.used_lam[system] = square_root(nu);
+            family.fit[system] = squared_fit;
+            family.seminorm[system] = square_root(seminorm);
+            family.unpenalized[system] = unpenalized;
+            family.at_end[system] = at_end;
+            family.evaluations[system] = evaluations;
+            family.passive[system] = count - Kind::summed;
+        }
+        if (!family.variance) return;
+        double* variance = family.variance + system * given;
+        this->each_column([&](int j, int) {
+            if (j < given && !(passive & bit_of(j))) variance[j] = 0;
+        });
+        SW_ROLLED
+        for (int p = 0; p < count; ++p) {
+            const int j = order[p];
+            const double scale = this->scale(j), square = this->variance_at(p);
+            if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
+        }
+    }
+};
+
+}  // namespace small
+}  // namespace nnls
+SW_END

@@ -1,0 +1,137 @@
+// Products and solutions with a small triangle, by the vector registers of a CPU. L is a unit triangle, by
+// rows without its diagonal. Vectors are short here: what counts is how long one number waits for the one
+// before.
+#pragma once
+
+#include "core/nnls/small/lanes.hpp"
+
+SW_BEGIN
+namespace nnls {
+namespace small {
+
+struct TriangleSweeps : OneLane {
+    typedef Register<double> Lot;
+    static constexpr int lot = register_lanes<double>;
+
+    // a . b by two registers: rows of a factor are short, and dot()'s packs of eight cost decays a tenth
+    // more.
+    static double inner(const double* a, const double* b, int count) {
+        Lot sums[2] = {};
+        int i = 0;
+        for (; i + 2 * lot <= count; i += 2 * lot) {
+            sums[0] += register_at(a + i) * register_at(b + i);
+            sums[1] += register_at(a + i + lot) * register_at(b + i + lot);
+        }
+        double rest = 0;
+        for (; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            rest += a[i] * b[i];
+        }
+        return across(sums[0] + sums[1]) + rest;
+    }
+
+    // values = L^-1 values, the first `rows`, of which those before `first` are zero; L, a unit triangle, by
+    // rows without its diagonal. Four rows at a time: they wait for one another only among themselves.
+    static void substitute(const double* factor, double* values, int rows, int first) {
+        int p = first;
+        for (; p + 4 <= rows; p += 4) {
+            const double* row[4];
+            double sums[4];
+            for (int k = 0; k < 4; ++k) row[k] = row_of(factor, p + k);
+            const double* const from[4] = {row[0] + first, row[1] + first, row[2] + first, row[3] + first};
+            inner_four_rows(from, values + first, p - first, sums);
+            const double v0 = values[p] - sums[0];
+            const double v1 = values[p + 1] - sums[1] - row[1][p] * v0;
+            const double v2 = (values[p + 2] - sums[2] - row[2][p] * v0) - row[2][p + 1] * v1;
+            const double v3 =
+                (values[p + 3] - sums[3] - row[3][p] * v0 - row[3][p + 1] * v1) - row[3][p + 2] * v2;
+            values[p] = v0;
+            values[p + 1] = v1;
+            values[p + 2] = v2;
+            values[p + 3] = v3;
+        }
+        if (p == first) ++p;
+        for (; p < rows; ++p) values[p] -= inner(row_of(factor, p) + first, values + first, p - first);
+    }
+
+    // values = L^-T values, the same way.
+    static void substitute_back(const double* factor, double* values, int rows) {
+        int p = rows;
+        for (; p % 4 != 0; --p) add_scaled(-values[p - 1], row_of(factor, p - 1), values, p - 1);
+        for (p -= 4; p >= 0; p -= 4) {
+            const double* row[4];
+            for (int k = 0; k < 4; ++k) row[k] = row_of(factor, p + k);
+            const double v3 = values[p + 3], v2 = values[p + 2] - row[3][p + 2] * v3;
+            const double v1 = values[p + 1] - row[3][p + 1] * v3 - row[2][p + 1] * v2;
+            const double v0 = (values[p] - row[3][p] * v3 - row[2][p] * v2) - row[1][p] * v1;
+            values[p] = v0;
+            values[p + 1] = v1;
+            values[p + 2] = v2;
+            int i = 0;
+            for (; i + lot <= p; i += lot)
+                register_at(values + i) -= (register_at(row[0] + i) * v0 + register_at(row[1] + i) * v1) +
+                                           (register_at(row[2] + i) * v2 + register_at(row[3] + i) * v3);
+            for (; i < p; ++i) {
+                SW_SHORT_LOOP(i);
+                values[i] -= (row[0][i] * v0 + row[1][i] * v1) + (row[2][i] * v2 + row[3][i] * v3);
+            }
+        }
+    }
+
+    // row = E values, E = D^-1; returns values . E values.
+    static double scale_row(const double* values, const double* inverse_pivot, double* row, int count) {
+        Lot sum = {};
+        int i = 0;
+        for (; i + lot <= count; i += lot) {
+            const Lot value = register_at(values + i), entry = value * register_at(inverse_pivot + i);
+            register_at(row + i) = entry;
+            sum += entry * value;
+        }
+        double rest = 0;
+        for (; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            row[i] = values[i] * inverse_pivot[i];
+            rest += row[i] * values[i];
+        }
+        return across(sum) + rest;
+    }
+
+protected:
+    static double across(Lot sum) {
+        double all = sum[0];
+        for (int k = 1; k < lot; ++k) all += sum[k];
+        return all;
+    }
+
+private:
+    static const double* row_of(const double* factor, int p) { return factor + p * (p - 1) / 2; }
+
+    // y += f x (of vectors as short as here add_scaled()'s packs of eight go through memory)
+    static void add_scaled(double f, const double* x, double* y, int count) {
+        int i = 0;
+        for (; i + lot <= count; i += lot) register_at(y + i) += f * register_at(x + i);
+        for (; i < count; ++i) {
+            SW_SHORT_LOOP(i);
+            y[i] += f * x[i];
+        }
+    }
+
+    // Four rows with one vector.
+    static void inner_four_rows(const double* const* row, const double* b, int length, double* sums) {
+        Lot all[4] = {};
+        int i = 0;
+        for (; i + lot <= length; i += lot) {
+            const Lot u = register_at(b + i);
+            for (int k = 0; k < 4; ++k) all[k] += register_at(row[k] + i) * u;
+        }
+        for (int k = 0; k < 4; ++k) sums[k] = across(all[k]);
+        for (; i < length; ++i) {
+            SW_SHORT_LOOP(i);
+            for (int k = 0; k < 4; ++k) sums[k] += row[k][i] * b[i];
+        }
+    }
+};
+
+}  // namespace small
+}  // namespace nnls
+SW_END
