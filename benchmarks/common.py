@@ -30,82 +30,105 @@ __all__ = [
 
 RESULTS = Path(__file__).parent / "results"
 
-# What an iteration of a limited-memory method with m pairs and bounds cannot do without, on one thread, in whole
-# vectors of the compiler's choosing. The history is read twice, since the direction needs sums over all of it.
+# What an iteration of a limited-memory method with m pairs and bounds cannot do without, on one thread. The history is
+# read twice, since the direction needs sums over all of it; where all of eight neighbours are held at their bounds
+# nothing of it is wanted, and only runs of the other packs of eight are read.
 _ITERATION = r"""
 #include <algorithm>
-// Every byte of 2m rows, and of six vectors more to be read and three to be written; then 2m rows again.
-extern "C" double bytes(double* rows, double* vectors, long n, int pairs) {
-    double total = 0;
-    for (long begin = 0; begin < n; begin += 2048) {
-        const long end = std::min(begin + 2048, n);
-        for (int r = 0; r < 2 * pairs + 6; ++r) {
-            const double* row = r < 2 * pairs ? rows + r * n : vectors + (r - 2 * pairs) * n;
-            double sum = 0;
-            for (long i = begin; i < end; ++i) sum += row[i];
-            total += sum;
+#if defined(__AVX512F__)
+#define WIDTH 64
+#elif defined(__AVX__)
+#define WIDTH 32
+#else
+#define WIDTH 16
+#endif
+typedef double V __attribute__((vector_size(WIDTH), aligned(8), may_alias));
+static const long lanes = WIDTH / 8, block = 512;
+static V& at(double* p) { return *reinterpret_cast<V*>(p); }
+static double total(V v) { double sum = 0; for (int i = 0; i < lanes; ++i) sum += v[i]; return sum; }
+struct Runs { const long* ends; long count; };  // begin and end of each, none over the end of a block
+// Every byte of 2m rows where variables are free, twice, and of six vectors to be read and three to be written.
+static V row_sum(double* row, const Runs& runs) {
+    V sum = {}, other = {};
+    for (long r = 0; r < runs.count; ++r)
+        for (long i = runs.ends[2 * r]; i < runs.ends[2 * r + 1]; i += 8)
+            for (long k = 0; k < 8; k += 2 * lanes) {
+                sum += at(row + i + k);
+                if (lanes < 8) other += at(row + i + k + lanes);
+            }
+    return sum + other;
+}
+extern "C" double bytes(double* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {
+    V sum = {};
+    for (int time = 0; time < 2; ++time) {
+        const long* next = ends;
+        for (long begin = 0; begin < n; begin += block) {
+            const Runs runs{next, counts[begin / block]};
+            const long all[2] = {begin, std::min(begin + block, n)};
+            for (int r = 0; r < 2 * pairs; ++r) sum += row_sum(rows + r * n, runs);
+            for (int r = 0; r < 6 && time == 0; ++r) sum += row_sum(vectors + r * n, Runs{all, 1});
+            for (int r = 6; r < 9 && time == 0; ++r) std::fill(vectors + r * n + all[0], vectors + r * n + all[1], 1.0);
+            next += 2 * runs.count;
         }
-        for (int r = 6; r < 9; ++r) std::fill(vectors + r * n + begin, vectors + r * n + end, 1.0);
     }
-    for (long begin = 0; begin < n; begin += 2048) {
-        const long end = std::min(begin + 2048, n);
-        for (int r = 0; r < 2 * pairs; ++r) {
-            double sum = 0;
-            for (long i = begin; i < end; ++i) sum += rows[r * n + i];
-            total += sum;
-        }
-    }
-    return total;
+    return total(sum);
 }
 // The same bytes with the arithmetic: the projected gradient, by which the end is known, and the variables that are
-// free; the new pair; products of all rows with it and with the gradient over the free variables, a block of four rows
-// at a time; the direction from all rows, the next point inside the bounds, and the slope towards it.
-static void products(const double* rows, long n, const double* s, const double* y, const double* g, long count,
-                     double* out) {
-    double t[12] = {};
-    const double *a = rows, *b = rows + n, *c = rows + 2 * n, *d = rows + 3 * n;
-    for (long i = 0; i < count; ++i) {
-        t[0] += a[i] * s[i], t[1] += b[i] * s[i], t[2] += c[i] * s[i], t[3] += d[i] * s[i];
-        t[4] += a[i] * y[i], t[5] += b[i] * y[i], t[6] += c[i] * y[i], t[7] += d[i] * y[i];
-        t[8] += a[i] * g[i], t[9] += b[i] * g[i], t[10] += c[i] * g[i], t[11] += d[i] * g[i];
-    }
-    for (int k = 0; k < 12; ++k) out[k] += t[k];
+// free; the new pair; products of rows with it and with the gradient over the free variables, four rows at a time; the
+// direction from all rows, the next point inside the bounds, and the slope towards it.
+static void products(double* rows, long n, double* s, double* y, double* g, const Runs& runs, double* out) {
+    V t[12] = {};
+    for (long r = 0; r < runs.count; ++r)
+        for (long i = runs.ends[2 * r]; i < runs.ends[2 * r + 1]; i += lanes)
+            for (int k = 0; k < 4; ++k) {
+                const V row = at(rows + k * n + i);
+                t[k] += row * at(s + i), t[4 + k] += row * at(y + i), t[8 + k] += row * at(g + i);
+            }
+    for (int k = 0; k < 12; ++k) out[k] += total(t[k]);
 }
-extern "C" double arithmetic(double* rows, double* vectors, long n, int pairs) {
+extern "C" double arithmetic(double* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {
     double *x = vectors, *g = x + n, *before = g + n, *d = before + n, *lower = d + n, *upper = lower + n,
            *s = upper + n, *y = s + n, *trial = y + n, out[12 * 64] = {}, largest = 0, slope = 0;
-    const long block = 512;
+    const long* next = ends;
     for (long begin = 0; begin < n; begin += block) {
-        const long count = std::min(block, n - begin);
+        const long end = std::min(begin + block, n);
         double moving[block];
-        for (long i = begin; i < begin + count; ++i) {
+        for (long i = begin; i < end; ++i) {
             const double way = x[i] - std::min(std::max(x[i] - g[i], lower[i]), upper[i]);
             largest = std::max(largest, way < 0 ? -way : way);
             moving[i - begin] = way == 0 ? 0 : g[i];
             s[i] = 0.5 * d[i], y[i] = g[i] - before[i];
         }
-        for (int r = 0; r < 2 * pairs; r += 4)
-            products(rows + r * n + begin, n, s + begin, y + begin, moving, count, out + 3 * r);
+        const Runs runs{next, counts[begin / block]};
+        for (int r = 0; r < 2 * pairs; r += 4) products(rows + r * n, n, s, y, moving - begin, runs, out + 3 * r);
+        next += 2 * runs.count;
     }
+    next = ends;
     for (long begin = 0; begin < n; begin += block) {
         const long end = std::min(begin + block, n);
+        const Runs runs{next, counts[begin / block]};
         double sum[block];
         for (long i = begin; i < end; ++i) sum[i - begin] = g[i];
         for (int r = 0; r < 2 * pairs; r += 8) {
-            const double *p = rows + r * n, *c = out + r;
-            for (long i = begin; i < end; ++i)
-                sum[i - begin] += c[0] * p[i] + c[1] * p[n + i] + c[2] * p[2 * n + i] + c[3] * p[3 * n + i] +
-                    c[4] * p[4 * n + i] + c[5] * p[5 * n + i] + c[6] * p[6 * n + i] + c[7] * p[7 * n + i];
+            double *p = rows + r * n, *c = out + r;
+            for (long q = 0; q < runs.count; ++q)
+                for (long i = runs.ends[2 * q]; i < runs.ends[2 * q + 1]; i += lanes) {
+                    V add = c[0] * at(p + i);
+                    for (int k = 1; k < 8; ++k) add += c[k] * at(p + k * n + i);
+                    at(sum + i - begin) += add;
+                }
         }
         for (long i = begin; i < end; ++i) {
             trial[i] = std::min(std::max(x[i] - sum[i - begin], lower[i]), upper[i]);
             d[i] = trial[i] - x[i];
             slope += d[i] * g[i];
         }
+        next += 2 * runs.count;
     }
     return largest + slope;
 }
 """
+_BLOCK = 512
 
 
 def torch_gpu() -> dict[str, Any]:
@@ -128,20 +151,32 @@ def _compiled(source: str) -> ctypes.CDLL | None:
     return found
 
 
-def bare_iteration(n: int, pairs: int, *, arithmetic: bool) -> Callable[[], float]:
-    """Make a function that does what no iteration with so many pairs of length n can do without, on one thread.
+def bare_iteration(free: np.ndarray | int, pairs: int, *, arithmetic: bool) -> Callable[[], float]:
+    """Make a function that does what no iteration with so many pairs can do without, on one thread.
 
-    It moves 4m + 9 words a variable: the history twice; the point, both gradients, the step and the bounds; the new
-    pair and the next point. With `arithmetic` it also does with them what they are there for, 8m multiplications a
-    variable. `pairs` is a multiple of four.
+    It reads the history twice where it is wanted: in packs of eight variables of which one is `free`, a bool each (or
+    how many variables there are, all of them free). Of every variable it reads the point, both gradients, the step and
+    the bounds, and writes the new pair and the next point. With `arithmetic` it also does with them what they are there
+    for, 8m multiplications a variable whose rows are read. `pairs` is a multiple of four (of eight with `arithmetic`).
+    No masked Gram matrix is part of it.
     """
     library = _compiled(_ITERATION)
     assert library is not None, "needs a C++ compiler"
     iterate = library.arithmetic if arithmetic else library.bytes
     iterate.restype = ctypes.c_double
-    iterate.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_int]
+    iterate.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_long, ctypes.c_int, *[ctypes.c_void_p] * 2]
+    free = np.ones(free, bool) if isinstance(free, int) else free
+    n = free.size // 8 * 8
+    picked = free[:n].reshape(-1, 8).any(axis=1)
+    ends, counts = [], []
+    for begin in range(0, n, _BLOCK):
+        inside = np.concatenate([[False], picked[begin // 8 : (begin + _BLOCK) // 8], [False]])
+        changes = begin + 8 * np.flatnonzero(inside[1:] != inside[:-1])
+        ends.append(changes)
+        counts.append(changes.size // 2)
+    runs, each = np.concatenate(ends).astype(np.int64), np.array(counts, np.int64)
     rows, vectors = np.full((2 * pairs, n), 1e-6), np.full((9, n), 1e-6)
-    return lambda: float(iterate(rows.ctypes.data, vectors.ctypes.data, n, pairs))
+    return lambda: float(iterate(rows.ctypes.data, vectors.ctypes.data, n, pairs, runs.ctypes.data, each.ctypes.data))
 
 
 def save(name: str, part: str, figures: Any) -> None:

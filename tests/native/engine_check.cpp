@@ -17,6 +17,7 @@
 #include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/kept_grams.hpp"
 #include "host/quasi_newton/rank_exchange.hpp"
+#include "host/quasi_newton/simd_matrices.hpp"
 
 namespace stepwell {
 namespace baseline {
@@ -65,8 +66,12 @@ void check_ldlt() {
                 a[(half + i) * size + j] = a[j * size + half + i] = random();
             }
         for (double& v : b) v = random();
+        DecidingThread deciding;
+        std::vector<double> l_too = a, x_too = b;
+        const bool sound_too = factor_ldlt(deciding, l_too.data(), size, half);
+        solve_ldlt(deciding, l_too.data(), size, x_too.data());
         l = a, x = b;
-        const bool sound = factor_ldlt(team, l.data(), size, half);
+        const bool sound = factor_ldlt(team, l.data(), size, half) && sound_too;
         solve_ldlt(team, l.data(), size, x.data());
         std::vector<double> wrong = a;
         const bool wrong_sign = factor_ldlt(team, wrong.data(), size, half - 1);
@@ -79,6 +84,7 @@ void check_ldlt() {
                     sound, wrong_sign, zero_pivot, infinite);
         print("a", a);
         print("b", b);
+        print("x by registers", x_too);
         print("x", x, "}\n");
     }
 }

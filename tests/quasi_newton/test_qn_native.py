@@ -32,7 +32,8 @@ def test_ldlt_solves_quasi_definite_systems(checked):
         x = np.linalg.solve(a, line["b"])
         assert line["sound"]
         # Quasi-definite: LDLᵀ without pivoting is stable (Gill, Saunders, Shinnerl 1996).
-        assert np.abs(x - line["x"]).max() <= 100 * EPS * np.linalg.cond(a) * np.abs(x).max()
+        for found in (line["x"], line["x by registers"]):
+            assert np.abs(x - found).max() <= 100 * EPS * np.linalg.cond(a) * np.abs(x).max()
         assert line["refused"] == [0, 0, 0]
 
 

@@ -96,6 +96,11 @@ inline void prefetch(const T* p) {
     __builtin_prefetch(p, 0, 3);
 }
 
+template <class T>
+inline void prefetch_to_write(const T* p) {
+    __builtin_prefetch(p, 1, 3);
+}
+
 inline Pack splat(double value) {
     return Pack{value, value, value, value, value, value, value, value};
 }
@@ -128,6 +133,19 @@ inline Pack smaller(Pack a, Pack b) {
 inline Pack larger(Pack a, Pack b) {
     return a > b ? a : b;
 }
+
+#if defined(__aarch64__)
+// One instruction each. GCC compares and selects, since it must not change what comes of NaNs; where these
+// are used there are none.
+template <>
+inline Register<double> max_of(Register<double> a, Register<double> b) {
+    return vmaxnmq_f64(a, b);
+}
+template <>
+inline Register<double> min_of(Register<double> a, Register<double> b) {
+    return vminnmq_f64(a, b);
+}
+#endif
 
 // The largest lane.
 inline double max_lane(Pack v) {

@@ -131,38 +131,30 @@ SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& 
                              const SumLayout& layout, const double* sums, double theta, bool with_k) {
     const int r = s.pairs, c = m.slots, size = 2 * r, rows = layout.rows;
     const double gamma = s.gamma;
-    SW_ROLLED
-    for (int a = team.row(); a < size; a += team.rows()) {
-        const bool a_is_s = a >= r;
-        const int a_age = a_is_s ? a - r : a, i = slot_of(a_age, s.head, r, c);
-        SW_ROLLED
-        for (int b = team.lane(); b < size; b += team.lanes()) {
-            if (b < a) continue;
-            const bool b_is_s = b >= r;
-            const int b_age = b_is_s ? b - r : b, j = slot_of(b_age, s.head, r, c);
-            const double product = (a_is_s ? m.ss : b_is_s ? m.sy : m.yy)[j * c + i];
-            const double free = layout.gram
-                                    ? sums[layout.free_gram() + triangle(b_is_s ? rows + b_age : b_age,
-                                                                         a_is_s ? rows + a_age : a_age)]
-                                    : product;
-            double k = 0, g = free;
-            if (a_is_s) {
-                k = theta * product;
-                g = theta * free;
-            } else if (b_is_s) {
-                if (a < b_age) k = product;  // L transposed
-            } else {
-                if (a == b) k = -m.sy[i * c + i];
-                g = gamma * free;
-            }
-            w.kg[a * size + b] = k - g;
-            if (with_k) {
-                w.k[a * size + b] = k;
-            } else {
-                w.gram[a * size + b] = w.gram[b * size + a] = g;
-            }
+    each_entry(team, r, [&](bool a_is_s, int a_age, bool b_is_s, int b_age) {
+        const int a = a_is_s ? r + a_age : a_age, b = b_is_s ? r + b_age : b_age;
+        const int i = slot_of(a_age, s.head, r, c), j = slot_of(b_age, s.head, r, c);
+        const double product = (a_is_s ? m.ss : b_is_s ? m.sy : m.yy)[j * c + i];
+        const double free = layout.gram ? sums[layout.free_gram() + triangle(b_is_s ? rows + b_age : b_age,
+                                                                             a_is_s ? rows + a_age : a_age)]
+                                        : product;
+        double k = 0, g = free;
+        if (a_is_s) {
+            k = theta * product;
+            g = theta * free;
+        } else if (b_is_s) {
+            if (a < b_age) k = product;  // L transposed
+        } else {
+            if (a == b) k = -m.sy[i * c + i];
+            g = gamma * free;
         }
-    }
+        w.kg[a * size + b] = k - g;
+        if (with_k) {
+            w.k[a * size + b] = k;
+        } else {
+            w.gram[a * size + b] = w.gram[b * size + a] = g;
+        }
+    });
 }
 
 // Element a of a vector of stacked sums [for y; for s], as the vector W has it: the part of s times theta =

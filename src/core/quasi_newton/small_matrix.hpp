@@ -28,6 +28,22 @@ template <class Team>
 SW_HD void solve_lower(Team& team, const double* a, int size, double* x);
 
 struct PlainMatrices {
+    // put(row is of S, its age, column is of S, its age) for the upper triangle of a matrix of all pairs [Y,
+    // S].
+    template <class Team, class Put>
+    static SW_HD void each_entry(Team& team, int pairs, const Put& put) {
+        SW_ROLLED
+        for (int a = team.row(); a < 2 * pairs; a += team.rows()) {
+            const bool a_is_s = a >= pairs;
+            SW_ROLLED
+            for (int b = team.lane(); b < 2 * pairs; b += team.lanes()) {
+                if (b < a) continue;
+                const bool b_is_s = b >= pairs;
+                put(a_is_s, a_is_s ? a - pairs : a, b_is_s, b_is_s ? b - pairs : b);
+            }
+        }
+    }
+
     // Overwrites the upper triangle with Lᵀ (unit diagonal implied) and D⁻¹ on the diagonal. False if a pivot
     // has the wrong sign, is zero or not finite: rounding has destroyed the matrix.
     template <class Team>
@@ -122,6 +138,10 @@ struct MatricesOf<Team> {
     using type = typename Team::Matrices;
 };
 
+template <class Team, class Put>
+SW_HD void each_entry(Team& team, int pairs, const Put& put) {
+    MatricesOf<Team>::type::each_entry(team, pairs, put);
+}
 template <class Team>
 SW_HD bool factor_ldlt(Team& team, double* a, int size, int negative) {
     return MatricesOf<Team>::type::factor_ldlt(team, a, size, negative);

@@ -36,8 +36,7 @@ SW_HD double later_than(double time) {
 // Component of the projected gradient: the gradient cut where the unit step down meets a bound.
 template <class V>
 SW_HD V projected_gradient(V x, V g, V lower, V upper) {
-    const V distance = x - (g < 0.0 ? upper : lower);
-    return g < 0.0 ? max_of(distance, g) : min_of(distance, g);
+    return min_of(max_of(g, x - upper), x - lower);
 }
 
 // The bound that the path x - t * descent runs towards.

@@ -3,9 +3,7 @@
 // summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
 #pragma once
 
-#include <type_traits>
-
-#include "host/quasi_newton/history_rows.hpp"
+#include "host/quasi_newton/tiles.hpp"
 
 SW_BEGIN
 
@@ -94,7 +92,7 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         for (int i = 0; i < R; ++i)
             std::memcpy(padded[i], rows[i] + whole, sizeof(T) * size_t(count - whole));
     }
-    const auto add_slice = [&](int slice, auto first) {
+    const auto add_slice = [&](int slice) {
         Lanes acc[R][C] = {};
         int64_t copied = slice * slice_lanes;
         const auto add = [&](const auto& from, int64_t at, int64_t k) {
@@ -111,9 +109,9 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         for (int p = 0; p < picks.count; ++p) {
             const int64_t end = min_of(picks.runs[p].end * lanes, whole);
             for (int64_t k = picks.runs[p].begin * lanes + slice * slice_lanes; k < end; k += lanes) {
-                // What is picked of the next rows: pieces too short for the hardware to foresee.
-                if (first.value)
-                    for (int i = 0; i < R; ++i) prefetch(next[i] + k);
+                // What is picked of the next rows: pieces too short for the hardware to foresee. A row or two
+                // with every slice.
+                for (int i = slice; i < R; i += slices) prefetch(next[i] + k);
                 add(row, k, k);
             }
         }
@@ -121,8 +119,8 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         for (int i = 0; i < R; ++i)
             for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
     };
-    add_slice(0, std::true_type{});
-    for (int slice = 1; slice < slices; ++slice) add_slice(slice, std::false_type{});
+    SW_UNROLLED
+    for (int slice = 0; slice < slices; ++slice) add_slice(slice);
 }
 
 // sums[i * stride + j] = row i · column j over the picked packs of a tile of `count` elements; with a mask,

@@ -68,6 +68,21 @@ inline Lanes load_slice(const Narrow* p) {
     return load_wide<slice_lanes>(p);
 }
 
+// A register of doubles rounded to float; what is stored is returned. (By name for NEON: GCC 12 rounds them
+// one by one.)
+inline Lanes store_narrow(float* p, Lanes values) {
+#if defined(__aarch64__)
+    const float32x2_t narrow = vcvt_f32_f64(values);
+    vst1_f32(p, narrow);
+    return vcvt_f64_f32(narrow);
+#else
+    typedef VectorOf<float, slice_lanes>::anywhere Narrow;
+    const Narrow narrow = __builtin_convertvector(values, Narrow);
+    *reinterpret_cast<Narrow*>(p) = narrow;
+    return __builtin_convertvector(narrow, Lanes);
+#endif
+}
+
 // Packs of a tile in which something is not zero, as runs of neighbours. What the others would add to a sum
 // is zero, and their rows are not read.
 struct Run {

@@ -28,18 +28,36 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
                       small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
         phases.turn(f[p], part);
     };
+    // Small problems one after the other: what the next will read is asked for while one has its turn.
+    const int64_t vector = e.n * int64_t(sizeof(T)), history = slots * e.stride,
+                  matrices = small_matrices_length(slots) * int64_t(sizeof(double));
+    const bool asks = 3 * vector + 2 * history + matrices <= (int64_t(16) << 10);
+    const auto ask_for = [&](int64_t p) {
+        if (e.states[p].action == Action::done) return;
+        const auto ask = [](const void* from, int64_t bytes) {
+            for (int64_t at = 0; at < bytes; at += 64) prefetch(static_cast<const Byte*>(from) + at);
+        };
+        ask(reinterpret_cast<const Byte*>(e.small) + p * matrices, matrices);
+        for (const T* one : {e.trial, e.g, e.d}) ask(one + p * e.n, vector);
+        for (const Byte* rows : {e.s, e.y}) ask(rows + p * history, history);
+    };
+    const auto run_some = [&](int64_t begin, int64_t end, int threads, int workspace) {
+        for (int64_t p = begin; p < end; ++p) {
+            if (asks && p + 1 < end) ask_for(p + 1);
+            run(p, threads, workspace);
+        }
+    };
     const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);
     if (many && e.threads > 1) {
         // Pieces of 16 problems: one slow problem does not hold the batch.
         const int pieces = int((e.batch + 15) / 16);
         Pool::instance().run(pieces, e.threads, [&](int piece, int thread) {
-            const int64_t end = min_of(e.batch, int64_t(piece + 1) * 16);
-            for (int64_t p = int64_t(piece) * 16; p < end; ++p) run(p, 1, thread);
+            run_some(int64_t(piece) * 16, min_of(e.batch, int64_t(piece + 1) * 16), 1, thread);
         });
     } else {
         std::optional<Pool::MoreToCome> sweeps;
         if (e.threads > 1 && e.n >= Chunks::worth_threads) sweeps.emplace();
-        for (int64_t p = 0; p < e.batch; ++p) run(p, e.threads, 0);
+        run_some(0, e.batch, e.threads, 0);
     }
 }
 

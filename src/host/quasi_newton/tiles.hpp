@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "core/quasi_newton/variable.hpp"
@@ -91,18 +92,20 @@ inline void put_back(T* out, const double* room, const double* buffer, int count
     if (room == buffer) narrow(out, buffer, count);
 }
 
-// The same to a row of the history; the numbers become what is stored.
+// A register stored to a row of the history; what is stored is returned.
 template <class H>
-inline void store_rounded(H* out, double* values, int count) {
+inline Lanes store_rounded(H* out, Lanes values) {
     if constexpr (sizeof(H) == sizeof(double)) {
-        narrow(out, values, count);
+        register_at(out) = values;
+        return values;
+    } else if constexpr (sizeof(H) == sizeof(float)) {
+        return store_narrow(out, values);
     } else {
-        SW_APART
-        for (int i = 0; i < count; ++i) {
-            const H stored = narrowed_to<H>(values[i]);
-            out[i] = stored;
-            values[i] = widened(stored);
+        for (int i = 0; i < slice_lanes; ++i) {
+            out[i] = narrowed_to<H>(values[i]);
+            values[i] = widened(out[i]);
         }
+        return values;
     }
 }
 
@@ -173,6 +176,7 @@ inline Flags lane_bits_of(int slice) {
 struct TilePlaces {
     const double *const x, *const g, *const path, *const lower, *const upper;
     explicit TilePlaces(const Workspace& w) : x(w.x), g(w.g), path(w.path), lower(w.lower), upper(w.upper) {}
+    void ask(int i) const { prefetch(x + i), prefetch(g + i), prefetch(lower + i), prefetch(upper + i); }
 };
 
 // Of it a register, from element i on.
@@ -220,6 +224,32 @@ inline double sum_products(const A* a, const B* b, int packs) {
     sums[1] += sums[3];
     sums[0] += sums[1];
     return sums[0].total();
+}
+
+// sum_products() of each of N vectors with itself, in one pass.
+template <int N>
+inline std::array<double, N> sums_of_squares(const double* const (&vectors)[N], int packs) {
+    Pack sums[N];
+    const double* a[N];
+    for (int j = 0; j < N; ++j) a[j] = vectors[j];
+    for (int slice = 0; slice < slices; ++slice) {
+        Lanes acc[N][4] = {};
+        const auto add = [&](int j, int u, int k) {
+            const Lanes value = load_slice(a[j] + k * lanes + slice * slice_lanes);
+            acc[j][u] += value * value;
+        };
+        int k = 0;
+        for (; k + 4 <= packs; k += 4)
+            for (int j = 0; j < N; ++j)
+                for (int u = 0; u < 4; ++u) add(j, u, k + u);
+        for (int u = 0; u < 3; ++u)
+            for (int j = 0; j < N && k + u < packs; ++j) add(j, u, k + u);
+        for (int j = 0; j < N; ++j)
+            slice_of(sums[j], slice) = (acc[j][0] + acc[j][2]) + (acc[j][1] + acc[j][3]);
+    }
+    std::array<double, N> out;
+    for (int j = 0; j < N; ++j) out[j] = add_lanes(sums[j]);
+    return out;
 }
 
 // a · a lane by lane, as gather_rows() has it.

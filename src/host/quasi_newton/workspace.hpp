@@ -107,6 +107,14 @@ public:
                        sizeof(Break) * breaks_listed.capacity());
     }
 
+    // How many variables of the tile are free.
+    int count_free(int packs) const {
+        uint64_t bits[tile / 64] = {};
+        std::memcpy(bits, free, size_t(packs));
+        int count = 0;
+        for (const uint64_t some : bits) count += __builtin_popcountll(some);
+        return count;
+    }
     Picks picks() const { return {runs, run_count}; }
     void pick_none() { picked = run_count = 0; }
     void pick(int pack) {

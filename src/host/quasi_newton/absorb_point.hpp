@@ -1,0 +1,306 @@
+// The absorb sweep on one tile, up to the rows of the history: the new pair, where every variable stands, and
+// norms. What is loaded of a tile is used for all of that at once.
+#pragma once
+
+#include "core/quasi_newton/decide.hpp"
+#include "core/quasi_newton/variable.hpp"
+#include "host/quasi_newton/tiles.hpp"
+
+SW_BEGIN
+
+// Where a new pair comes from and goes to, on one tile. H: the type of the history.
+template <class H>
+struct NewPair {
+    const double *d, *g_before;
+    double step, scale;
+    H *s_row, *y_row;  // as it is stored
+    double *s, *y;     // and as the sums see it: the same place where that is of doubles
+
+    // From element i on; s is returned.
+    Lanes form(int i, Lanes g) const {
+        // step * d, not the difference of the points: no digits cancel.
+        const Lanes new_s = store_rounded(s_row + i, step * load_slice(d + i));
+        const Lanes new_y = store_rounded(y_row + i, scale * (g - load_slice(g_before + i)));
+        if constexpr (sizeof(H) < sizeof(double)) register_at(s + i) = new_s, register_at(y + i) = new_y;
+        return new_s;
+    }
+    // Asks for what it will read and write from element i on.
+    void ask(int i) const {
+        prefetch(d + i), prefetch(g_before + i);
+        prefetch_to_write(s_row + i), prefetch_to_write(y_row + i);
+    }
+};
+
+// One that is there already, or none.
+struct NoNewPair {
+    const double* s;  // null: none
+    Lanes form(int i, Lanes) const { return s ? load_slice(s + i) : lanes_of(0); }
+    void ask(int) const {}
+};
+
+template <class T>
+class AbsorbPoint {
+public:
+    AbsorbPoint(const HostVectors<T>& v, const State& state, const Options& options, int pairs, Gather gather,
+                const T* gradient, bool accepted)
+        : v(v),
+          state(state),
+          options(options),
+          pairs(pairs),
+          gather(gather),
+          gradient(gradient),
+          accepted(accepted) {}
+
+    // Leaves the tile's vectors, its free variables and, where there are bounds, the packs to be read.
+    void take(int64_t at, int count, int packs, Workspace& w, AbsorbTotals& totals) const {
+        const int padded = packs * lanes;
+        w.g = w.path = view(w.g_tile, (gather == Gather::again ? v.g : gradient) + at, count, padded);
+        w.x = view(w.x_tile, (gather == Gather::again ? v.x : v.trial) + at, count, padded);
+        if (v.lower) set_bounds(w, v, at, count, padded);
+        if (v.weights) weigh(at, count, padded, w);
+        // √h g over the variables that move: its square is h g², and its product with the stacked rows is q.
+        w.moving = v.lower || v.weights ? w.moving_tile : w.g;
+        if (gather == Gather::again) {
+            if (v.lower) return stand_again(packs, w);
+            if (v.weights) set_weighted_gradient(padded, w);
+            return;
+        }
+        if (gather == Gather::pair) {
+            with_type(options.history,
+                      [&](auto type) { take_pair<decltype(type)>(at, count, packs, w, totals); });
+        } else {
+            stand(NoNewPair{nullptr}, at, count, packs, w, totals);
+        }
+        add_norms(count, packs, w, totals);
+    }
+
+private:
+    const HostVectors<T>& v;
+    const State& state;
+    const Options& options;
+    const int pairs;  // whose rows will be read
+    const Gather gather;
+    const T* const gradient;
+    const bool accepted;  // else the point may yet be refused, and x and g stay
+
+    void weigh(int64_t at, int count, int padded, Workspace& w) const {
+        w.path = w.descent;
+        widen(w.root, v.weights + at, count, padded);
+        // h g itself, not √h √h g: every sweep must find the same breakpoints, to the last bit.
+        for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
+        for (int i = 0; i < padded; ++i) w.root[i] = i < count ? std::sqrt(w.root[i]) : 1.0;
+        for (int i = 0; i < padded; ++i) w.inverse_root[i] = 1 / w.root[i];
+    }
+
+    static void set_weighted_gradient(int padded, Workspace& w) {
+        for (int i = 0; i < padded; ++i) w.moving_tile[i] = w.root[i] * w.g[i];
+    }
+
+    // The new pair, as it is stored: sums must see it so. Straight into the ring, but for a pack that is not
+    // whole, and where a diagonal scales what the sums see.
+    template <class H>
+    void take_pair(int64_t at, int count, int packs, Workspace& w, AbsorbTotals& totals) const {
+        constexpr bool wide = sizeof(H) == sizeof(double);
+        const int padded = packs * lanes;
+        const int64_t place = int64_t(state.head) * v.stride;
+        H *s_row = reinterpret_cast<H*>(v.s + place) + at, *y_row = reinterpret_cast<H*>(v.y + place) + at;
+        alignas(64) H s_end[wide ? 1 : tile], y_end[wide ? 1 : tile];
+        H *s_room = s_end, *y_room = y_end;
+        if constexpr (wide) s_room = w.s_tile, y_room = w.y_tile;
+        const bool in_place = count == padded && !(wide && v.weights);
+        const double scale = pair_scale(options.narrowed, -state.search.slope0 * state.search.step);
+        const NewPair<H> pair{view(w.s_tile, v.d + at, count, padded),
+                              view(w.y_tile, v.g + at, count, padded),
+                              scale * state.search.step,
+                              scale,
+                              in_place ? s_row : s_room,
+                              in_place ? y_row : y_room,
+                              w.s_tile,
+                              w.y_tile};
+        w.s = w.s_tile, w.y = w.y_tile;
+        if constexpr (wide) w.s = pair.s_row, w.y = pair.y_row;
+        if (v.weights) {
+            for (int i = 0; i < padded; i += slice_lanes) pair.form(i, load_slice(w.g + i));
+        } else {
+            stand(pair, at, count, packs, w, totals);
+        }
+        if (!in_place) {
+            std::memcpy(s_row, s_room, sizeof(H) * size_t(count));
+            std::memcpy(y_row, y_room, sizeof(H) * size_t(count));
+        }
+        if (v.weights) {
+            for (int i = 0; i < padded; ++i) w.s_tile[i] *= w.inverse_root[i], w.y_tile[i] *= w.root[i];
+            stand(NoNewPair{w.s}, at, count, packs, w, totals);
+        }
+    }
+
+    // Takes the point over and finds where its variables stand.
+    template <class Pair>
+    void stand(const Pair& pair, int64_t at, int count, int packs, Workspace& w, AbsorbTotals& totals) const {
+        const TakenPoint to = taken_point(at, count, packs, w);
+        if (!v.lower) {
+            const double *x = w.x, *g = w.g;
+            for (int i = 0; i < packs * lanes; i += slice_lanes) {
+                const Lanes x_i = load_slice(x + i), g_i = load_slice(g + i);
+                pair.form(i, g_i);  // before the older gradient is written over
+                to.take(i, x_i, g_i);
+            }
+            if (v.weights) set_weighted_gradient(packs * lanes, w);
+        } else if (v.weights) {
+            stand_within<true>(pair, to, packs, w, totals);
+        } else {
+            stand_within<false>(pair, to, packs, w, totals);
+        }
+        if (sizeof(T) < sizeof(double) || count < packs * lanes) {
+            if (accepted) narrow(v.x + at, w.x, count), narrow(v.g + at, w.g, count);
+        }
+    }
+
+    // Where an accepted point goes: over the one before or, as it will be brought there later or not at all,
+    // to buffers, which may be those that it comes from.
+    struct TakenPoint {
+        double *x, *g;
+        void take(int i, Lanes x_i, Lanes g_i) const { register_at(x + i) = x_i, register_at(g + i) = g_i; }
+    };
+    TakenPoint taken_point(int64_t at, int count, int packs, Workspace& w) const {
+        if constexpr (sizeof(T) == sizeof(double)) {
+            if (accepted && count == packs * lanes) return {v.x + at, v.g + at};
+        }
+        return {w.x_tile, w.g_tile};
+    }
+
+    // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first, and
+    // packs are picked where a variable is free or has moved: elsewhere sums have nothing to add.
+    template <bool weighted, class Pair>
+    void stand_within(const Pair& pair, const TakenPoint& to, int packs, Workspace& w,
+                      AbsorbTotals& totals) const {
+        const TilePlaces places(w);
+        const double *descent = w.descent, *root = w.root;
+        double *mask = w.mask, *projected = w.projected, *moving = w.moving_tile;
+        constexpr int64_t rare_bit = 256;  // beside those of the lanes
+        Lanes first = lanes_of(totals.first_break), top = lanes_of(0);
+        w.pick_none();
+        w.strays = false;
+        for (int k = 0; k < packs; ++k) {
+            // Ten vectors at once are more than the hardware foresees: a little ahead in each.
+            const int ahead = (k + 8) * lanes;
+            pair.ask(ahead);
+            places.ask(ahead);
+            prefetch_to_write(to.x + ahead);
+            Flags free = {}, rare = {};  // a breakpoint that may be the first, or one held that has moved
+            SW_UNROLLED
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                const TileSlice at(places, i);
+                const Flags held = at.held();
+                const Lanes path = weighted ? load_slice(descent + i) : at.g;
+                const Lanes cut = projected_gradient(at.x, at.g, at.lower, at.upper);
+                const Lanes s = pair.form(i, at.g);  // before the older gradient is written over
+                to.take(i, at.x, at.g);
+                register_at(mask + i) = ones_unless(held);
+                register_at(moving + i) = held ? lanes_of(0) : weighted ? load_slice(root + i) * at.g : at.g;
+                register_at(projected + i) = cut;
+                top = max_of(top, magnitude(cut));
+                free |= ~held & lane_bits_of(slice);
+                rare |= at.breaks_before(first, path, held) | (reinterpret_cast<Flags>(s) & held);
+            }
+            const int64_t found = bits_of_any(free | (rare != 0 ? Flags{} + rare_bit : Flags{}));
+            w.free[k] = (unsigned char)(found);
+            bool stray = false;
+            if (found & rare_bit) {
+                first_break_of(k * lanes, w, totals);
+                first = lanes_of(totals.first_break);
+                stray = gather == Gather::pair && has_moved(k * lanes, w.s, mask);
+                w.strays |= stray;
+            }
+            if (w.free[k] || stray) pick(k, w);
+        }
+        for (int i = 0; i < slice_lanes; ++i)
+            totals.projected_gradient = max_of(totals.projected_gradient, top[i]);
+    }
+
+    // A pack whose rows will be read; the first of them are asked for.
+    void pick(int pack, Workspace& w) const {
+        w.pick(pack);
+        w.prefetch_rows(min_of(4, 2 * pairs), pack * lanes * bytes_of(options.history));
+    }
+
+    // Whether a variable of a pack has moved that is held now.
+    static bool has_moved(int begin, const double* s, const double* mask) {
+        for (int i = begin; i < begin + lanes; ++i)
+            if (s[i] != 0 && mask[i] == 0) return true;
+        return false;
+    }
+
+    static void first_break_of(int begin, const Workspace& w, AbsorbTotals& totals) {
+        for (int i = begin; i < begin + lanes; ++i) {
+            const Standing one =
+                classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
+            totals.first_break = min_of(totals.first_break, one.time);
+        }
+    }
+
+    void add_norms(int count, int packs, const Workspace& w, AbsorbTotals& totals) const {
+        const int free = v.lower ? w.count_free(packs) : count;
+        totals.held += count - free;
+        if (!v.lower && !v.weights) {
+            const auto [gradient, x] = sums_of_squares<2>({w.g, w.x}, packs);
+            totals.movable_descent += gradient;
+            totals.gradient_squared += gradient;
+            totals.projected_squared += gradient;
+            totals.x_squared += x;
+            totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(w.g, packs));
+        } else {
+            const double* projected = v.lower ? w.projected : w.g;
+            const auto [gradient, x, cut, moving] =
+                sums_of_squares<4>({w.g, w.x, projected, w.moving}, packs);
+            totals.movable_descent += moving;
+            totals.gradient_squared += gradient;
+            totals.projected_squared += cut;
+            totals.x_squared += x;
+            if (!v.lower)
+                totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(w.g, packs));
+        }
+    }
+
+    // With those that the Cauchy path carries to their bounds.
+    void stand_again(int packs, Workspace& w) const {
+        const double carry_time = state.carry_time;
+        const Lanes limit = lanes_of(carry_time < 0 ? -1.0 : later_than(carry_time));
+        w.pick_none();
+        w.strays = false;
+        const TilePlaces places(w);
+        double *mask = w.mask, *carried = w.carried;
+        const auto look = [&](int i) {
+            const TileSlice at(places, i);
+            const Flags held = at.held();
+            register_at(mask + i) = ones_unless(held);
+            register_at(carried + i) = lanes_of(0);
+            return at.breaks_before(limit, load_slice(places.path + i), held);
+        };
+        each_pack_where(packs, look, [&](int begin) {
+            for (int i = begin; i < begin + lanes; ++i) {
+                const Standing one =
+                    classify_variable<true>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], carry_time);
+                w.mask[i] = one.mask;
+                w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;
+            }
+        });
+        const double* root = w.root;
+        double* moving = w.moving_tile;
+        for (int k = 0; k < packs; ++k) {
+            Flags free = {};
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                const Flags held = load_slice(mask + i) == 0.0;
+                const Lanes g = load_slice(places.g + i);
+                register_at(moving + i) = held ? lanes_of(0) : v.weights ? load_slice(root + i) * g : g;
+                free |= ~held & lane_bits_of(slice);
+            }
+            w.free[k] = (unsigned char)(bits_of_any(free));
+            if (w.free[k]) pick(k, w);
+        }
+    }
+};
+
+SW_END

@@ -1,0 +1,243 @@
+// The absorb sweep on one tile: products of the rows of the history, of which those over the free variables
+// are kept (kept_grams.hpp).
+#pragma once
+
+#include "host/quasi_newton/gram.hpp"
+#include "host/quasi_newton/tiles.hpp"
+
+SW_BEGIN
+
+template <class T>
+class AbsorbRows {
+public:
+    AbsorbRows(const HostVectors<T>& v, const State& state, const Options& options, SumLayout layout,
+               Gather gather)
+        : v(v), state(state), options(options), layout(layout), gather(gather) {}
+
+    // The new pair lies in the ring already, in the slot that the head will leave behind.
+    int head() const { return gather == Gather::pair ? state.head + 1 : state.head; }
+
+    // Whether rows are multiplied as they are, over the free variables and where one has moved.
+    bool are_products_only() const { return v.lower && !v.weights && layout.rows > 0; }
+
+    // Of the rows, [Y; S]; behind them those of the first again.
+    void set_places(int64_t at, Workspace& w) const {
+        const int r = layout.rows;
+        const Byte** places = w.places<Byte>();
+        for (int age = 0; age < r; ++age) {
+            places[age] = place_of(v.y, v, options, age, head(), r, at);
+            places[r + age] = place_of(v.s, v, options, age, head(), r, at);
+        }
+        for (int row = 0; row < 4; ++row) places[2 * r + row] = places[min_of(row, r)];
+    }
+
+    void add(int64_t at, int count, int packs, Workspace& w, TileGram* kept) const {
+        if (v.weights || !v.lower) w.pick_all(packs);
+        if (v.weights) {
+            with_type(options.history,
+                      [&](auto type) { scale_rows(w.places<decltype(type)>(), count, packs, w); });
+            gather_scaled(packs, w);
+            if (layout.gram) form_tile_gram(packs, w, *w.tile_gram);
+        } else if (v.lower) {
+            add_bounded(count, packs, w, kept);
+        } else {
+            with_type(options.history, [&](auto type) { gather_all(w.places<decltype(type)>(), count, w); });
+        }
+        if (gather == Gather::again) add_carried(at, count, packs, w);
+    }
+
+private:
+    const HostVectors<T>& v;
+    const State& state;
+    const Options& options;
+    const SumLayout layout;
+    const Gather gather;
+
+    // Without a diagonal and with bounds. Products with the new y over all variables are not wanted but for
+    // its own: G over the free variables takes their place (form_model).
+    void add_bounded(int count, int packs, Workspace& w, TileGram* kept) const {
+        const int r = layout.rows;
+        const bool adds_pair = gather == Gather::pair;
+        if (adds_pair) w.fresh_sums[(r - 1) * Workspace::columns + 1] += own_products(w.y, packs);
+        if (w.picked == 0) return keep_nothing(packs, w, kept);
+        const uint64_t known = slots_from(adds_pair ? r - 1 : r);
+        if (kept && std::memcmp(w.free, kept->free, size_t(packs)) == 0 &&
+            (kept->slots | known) == kept->slots) {
+            update_gram(count, packs, w, *kept);
+            return;
+        }
+        with_type(options.history, [&](auto type) {
+            const auto rows = w.places<decltype(type)>();
+            if (adds_pair) {
+                gather_columns<2, true>(rows, {w.moving, w.s}, count, w);
+            } else {
+                gather_columns<1, true>(rows, {w.moving}, count, w);
+            }
+        });
+        form_tile_gram(w.picked, w, kept ? *kept : *w.tile_gram);
+        if (!kept) return;
+        keep_gradient_sums(w, *kept);
+        std::memcpy(kept->free, w.free, size_t(packs));
+        kept->slots = slots_from(r);
+    }
+
+    // Of a tile all of whose variables are held and have not moved: all products are zero.
+    void keep_nothing(int packs, const Workspace& w, TileGram* kept) const {
+        if (!kept) return;
+        const uint64_t all = ~uint64_t(0);
+        if (kept->slots == all && std::memcmp(w.free, kept->free, size_t(packs)) == 0) return;
+        std::fill_n(kept->products(), w.product_count() + 2 * options.slots * lanes, 0.0);
+        std::memcpy(kept->free, w.free, size_t(packs));
+        kept->slots = all;
+    }
+
+    // A bit each slot of the oldest pairs.
+    uint64_t slots_from(int pairs) const {
+        uint64_t bits = 0;
+        for (int age = 0; age < pairs; ++age)
+            bits |= uint64_t(1) << slot_of(age, head(), layout.rows, options.slots);
+        return bits;
+    }
+
+    // All products of a tile from the masked copies of its rows.
+    void form_tile_gram(int packs, Workspace& w, TileGram& gram) const {
+        const int size = 2 * layout.rows;
+        form_gram(w.rows, size, tile, packs, w.gram_sums);
+        double* products = gram.products();
+        const int* place = w.places_of_products();
+        for (int i = 0; i < size; ++i)
+            for (int j = 0; j <= i; ++j) products[*place++] = add_lanes(w.gram_sums[int64_t(i) * size + j]);
+        add_products(products, w);
+    }
+
+    static void add_products(const double* products, Workspace& w) {
+        const int count = w.product_count();
+        SW_APART
+        for (int i = 0; i < count; ++i) w.chunk_products[i] += products[i];
+    }
+
+    // The products of a tile whose free variables are the same as before: those with the new pair; if there
+    // is none, the point is the same too, and nothing is read.
+    void update_gram(int count, int packs, Workspace& w, TileGram& kept) const {
+        const int r = layout.rows;
+        if (gather == Gather::pair) {
+            const double* free_y = mask_pair(packs, w);
+            with_type(options.history, [&](auto type) {
+                const auto rows = w.places<decltype(type)>();
+                if (w.strays) {
+                    gather_columns<4, false>(rows, {w.moving, w.s, free_y, w.free_s}, count, w);
+                } else {
+                    gather_columns<3, false>(rows, {w.moving, w.s, free_y}, count, w);
+                }
+            });
+            const int *place = w.places_of_products(), s = 2 * r - 1, y = r - 1;
+            double* products = kept.products();
+            for (int j = 0; j < 2 * r; ++j) {
+                const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
+                products[place[triangle(s, j)]] = add_lanes(sums[w.strays ? 3 : 1]);
+                products[place[j < y ? triangle(y, j) : triangle(j, y)]] = add_lanes(sums[2]);
+            }
+            keep_gradient_sums(w, kept);
+            kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
+        } else {
+            const double* sums = kept.gradient_sums(options.slots);
+            for (int j = 0; j < 2 * r; ++j)
+                w.fresh_sums[j * Workspace::columns + 2] += load(sums + w.slot_of_row(j) * lanes);
+        }
+        add_products(kept.products(), w);
+    }
+
+    // The new pair over the free variables: y is returned, s is the same where nothing strays.
+    static const double* mask_pair(int packs, Workspace& w) {
+        if (w.count_free(packs) == packs * lanes) return w.y;
+        const double *y = w.y, *s = w.s, *mask = w.mask;
+        double *free_y = w.free_y, *free_s = w.free_s;
+        SW_APART
+        for (int i = 0; i < packs * lanes; ++i) free_y[i] = y[i] * mask[i];
+        if (!w.strays) return free_y;
+        SW_APART
+        for (int i = 0; i < packs * lanes; ++i) free_s[i] = s[i] * mask[i];
+        return free_y;
+    }
+
+    void keep_gradient_sums(const Workspace& w, TileGram& kept) const {
+        double* sums = kept.gradient_sums(options.slots);
+        for (int j = 0; j < 2 * layout.rows; ++j)
+            store(sums + w.slot_of_row(j) * lanes, w.tile_sums[j * Workspace::tile_columns]);
+    }
+
+    // Products of all rows with columns: √h g first, then the new s; those two are summed over the chunk.
+    template <int C, bool masked, class Element>
+    void gather_columns(const Element* const* rows, const double* const (&columns)[C], int count,
+                        Workspace& w) const {
+        const int r = 2 * layout.rows;
+        constexpr int stride = Workspace::tile_columns;
+        gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.picks(), w.tile_sums, stride);
+        for (int j = 0; j < r; ++j) {
+            Pack* fresh = w.fresh_sums + j * Workspace::columns;
+            const Pack* sums = w.tile_sums + j * stride;
+            fresh[2] += sums[0];
+            if (C > 1) fresh[0] += sums[1];
+        }
+    }
+
+    // Where no G takes their place, products with the new y as well.
+    template <class Element>
+    void gather_all(const Element* const* rows, int count, Workspace& w) const {
+        if (gather != Gather::pair) return gather_columns<1, false>(rows, {w.moving}, count, w);
+        gather_columns<3, false>(rows, {w.moving, w.s, w.y}, count, w);
+        for (int j = 0; j < 2 * layout.rows; ++j)
+            w.fresh_sums[j * Workspace::columns + 1] += w.tile_sums[j * Workspace::tile_columns + 2];
+    }
+
+    // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
+    template <class H>
+    void scale_rows(const H* const* places, int count, int packs, Workspace& w) const {
+        const int r = layout.rows, padded = packs * lanes;
+        for (int j = 0; j < 2 * r; ++j) {
+            double* row = w.tile_row(j);
+            const double* scale = j < r ? w.root : w.inverse_root;
+            widen(row, places[j], count, padded);
+            for (int i = 0; i < padded; ++i) row[i] *= scale[i];
+        }
+    }
+
+    void gather_scaled(int packs, Workspace& w) const {
+        const int r = layout.rows;
+        const double** rows = w.places<double>();
+        for (int j = 0; j < 2 * r + 4; ++j) rows[j] = w.tile_row(min_of(j, 2 * r - 1));
+        gather_all(rows, packs * lanes, w);
+        if (layout.all_ss) {  // over all variables: before masking
+            form_gram(w.tile_row(r), r, tile, packs, w.gram_sums);
+            for (int j = 0; j < r * r; ++j) w.whole_sums[j] += w.gram_sums[j];
+        }
+        if (!v.lower) return;
+        for (int j = 0; j < 2 * r; ++j) {
+            double* row = w.tile_row(j);
+            for (int i = 0; i < packs * lanes; ++i) row[i] *= w.mask[i];
+        }
+    }
+
+    // Σ_H w delta: carried variables are few, so rows are read again only where a tile has one.
+    void add_carried(int64_t at, int count, int packs, Workspace& w) const {
+        if (largest_magnitude(w.carried, packs) == 0) return;
+        const int r = layout.rows;
+        for (int age = 0; age < r; ++age) {
+            const Byte *y_row = place_of(v.y, v, options, age, state.head, r, at),
+                       *s_row = place_of(v.s, v, options, age, state.head, r, at);
+            const int word = bytes_of(options.history);
+            double y = 0, s = 0;
+            for (int i = 0; i < count; ++i) {
+                if (w.carried[i] == 0) continue;
+                const double y_i = element_at(y_row + i * word, options.history),
+                             s_i = element_at(s_row + i * word, options.history);
+                y += w.carried[i] * y_i * (v.weights ? w.root[i] : 1.0);
+                s += w.carried[i] * s_i * (v.weights ? w.inverse_root[i] : 1.0);
+            }
+            w.carried_sums[age] += y;
+            w.carried_sums[r + age] += s;
+        }
+    }
+};
+
+SW_END
