@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/nnls/block_exchange.hpp"
+#include "core/nnls/frank_wolfe.hpp"
 
 SW_BEGIN
 namespace nnls {
@@ -92,7 +93,10 @@ struct GeneralSet : BlockExchange<Team, Matrix, Rounding> {
             seminorm = norm_of_penalty(full);
         }
         if (team.rank() == 0) {
-            family.multiplier[system] = lost ? double_nan() : this->multiplier * unscale;
+            const double multiplier = lost ? double_nan() : this->multiplier * unscale;
+            family.multiplier[system] = multiplier;
+            if (family.summed && family.gap)
+                family.gap[system] = frank_wolfe_gap(family, system, n, x, dual, multiplier);
             family.equality_error[system] = missed;
             family.used_lam[system] = square_root(factor.penalty);
             family.fit[system] = fit;

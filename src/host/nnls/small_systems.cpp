@@ -55,7 +55,9 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
             for (int j = 0; j < job.columns + job.family.slack; ++j)
                 given.units.get()[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
             given.scaled = shared.scale;
+            given.weight_of_sum = 0;
         }
+        products.weight_of_sum = given.weight_of_sum;
     }
     if constexpr (Kind::source == small::own_matrix) {
         core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
@@ -69,15 +71,31 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
     }
     small::Store<Kind, 1> store;
     small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
-    for (bool goes_on = solver.start(); goes_on;) goes_on = solver.go_on();
+    bool goes_on = solver.start();
+    if constexpr (Kind::summed && Kind::shares) given.weight_of_sum = solver.rho;
+    while (goes_on) goes_on = solver.go_on();
     return solver.finish();
+}
+
+// Whether all systems have the bounds (0, inf).
+bool asks_no_more_than_signs(const Job& job) {
+    const Family& family = job.family;
+    if (family.nonnegative) return true;
+    if (family.lower_stride != 0 || family.upper_stride != 0) return false;
+    for (int j = 0; j < job.columns; ++j)
+        if (family.lower[j] != 0 || family.upper[j] != double_infinity) return false;
+    return true;
 }
 
 // (Which of some matrices is known before: it is the one of this system then.)
 template <class Scalar, int source, int capacity, bool penalized>
-Way way_of(const Family& family) {
+Way way_of(const Job& job) {
+    const Family& family = job.family;
     constexpr int positions = min_of(capacity, small::most_positions);
     constexpr bool summable = source != small::own_matrix;
+    if constexpr (source == small::one_matrix && !penalized)
+        if (family.summed && asks_no_more_than_signs(job))
+            return solve_as<small::Kind<Scalar, source, false, true, penalized, capacity, positions>>;
     if constexpr (summable)
         if (family.summed)
             return solve_as<small::Kind<Scalar, source, true, true, penalized, capacity, positions>>;
@@ -92,12 +110,12 @@ Way way_for(const Job& job, int source) {
         case small::one_matrix:
         case small::some_matrices:
             return job.family.penalized
-                       ? way_of<Scalar, small::one_matrix, small::shared_columns, true>(job.family)
-                       : way_of<Scalar, small::one_matrix, small::shared_columns, false>(job.family);
+                       ? way_of<Scalar, small::one_matrix, small::shared_columns, true>(job)
+                       : way_of<Scalar, small::one_matrix, small::shared_columns, false>(job);
         case small::own_matrix:
-            return way_of<Scalar, small::own_matrix, 16, false>(job.family);
+            return way_of<Scalar, small::own_matrix, 16, false>(job);
         case small::normal_equations:
-            return way_of<Scalar, small::normal_equations, small::gram_columns, false>(job.family);
+            return way_of<Scalar, small::normal_equations, small::gram_columns, false>(job);
     }
     return nullptr;
 }

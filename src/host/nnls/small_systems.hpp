@@ -22,6 +22,7 @@ public:
     const Job& job;
     const LazyBuffer<double> rows, panel, table, units, linear;
     const double* scaled = nullptr;  // the scales that `units` are the inverses of
+    double weight_of_sum = 0;        // with the matrix of these
     std::unique_ptr<small::KeptFactors> kept;
     // The systems whose products with a shared matrix are in `linear`, and its columns.
     int64_t first = 0, last = 0;

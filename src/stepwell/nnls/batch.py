@@ -17,7 +17,7 @@ UPDATE_CODES: dict[str, int] = dict(_core.NNLS_UPDATES)
 #: The counts of a system, as the core's job names them.
 COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 #: What general problems have beside, as the core's job names it.
-MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm", "unpenalized")
+MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm", "unpenalized", "gap")
 MORE_COUNTS = ("at_end", "evaluations", "passive")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 

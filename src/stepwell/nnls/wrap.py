@@ -9,7 +9,7 @@ import numpy as np
 from stepwell import arrays
 from stepwell.arrays import Array
 from stepwell.nnls.batch import COSTS, COUNTS, MORE, MORE_COUNTS, Batch
-from stepwell.nnls.family import RULES, Family
+from stepwell.nnls.family import RULES
 from stepwell.nnls.job import Answers
 from stepwell.nnls.result import AnyResult, KeptFactor, LSQResult, NNLSResult, NNLSStatus
 
@@ -86,25 +86,6 @@ def _on_a_simplex(batch: Batch) -> bool:
     return bool((family.lower == 0).all()) and bool((family.upper == float("inf")).all())
 
 
-def _gap(family: Family, answers: Answers, multiplier: Array) -> Array:
-    """The gap of Frank and Wolfe: 2(max wᵀs − wᵀx) over the s that are allowed, w half the descent of f at x.
-
-    Where the sum is given the multiplier drops out, and the dual, which is nearly zero where x is positive, keeps its
-    digits.
-    """
-    x, dual = (arrays.as_float(array, "float64") for array in (answers.x, answers.dual))
-    xp = arrays.namespace_of(x)
-    assert family.sum_low is not None
-    assert family.sum_high is not None
-    c = xp.ones_like(x[:1]) if family.coefficients is None else family.coefficients[None]
-    w = dual - multiplier[:, None] * c if family.slack else dual
-    steepest = w / c if family.mask is None else xp.where(family.mask > 0, w / c, -float("inf"))
-    top = xp.max(steepest, axis=-1)
-    least = xp.where(family.sum_low > 0, family.sum_low, 0.0)
-    gap = 2 * (top * xp.where(top > 0, family.sum_high, least) - xp.sum(w * x, axis=-1))
-    return xp.where(gap < 0, 0.0, gap)
-
-
 def _deliver(batch: Batch, array: Array) -> Array:
     """An array of the caller's library and in the shape of his systems."""
     if not arrays.is_cuda(batch.b):
@@ -137,8 +118,8 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
         if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):
             xp = arrays.namespace_of(fit)
             names["chi2"] = xp.where(unpenalized > 0, fit / xp.where(unpenalized > 0, unpenalized, 1.0), 1.0)
-        if family is not None and _on_a_simplex(batch):
-            names["gap"] = _gap(family, answers, names["multiplier"])
+        if not _on_a_simplex(batch):
+            names.pop("gap")
     if batch.family is not None and batch.family.rule and answers.more_counts is not None:
         whole = {name: answers.more_counts[k] for k, name in enumerate(("lam_at_end", "evaluations"))}
     else:

@@ -1,6 +1,7 @@
 // What is written of a small system that is solved.
 #pragma once
 
+#include "core/nnls/frank_wolfe.hpp"
 #include "core/nnls/small/sums.hpp"
 
 SW_BEGIN
@@ -137,6 +138,11 @@ private:
         }
         if (lanes.lane() == 0) {
             family.multiplier[system] = this->multiplier;
+            if constexpr (Kind::summed)
+                if (family.gap)
+                    family.gap[system] = frank_wolfe_gap(
+                        family, system, given, out, static_cast<const Scalar*>(job.dual) + system * given,
+                        this->multiplier);
             family.equality_error[system] = missed;
             family.used_lam[system] = square_root(nu);
             family.fit[system] = squared_fit;

@@ -133,15 +133,16 @@ struct System {
             if (!upper) return is_finite(high) ? 0.0 : -double_infinity;
             return is_finite(high) ? high - low : is_finite(low) ? 0.0 : double_infinity;
         }
+        if constexpr (!Kind::boxed) return upper ? double_infinity : 0.0;
         return upper ? family.upper[system * family.upper_stride + j]
                      : family.lower[system * family.lower_stride + j];
     }
     SW_HD double lower(int j) const {
-        if constexpr (!Kind::bounded) return 0.0;
+        if (!Kind::boxed && !is_slack(j)) return 0.0;
         return in_units_of(j, given_bound(j, false));
     }
     SW_HD double upper(int j) const {
-        if constexpr (!Kind::bounded) return double_infinity;
+        if (!Kind::boxed && !is_slack(j)) return double_infinity;
         const double high = in_units_of(j, given_bound(j, true));
         if (Kind::summed && drops_upper && is_finite(high)) {
             const double low = lower(j), s = coefficient(j);
@@ -170,17 +171,20 @@ struct System {
 
     // Norms for the scores, with the lambda of this system.
     SW_HD void find_norms() {
-        if constexpr (Lanes::has_sweeps && Kind::own_norms && !Kind::summed) {
-            for (int j = 0; j < n; ++j) own_inverse[j] = square(j);
+        if constexpr (!Kind::own_norms) return;
+        each_column([&](int j, int t) { own_inverse[t] = judged_square(j); });
+        if constexpr (Lanes::has_sweeps) {
             lanes.invert_roots(own_inverse, n);
-        } else if constexpr (Kind::own_norms) {
-            each_column([&](int j, int t) { own_inverse[t] = inverse_of(square(j), coefficient_square(j)); });
+        } else {
+            each_column([&](int, int t) {
+                own_inverse[t] = own_inverse[t] > 0 ? 1 / square_root(own_inverse[t]) : 0.0;
+            });
         }
     }
     // For columns of zeros there is nothing but the row of a sum.
-    SW_HD static double inverse_of(double square, double in_sum) {
-        const double judged = square > 0 ? square : in_sum;
-        return judged > 0 ? 1 / square_root(judged) : 0.0;
+    SW_HD double judged_square(int j) const {
+        const double square = this->square(j);
+        return square > 0 ? square : coefficient_square(j);
     }
     SW_HD double coefficient_square(int j) const {
         if constexpr (Kind::summed)
@@ -209,7 +213,8 @@ struct System {
         }
         if (!(squared_b == 0 ? is_zero() : squared_b > 1e-200 && squared_b < 1e200)) return false;
         b_norm = square_root(squared_b);
-        if constexpr (Kind::summed) rho = weight_of_sum();
+        if constexpr (Kind::summed)
+            rho = products.weight_of_sum > 0 ? products.weight_of_sum : weight_of_sum();
         find_norms();
         return put_at_bounds();
     }

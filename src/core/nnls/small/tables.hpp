@@ -45,6 +45,8 @@ struct Kind {
     typedef Number Scalar;
     static constexpr int source = from, capacity = capacity_, positions = positions_;
     static constexpr bool bounded = has_bounds || has_sum, summed = has_sum, penalized = has_penalty;
+    // Columns have bounds that are given; else theirs are 0 and infinity, and only a slack has others.
+    static constexpr bool boxed = has_bounds;
     static constexpr bool shares = from == one_matrix || from == some_matrices;
     // A system has norms of its own where they depend on more than the matrix of all.
     static constexpr bool own_norms = from != one_matrix || has_penalty || has_sum;
@@ -81,6 +83,7 @@ struct Products {
     const double* table = nullptr;  // of a matrix of its own
     // A'b of the system, and b'b after it, where a host's thread has formed them for some systems at once.
     const double* linear = nullptr;
+    double weight_of_sum = 0;  // of the row of a bound sum; 0 where it is not known yet
 };
 
 // What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
