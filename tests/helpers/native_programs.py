@@ -33,10 +33,10 @@ def build(folder, sources, flags):
 
 def output_of(program, *arguments):
     """What the program prints; it must end well and say nothing on stderr."""
-    out = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300)
+    out = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=900)
     if "unexpected memory mapping" in out.stderr and shutil.which("setarch"):
         # ThreadSanitizer cannot place its shadow memory under some settings of address randomisation.
-        out = subprocess.run(["setarch", "-R", program, *arguments], capture_output=True, text=True, timeout=300)
+        out = subprocess.run(["setarch", "-R", program, *arguments], capture_output=True, text=True, timeout=900)
     if "unexpected memory mapping" in out.stderr or "failed to disable ASLR" in out.stderr:
         pytest.skip("ThreadSanitizer cannot run with this machine's address randomisation")
     assert out.returncode == 0, out.stdout + out.stderr
