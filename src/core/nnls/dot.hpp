@@ -62,10 +62,11 @@ inline double dot(const double* a, const double* b, int64_t count) {
     return add_lanes((s0 + s1) + (s2 + s3)) + tail;
 }
 
-// y += f x, any length.
+// y += f x, any length. (By registers: GCC takes packs that are stored at once through memory.)
 inline void add_scaled(double f, const double* x, double* y, int64_t count) {
+    constexpr int lot = register_lanes<double>;
     int64_t i = 0;
-    for (; i + 8 <= count; i += 8) store(y + i, load(y + i) + f * load(x + i));
+    for (; i + lot <= count; i += lot) register_at(y + i) += f * register_at(x + i);
     for (; i < count; ++i) {
         SW_SHORT_LOOP(i);
         y[i] += f * x[i];

@@ -298,8 +298,7 @@ private:
         }
     }
 
-    // (Eight packs of dot_four() are more registers than NEON has: a quarter
-    // slower there.)
+    // (Eight packs of dot_four() are more registers than NEON has: a quarter slower there.)
     static void inner_four(const double* const* column, const double* b, int length, double* sums) {
         Lot even[4] = {}, odd[4] = {};
         const double *c0 = column[0], *c1 = column[1], *c2 = column[2], *c3 = column[3];

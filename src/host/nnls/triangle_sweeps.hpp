@@ -106,16 +106,6 @@ protected:
 private:
     static const double* row_of(const double* factor, int p) { return factor + p * (p - 1) / 2; }
 
-    // y += f x (of vectors as short as here add_scaled()'s packs of eight go through memory)
-    static void add_scaled(double f, const double* x, double* y, int count) {
-        int i = 0;
-        for (; i + lot <= count; i += lot) register_at(y + i) += f * register_at(x + i);
-        for (; i < count; ++i) {
-            SW_SHORT_LOOP(i);
-            y[i] += f * x[i];
-        }
-    }
-
     // Four rows with one vector.
     static void inner_four_rows(const double* const* row, const double* b, int length, double* sums) {
         Lot all[4] = {};
