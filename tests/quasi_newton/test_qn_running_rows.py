@@ -72,7 +72,20 @@ def test_further_arguments_come_after_the_rows():
     np.testing.assert_array_equal(result.x, stepwell.minimize_batch(everything, START, jac=True).x)
 
 
-def test_an_argument_with_a_default_is_no_place_for_rows():
+def test_rows_that_may_be_left_out():
+    seen = []
+
+    def fun(x, rows=None):
+        assert rows is not None
+        seen.append(len(rows))
+        return value(x, CENTRES[rows], WEIGHTS[rows]), gradient(x, CENTRES[rows], WEIGHTS[rows])
+
+    result = stepwell.minimize_batch(fun, START, jac=True)
+    np.testing.assert_array_equal(result.x, stepwell.minimize_batch(everything, START, jac=True).x)
+    assert sum(seen) == result.nfev.sum()
+
+
+def test_an_argument_with_another_default_is_no_place_for_rows():
     def fun(x, scale=1.0):
         assert scale == 1.0
         return everything(x)

@@ -30,12 +30,16 @@ STEP = 0.8
 
 
 def takes_rows(fun: Any, args: tuple[Any, ...] = ()) -> bool:
-    """Whether a function wants the rows of the running problems: a second argument without default, beside `args`.
+    """Whether a function wants the rows of the running problems: a second argument, beside `args`.
+
+    One that may be left out is meant for rows where it is ``None`` by default, and for something else otherwise.
 
     Examples
     --------
     >>> takes_rows(lambda x: x), takes_rows(lambda x, rows: x), takes_rows(lambda x, scale: x, args=(2,))
     (False, True, False)
+    >>> takes_rows(lambda x, rows=None: x), takes_rows(lambda x, scale=1.0: x)
+    (True, False)
     """
     if not callable(fun):
         return False
@@ -44,7 +48,10 @@ def takes_rows(fun: Any, args: tuple[Any, ...] = ()) -> bool:
     except (TypeError, ValueError):  # some compiled functions have none
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return sum(p.default is p.empty for p in positional) == 2 + len(args)
+    needed = sum(p.default is p.empty for p in positional)
+    return needed == 2 + len(args) or (
+        needed == 1 and not args and len(positional) > 1 and positional[1].default is None
+    )
 
 
 class RunningRows:
