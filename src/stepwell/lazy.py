@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -30,13 +31,21 @@ from stepwell.arrays.lazy import (
     tasks_at_once,
     without_labels,
 )
+from stepwell.arrays.records import Records, computed_later
 from stepwell.checks import read_array, require
 from stepwell.threads import default_threads, threads_at_most
 
 #: What dimensions of a result are called that no argument names.
 NAMES = {"n": "unknown"}
 
+#: Where there are fewer blocks than so many for each thread, and their tasks share the threads, each is solved by all
+#: threads in its turn. Two at once would leave one of them a single thread while the other has the rest, and that one
+#: would then be waited for.
+FEW_BLOCKS = 4
+
 Path = tuple[str, ...]
+
+_turn = threading.Lock()
 
 _whole: ContextVar[int] = ContextVar("systems_of_the_whole_batch", default=0)
 
@@ -122,22 +131,28 @@ def over_systems(
     kernel = dataclasses.replace(kernel, blocks=blocks, paths=tuple(leaves))
     letters = [fields.get(path[-1], "") for path in leaves]
 
-    def of_arrays(*plain: Array) -> tuple[Array, ...]:
-        return apply_to_blocks(kernel, plain, list(cores.values()), letters, list(leaves.values()))
+    turned = first in columns
+    assemble = _Assembled(result, kernel.paths, tuple(bool(core) and turned for core in letters))
+    named = [("-".join(path), sample) for path, sample in leaves.items()]
+
+    def records_of(plain: Sequence[Array]) -> Records:
+        return apply_to_blocks(kernel, plain, list(cores.values()), named)
 
     if not labelled:
-        found = of_arrays(*values.values())
-    else:
-        found = apply_to_labelled(
+        return computed_later(records_of(list(values.values())), assemble)
+
+    def of_arrays(*plain: Array) -> tuple[Array, ...]:
+        return records_of(plain).arrays() if is_container(*plain) else kernel(*plain)
+
+    return assemble(
+        apply_to_labelled(
             of_arrays,
             list(values.values()),
             [[called[letter] for letter in core] for core in cores.values()],
             [[called[letter] for letter in core] for core in letters],
             [path[-1] for path in leaves],
         )
-    for path, array, core in zip(leaves, found, letters):
-        result = _with_leaf(result, path, array.T if first in columns and core else array)
-    return result
+    )
 
 
 def _read(name: str, value: Any) -> Array:
@@ -172,7 +187,10 @@ class _Kernel:
                 whole = block if fronts[k] == front else xp.broadcast_to(block, front + core)
                 block = xp.reshape(whole, (math.prod(front), *core))
             given[name] = block
-        with _block_of(self.systems), threads_at_most(default_threads() // tasks_at_once(self.blocks)):
+        tasks = tasks_at_once(self.blocks)
+        few = tasks == 1 and self.blocks < FEW_BLOCKS * default_threads()
+        turn = _turn if few else contextlib.nullcontext()
+        with turn, _block_of(self.systems), threads_at_most(default_threads() // tasks):
             result = self.solve(**given)
         found = [_leaf(result, path) for path in self.paths]
         return tuple(namespace_of(leaf).reshape(leaf, front + tuple(leaf.shape[1:])) for leaf in found)
@@ -188,6 +206,21 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Array]]:
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from _leaves(getattr(value, field.name), (*path, field.name))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Assembled:
+    """Makes a result of its arrays: those of the result of no systems are replaced."""
+
+    of_no_systems: Any
+    paths: tuple[Path, ...]
+    turned: tuple[bool, ...]  # whose systems are columns
+
+    def __call__(self, arrays: Sequence[Array]) -> Any:
+        result = self.of_no_systems
+        for path, array, turned in zip(self.paths, arrays, self.turned):
+            result = _with_leaf(result, path, array.T if turned else array)
+        return result
 
 
 def _leaf(value: Any, path: Path) -> Array:
