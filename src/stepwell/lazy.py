@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -38,14 +37,7 @@ from stepwell.threads import default_threads, threads_at_most
 #: What dimensions of a result are called that no argument names.
 NAMES = {"n": "unknown"}
 
-#: Where there are fewer blocks than so many for each thread, and their tasks share the threads, each is solved by all
-#: threads in its turn. Two at once would leave one of them a single thread while the other has the rest, and that one
-#: would then be waited for.
-FEW_BLOCKS = 4
-
 Path = tuple[str, ...]
-
-_turn = threading.Lock()
 
 _whole: ContextVar[int] = ContextVar("systems_of_the_whole_batch", default=0)
 
@@ -187,10 +179,7 @@ class _Kernel:
                 whole = block if fronts[k] == front else xp.broadcast_to(block, front + core)
                 block = xp.reshape(whole, (math.prod(front), *core))
             given[name] = block
-        tasks = tasks_at_once(self.blocks)
-        few = tasks == 1 and self.blocks < FEW_BLOCKS * default_threads()
-        turn = _turn if few else contextlib.nullcontext()
-        with turn, _block_of(self.systems), threads_at_most(default_threads() // tasks):
+        with _block_of(self.systems), threads_at_most(default_threads() // tasks_at_once(self.blocks)):
             result = self.solve(**given)
         found = [_leaf(result, path) for path in self.paths]
         return tuple(namespace_of(leaf).reshape(leaf, front + tuple(leaf.shape[1:])) for leaf in found)

@@ -8,8 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -188,21 +186,6 @@ def test_results_do_not_share_memory_with_the_graph(rows):
     first.lam[...] = 7
     assert_same_bits(dask.compute(lazy)[0], stepwell.nnls(A, B, lam=lam))
     assert set(lam) == {0.5}
-
-
-def test_few_blocks_take_turns():
-    inside = threading.Lock()
-
-    def alone(b):
-        free = inside.acquire(blocking=False)
-        time.sleep(0.02)
-        if free:
-            inside.release()
-        return {"alone": np.full(len(b), free)}
-
-    with dask.config.set(scheduler="threads", num_workers=2):
-        found = over_systems(alone, {"b": (da.zeros((3, 3), chunks=(1, 3)), "m")}, {})
-        assert np.asarray(found["alone"]).all()
 
 
 def test_nothing_is_computed_before_it_is_asked_for():
