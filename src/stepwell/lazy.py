@@ -30,6 +30,7 @@ from stepwell.arrays.lazy import (
     tasks_at_once,
     without_labels,
 )
+from stepwell.arrays.records import Records, computed_later
 from stepwell.checks import read_array, require
 from stepwell.threads import default_threads, threads_at_most
 
@@ -122,22 +123,28 @@ def over_systems(
     kernel = dataclasses.replace(kernel, blocks=blocks, paths=tuple(leaves))
     letters = [fields.get(path[-1], "") for path in leaves]
 
-    def of_arrays(*plain: Array) -> tuple[Array, ...]:
-        return apply_to_blocks(kernel, plain, list(cores.values()), letters, list(leaves.values()))
+    turned = first in columns
+    assemble = _Assembled(result, kernel.paths, tuple(bool(core) and turned for core in letters))
+    named = [("-".join(path), sample) for path, sample in leaves.items()]
+
+    def records_of(plain: Sequence[Array]) -> Records:
+        return apply_to_blocks(kernel, plain, list(cores.values()), named)
 
     if not labelled:
-        found = of_arrays(*values.values())
-    else:
-        found = apply_to_labelled(
+        return computed_later(records_of(list(values.values())), assemble)
+
+    def of_arrays(*plain: Array) -> tuple[Array, ...]:
+        return records_of(plain).arrays() if is_container(*plain) else kernel(*plain)
+
+    return assemble(
+        apply_to_labelled(
             of_arrays,
             list(values.values()),
             [[called[letter] for letter in core] for core in cores.values()],
             [[called[letter] for letter in core] for core in letters],
             [path[-1] for path in leaves],
         )
-    for path, array, core in zip(leaves, found, letters):
-        result = _with_leaf(result, path, array.T if first in columns and core else array)
-    return result
+    )
 
 
 def _read(name: str, value: Any) -> Array:
@@ -188,6 +195,21 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Array]]:
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from _leaves(getattr(value, field.name), (*path, field.name))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Assembled:
+    """Makes a result of its arrays: those of the result of no systems are replaced."""
+
+    of_no_systems: Any
+    paths: tuple[Path, ...]
+    turned: tuple[bool, ...]  # whose systems are columns
+
+    def __call__(self, arrays: Sequence[Array]) -> Any:
+        result = self.of_no_systems
+        for path, array, turned in zip(self.paths, arrays, self.turned):
+            result = _with_leaf(result, path, array.T if turned else array)
+        return result
 
 
 def _leaf(value: Any, path: Path) -> Array:

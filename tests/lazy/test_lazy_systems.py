@@ -138,6 +138,56 @@ def test_schedulers_do_not_change_bits(scheduler):
         assert_same_bits(stepwell.nnls(A, da.from_array(B, chunks=(30, 12))))
 
 
+@pytest.mark.parametrize("rows", [90, 40])
+def test_a_result_is_a_collection(rows):
+    """A task a block and one that joins them; fields of their own have the same bits, and blocks are solved once."""
+    calls = []
+
+    def count(block):
+        calls.append(len(block))
+        return block
+
+    counted = da.from_array(B, chunks=(rows, 12)).map_blocks(count, meta=B[:0])
+    result = stepwell.nnls(A, counted)
+    assert dask.is_dask_collection(result)
+    assert not dask.is_dask_collection(DIRECT)
+    keys = [key for key in dict(dask.optimize(result)[0].__dask_graph__()) if "systems-" in str(key)]
+    assert len(keys) == len(counted.chunks[0])
+    calls.clear()
+    whole, x, costs = dask.compute(result, result.x, result.costs)
+    assert len(calls) == len(counted.chunks[0])
+    assert_same_bits(whole)
+    np.testing.assert_array_equal(x, whole.x)
+    np.testing.assert_array_equal(costs["update_flops"], whole.costs["update_flops"])
+    assert not np.shares_memory(x, whole.x)
+    changed = dataclasses.replace(result, residual=result.residual + 1)
+    np.testing.assert_array_equal(dask.compute(changed)[0].residual, DIRECT.residual + 1)
+    assert_same_bits(pickle.loads(pickle.dumps(stepwell.nnls(A, da.from_array(B, chunks=(rows, 12))))))
+    tokens = {dask.base.tokenize(one) for one in (result, changed, DIRECT, stepwell.nnls(A, counted))}
+    assert len(tokens) == 3
+
+
+@pytest.mark.parametrize("shape", [(90,), (9, 10), ()])
+def test_results_that_persist(shape):
+    cube = da.from_array(B.reshape(*shape, 12) if shape else B[0], chunks=(*(4 for _ in shape), 12))
+    (kept,) = dask.persist(stepwell.nnls(A, cube))
+    direct = DIRECT.x.reshape(*shape, 7) if shape else stepwell.nnls(A, B[0]).x
+    (first,) = dask.compute(kept)
+    first.x[...] = -1  # is the caller's, not the graph's
+    np.testing.assert_array_equal(dask.compute(kept)[0].x, direct)
+    np.testing.assert_array_equal(kept.x, direct)
+
+
+@pytest.mark.parametrize("rows", [90, 40])
+def test_results_do_not_share_memory_with_the_graph(rows):
+    lam = np.full(90, 0.5)
+    lazy = stepwell.nnls(A, da.from_array(B, chunks=(rows, 12)), lam=da.from_array(lam, chunks=rows, asarray=False))
+    (first,) = dask.compute(lazy)
+    first.lam[...] = 7
+    assert_same_bits(dask.compute(lazy)[0], stepwell.nnls(A, B, lam=lam))
+    assert set(lam) == {0.5}
+
+
 def test_nothing_is_computed_before_it_is_asked_for():
     def fail(block):
         raise AssertionError("computed")

@@ -23,16 +23,33 @@ Pool& Pool::instance() {
     return *pool;
 }
 
+namespace {
+
+// Pieces of a job whose first ones are done.
+struct Rest {
+    void (*work)(const void* context, int piece, int thread);
+    const void* context;
+    int done;
+    static void call(const void* rest, int piece, int thread) {
+        const Rest& r = *static_cast<const Rest*>(rest);
+        r.work(r.context, r.done + piece, thread);
+    }
+};
+
+}  // namespace
+
 void Pool::run_job(int count, int threads, Function work, const void* with) {
-    // A pool serves one job at a time; a second caller works alone rather than wait.
+    // A pool serves one job at a time; a second caller works alone rather than wait, and is helped with what
+    // it has left once the pool is free. (Of two jobs at once, the second would end long after the first.)
     std::unique_lock<std::mutex> turn(busy, std::defer_lock);
-    if (threads <= 1 || count <= 1 || !turn.try_lock()) {
-        for (int piece = 0; piece < count; ++piece) work(with, piece, 0);
-        return;
+    Rest rest{work, with, 0};
+    while (threads <= 1 || count <= 1 || !turn.try_lock()) {
+        if (count-- <= 0) return;
+        work(with, rest.done++, 0);
     }
     grow(threads - 1);
-    function = work;
-    context = with;
+    function = &Rest::call;
+    context = &rest;
     pieces = count;
     const int shares = std::min(threads, max_stretches);
     stretches.store(shares, std::memory_order_relaxed);

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepwell.arrays.kinds import Array
+from stepwell.arrays.records import Records
 
 #: A function of blocks that returns arrays, one for each field of a result.
 BlockFunction = Callable[..., tuple[Array, ...]]
@@ -119,87 +120,63 @@ def apply_to_blocks(
     function: BlockFunction,
     values: Sequence[Array],
     cores: Sequence[Sequence[str]],
-    outputs: Sequence[Sequence[str]],
-    samples: Sequence[Array],
-) -> tuple[Array, ...]:
-    """Apply a function to arrays, block by block and later where any of them is dask's, at once where none is.
+    fields: Sequence[tuple[str, Array]],
+) -> Records:
+    """Apply a function to arrays of which one at least is dask's, block by block and later.
 
     Parameters
     ----------
     function : callable
-        Takes as many arrays as there are values, returns as many as there are outputs, in the manner of a generalised
-        ufunc: leading axes are systems, in any number, which are broadcast.
+        Takes as many arrays as there are values, returns as many as there are fields: leading axes are systems, in any
+        number, which are broadcast.
     values : sequence of array
         What it is applied to. An array in memory travels with the graph once, as a key of its own.
-    cores, outputs : sequence of sequences of str
-        Names of the last axes of each value and output, which no block cuts.
-    samples : sequence of array
-        An array of the dtype and library of each output, with no systems along its first axis.
+    cores : sequence of sequences of str
+        Names of the last axes of each value, which no block cuts.
+    fields : sequence of (str, array)
+        The name of each array that is returned, and one of its dtype and library with no systems along its first axis.
     """
-    if not is_container(*values):
-        return function(*values)
-    import dask.array
-
-    def signed(names: Sequence[Sequence[str]]) -> str:
-        return ",".join(f"({','.join(core)})" for core in names)
-
-    known = {name for core in cores for name in core}
-    sizes = {
-        name: size
-        for core, sample in zip(outputs, samples)
-        for name, size in zip(core, sample.shape[1:])
-        if name not in known
-    }
-    one = len(outputs) == 1  # of which dask wants no tuple
-    found = dask.array.apply_gufunc(
-        _Only(function) if one else function,
-        f"{signed(cores)}->{signed(outputs)}",
-        *_cut_alike(values, cores),
-        output_sizes=sizes,
-        meta=samples[0] if one else tuple(samples),
-    )
-    return tuple(map(_untransposed, (found,) if one else found))
-
-
-def _untransposed(array: Array) -> Array:
-    """Return an output of `apply_gufunc` without the transposition that does nothing and is a task for each block."""
-    from dask.array import Array as Lazy
-    from dask.blockwise import Blockwise
+    from dask.array import from_array
+    from dask.array.core import unify_chunks
+    from dask.base import tokenize
+    from dask.blockwise import blockwise
     from dask.highlevelgraph import HighLevelGraph
 
-    graph, name = array.__dask_graph__(), array.name
-    top, below = graph.layers[name], graph.dependencies[name]
-    if not name.startswith("transpose-") or not isinstance(top, Blockwise) or len(below) != 1:
-        return array
-    if top.output_indices != top.indices[0][1]:
-        return array
-    layers = {key: layer for key, layer in graph.layers.items() if key != name}
-    needs = {key: graph.dependencies[key] for key in layers}
-    return Lazy(HighLevelGraph(layers, needs), *below, chunks=array.chunks, meta=array._meta)
+    lazy = [v if _container(v) == "dask" else from_array(v, chunks=v.shape, asarray=False) for v in values]
+    fronts = [value.ndim - len(core) for value, core in zip(lazy, cores)]
+    axes = [
+        (*(f"system{axis - front}" for axis in range(front)), *(f"{k}{name}" for name in core))
+        for k, (front, core) in enumerate(zip(fronts, cores))
+    ]
+    chunks, cut = unify_chunks(*(entry for pair in zip(lazy, axes) for entry in pair))
+    systems = tuple(f"system{axis}" for axis in range(-max(fronts), 0))
+    name = f"systems-{tokenize(function, *(value.name for value in cut))}"
+    layer = blockwise(
+        _OfWholeSystems(function, tuple(map(len, cores))),
+        name,
+        systems,
+        *(entry for value, own in zip(cut, axes) for entry in (value.name, own)),
+        numblocks={value.name: value.numblocks for value in cut},
+    )
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=cut)
+    return Records(graph, name, tuple(chunks[axis] for axis in systems), tuple(fields))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Only:
-    """A function of blocks whose only array is returned by itself."""
+class _OfWholeSystems:
+    """A function of blocks as dask calls it: with lists of blocks along axes that have no more than one."""
 
     function: BlockFunction
+    core_axes: tuple[int, ...]
 
-    def __call__(self, *blocks: Array) -> Array:
-        (found,) = self.function(*blocks)
-        return found
+    def __call__(self, *lists: Any) -> tuple[Array, ...]:
+        return self.function(*(_only(blocks, axes) for blocks, axes in zip(lists, self.core_axes)))
 
 
-def _cut_alike(values: Sequence[Array], cores: Sequence[Sequence[str]]) -> list[Array]:
-    """Return all as arrays of dask with the same blocks of systems; what was in memory is a key that tasks share."""
-    from dask.array import from_array
-    from dask.array.core import unify_chunks
-
-    lazy = [v if _container(v) == "dask" else from_array(v, chunks=v.shape, asarray=False) for v in values]
-    pairs: list[Any] = []
-    for k, (value, core) in enumerate(zip(lazy, cores)):
-        front = value.ndim - len(core)
-        pairs += [value, [("system", axis - front) for axis in range(front)] + [(k, name) for name in core]]
-    return list(unify_chunks(*pairs)[1])
+def _only(blocks: Any, depth: int) -> Array:
+    for _ in range(depth):
+        (blocks,) = blocks
+    return blocks
 
 
 def apply_to_labelled(

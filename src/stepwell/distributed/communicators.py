@@ -97,7 +97,13 @@ class MPICommunicator:
             request.Start()
         if patience is None:
             request.Wait()
-            return received.copy()
+        else:
+            self._wait_patiently(request, (row, received), patience, meanwhile)
+        return received if prepared is None else received.copy()  # the next such exchange writes there again
+
+    def _wait_patiently(
+        self, request: Any, buffers: Any, patience: float, meanwhile: tuple[float, Callable[[], None]] | None
+    ) -> None:
         began = time.monotonic()
         while not request.Test():
             waited = time.monotonic() - began
@@ -105,10 +111,9 @@ class MPICommunicator:
                 meanwhile[1]()
                 meanwhile = None
             if waited > patience:
-                ours.abandoned.append((request, row, received))  # MPI may write there yet
+                self._comm.abandoned.append((request, buffers))  # MPI may write there yet
                 raise TimeoutError(f"other ranks have not come within {patience:g} s")
             time.sleep(0.002)
-        return received.copy()
 
 
 class _OwnComm:
