@@ -24,7 +24,7 @@ Pool& Pool::instance() {
     return *pool;
 }
 
-void Pool::run_job(int count, int threads, Function work, const void* with) {
+void Pool::run_job(int count, int threads, Function work, const void* with, bool wakes) {
     // A pool serves one job at a time; a second caller works alone rather than wait.
     std::unique_lock<std::mutex> turn(busy, std::defer_lock);
     if (threads <= 1 || count <= 1 || !turn.try_lock()) {
@@ -45,7 +45,7 @@ void Pool::run_job(int count, int threads, Function work, const void* with) {
         claims[share].word.store(uint64_t(generation) << 32 | length, std::memory_order_release);
     }
     epoch.store(generation, std::memory_order_release);
-    epoch.notify_all();
+    if (wakes) epoch.notify_all();
     take_pieces(generation, 0);
     for (int spins = 0; finished.load(std::memory_order_acquire) < count; ++spins) {
         if (spins > 1000) std::this_thread::yield();

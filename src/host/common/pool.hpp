@@ -29,7 +29,13 @@ public:
     // thread 0.
     template <class Work>
     void run(int count, int threads, const Work& work) {
-        run_job(count, threads, &call<Work>, &work);
+        run_job(count, threads, &call<Work>, &work, true);
+    }
+
+    // The same with those alone who look out for jobs: for what is done before a thread would be awake.
+    template <class Work>
+    void run_awake(int count, int threads, const Work& work) {
+        run_job(count, threads, &call<Work>, &work, false);
     }
 
     // While one lives, further jobs are about to come: threads look out for them longer before they sleep.
@@ -82,7 +88,7 @@ private:
     std::atomic<bool> failed{false};
     std::exception_ptr failure;  // of the first piece that threw
 
-    void run_job(int count, int threads, Function function, const void* context);
+    void run_job(int count, int threads, Function function, const void* context, bool wakes);
     int begin_of(int stretch, int count) const { return int(int64_t(pieces) * stretch / count); }
     void grow(int wanted);
     void take_pieces(uint32_t generation, int thread);

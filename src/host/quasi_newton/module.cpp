@@ -188,9 +188,11 @@ public:
     }
     void copy() const {
         nb::gil_scoped_release release;
-        chunks.each([this](int, int64_t begin, int64_t end, int) {
+        const auto copy_chunk = [this](int c, int) {
+            const int64_t begin = chunks.begin(c), end = chunks.end(c);
             std::memcpy(to + begin * item, from + begin * item, size_t((end - begin) * item));
-        });
+        };
+        Pool::instance().run_awake(chunks.count, chunks.useful_threads(), copy_chunk);
     }
 
 private:
