@@ -35,6 +35,9 @@ RESULTS = Path(__file__).parent / "results"
 # nothing of it is wanted, and only runs of the other packs of eight are read.
 _ITERATION = r"""
 #include <algorithm>
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 #if defined(__AVX512F__)
 #define WIDTH 64
 #elif defined(__AVX__)
@@ -45,21 +48,37 @@ _ITERATION = r"""
 typedef double V __attribute__((vector_size(WIDTH), aligned(8), may_alias));
 static const long lanes = WIDTH / 8, block = 512;
 static V& at(double* p) { return *reinterpret_cast<V*>(p); }
+// Rows may be narrower. (By name for NEON: GCC 12 widens them one by one.)
+static V at(float* p) {
+#if defined(__aarch64__)
+    return vcvt_f64_f32(vld1_f32(p));
+#else
+    typedef float F __attribute__((vector_size(WIDTH / 2), aligned(4), may_alias));
+    return __builtin_convertvector(*reinterpret_cast<F*>(p), V);
+#endif
+}
 static double total(V v) { double sum = 0; for (int i = 0; i < lanes; ++i) sum += v[i]; return sum; }
 struct Runs { const long* ends; long count; };  // begin and end of each, none over the end of a block
 // Every byte of 2m rows where variables are free, twice, and of six vectors to be read and three to be written.
-static V row_sum(double* row, const Runs& runs) {
-    V sum = {}, other = {};
+template <class H>
+static double row_sum(H* row, const Runs& runs) {  // of H itself: widening is arithmetic
+    typedef H R __attribute__((vector_size(WIDTH < 32 ? WIDTH : 32), aligned(sizeof(H)), may_alias));
+    const long width = sizeof(R) / sizeof(H);
+    R sum = {}, other = {};
     for (long r = 0; r < runs.count; ++r)
         for (long i = runs.ends[2 * r]; i < runs.ends[2 * r + 1]; i += 8)
-            for (long k = 0; k < 8; k += 2 * lanes) {
-                sum += at(row + i + k);
-                if (lanes < 8) other += at(row + i + k + lanes);
+            for (long k = 0; k < 8; k += 2 * width) {
+                sum += *reinterpret_cast<R*>(row + i + k);
+                if (width < 8) other += *reinterpret_cast<R*>(row + i + k + width);
             }
-    return sum + other;
+    sum += other;
+    double all = 0;
+    for (int i = 0; i < width; ++i) all += sum[i];
+    return all;
 }
-extern "C" double bytes(double* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {
-    V sum = {};
+template <class H>
+static double move(H* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {
+    double sum = 0;
     for (int time = 0; time < 2; ++time) {
         const long* next = ends;
         for (long begin = 0; begin < n; begin += block) {
@@ -71,12 +90,13 @@ extern "C" double bytes(double* rows, double* vectors, long n, int pairs, const 
             next += 2 * runs.count;
         }
     }
-    return total(sum);
+    return sum;
 }
 // The same bytes with the arithmetic: the projected gradient, by which the end is known, and the variables that are
 // free; the new pair; products of rows with it and with the gradient over the free variables, four rows at a time; the
 // direction from all rows, the next point inside the bounds, and the slope towards it.
-static void products(double* rows, long n, double* s, double* y, double* g, const Runs& runs, double* out) {
+template <class H>
+static void products(H* rows, long n, double* s, double* y, double* g, const Runs& runs, double* out) {
     V t[12] = {};
     for (long r = 0; r < runs.count; ++r)
         for (long i = runs.ends[2 * r]; i < runs.ends[2 * r + 1]; i += lanes)
@@ -86,7 +106,8 @@ static void products(double* rows, long n, double* s, double* y, double* g, cons
             }
     for (int k = 0; k < 12; ++k) out[k] += total(t[k]);
 }
-extern "C" double arithmetic(double* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {
+template <class H>
+static double iterate(H* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {
     double *x = vectors, *g = x + n, *before = g + n, *d = before + n, *lower = d + n, *upper = lower + n,
            *s = upper + n, *y = s + n, *trial = y + n, out[12 * 64] = {}, largest = 0, slope = 0;
     const long* next = ends;
@@ -110,7 +131,8 @@ extern "C" double arithmetic(double* rows, double* vectors, long n, int pairs, c
         double sum[block];
         for (long i = begin; i < end; ++i) sum[i - begin] = g[i];
         for (int r = 0; r < 2 * pairs; r += 8) {
-            double *p = rows + r * n, *c = out + r;
+            H* p = rows + r * n;
+            double* c = out + r;
             for (long q = 0; q < runs.count; ++q)
                 for (long i = runs.ends[2 * q]; i < runs.ends[2 * q + 1]; i += lanes) {
                     V add = c[0] * at(p + i);
@@ -127,6 +149,14 @@ extern "C" double arithmetic(double* rows, double* vectors, long n, int pairs, c
     }
     return largest + slope;
 }
+#define ITERATION(name, work, H)                                                                                    \
+    extern "C" double name(H* rows, double* vectors, long n, int pairs, const long* ends, const long* counts) {     \
+        return work(rows, vectors, n, pairs, ends, counts);                                                         \
+    }
+ITERATION(bytes_float64, move, double)
+ITERATION(bytes_float32, move, float)
+ITERATION(arithmetic_float64, iterate, double)
+ITERATION(arithmetic_float32, iterate, float)
 """
 _BLOCK = 512
 
@@ -151,18 +181,20 @@ def _compiled(source: str) -> ctypes.CDLL | None:
     return found
 
 
-def bare_iteration(free: np.ndarray | int, pairs: int, *, arithmetic: bool) -> Callable[[], float]:
+def bare_iteration(
+    free: np.ndarray | int, pairs: int, *, arithmetic: bool, history: str = "float64"
+) -> Callable[[], float]:
     """Make a function that does what no iteration with so many pairs can do without, on one thread.
 
     It reads the history twice where it is wanted: in packs of eight variables of which one is `free`, a bool each (or
     how many variables there are, all of them free). Of every variable it reads the point, both gradients, the step and
     the bounds, and writes the new pair and the next point. With `arithmetic` it also does with them what they are there
     for, 8m multiplications a variable whose rows are read. `pairs` is a multiple of four (of eight with `arithmetic`).
-    No masked Gram matrix is part of it.
+    No masked Gram matrix is part of it. `history` is the dtype of its rows.
     """
     library = _compiled(_ITERATION)
     assert library is not None, "needs a C++ compiler"
-    iterate = library.arithmetic if arithmetic else library.bytes
+    iterate = getattr(library, f"{'arithmetic' if arithmetic else 'bytes'}_{history}")
     iterate.restype = ctypes.c_double
     iterate.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_long, ctypes.c_int, *[ctypes.c_void_p] * 2]
     free = np.ones(free, bool) if isinstance(free, int) else free
@@ -175,7 +207,7 @@ def bare_iteration(free: np.ndarray | int, pairs: int, *, arithmetic: bool) -> C
         ends.append(changes)
         counts.append(changes.size // 2)
     runs, each = np.concatenate(ends).astype(np.int64), np.array(counts, np.int64)
-    rows, vectors = np.full((2 * pairs, n), 1e-6), np.full((9, n), 1e-6)
+    rows, vectors = np.full((2 * pairs, n), 1e-6, history), np.full((9, n), 1e-6)
     return lambda: float(iterate(rows.ctypes.data, vectors.ctypes.data, n, pairs, runs.ctypes.data, each.ctypes.data))
 
 

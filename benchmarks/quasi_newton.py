@@ -121,8 +121,9 @@ def history() -> None:
     """Narrower histories, m = 8, the same problem, and what half of their bytes could give.
 
     An iteration with four pairs takes half of what is the history's in one with eight: the rest, which no narrower type
-    makes less, is twice the first less the second.
+    makes less, is twice the first less the second. Beside it the floors of `iteration` for both types of rows.
     """
+    limits = dict(maxcor=8, ftol=0, gtol=1e-14, maxfun=10**6)
     rows, figures = [], {}
     for side in (400, 1000):
         problem = stepwell.problems.get("torsion", nx=side, ny=side)
@@ -136,15 +137,33 @@ def history() -> None:
             return lambda: solver_time(ours, problem, problem.bounds, iterations, **options)
 
         runs = {kind: timed(maxcor=8, history=kind) for kind in ("float64", "float32", "bfloat16")}
-        seen = interleave(rounds, **runs, **{"four pairs": timed(maxcor=4)})
+        free = free_variables(problem, (WARM + iterations) // 2, limits)
+        bare = {
+            f"bare iteration, {kind}, {history}": bare_seconds(free, kind, history)
+            for kind in ("bytes", "arithmetic")
+            for history in ("float64", "float32")
+        }
+        floors = {name: lambda one=one: min(one() for _ in range(5)) for name, one in bare.items()}
+        seen = interleave(rounds, **runs, **{"four pairs": timed(maxcor=4)}, **floors)
         best = medians(seen)
+        ratios = {
+            kind: best[f"bare iteration, {kind}, float64"] / best[f"bare iteration, {kind}, float32"]
+            for kind in ("bytes", "arithmetic")
+        }
         rest = max(2 * best["four pairs"] - best["float64"], 0.0)
         least = rest + (best["float64"] - rest) / 2
         wide = best["float64"]
-        rows.append([problem.n, *(best[kind] * 1e3 for kind in runs), wide / best["float32"], wide / least])
-        figures[str(problem.n)] = {"seconds per iteration": seen, "not the history's": rest}
-    head = ["n", "float64, ms", "float32", "bfloat16", "float64 / float32", "the same if only bytes counted"]
-    table(head, rows)
+        times = [best[kind] * 1e3 for kind in runs]
+        rows.append([problem.n, *times, wide / best["float32"], wide / least, *ratios.values()])
+        figures[str(problem.n)] = {
+            "seconds per iteration": seen,
+            "not the history's": rest,
+            "ratio": wide / best["float32"],
+            "ratio of the floors": ratios,
+            "share of free variables": float(free.mean()),
+        }
+    head = ["n", "float64, ms", "float32", "bfloat16", "float64 / float32", "by the times of four pairs"]
+    table([*head, "by the floors: bytes", "with arithmetic"], rows)
     save(NAME, "history", figures)
 
 
@@ -157,12 +176,12 @@ def free_variables(problem: Any, iterations: int, limits: dict[str, Any]) -> np.
     return ~(((r.x <= lower) & (r.jac >= 0)) | ((r.x >= upper) & (r.jac <= 0)))
 
 
-def bare_seconds(free: np.ndarray, kind: str) -> Callable[[], float]:
+def bare_seconds(free: np.ndarray, kind: str, history: str = "float64") -> Callable[[], float]:
     """Make a function that times a bare iteration with 8 pairs (`bare_iteration` in common.py) on all threads."""
     threads = default_threads() if free.size >= 8192 else 1
     share = -(-free.size // (8 * threads)) * 8
     parts = [free[begin : begin + share] for begin in range(0, free.size, share)]
-    shares = [bare_iteration(part, 8, arithmetic=kind == "arithmetic") for part in parts]
+    shares = [bare_iteration(part, 8, arithmetic=kind == "arithmetic", history=history) for part in parts]
     times = max(1, 400_000 // free.size)  # many at once: handing over to threads is no part
     pool = ThreadPoolExecutor(threads)
 

@@ -55,6 +55,32 @@ def changing(x):
     return f, g
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_points_that_several_threads_copy_are_the_callers(threads):
+    """Of 10,000 variables: one copy serves again and again unless it is kept, and who keeps it has it for good."""
+    problem = stepwell.problems.get("torsion", nx=100, ny=100)
+    places, points, copies = set(), [], []
+
+    def passing(x):
+        places.add(x.ctypes.data)
+        return problem.fun(x)
+
+    def keeping(x):
+        points.append(x)
+        copies.append(x.copy())
+        return problem.fun(x)
+
+    options = {"maxiter": 10, "threads": threads}
+    first, second = (
+        stepwell.minimize(fun, problem.x0, jac=True, bounds=problem.bounds, options=options)
+        for fun in (passing, keeping)
+    )
+    assert len(places) == 1
+    assert len({x.ctypes.data for x in points}) == len(points) == second.nfev
+    assert all(np.array_equal(*pair) for pair in zip(points, copies, strict=True))
+    assert np.array_equal(first.x, second.x)
+
+
 @pytest.mark.parametrize("form", ["remembering", "changing"])
 def test_code_written_for_scipy_may_keep_and_change_its_points(form):
     found = []

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -38,7 +39,7 @@ struct Rest {
 
 }  // namespace
 
-void Pool::run_job(int count, int threads, Function work, const void* with) {
+void Pool::run_job(int count, int threads, Function work, const void* with, bool wakes) {
     // A pool serves one job at a time; a second caller works alone rather than wait, and is helped with what
     // it has left once the pool is free. (Of two jobs at once, the second would end long after the first.)
     std::unique_lock<std::mutex> turn(busy, std::defer_lock);
@@ -61,7 +62,7 @@ void Pool::run_job(int count, int threads, Function work, const void* with) {
         claims[share].word.store(uint64_t(generation) << 32 | length, std::memory_order_release);
     }
     epoch.store(generation, std::memory_order_release);
-    epoch.notify_all();
+    if (wakes) epoch.notify_all();
     take_pieces(generation, 0);
     for (int spins = 0; finished.load(std::memory_order_acquire) < count; ++spins) {
         if (spins > 1000) std::this_thread::yield();
@@ -112,23 +113,33 @@ void Pool::take_pieces(uint32_t generation, int thread) {
     }
 }
 
-// Looks for the next job for some microseconds and, where one is expected, for some tens of them, giving way
-// to others.
-uint32_t Pool::look_for_job(uint32_t seen) const {
-    uint32_t now = epoch.load(std::memory_order_acquire);
-    for (int spins = 0; now == seen && spins < 4000; ++spins) now = epoch.load(std::memory_order_acquire);
-    for (int looks = 0; now == seen && looks < 100 && expecting.load(std::memory_order_relaxed) > 0;
-         ++looks) {
+int64_t Pool::now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+bool Pool::is_worth_watching(int looks, int thread) const {
+    if (thread >= allowed.load(std::memory_order_relaxed)) return false;
+    if (expecting.load(std::memory_order_relaxed) > 0 && looks < 100) return true;
+    return comes_soon.load(std::memory_order_relaxed) && since_last() < longest_watch;
+}
+
+// Looks for the next job for some microseconds and, where one is expected, for longer, giving way to others.
+uint32_t Pool::look_for_job(uint32_t seen, int thread) const {
+    uint32_t found = epoch.load(std::memory_order_acquire);
+    for (int spins = 0; found == seen && spins < 4000; ++spins) found = epoch.load(std::memory_order_acquire);
+    for (int looks = 0; found == seen && is_worth_watching(looks, thread); ++looks) {
         std::this_thread::yield();
-        for (int spins = 0; now == seen && spins < 100; ++spins) now = epoch.load(std::memory_order_acquire);
+        for (int spins = 0; found == seen && spins < 100; ++spins)
+            found = epoch.load(std::memory_order_acquire);
     }
-    return now;
+    return found;
 }
 
 void Pool::serve(int thread) {
     uint32_t seen = 0;
     for (;;) {
-        uint32_t now = look_for_job(seen);
+        uint32_t now = look_for_job(seen, thread);
         if (now == seen) {
             epoch.wait(seen, std::memory_order_acquire);
             now = epoch.load(std::memory_order_acquire);

@@ -29,15 +29,28 @@ public:
     // thread 0.
     template <class Work>
     void run(int count, int threads, const Work& work) {
-        run_job(count, threads, &call<Work>, &work);
+        run_job(count, threads, &call<Work>, &work, true);
+    }
+
+    // The same with those alone who look out for jobs: for what is done before a thread would be awake.
+    template <class Work>
+    void run_awake(int count, int threads, const Work& work) {
+        run_job(count, threads, &call<Work>, &work, false);
     }
 
     // While one lives, further jobs are about to come: threads look out for them longer before they sleep.
-    // Being woken takes as long as a short job.
+    // Being woken takes as long as a short job. Where the last one had been gone for a moment only, the next
+    // is expected as soon, and threads look out until then.
     class MoreToCome {
     public:
-        MoreToCome() : pool(instance()) { pool.expecting.fetch_add(1, std::memory_order_relaxed); }
-        ~MoreToCome() { pool.expecting.fetch_sub(1, std::memory_order_relaxed); }
+        MoreToCome() : pool(instance()) {
+            pool.comes_soon.store(pool.since_last() < longest_watch, std::memory_order_relaxed);
+            pool.expecting.fetch_add(1, std::memory_order_relaxed);
+        }
+        ~MoreToCome() {
+            pool.last_gone.store(now(), std::memory_order_relaxed);
+            pool.expecting.fetch_sub(1, std::memory_order_relaxed);
+        }
         MoreToCome(const MoreToCome&) = delete;
 
     private:
@@ -68,16 +81,23 @@ private:
     Claim claims[max_stretches];
     std::atomic<uint32_t> epoch{0};
     std::atomic<int> finished{0}, expecting{0};
+    // Some twenty times what waking a thread takes: who sleeps after that has lost little.
+    static constexpr int64_t longest_watch = 300'000;  // nanoseconds
+    std::atomic<bool> comes_soon{false};
+    std::atomic<int64_t> last_gone{-longest_watch};
     std::atomic<bool> failed{false};
     std::exception_ptr failure;  // of the first piece that threw
 
-    void run_job(int count, int threads, Function function, const void* context);
+    void run_job(int count, int threads, Function function, const void* context, bool wakes);
     int begin_of(int stretch, int count) const { return int(int64_t(pieces) * stretch / count); }
     void grow(int wanted);
     void take_pieces(uint32_t generation, int thread);
     void do_piece(int piece, int thread) noexcept;
     void serve(int thread);
-    uint32_t look_for_job(uint32_t seen) const;
+    uint32_t look_for_job(uint32_t seen, int thread) const;
+    bool is_worth_watching(int looks, int thread) const;
+    static int64_t now();
+    int64_t since_last() const { return now() - last_gone.load(std::memory_order_relaxed); }
 };
 
 }  // namespace stepwell

@@ -172,6 +172,36 @@ private:
     }
 };
 
+// A vector that is copied again and again, by the threads that have worked on it: each copies what its own
+// cache holds, where one thread would wait for the others' caches.
+class PointCopy {
+public:
+    using To = nb::ndarray<nb::c_contig, nb::device::cpu>;
+    using From = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+    PointCopy(To to, From from, int threads)
+        : to(static_cast<Byte*>(to.data())),
+          from(static_cast<const Byte*>(from.data())),
+          item(int64_t(from.itemsize())),
+          chunks(int64_t(from.size()), threads) {
+        if (to.nbytes() != from.nbytes()) throw nb::value_error("vectors of different sizes");
+    }
+    void copy() const {
+        nb::gil_scoped_release release;
+        const auto copy_chunk = [this](int c, int) {
+            const int64_t begin = chunks.begin(c), end = chunks.end(c);
+            std::memcpy(to + begin * item, from + begin * item, size_t((end - begin) * item));
+        };
+        Pool::instance().run_awake(chunks.count, chunks.useful_threads(), copy_chunk);
+    }
+
+private:
+    Byte* const to;
+    const Byte* const from;
+    const int64_t item;
+    const Chunks chunks;
+};
+
 template <class T>
 void bind_engine(nb::module_& m, const char* name) {
     using E = Engine<T>;
@@ -227,6 +257,10 @@ void bind_quasi_newton(nb::module_& m) {
     bind_engine<double>(m, "EngineFloat64");
     bind_engine<float>(m, "EngineFloat32");
     m.attr("MAX_CAPACITY") = max_capacity;
+    nb::class_<PointCopy>(m, "PointCopy")
+        .def(nb::init<PointCopy::To, PointCopy::From, int>(), nb::arg("to"), nb::arg("from_"),
+             nb::arg("threads"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+        .def("__call__", &PointCopy::copy);
 
     using L = LineSearchOptions;
     nb::class_<L>(m, "LineSearchOptions")

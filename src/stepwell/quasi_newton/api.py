@@ -373,6 +373,7 @@ def _objective(run: Run, fun: Callable[..., Any], jac: Any, args: Any, plan: Pla
         workers=plan.workers,
         zero_copy=plan.zero_copy,
         jit=plan.jit,
+        threads=plan.settings.thread_count(),
     )
     if plan.absolute_step is not None and not objective.differenced:
         warn_caller(

@@ -67,10 +67,14 @@ def drive(
         return target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
 
     advance = repeated()
+    replays = hasattr(advance, "replays")
     limit = began + settings.time_limit
     looking: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if hasattr(target, "watch"):  # several ranks look at callbacks and clocks where they can tell each other
         looking, after, limit = target.watch(after, limit), None, math.inf
+
+    # What no turn of this run has to look at is settled here: between evaluations of a microsecond every call counts.
+    counted, timed = objective.differenced, limit < math.inf
 
     def stop(status: Status) -> None:
         if checkpoint is not None:
@@ -91,11 +95,12 @@ def drive(
                     except StopIteration:
                         stop(Status.CALLBACK)
                 # Problems that still run were part of every evaluation: what was counted is what each alone would take.
-                if objective.spent(settings.maxfun) and target.running:
+                if counted and objective.spent(settings.maxfun) and target.running:
                     stop(Status.MAX_EVALUATIONS)
-                if time.perf_counter() > limit and target.running:
+                if timed and time.perf_counter() > limit and target.running:
                     stop(Status.TIME_LIMIT)
-                objective.replayed(getattr(advance, "replays", 0))
+                if replays:
+                    objective.replayed(advance.replays)
                 if objective.narrow(target):
                     if clock is not None:
                         clock.gather()

@@ -91,6 +91,8 @@ class Objective:
         Hand out views, which the solver overwrites, instead of copies.
     jit : bool
         Let JAX compile what is evaluated.
+    threads : int
+        Who copies the points: those that have made them.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Objective:
         workers: Any = None,
         zero_copy: bool = False,
         jit: bool = False,
+        threads: int = 1,
     ) -> None:
         require_function("fun", fun, optional=False)
         named = isinstance(jac, str) and jac in SCHEMES  # an array would be compared element by element
@@ -118,7 +121,8 @@ class Objective:
         if jit:
             self._fun, self._jac = _compiled_pair(self._fun, self._jac, variables.template)
         self._compiled = all(_compiles(one, variables.template) for one in (self._fun, self._jac) if callable(one))
-        self._points, self._zero_copy = Points(variables, zero_copy, self._compiled), zero_copy
+        self._zero_copy, self._threads = zero_copy, threads
+        self._points = self._points_of(variables)
         self._workers = None if workers is None else Workers(workers)
         self._mapped = self._fun
         if zero_copy or variables.on_device:
@@ -147,9 +151,12 @@ class Objective:
         self.seconds += time.perf_counter() - start
         return f, g
 
+    def _points_of(self, variables: Variables) -> Points:
+        return Points(variables, self._zero_copy, self._compiled, self._threads)
+
     def serve(self, variables: Variables, box: Box | None) -> None:
         """Go on with other variables: fewer problems of the same kind."""
-        self._variables, self._points = variables, Points(variables, self._zero_copy, self._compiled)
+        self._variables, self._points = variables, self._points_of(variables)
         if self._differences is not None:
             self._differences = self._differences.within(box)
 

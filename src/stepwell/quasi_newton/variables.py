@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from stepwell import _core
 from stepwell.arrays import (
     Array,
     as_contiguous,
@@ -116,7 +118,7 @@ class Variables:
     def read_gradient(self, g: Any, name: str = "the gradient") -> Array:
         """Check a gradient: of x0's shape and dtype and in x0's place; what is on the host may have to be cast."""
         if not self.on_device:
-            plain = type(g) is np.ndarray and g.dtype == self.dtype and g.flags.c_contiguous and g.flags.aligned
+            plain = type(g) is np.ndarray and g.dtype == self.dtype and _lies_plain(g.flags)
             gradient: Array = g if plain else read_host_array(name, g, self.dtype)
         else:
             if not is_cuda(g):
@@ -132,6 +134,11 @@ class Variables:
         return gradient
 
 
+def _lies_plain(flags: Any) -> bool:
+    """Whether an array is contiguous and aligned; `carray` says so at once, but for one that cannot be written to."""
+    return bool(flags.carray or (flags.c_contiguous and flags.aligned))
+
+
 class Points:
     """Trial points as the objective gets them: copies that it may keep and change.
 
@@ -140,13 +147,15 @@ class Points:
     array, only its trace: they get NumPy's, which spares JAX the making of one of its own.
     """
 
-    def __init__(self, variables: Variables, zero_copy: bool, compiled: bool = False) -> None:
-        self._variables = variables
+    def __init__(self, variables: Variables, zero_copy: bool, compiled: bool = False, threads: int = 1) -> None:
+        self._variables, self._threads = variables, threads
         self._plain = compiled and not variables.on_device and jax_does_alike(variables.template, variables.dtype)
         self._views = zero_copy or variables.on_device or view_is_copy(variables.template)
         self._shape = variables.shape
         self._is_numpy = same_library(variables.template, np.empty(0))
-        self._own: np.ndarray | None = None
+        self._own: np.ndarray = np.empty(0)
+        self._from: Array = None
+        self._copy: Callable[[], None]
 
     def __call__(self, trial: Array) -> Array:
         """Return trial points for the objective."""
@@ -157,8 +166,9 @@ class Points:
         if trial.size < _WORTH_KEEPING:
             own = trial.reshape(self._shape).copy()
             return own if self._is_numpy else as_user_array(own, self._variables.template)
-        # Ours, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
-        if self._own is None or self._own.dtype != trial.dtype or sys.getrefcount(self._own) > 2:
-            self._own = np.empty(self._shape, trial.dtype)
-        np.copyto(self._own, trial.reshape(self._shape))
+        # Ours, its copier's, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
+        if self._from is not trial or sys.getrefcount(self._own) > 3:
+            self._own, self._from = np.empty(self._shape, trial.dtype), trial
+            self._copy = _core.PointCopy(self._own, trial, self._threads)
+        self._copy()
         return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
