@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/nnls/small/system.hpp"
-#include "host/nnls/kept_factors.hpp"
+#include "host/nnls/kept_inverses.hpp"
 #include "host/nnls/triangle_sweeps.hpp"
 
 SW_BEGIN
@@ -17,9 +17,9 @@ constexpr int panel_stride = panel_rows + 8;
 struct OneCore : TriangleSweeps {
     static constexpr bool has_sweeps = true;
 
-    double* rows;                 // as many as A has, padded, or as a panel has
-    double* panel;                // columns of a matrix of its own and b
-    KeptFactors* kept = nullptr;  // where all systems have one matrix of few columns
+    double* rows;                  // as many as A has, padded, or as a panel has
+    double* panel;                 // columns of a matrix of its own and b
+    KeptInverses* kept = nullptr;  // where all systems have one matrix of few columns
 
     // Of `group` systems with one matrix, b of each `step` numbers apart: A'b, a row of `stride` numbers
     // each, and b . b after it. Of each they are summed in the same order, whichever the others are.
@@ -115,6 +115,21 @@ struct OneCore : TriangleSweeps {
         for (; base + padding < columns; base += 2 * padding)
             subtract_from<2 * padding>(c + base, table + base, stride, x, support, w + base);
         if (base < columns) subtract_from<padding>(c + base, table + base, stride, x, support, w + base);
+    }
+
+    // The step that a kept inverse has for the duals of `columns` and what a bound sum misses.
+    template <bool summed>
+    static void solve_by(const KeptInverses::Kept& kept, const double* w, uint64_t columns, double deficit,
+                         double* step) {
+        Lot sum[kept_columns / lot] = {};
+        for (int u = 0; summed && u < kept_columns / lot; ++u)
+            sum[u] = register_at(kept.along + u * lot) * deficit;
+        for (; columns; columns &= columns - 1) {
+            const int i = lowest_of(columns);
+            for (int u = 0; u < kept_columns / lot; ++u)
+                sum[u] += register_at(kept.inverse[i] + u * lot) * w[i];
+        }
+        for (int u = 0; u < kept_columns / lot; ++u) register_at(step + u * lot) = sum[u];
     }
 
     // 1 / sqrt(v), and 0 of what is not positive.

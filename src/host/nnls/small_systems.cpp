@@ -54,10 +54,19 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
         if (given.scaled != shared.scale) {
             for (int j = 0; j < job.columns + job.family.slack; ++j)
                 given.units.get()[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
+            if constexpr (Kind::summed)
+                for (int j = 0; j < padded(job.columns + 1); ++j) {
+                    const bool has_one = job.family.coefficients && j < job.columns,
+                               is_there = j < job.columns + job.family.slack;
+                    given.coefficients.get()[j] =
+                        is_there ? (has_one ? job.family.coefficients[j] : 1.0) * shared.scale[j] : 0.0;
+                }
             given.scaled = shared.scale;
             given.weight_of_sum = 0;
         }
         products.weight_of_sum = given.weight_of_sum;
+        products.coefficients = given.coefficients.get();
+        products.sum_norms = given.sum_norms.get();
     }
     if constexpr (Kind::source == small::own_matrix) {
         core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
@@ -95,19 +104,31 @@ Way way_of(const Job& job) {
     constexpr bool summable = source != small::own_matrix;
     if constexpr (source == small::one_matrix && !penalized)
         if (family.summed && asks_no_more_than_signs(job))
-            return solve_as<small::Kind<Scalar, source, false, true, penalized, capacity, positions>>;
+            return family.slack ? solve_as<small::Kind<Scalar, source, false, small::any_sum, penalized,
+                                                       capacity, positions>>
+                                : solve_as<small::Kind<Scalar, source, false, small::given_sum, penalized,
+                                                       capacity, positions>>;
     if constexpr (summable)
         if (family.summed)
-            return solve_as<small::Kind<Scalar, source, true, true, penalized, capacity, positions>>;
+            return solve_as<
+                small::Kind<Scalar, source, true, small::any_sum, penalized, capacity, positions>>;
     if (family.general && !family.nonnegative)
-        return solve_as<small::Kind<Scalar, source, true, false, penalized, capacity, positions>>;
-    return solve_as<small::Kind<Scalar, source, false, false, penalized, capacity, positions>>;
+        return solve_as<small::Kind<Scalar, source, true, small::no_sum, penalized, capacity, positions>>;
+    return solve_as<small::Kind<Scalar, source, false, small::no_sum, penalized, capacity, positions>>;
+}
+
+// Of one matrix.
+bool keeps_inverses(const Job& job) {
+    return !job.family.penalized && job.columns + job.family.slack <= small::kept_columns;
 }
 
 template <class Scalar>
 Way way_for(const Job& job, int source) {
     switch (source) {
         case small::one_matrix:
+            if (keeps_inverses(job))
+                return way_of<Scalar, small::one_matrix, small::kept_columns, false>(job);
+            [[fallthrough]];
         case small::some_matrices:
             return job.family.penalized
                        ? way_of<Scalar, small::one_matrix, small::shared_columns, true>(job)
@@ -128,11 +149,11 @@ SmallSystems::SmallSystems(const HostJob& host)
       panel((small::max_tabled_columns + 1) * small::panel_stride),
       table(small::table_length(small::max_tabled_columns)),
       units(padded(host.job.columns + 1)),
+      coefficients(padded(host.job.columns + 1)),
+      sum_norms(padded(host.job.columns + 1)),
       linear(small::OneCore::group * (host.job.columns + 1)) {
     const int source = small::source_of(job, host.form_gram);
-    const int columns = job.columns + job.family.slack;
-    if (source == small::one_matrix && columns <= small::KeptFactors::most_columns)
-        kept = std::make_unique<small::KeptFactors>();
+    if (source == small::one_matrix && keeps_inverses(job)) kept = std::make_unique<small::KeptInverses>();
     way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/nnls/small/choice.hpp"
-#include "host/nnls/kept_factors.hpp"
+#include "host/nnls/kept_inverses.hpp"
 #include "host/nnls/kernels.hpp"
 #include "host/nnls/lazy_buffer.hpp"
 
@@ -20,10 +20,10 @@ public:
 
     // What the ways work with.
     const Job& job;
-    const LazyBuffer<double> rows, panel, table, units, linear;
+    const LazyBuffer<double> rows, panel, table, units, coefficients, sum_norms, linear;
     const double* scaled = nullptr;  // the scales that `units` are the inverses of
     double weight_of_sum = 0;        // with the matrix of these
-    std::unique_ptr<small::KeptFactors> kept;
+    std::unique_ptr<small::KeptInverses> kept;
     // The systems whose products with a shared matrix are in `linear`, and its columns.
     int64_t first = 0, last = 0;
     const double* multiplied = nullptr;

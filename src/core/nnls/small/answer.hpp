@@ -30,6 +30,10 @@ struct Answer : Sums<Kind, Lanes> {
 
     // With A given, the dual comes from tables until nothing is left to do, and then from A.
     bool from_table = true;
+    // Whether tables have the last word where the residual is large. (A device's thread that keeps few duals
+    // has not all of them then.)
+    static constexpr bool certifies =
+        Kind::source == own_matrix || (Kind::shares && !Kind::penalized && Base::keeps_all);
     // Of a lambda that is chosen: phi at nu = 0, whether it lies at an end of its range, and how many were
     // tried.
     double unpenalized = double_nan();
@@ -49,7 +53,7 @@ struct Answer : Sums<Kind, Lanes> {
         lanes.sync();
         if (from_table) {
             this->dual_from_table();
-            if constexpr (Kind::source == own_matrix) this->fit_from_table();
+            if constexpr (certifies) this->fit_from_table();
         } else {
             this->dual_from_rows();
         }
@@ -100,7 +104,7 @@ private:
                 state = 2;
             }
             out[j] = Scalar(value);
-            dual[j] = Scalar(scale > 0 ? w[j] / scale : 0.0);
+            dual[j] = Scalar(scale > 0 ? this->in_units_of(j, w[j]) : 0.0);
             job.active[row + j] = is_passive;
             if (family.general) family.state[row + j] = static_cast<int8_t>(state);
             odd = odd || !is_finite(double(Scalar(value)));
@@ -146,10 +150,12 @@ private:
             family.equality_error[system] = missed;
             family.used_lam[system] = square_root(nu);
             family.fit[system] = squared_fit;
-            family.seminorm[system] = square_root(seminorm);
-            family.unpenalized[system] = unpenalized;
-            family.at_end[system] = at_end;
-            family.evaluations[system] = evaluations;
+            if constexpr (Kind::penalized) {  // of others nobody asks
+                family.seminorm[system] = square_root(seminorm);
+                family.unpenalized[system] = unpenalized;
+                family.at_end[system] = at_end;
+                family.evaluations[system] = evaluations;
+            }
             family.passive[system] = count - Kind::summed;
         }
         if (!family.variance) return;

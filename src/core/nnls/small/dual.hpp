@@ -14,6 +14,7 @@ struct Gates {};
 template <int capacity>
 struct Gates<true, capacity> {
     double leaving[capacity], within[capacity], norm[capacity];
+    double in_sum[capacity];             // coefficients of a bound sum, of columns in the factor; else zero
     uint64_t passive = 0, at_upper = 0;  // of the columns for which this was found
     bool stale = true;
 };
@@ -68,7 +69,7 @@ struct Dual : System<Kind, Lanes> {
         if constexpr (judges)
             judge_the_rest();
         else if constexpr (Kind::summed)
-            settle_multiplier();
+            find_deficit();  // (Directions that keep a sum know nothing of its multiplier.)
     }
 
     // r = b - A x and w = A'r from A itself.
@@ -98,12 +99,14 @@ struct Dual : System<Kind, Lanes> {
         judge_the_rest();
     }
 
-    // |b - A x|^2 from the table of a system of its own: b.b - x.(c + w).
+    // |b - A x|^2 from tables without a penalty: b.b - x.(c + w), w without the multiplier of a sum.
     SW_HD void fit_from_table() {
         double inside = 0, below = 0;
         this->each_column([&](int j, int t) {
-            inside += x[j] * (c[t] + w[j]);
-            const double damped = job.options.damping * x[j];
+            double dual = w[j];
+            if constexpr (Kind::summed) dual -= in_multiplier(j);
+            inside += x[j] * (c[t] + dual);
+            const double damped = job.options.damping * this->scale(j) * x[j];
             below += damped * damped;
         });
         squared_residual = squared_fit = squared_b - lanes.sum(inside);
@@ -131,6 +134,16 @@ struct Dual : System<Kind, Lanes> {
         double sum = 0;
         this->each_not_zero([&](int i) { sum += shared.penalty_gram[i * shared.gram_stride + j] * x[i]; });
         return sum;
+    }
+
+    // What a bound sum misses.
+    SW_HD void find_deficit() {
+        double reached = 0;
+        if constexpr (Base::keeps_sum_norms)
+            reached = lanes.inner(products.coefficients, x, static_cast<int>(padded(n)));
+        else
+            this->each_column([&](int j, int) { reached += this->coefficient(j) * x[j]; });
+        deficit = this->wanted - lanes.sum(reached);
     }
 
     // Whether a column is out of the factor and may enter it.
@@ -175,6 +188,7 @@ private:
         const bool inside = passive & bit_of(j), out = is_at_bound(j);
         gates.within[j] = inside ? inverse : 0.0;
         gates.leaving[j] = out ? (this->at_upper & bit_of(j) ? -inverse : inverse) : 0.0;
+        if constexpr (Kind::summed) gates.in_sum[j] = inside ? this->coefficient(j) : 0.0;
     }
 
     SW_HD void find_gates() {
@@ -184,7 +198,7 @@ private:
                 gates.norm[j] = this->norm(j, j);
             }
             for (int j = n; j < padded(n); ++j)
-                gates.within[j] = gates.leaving[j] = gates.norm[j] = w[j] = x[j] = 0;
+                gates.within[j] = gates.leaving[j] = gates.norm[j] = gates.in_sum[j] = w[j] = x[j] = 0;
             gates.stale = false;
         } else {
             uint64_t changed = (gates.passive ^ passive) | (gates.at_upper ^ this->at_upper);
@@ -312,23 +326,35 @@ private:
     // The multiplier mu of a bound sum makes w + mu s zero on the columns in the factor: -s'w / s's over
     // them. Then the rest is judged.
     SW_HD void settle_multiplier() {
-        double along = 0, square = 0, reached = 0;
-        this->each_column([&](int j, int) {
-            const double s = this->coefficient(j);
-            reached += s * x[j];
-            if (!(passive & bit_of(j))) return;
-            along += s * w[j];
-            square += s * s;
-        });
-        deficit = this->wanted - lanes.sum(reached);
+        double along = 0, square = 0;
+        find_deficit();
+        if constexpr (Lanes::has_sweeps) {
+            find_gates();
+            along = lanes.inner(gates.in_sum, w, static_cast<int>(padded(n)));
+            square = lanes.inner(gates.in_sum, gates.in_sum, static_cast<int>(padded(n)));
+        } else {
+            this->each_column([&](int j, int) {
+                const double s = this->coefficient(j);
+                if (!(passive & bit_of(j))) return;
+                along += s * w[j];
+                square += s * s;
+            });
+        }
         along = lanes.sum(along);
         square = lanes.sum(square);
         multiplier = square > 0 ? -along / square : 0.0;
+        if constexpr (Base::keeps_sum_norms) {
+            if (!this->masked) return add_scaled(multiplier, products.coefficients, w, padded(n));
+        }
         this->each_column([&](int j, int t) {
-            w[j] += multiplier * (this->is_masked(j) ? 0.0 : this->coefficient(j));
+            w[j] += in_multiplier(j);
             judge(j, t, w[j]);
         });
         lanes.sync();
+    }
+
+    SW_HD double in_multiplier(int j) const {
+        return multiplier * (this->is_masked(j) ? 0.0 : this->coefficient(j));
     }
 
     // What b - A x is rounded to at the least: |b| and what the columns at bounds take of it.

@@ -60,8 +60,10 @@ struct Solver : Answer<Kind, Lanes> {
             n <= guessed_columns && Kind::source != normal_equations && !job.warm_values && !job.warm_marks;
         settled = guesses && take_guess();
         if constexpr (Kind::summed) {
-            if (!settled && !this->fill_up()) return false;
-            if (!settled && guesses) enter_all();
+            if (!settled && !(bends && count > 0)) {
+                if (!this->fill_up()) return false;
+                if (guesses) enter_all();
+            }
         } else if (!guesses) {
             take_start();
         }
@@ -109,9 +111,18 @@ private:
     }
 
     SW_HD Verdict judge_point() {
-        // Where nothing can enter, A itself has the next word.
-        if (from_table && settled && Kind::shares && !trusting && !~(passive | this->shut))
+        // Where nothing can enter, and tables are not enough, A itself has the next word.
+        if (from_table && settled && Kind::shares && !Base::certifies && !trusting &&
+            !~(passive | this->shut))
             from_table = false;
+        // (All threads of a warp judge: few of them would be ready to leave it out.)
+        if (Lanes::has_sweeps && from_table && !settled && count > 0) {
+            this->template dual_from_table<false>();
+            ++refinements;
+            settled = true;
+            this->set_out(0, this->none);
+            return Verdict::step;
+        }
         if (from_table)
             this->dual_from_table();
         else
@@ -189,9 +200,10 @@ private:
     // Whether the table alone certifies the point.
     SW_HD bool is_certain() {
         if constexpr (Kind::source == normal_equations) return true;
-        if constexpr (Kind::source == own_matrix) {
+        if constexpr (Base::certifies) {
             this->fit_from_table();
-            return squared_fit > large_residual * size * size;
+            return squared_fit > large_residual * size * size && !this->rounding_hides_a_dual() &&
+                   !(Kind::shares && this->has_weak_pivot());
         }
         return false;
     }
@@ -226,15 +238,19 @@ private:
         }
     }
 
+    // Whether a guess may keep some of the columns alone. (It misses a bound sum then, until all of a step is
+    // taken.)
+    static constexpr bool bends = !Kind::summed || !Kind::bounded;
+
     // A first guess of the columns between their bounds: those that the solution without bounds has there.
-    // With a bound sum all have to be. True where x is the solution on the columns in the factor then.
+    // True where x is the solution on the columns in the factor then.
     SW_HD bool take_guess() {
         const int before = count;
         const uint64_t at_upper = this->at_upper, passive = this->passive;
         if (!enter_all()) return false;
         const int all = count;
         this->template dual_from_table<false>();
-        if constexpr (Kind::summed) {
+        if constexpr (!bends) {
             if (this->go_freely()) return true;
             leave_again(before, passive, at_upper);
             return false;

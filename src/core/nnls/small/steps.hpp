@@ -28,10 +28,10 @@ struct Steps : Dual<Kind, Lanes> {
     double* const factor;  // L by rows, without the ones on its diagonal
     // A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
     double inverse_pivot[own_positions], step[own_positions], sum[Kind::summed ? own_positions : 1];
-    int factored = 0;         // rows of L that are there
-    double held_against = 0;  // what part of its square each of their pivots is larger than at the least
-    // Whether a factor depends on its columns alone: a host's thread keeps those of few columns.
-    static constexpr bool keeps_factors = Lanes::has_sweeps && Kind::shares && !Kind::penalized;
+    int factored = 0;  // rows of L that are there
+    // Whether the inverses of all sets of columns are kept: there is no factor then but to find one.
+    static constexpr bool keeps_inverses =
+        Lanes::has_sweeps && Kind::source == one_matrix && !Kind::penalized && Kind::capacity <= kept_columns;
     int solves = 0, insertions = 0, removals = 0;
     int32_t costs[4] = {0, 0, 0, 0};  // accesses and flops of updates, then of downdates
 
@@ -95,42 +95,13 @@ struct Steps : Dual<Kind, Lanes> {
 
     // The same; false also where a column's part outside the others is less than `least` of its square.
     SW_HD bool complete_factor(double least) {
-        if (factored == count) return true;
-        if constexpr (keeps_factors) {
-            if (lanes.kept && recall(least)) return true;
-            if (factored == 0 || least < held_against) held_against = least;
+        if constexpr (keeps_inverses) {
+            double& outside = lanes.kept->outside[passive];
+            if (outside == 0) outside = find_inverse();
+            return outside > least;
+        } else {
+            return complete_rows(least);
         }
-        SW_ROLLED
-        for (; factored < count; ++factored) {
-            const int place = factored, j = order[place];
-            this->each_position(place, [&](int p, int t) { step[t] = this->product_apart(j, order[p]); });
-            substitute(step, place);
-            double *const row = factor + place * (place - 1) / 2, inside = 0, in_sum = 0;
-            if constexpr (Lanes::has_sweeps) {
-                inside = lanes.scale_row(step, inverse_pivot, row, place);
-                if constexpr (Kind::summed) in_sum = lanes.inner(row, sum, place);
-            } else {
-                this->each_position(place, [&](int p, int t) {
-                    const double entry = step[t] * inverse_pivot[t];
-                    row[p] = entry;
-                    inside += entry * step[t];
-                    if constexpr (Kind::summed) in_sum += entry * sum[t];
-                });
-            }
-            const double square = this->product(j, j), outside = square - lanes.sum(inside);
-            if (!(outside > least * square)) return false;
-            const double inverse = 1 / outside;
-            if constexpr (Kind::summed) in_sum = this->coefficient(j) - lanes.sum(in_sum);
-            this->each_position(place + 1, [&](int p, int t) {
-                if (p < place) return;
-                inverse_pivot[t] = inverse;
-                if constexpr (Kind::summed) sum[t] = in_sum;
-            });
-            lanes.sync();
-        }
-        if constexpr (keeps_factors)
-            if (lanes.kept) keep();
-        return true;
     }
 
     // To the solution on the columns in the factor. False, and x is where it was, where bounds are in the
@@ -161,6 +132,10 @@ struct Steps : Dual<Kind, Lanes> {
     // The variance of x at a position, where entries of b have variance one and the set is what it is. With M
     // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is M_pp - nu |L_P M e_p|^2.
     SW_HD double variance_at(int position) {
+        if constexpr (keeps_inverses) {
+            const int j = order[position];
+            return max_of(0.0, lanes.kept->of(passive).inverse[j][j]);
+        }
         this->each_position(count, [&](int p, int t) { step[t] = p == position; });
         double square = square_in_factor();
         if constexpr (Kind::penalized) {
@@ -184,6 +159,7 @@ struct Steps : Dual<Kind, Lanes> {
     }
 
     SW_HD bool has_weak_pivot() const {
+        if constexpr (keeps_inverses) return lanes.kept->outside[passive] < weak_pivot;
         bool weak = false;
         this->each_position(count, [&](int p, int t) {
             weak = weak || inverse_pivot[t] * this->product(order[p], order[p]) > 1 / weak_pivot;
@@ -199,34 +175,67 @@ struct Steps : Dual<Kind, Lanes> {
     }
 
 private:
-    SW_HD bool is_ascending() const {
-        for (int p = 1; p < count; ++p)
-            if (order[p] < order[p - 1]) return false;
+    SW_HD bool complete_rows(double least) {
+        SW_ROLLED
+        for (; factored < count; ++factored) {
+            const int place = factored, j = order[place];
+            this->each_position(place, [&](int p, int t) { step[t] = this->product_apart(j, order[p]); });
+            substitute(step, place);
+            double *const row = factor + place * (place - 1) / 2, inside = 0, in_sum = 0;
+            if constexpr (Lanes::has_sweeps) {
+                inside = lanes.scale_row(step, inverse_pivot, row, place);
+                if constexpr (Kind::summed) in_sum = lanes.inner(row, sum, place);
+            } else {
+                this->each_position(place, [&](int p, int t) {
+                    const double entry = step[t] * inverse_pivot[t];
+                    row[p] = entry;
+                    inside += entry * step[t];
+                    if constexpr (Kind::summed) in_sum += entry * sum[t];
+                });
+            }
+            const double square = this->product(j, j), outside = square - lanes.sum(inside);
+            if (!(outside > least * square)) return false;
+            const double inverse = 1 / outside;
+            if constexpr (Kind::summed) in_sum = this->coefficient(j) - lanes.sum(in_sum);
+            this->each_position(place + 1, [&](int p, int t) {
+                if (p < place) return;
+                inverse_pivot[t] = inverse;
+                if constexpr (Kind::summed) sum[t] = in_sum;
+            });
+            lanes.sync();
+        }
         return true;
     }
 
-    // The factor of these columns as another system has found it, if one has; and for those that come.
-    SW_HD bool recall(double least) {
-        if (!(lanes.kept->least[passive] >= least) || !is_ascending()) return false;
-        const auto& kept = lanes.kept->of(passive);
-        for (int k = 0; k < count * (count - 1) / 2; ++k) factor[k] = kept.factor[k];
-        for (int p = 0; p < count; ++p) {
-            inverse_pivot[p] = kept.inverse_pivot[p];
-            if constexpr (Kind::summed) sum[p] = kept.sum[p];
-        }
-        factored = count;
-        held_against = lanes.kept->least[passive];
-        return true;
-    }
-    SW_HD void keep() const {
-        if (!is_ascending()) return;
+    // Of the columns in the factor, in ascending order, so that it is the same however they came: the rows of
+    // (A_P'A_P)^-1, in the directions that keep a bound sum, and what changes that sum by one. Returns the
+    // smallest part of a column's square outside those before it.
+    SW_HD double find_inverse() {
         auto& kept = lanes.kept->of(passive);
-        for (int k = 0; k < count * (count - 1) / 2; ++k) kept.factor[k] = factor[k];
-        for (int p = 0; p < count; ++p) {
-            kept.inverse_pivot[p] = inverse_pivot[p];
-            if constexpr (Kind::summed) kept.sum[p] = sum[p];
+        int32_t came[Kind::positions];
+        for (int p = 0; p < count; ++p) came[p] = order[p];
+        int place = 0;
+        for (uint64_t rest = passive; rest; rest &= rest - 1) order[place++] = lowest_of(rest);
+        factored = 0;
+        double outside = nothing_outside;
+        if (complete_rows(0)) {
+            outside = 1;
+            for (int position = 0; position <= count; ++position) {
+                if (position == count && !Kind::summed) break;
+                for (int p = 0; p < count; ++p) step[p] = p == position;
+                substitute(step, count);
+                direct(position == count);
+                substitute_back();
+                double* row = position < count ? kept.inverse[order[position]] : kept.along;
+                for (int j = 0; j < kept_columns; ++j) row[j] = 0;
+                for (int p = 0; p < count; ++p) row[order[p]] = step[p];
+                if (position == count) break;
+                const int j = order[position];
+                outside = min_of(outside, 1 / (inverse_pivot[position] * this->product(j, j)));
+            }
         }
-        lanes.kept->least[passive] = held_against;
+        for (int p = 0; p < count; ++p) order[p] = came[p];
+        return outside;
     }
 
     SW_HD void take_all() {
@@ -308,6 +317,14 @@ private:
 
     // step = (L D L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
     SW_HD void solve() {
+        if constexpr (keeps_inverses) {
+            double by[kept_columns];
+            const auto& kept = lanes.kept->of(passive);
+            lanes.template solve_by<Kind::summed>(kept, w, entered != none ? entered & passive : passive,
+                                                  deficit, by);
+            for (int p = 0; p < count; ++p) step[p] = left * by[order[p]];
+            return;
+        }
         int first = 0;
         if (entered != none)
             for (first = count; first > 0 && (entered & bit_of(order[first - 1]));) --first;

@@ -65,6 +65,7 @@ struct Sums : Steps<Kind, Lanes> {
         const double low = family.sum_low[system * family.sum_stride],
                      high = family.sum_high[system * family.sum_stride];
         this->wanted = missing = is_finite(high) ? high : is_finite(low) ? low : 0.0;
+        if constexpr (!Kind::bounded) return missing == 0 || (missing > 0 && ~this->shut);
         double lowest = 0, highest = 0, around = absolute(this->wanted);
         SW_ROLLED
         for (int j = 0; j < n; ++j) {
@@ -86,20 +87,21 @@ struct Sums : Steps<Kind, Lanes> {
     // The sum of x is what it has to be, but for one rounding: the x with the most room takes what is
     // missing.
     SW_HD void mend_sum() {
-        double rest = this->wanted, highest = -1;
+        this->find_deficit();
+        const double rest = this->deficit;
+        if (rest == 0) return;
+        double highest = -1;
         int where = -1;
         SW_ROLLED
-        for (int j = 0; j < n; ++j) {
-            const double s = this->coefficient(j);
-            if (!this->is_masked(j)) rest -= s * x[j];
-            if (!(passive & bit_of(j))) continue;
-            const double room = min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * s;
+        for (uint64_t columns = passive; columns; columns &= columns - 1) {
+            const int j = lowest_of(columns);
+            const double room = min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * this->coefficient(j);
             if (room > highest) {
                 highest = room;
                 where = j;
             }
         }
-        if (where >= 0 && rest != 0 && highest > absolute(rest))
+        if (where >= 0 && highest > absolute(rest))
             this->set_x(where, x[where] + rest / this->coefficient(where));
     }
 

@@ -33,9 +33,14 @@ struct System {
     double* const row_residuals;
 
     double c[own_columns];
-    double own_inverse[Kind::own_norms ? own_columns : 1];
+    // A host's thread keeps those of a bound sum for all systems of a matrix.
+    static constexpr bool keeps_sum_norms =
+        Lanes::has_sweeps && Kind::summed && Kind::shares && !Kind::penalized;
+    static constexpr bool own_norms = Kind::own_norms && !keeps_sum_norms;
+    double own_inverse[own_norms ? own_columns : 1];
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
     uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
+    uint64_t masked = 0;  // that are not there
     double squared_b = 0, b_norm = 0;
     double nu = 0;               // lambda^2 of a penalty
     double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
@@ -67,7 +72,7 @@ struct System {
     }
 
     SW_HD const Scalar* b() const { return static_cast<const Scalar*>(job.b) + system * job.b_stride; }
-    SW_HD bool is_slack(int j) const { return Kind::summed && j >= job.columns; }
+    SW_HD bool is_slack(int j) const { return Kind::has_slack && j >= job.columns; }
     SW_HD double scale(int j) const {
         if constexpr (Kind::shares)
             return products.shared.scale[j];
@@ -87,6 +92,7 @@ struct System {
         return i == j ? shared.penalty_diagonal[j] : 0.0;
     }
     SW_HD double coefficient(int j) const {
+        if constexpr (keeps_sum_norms) return products.coefficients[j];
         const Family& family = job.family;
         const bool given = family.coefficients && !is_slack(j);
         return (given ? family.coefficients[j] : 1.0) * scale(j);
@@ -111,8 +117,10 @@ struct System {
     }
     // Of column j, which is a lane's own, its t-th.
     SW_HD double inverse_norm(int j, int t) const {
-        if constexpr (Kind::own_norms)
+        if constexpr (own_norms)
             return own_inverse[t];
+        else if constexpr (keeps_sum_norms)
+            return products.sum_norms[j];
         else
             return products.inverse_norm[j];
     }
@@ -150,10 +158,7 @@ struct System {
         }
         return high;
     }
-    SW_HD bool is_masked(int j) const {
-        const Family& family = job.family;
-        return !is_slack(j) && family.mask && !family.mask[system * family.mask_stride + j];
-    }
+    SW_HD bool is_masked(int j) const { return masked & bit_of(j); }
     // For all lanes at once, when all have read what was there.
     SW_HD void set_x(int j, double value) {
         lanes.sync();
@@ -172,9 +177,11 @@ struct System {
     // Norms for the scores, with the lambda of this system.
     SW_HD void find_norms() {
         if constexpr (!Kind::own_norms) return;
-        each_column([&](int j, int t) { own_inverse[t] = judged_square(j); });
+        double* const inverse = keeps_sum_norms ? products.sum_norms : own_inverse;
+        if (keeps_sum_norms && products.weight_of_sum > 0) return;
+        each_column([&](int j, int t) { inverse[t] = judged_square(j); });
         if constexpr (Lanes::has_sweeps) {
-            lanes.invert_roots(own_inverse, n);
+            lanes.invert_roots(inverse, n);
         } else {
             each_column([&](int, int t) {
                 own_inverse[t] = own_inverse[t] > 0 ? 1 / square_root(own_inverse[t]) : 0.0;
@@ -199,8 +206,9 @@ struct System {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
         each<own_columns>(min_of(Kind::capacity, int(padded(n))), [&](int j, int t) {
             x[j] = w[j] = c[t] = 0;
-            if constexpr (Kind::own_norms) own_inverse[t] = 0;
+            if constexpr (own_norms) own_inverse[t] = 0;
         });
+        read_mask();
         lanes.sync();
         if constexpr (Kind::shares && Lanes::has_sweeps) {
             for (int j = 0; j < job.columns; ++j) c[j] = products.linear[j];
@@ -246,6 +254,16 @@ struct System {
     }
 
 private:
+    SW_HD void read_mask() {
+        const Family& family = job.family;
+        if (!family.mask) return;
+        const uint8_t* mask = family.mask + system * family.mask_stride;
+        each_column([&](int j, int) {
+            if (j < job.columns && !mask[j]) masked |= bit_of(j);
+        });
+        masked = lanes.join(masked);
+    }
+
     template <int most, class Body>
     SW_HD void each(int count, Body body) const {
         if constexpr (width == 1) {

@@ -37,19 +37,22 @@ SW_HD int64_t shared_length(int columns, int rows, int width) {
     return shared_products(columns) + 2 * padded(columns) + padded(entries);
 }
 
+// The sum of x: not bound; between bounds, which may take a slack column; or given, of columns whose bounds
+// are 0 and infinity.
+enum Sum { no_sum, any_sum, given_sum };
+
 // What is compiled for: fewer than 64 columns, at most `capacity`, a slack column included; at most
 // `positions` of them in the factor.
-template <class Number, int from, bool has_bounds, bool has_sum, bool has_penalty, int capacity_,
-          int positions_>
+template <class Number, int from, bool has_bounds, int sum, bool has_penalty, int capacity_, int positions_>
 struct Kind {
     typedef Number Scalar;
     static constexpr int source = from, capacity = capacity_, positions = positions_;
-    static constexpr bool bounded = has_bounds || has_sum, summed = has_sum, penalized = has_penalty;
+    static constexpr bool summed = sum != no_sum, has_slack = sum == any_sum, penalized = has_penalty;
     // Columns have bounds that are given; else theirs are 0 and infinity, and only a slack has others.
-    static constexpr bool boxed = has_bounds;
+    static constexpr bool boxed = has_bounds, bounded = boxed || has_slack;
     static constexpr bool shares = from == one_matrix || from == some_matrices;
     // A system has norms of its own where they depend on more than the matrix of all.
-    static constexpr bool own_norms = from != one_matrix || has_penalty || has_sum;
+    static constexpr bool own_norms = from != one_matrix || has_penalty || summed;
 };
 
 // Of the squared norm of a column: a smaller part outside the others is for another solver. With one matrix A
@@ -66,9 +69,15 @@ constexpr double weak_pivot = 1e-8;
 // With at most so many columns a start tries all of them.
 constexpr int guessed_columns = 16;
 
-// Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it and
-// the dual as well as another pass over A would.
-constexpr double large_residual = 0.01;
+// Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it to
+// eleven digits, and the dual as well as another pass over A would.
+constexpr double large_residual = 1e-5;
+
+// With at most so many columns of one matrix, a slack included, a host's thread keeps for all systems what
+// solves on each set of them; there are 2^columns.
+constexpr int kept_columns = 8;
+// The part of a column outside others that it depends on: less than any solver asks for, and not 0.
+constexpr double nothing_outside = 1e-300;
 
 // What systems with one matrix share: its scaled columns, and products that may lie in faster memory.
 struct Products {
@@ -84,6 +93,10 @@ struct Products {
     // A'b of the system, and b'b after it, where a host's thread has formed them for some systems at once.
     const double* linear = nullptr;
     double weight_of_sum = 0;  // of the row of a bound sum; 0 where it is not known yet
+    // What a host's thread keeps for a matrix of systems with bound sums: coefficients of the scaled columns;
+    // and norms, which are found when the weight is.
+    const double* coefficients = nullptr;
+    double* sum_norms = nullptr;
 };
 
 // What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
