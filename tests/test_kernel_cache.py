@@ -27,6 +27,8 @@ def compiler(monkeypatch, tmp_path):
     for function in ("_compiler_version", "_load_compiler"):
         monkeypatch.setattr(nvrtc, function, lambda: "13.0")
     monkeypatch.setenv("STEPWELL_CACHE", str(made.cache))
+    made.shipped = tmp_path / "installation" / "_kernels"
+    monkeypatch.setattr(nvrtc, "shipped_folder", lambda: made.shipped)
     return made
 
 
@@ -172,3 +174,55 @@ def test_a_disk_that_takes_nothing_is_no_error(compiler, monkeypatch):
     compile_once()
     assert compiler.calls == 1
     assert not list(compiler.cache.iterdir())
+
+
+def ship(defines=None):
+    assert nvrtc.compile_kernel("nnls", defines or {}, "sm_90", ship=True) == CODE
+
+
+def test_a_kernel_of_the_installation_is_found_first(compiler):
+    ship()
+    (path,) = compiler.shipped.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644  # for all its users
+    assert not compiler.cache.exists()
+    compile_once()
+    ship()
+    assert compiler.calls == 1
+    compile_once({"OTHER": 1})  # one that it has not
+    assert compiler.calls == 2
+    entry(compiler)
+
+
+def test_a_kernel_of_the_installation_needs_no_owner(compiler, monkeypatch):
+    ship()
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    compile_once()
+    assert compiler.calls == 1
+
+
+@pytest.mark.parametrize(("version", "calls"), [("13.0", 1), ("13.4", 1), ("13.0.88", 1), ("12.9", 2), ("14.0", 2)])
+def test_a_kernel_of_the_installation_is_of_the_same_cuda(compiler, monkeypatch, version, calls):
+    ship()
+    monkeypatch.setattr(nvrtc, "_compiler_version", lambda: version)
+    compile_once()
+    assert compiler.calls == calls
+
+
+def test_a_damaged_kernel_of_the_installation_is_not_used(compiler):
+    ship()
+    (path,) = compiler.shipped.iterdir()
+    whole = path.read_bytes()
+    for content in (whole[:-1], whole[:9] + bytes([whole[9] ^ 1]) + whole[10:], b""):
+        path.write_bytes(content)
+        compile_once()
+    assert compiler.calls == 2  # once more, into the user's cache
+    entry(compiler)
+    ship()
+    assert path.read_bytes() == whole
+
+
+def test_an_installation_that_takes_nothing_is_an_error(compiler, monkeypatch):
+    compiler.shipped.parent.write_bytes(b"no folder")
+    with pytest.raises(OSError, match="installation"):
+        ship()

@@ -40,10 +40,20 @@ def test_compiled_kernels_are_found_on_disk(monkeypatch, tmp_path):
     assert entries == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
 
 
+def test_compiled_kernels_become_part_of_the_installation(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(nvrtc, "shipped_folder", lambda: tmp_path / "_kernels")
+    monkeypatch.setattr(warming, "compile_common", lambda *given, ship: asked.append(ship) or 1)
+    done = CliRunner().invoke(main, ["info", "--warm", "--ship", "--arch", "sm_90"])
+    assert (done.exit_code, asked) == (0, [True]), done.output
+    assert "_kernels" in done.output.replace("\n", "")
+
+
 def test_wrong_command_lines(monkeypatch):
     run = CliRunner().invoke
     for arguments, words in (
         (["--arch", "sm_90"], "--arch is for --warm"),
+        (["--ship"], "--ship is for --warm"),
         (["--warm", "--arch", "hopper"], "architecture is 'hopper'; allowed: sm_ and a number"),
     ):
         done = run(main, ["info", *arguments])

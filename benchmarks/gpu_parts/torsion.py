@@ -49,6 +49,8 @@ def turn_times(problem: Any, turns: int, bounds: Any = "arrays", history: str | 
             after.record()
         torch.cuda.synchronize()
         seconds += [1e-3 * before.elapsed_time(after) for before, after in pairs]
+    lower, upper = (-np.inf, np.inf) if box is None else box
+    free = float(((opt.x > lower) & (opt.x < upper)).double().mean())
     first = turns // 3  # the history has long been full
     accepted, walked = np.diff(iterations) > 0, np.diff(walks) > 0
     plain = [s for k, s in enumerate(seconds) if k >= first and accepted[k] and not walked[k]]
@@ -59,6 +61,7 @@ def turn_times(problem: Any, turns: int, bounds: Any = "arrays", history: str | 
         "median": statistics.median(plain),
         "mean": sum(seconds[first:]) / int(accepted[first:].sum()),
         "bytes": opt.nbytes,
+        "free": free,  # share of the variables that lie inside their bounds in the end
     }
 
 

@@ -29,11 +29,12 @@ _OPTIONAL = {
 @click.command(name="info")
 @click.option("--warm", is_flag=True, help="Compile the common GPU kernels now, so that no first call waits for them.")
 @click.option("--arch", multiple=True, metavar="SM", help="With --warm: architectures, such as sm_90; else those here.")
+@click.option("--ship", is_flag=True, help="With --warm: into this installation, for all its users.")
 @output_options()
-def command(warm: bool, arch: tuple[str, ...], voice: Voice) -> None:
+def command(warm: bool, arch: tuple[str, ...], ship: bool, voice: Voice) -> None:
     """Show versions, compiler, instruction set, threads and devices; or fill the cache of GPU kernels."""
-    if warm or arch:
-        _fill_cache(arch, warm, voice)
+    if warm or arch or ship:
+        _fill_cache(arch, warm, ship, voice)
         return
     from stepwell.machine import machine_facts, version_of
 
@@ -58,14 +59,15 @@ def command(warm: bool, arch: tuple[str, ...], voice: Voice) -> None:
     voice.record({}, {"machine": facts, "libraries": libraries, "devices": ["CPU", *cuda_devices()]})
 
 
-def _fill_cache(arch: tuple[str, ...], warm: bool, voice: Voice) -> None:
+def _fill_cache(arch: tuple[str, ...], warm: bool, ship: bool, voice: Voice) -> None:
     """Compile the common kernels for the given architectures or those of the devices here."""
-    from stepwell.cuda.nvrtc import cache_folder
+    from stepwell.cuda.nvrtc import cache_folder, shipped_folder
     from stepwell.cuda.warming import architectures_here, compile_common
     from stepwell.machine import machine_facts
 
     if not warm:
-        raise click.UsageError("--arch is for --warm: stepwell info --warm --arch sm_90")
+        raise click.UsageError(f"{'--arch' if arch else '--ship'} is for --warm: stepwell info --warm --arch sm_90")
+    folder = shipped_folder() if ship else cache_folder()
     try:
         chosen = list(arch) or architectures_here()
         if not chosen:
@@ -73,14 +75,16 @@ def _fill_cache(arch: tuple[str, ...], warm: bool, voice: Voice) -> None:
         began = time.perf_counter()
         with voice.status(f"compiling for {', '.join(chosen)}") as tell:
             cores = int(machine_facts()["cores"])
-            count = compile_common(chosen, cores, lambda ready, of: tell(f"{ready} of {of} kernels compiled"))
-    except (ImportError, RuntimeError) as error:
+            count = compile_common(
+                chosen, cores, lambda ready, of: tell(f"{ready} of {of} kernels compiled"), ship=ship
+            )
+    except (ImportError, RuntimeError, OSError) as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     seconds = time.perf_counter() - began
-    voice.say(f"{count} kernels for {', '.join(chosen)} are in {cache_folder()} ({seconds:.0f} s)")
-    voice.record({}, {"architectures": chosen, "kernels": count, "folder": str(cache_folder()), "seconds": seconds})
+    voice.say(f"{count} kernels for {', '.join(chosen)} are in {folder} ({seconds:.0f} s)")
+    voice.record({}, {"architectures": chosen, "kernels": count, "folder": str(folder), "seconds": seconds})
 
 
 def cuda_devices() -> list[str]:

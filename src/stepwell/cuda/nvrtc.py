@@ -4,6 +4,9 @@ Nothing of CUDA is imported before a kernel is asked for. The cache is keyed by 
 architecture and the compiler's version, and lies in ``$STEPWELL_CACHE`` or the user's cache folder. What it holds is
 run on the device, so an entry counts only if this user owns it and its folder, nobody else may write to them, and its
 checksum is right; otherwise the kernel is compiled again.
+
+An installation may have kernels of its own, compiled by whoever made it (``stepwell info --warm --ship``): they are
+looked for first, and count whichever version of the compiler made them, of the same CUDA as the one here.
 """
 
 from __future__ import annotations
@@ -37,6 +40,11 @@ def cache_folder() -> pathlib.Path:
         return pathlib.Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(base) / "stepwell"
+
+
+def shipped_folder() -> pathlib.Path:
+    """Return the folder of kernels that are part of the installation, if it has any."""
+    return pathlib.Path(__file__).resolve().parent.parent / "_kernels"
 
 
 def cuda_core() -> Any:
@@ -75,21 +83,32 @@ def _compiler_version() -> str:
 
 
 def compile_kernel(
-    name: str, defines: dict[str, str | int], architecture: str, path: pathlib.Path | None = None
+    name: str,
+    defines: dict[str, str | int],
+    architecture: str,
+    path: pathlib.Path | None = None,
+    *,
+    ship: bool = False,
 ) -> bytes:
     """Compile the source ``NAME.cu``, or that of `path`, for one architecture (``"sm_90"``) and return the cubin.
 
-    Needs no driver and no GPU.
+    Needs no driver and no GPU. `ship`: what is compiled becomes part of the installation, not of the user's cache.
     """
     folder = source_folder()
     if path is None:
         (path,) = folder.glob(f"cuda/*/{name}.cu")
     source = path.read_text()
-    digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, _compiler_version(), source)).encode())
+    version = _compiler_version()
+    digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, source)).encode())
     for header in sorted([*folder.glob("core/**/*.hpp"), *folder.glob("cuda/**/*.cu*")]):
         digest.update(str(header.relative_to(folder)).encode() + b"\0" + header.read_bytes())
-    stored = cache_folder() / f"{name}-{architecture}-{digest.hexdigest()[:32]}.cubin"
-    kept = _read_entry(stored)
+    entry = f"{name}-{architecture}-{digest.hexdigest()[:32]}"
+    for shipped in sorted(shipped_folder().glob(f"{entry}-{version.split('.')[0]}.*.cubin")):
+        kept = _read_entry(shipped, own=False)
+        if kept is not None:
+            return kept
+    stored = (shipped_folder() if ship else cache_folder()) / f"{entry}-{version}.cubin"
+    kept = None if ship else _read_entry(stored)
     if kept is not None:
         return kept
     _load_compiler()
@@ -101,7 +120,7 @@ def compile_kernel(
         define_macro=[(key, str(value)) for key, value in defines.items()],
     )
     code = bytes(core.Program(source, code_type="c++", options=options).compile("cubin").code)
-    _store(stored, code)
+    _store(stored, code, own=not ship)
     return code
 
 
@@ -117,13 +136,16 @@ def _is_trusted(found: os.stat_result) -> bool:
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _read_entry(path: pathlib.Path) -> bytes | None:
-    """Return the code of an entry, or None where there is none that is whole and can be trusted."""
+def _read_entry(path: pathlib.Path, own: bool = True) -> bytes | None:
+    """Return the code of an entry, or None where there is none that is whole and can be trusted.
+
+    What is not the user's `own` is part of the installation, and trusted as its modules are.
+    """
     try:
-        if not _is_trusted(os.stat(path.parent)):
+        if own and not _is_trusted(os.stat(path.parent)):
             return None
         with open_regular(path) as file:
-            if not _is_trusted(os.fstat(file.fileno())):
+            if own and not _is_trusted(os.fstat(file.fileno())):
                 return None
             content = file.read()
     except (OSError, Unreadable):
@@ -133,19 +155,24 @@ def _read_entry(path: pathlib.Path) -> bytes | None:
     return code if code and content[-size:] == _checksum(path.name, code) else None
 
 
-def _store(path: pathlib.Path, code: bytes) -> None:
-    """Write code and checksum in one step; a home that is read-only, full or another user's is no error."""
+def _store(path: pathlib.Path, code: bytes, own: bool = True) -> None:
+    """Write code and checksum in one step.
+
+    Of the user's `own` cache: a home that is read-only, full or another user's is no error. Into the installation:
+    for all its users to read, or an error.
+    """
     try:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        if not _is_trusted(os.stat(path.parent)):
+        path.parent.mkdir(mode=0o700 if own else 0o755, exist_ok=True)
+        if own and not _is_trusted(os.stat(path.parent)):
             return
         path.unlink(missing_ok=True)  # what is there was refused: its mode and owner are not to be kept
         with replacing(path) as file:
-            os.chmod(file.name, 0o600)
+            os.chmod(file.name, 0o600 if own else 0o644)
             file.write(code + _checksum(path.name, code))
     except OSError:
-        pass
+        if not own:
+            raise
 
 
 def load_kernel(

@@ -41,7 +41,13 @@ def architectures_here() -> list[str]:
     return sorted({f"sm_{device.capability[0]}{device.capability[1]}" for device in list_devices()})
 
 
-def compile_common(architectures: Sequence[str], workers: int, done: Callable[[int, int], object] | None = None) -> int:
+def compile_common(
+    architectures: Sequence[str],
+    workers: int,
+    done: Callable[[int, int], object] | None = None,
+    *,
+    ship: bool = False,
+) -> int:
     """Compile the common kernels that are not on disk yet, in processes of their own; returns how many were asked for.
 
     Parameters
@@ -52,6 +58,8 @@ def compile_common(architectures: Sequence[str], workers: int, done: Callable[[i
         Processes.
     done : callable, optional
         Called with how many are ready, and of how many.
+    ship : bool
+        They become part of the installation, not of the user's cache.
     """
     for architecture in architectures:
         good = re.fullmatch(r"sm_\d+[af]?", architecture) is not None
@@ -60,7 +68,7 @@ def compile_common(architectures: Sequence[str], workers: int, done: Callable[[i
     # Not forked: a process that has begun to use CUDA cannot be.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(min(workers, len(jobs)) or 1, mp_context=context) as pool:
-        waiting = [pool.submit(compile_kernel, *job) for job in jobs]
+        waiting = [pool.submit(compile_kernel, *job, ship=ship) for job in jobs]
         try:
             for count, finished in enumerate(concurrent.futures.as_completed(waiting), 1):
                 finished.result()
