@@ -95,6 +95,10 @@ __device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding
     }
 }
 
+// Steps whose rows are on their way at a time, where they come straight from memory to a warp that is alone:
+// it has nobody to work while it waits.
+constexpr int steps_at_once = lone_warp ? 4 : 1;
+
 // `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
 template <bool whole>
 __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
@@ -117,38 +121,52 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
     const int ends = by_warps ? min_of(first_column() + warp_columns, count) : count;
     const int steps = whole ? warp_columns / 8 : (ends - first_column() + column_step - 1) / column_step;
-#pragma unroll(whole ? warp_columns / 8 : lone_warp ? 4 : 1)
-    for (int step = 0; step < steps; ++step) {
+#pragma unroll(whole ? warp_columns / 8 : 1)
+    for (int begin = 0; begin < steps; begin += steps_at_once) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
         // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        const int offset = step * column_step, column = place + offset;
-        if (!t.needs(column)) continue;  // the same for the whole warp
-        const bool first = whole || column < count, second = whole || column + 1 < count;
-        Two values[row_blocks];
+        Two loaded[steps_at_once][row_blocks];
+        if (!t.needs(place + begin * column_step)) continue;  // the same for the whole warp
 #pragma unroll
-        for (int b = 0; b < row_blocks; ++b) {
-            if (staged) {
-                values[b] = load_two(rows[0] + b * 8 * pitch + offset);
-            } else {
-                const Kept* row = rows[staged ? 0 : b];
-                values[b] = row && first ? load_two_kept(row + offset) : Two{0, 0};
-            }
-            if (!first) values[b].a = 0;
-            if (!second) values[b].b = 0;
-        }
-        if (weighted) {
-            const double ra = first ? t.root_of(column) : 1.0, rb = second ? t.root_of(column + 1) : 1.0;
+        for (int k = 0; k < steps_at_once; ++k) {
+            const int offset = (begin + k) * column_step;
+            const bool first = whole || place + offset < count;
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
-                const bool is_s = is_of_s(b * 8 + (lane >> 2));
-                values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
-                values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
+                if (staged) {
+                    loaded[k][b] = load_two(rows[0] + b * 8 * pitch + offset);
+                } else {
+                    const Kept* row = rows[staged ? 0 : b];
+                    loaded[k][b] = row && first ? load_two_kept(row + offset) : Two{0, 0};
+                }
             }
         }
-        Two ride = load_two(riding + offset), mask = load_two(masks + offset);
-        if (!first) ride.a = mask.a = 0;
-        if (!second) ride.b = mask.b = 0;
-        multiply_rows(values, ride, mask, strip, sums);
+        // Nothing above comes after it: else the compiler would wait for each step's loads before the next.
+        if (steps_at_once > 1) __syncwarp();
+#pragma unroll
+        for (int k = 0; k < steps_at_once; ++k) {
+            if (steps_at_once > 1 && begin + k >= steps) break;
+            const int offset = (begin + k) * column_step, column = place + offset;
+            const bool first = whole || column < count, second = whole || column + 1 < count;
+            Two(&values)[row_blocks] = loaded[k];
+            for (Two& value : values) {
+                if (!first) value.a = 0;
+                if (!second) value.b = 0;
+            }
+            if (weighted) {
+                const double ra = first ? t.root_of(column) : 1.0, rb = second ? t.root_of(column + 1) : 1.0;
+#pragma unroll
+                for (int b = 0; b < row_blocks; ++b) {
+                    const bool is_s = is_of_s(b * 8 + (lane >> 2));
+                    values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
+                    values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
+                }
+            }
+            Two ride = load_two(riding + offset), mask = load_two(masks + offset);
+            if (!first) ride.a = mask.a = 0;
+            if (!second) ride.b = mask.b = 0;
+            multiply_rows(values, ride, mask, strip, sums);
+        }
     }
 }
 

@@ -150,12 +150,10 @@ private:
             family.equality_error[system] = missed;
             family.used_lam[system] = square_root(nu);
             family.fit[system] = squared_fit;
-            if constexpr (Kind::penalized) {  // of others nobody asks
-                family.seminorm[system] = square_root(seminorm);
-                family.unpenalized[system] = unpenalized;
-                family.at_end[system] = at_end;
-                family.evaluations[system] = evaluations;
-            }
+            family.seminorm[system] = square_root(seminorm);
+            family.unpenalized[system] = unpenalized;
+            family.at_end[system] = at_end;
+            family.evaluations[system] = evaluations;
             family.passive[system] = count - Kind::summed;
         }
         if (!family.variance) return;
