@@ -69,7 +69,10 @@ def workloads(scale, rng):
     matrix = rng.random((200, 8))
     pixels = rng.dirichlet(np.ones(8), systems) @ matrix.T + 0.01 * rng.standard_normal((systems, 200))
     yield "200 x 8, NNLS", None, None, dict(kind="nnls", A=matrix, b=pixels), None, systems
-    one = dict(bounds=(0, np.inf), sum_bounds=(1, 1))
+    # The same with all fields that the results of the family have.
+    signs = dict(bounds=(0, np.inf))
+    yield "200 x 8, NNLS by lsq_linear", None, None, dict(kind="lsq", A=matrix, b=pixels, **signs), None, systems
+    one = signs | dict(sum_bounds=(1, 1))
     yield "200 x 8, sum to one", 1.1, 0.025, dict(kind="lsq", A=matrix, b=pixels, **one), None, systems
     del pixels
     systems = int(10_000 * scale)

@@ -85,9 +85,10 @@ def test_rows_that_may_be_left_out():
     assert sum(seen) == result.nfev.sum()
 
 
-def test_an_argument_with_another_default_is_no_place_for_rows():
-    def fun(x, scale=1.0):
-        assert scale == 1.0
+@pytest.mark.parametrize("default", [1.0, None])
+def test_another_argument_with_a_default_is_no_place_for_rows(default):
+    def fun(x, scale=default):
+        assert scale is default
         return everything(x)
 
     assert stepwell.minimize_batch(fun, START, jac=True).success.all()

@@ -232,9 +232,9 @@ def minimize_batch(
     fun : callable
         Maps points (B, n) to values (B,); with ``jac=True`` to values and gradients (B, n). Row k is problem k.
         A function with a second argument, ``fun(x, rows)``, ``fun(x, rows=None)`` or ``fun(x, rows, *args)``, gets only
-        the points of problems that still run, (k, n), and their indices `rows`, (k,); one whose default is something
-        else than None is left alone. With NumPy and PyTorch on the CPU
-        these are exactly the running ones; on a GPU and with JAX, where another shape costs a graph or a
+        the points of problems that still run, (k, n), and their indices `rows`, (k,). (An argument that may be left out
+        has to be called ``rows``, ``which``, ``index`` or ``indices`` and to be None then.) With NumPy and PyTorch on
+        the CPU these are exactly the running ones; on a GPU and with JAX, where another shape costs a graph or a
         compilation, rows leave in steps, and some that have ended are still among them.
     x0 : (B, n) array
         Starting points.

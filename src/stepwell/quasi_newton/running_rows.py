@@ -28,18 +28,22 @@ if TYPE_CHECKING:
 #: Where another number of rows costs a compilation or a graph, rows leave only when so few of them still run.
 STEP = 0.8
 
+#: What an argument that may be left out is called where it is for rows.
+NAMES = ("rows", "which", "index", "indices")
+
 
 def takes_rows(fun: Any, args: tuple[Any, ...] = ()) -> bool:
     """Whether a function wants the rows of the running problems: a second argument, beside `args`.
 
-    One that may be left out is meant for rows where it is ``None`` by default, and for something else otherwise.
+    One that may be left out is meant for rows where it is ``None`` by default and its name says so, and for
+    something else otherwise.
 
     Examples
     --------
     >>> takes_rows(lambda x: x), takes_rows(lambda x, rows: x), takes_rows(lambda x, scale: x, args=(2,))
     (False, True, False)
-    >>> takes_rows(lambda x, rows=None: x), takes_rows(lambda x, scale=1.0: x)
-    (True, False)
+    >>> takes_rows(lambda x, rows=None: x), takes_rows(lambda x, rows=3: x), takes_rows(lambda x, data=None: x)
+    (True, False, False)
     """
     if not callable(fun):
         return False
@@ -49,9 +53,9 @@ def takes_rows(fun: Any, args: tuple[Any, ...] = ()) -> bool:
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = sum(p.default is p.empty for p in positional)
-    return needed == 2 + len(args) or (
-        needed == 1 and not args and len(positional) > 1 and positional[1].default is None
-    )
+    if needed == 1 and not args and len(positional) > 1:
+        return positional[1].default is None and positional[1].name in NAMES
+    return needed == 2 + len(args)
 
 
 class RunningRows:

@@ -102,16 +102,22 @@ struct Dual : System<Kind, Lanes> {
     // |b - A x|^2 from tables without a penalty: b.b - x.(c + w), w without the multiplier of a sum.
     SW_HD void fit_from_table() {
         double inside = 0, below = 0;
-        this->each_column([&](int j, int t) {
-            double dual = w[j];
-            if constexpr (Kind::summed) dual -= in_multiplier(j);
-            inside += x[j] * (c[t] + dual);
-            const double damped = job.options.damping * this->scale(j) * x[j];
-            below += damped * damped;
-        });
-        squared_residual = squared_fit = squared_b - lanes.sum(inside);
+        if constexpr (Lanes::has_sweeps)
+            inside = lanes.inner(x, c, static_cast<int>(padded(n))) +
+                     lanes.inner(x, w, static_cast<int>(padded(n)));
+        else
+            this->each_column([&](int j, int t) { inside += x[j] * (c[t] + w[j]); });
+        inside = lanes.sum(inside);
+        if constexpr (Kind::summed) inside -= multiplier * (this->wanted - deficit);
+        squared_residual = squared_fit = squared_b - inside;
         // The table has the damping in it.
-        if constexpr (!Kind::bounded) squared_fit -= lanes.sum(below);
+        if (!Kind::bounded && job.options.damping > 0) {
+            this->each_column([&](int j, int) {
+                const double damped = job.options.damping * this->scale(j) * x[j];
+                below += damped * damped;
+            });
+            squared_fit -= lanes.sum(below);
+        }
     }
 
     // Whether rounding may hide that a column should leave its bound: a dual is within it, and the residual
@@ -119,8 +125,9 @@ struct Dual : System<Kind, Lanes> {
     SW_HD bool rounding_hides_a_dual() const {
         const double finest =
             max_of(job.options.tolerance * b_norm, job.options.rounding * square_root(squared_residual));
+        if (!(finest < 0.01 * slack)) return false;
         const double rounded = double_epsilon * size_of_references();
-        if (!(finest < 0.01 * slack && squared_residual > rounded * rounded)) return false;
+        if (!(squared_residual > rounded * rounded)) return false;
         bool hidden = false;
         this->each_column(
             [&](int j, int t) { hidden = hidden || (is_at_bound(j) && score_of(j, t, w[j]) > -slack); });
@@ -139,6 +146,10 @@ struct Dual : System<Kind, Lanes> {
     // What a bound sum misses.
     SW_HD void find_deficit() {
         double reached = 0;
+        if (Lanes::has_sweeps && !support) {
+            deficit = this->wanted;
+            return;
+        }
         if constexpr (Base::keeps_sum_norms)
             reached = lanes.inner(products.coefficients, x, static_cast<int>(padded(n)));
         else

@@ -87,8 +87,7 @@ struct Sums : Steps<Kind, Lanes> {
     // The sum of x is what it has to be, but for one rounding: the x with the most room takes what is
     // missing.
     SW_HD void mend_sum() {
-        this->find_deficit();
-        const double rest = this->deficit;
+        const double rest = this->deficit;  // at the point that was judged
         if (rest == 0) return;
         double highest = -1;
         int where = -1;
