@@ -13,23 +13,13 @@ template <class Scalar>
 SW_HD double frank_wolfe_gap(const NnlsFamily& family, int64_t system, int n, const Scalar* x,
                              const Scalar* dual, double multiplier) {
     const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
-    const double* const coefficients = family.coefficients;
-    const double apart = family.slack ? multiplier : 0.0;
     double top = -double_infinity, product = 0;
-    if (!coefficients && !mask) {
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
-            const double w = double(dual[j]) - apart;
-            top = max_of(top, w);
-            product += w * double(x[j]);
-        }
-    } else {
-        SW_ROLLED
-        for (int j = 0; j < n; ++j) {
-            const double c = coefficients ? coefficients[j] : 1.0, w = double(dual[j]) - apart * c;
-            if (!mask || mask[j]) top = max_of(top, w / c);
-            product += w * double(x[j]);
-        }
+    SW_ROLLED
+    for (int j = 0; j < n; ++j) {
+        const double c = family.coefficients ? family.coefficients[j] : 1.0;
+        const double w = double(dual[j]) - (family.slack ? multiplier * c : 0.0);
+        if (!mask || mask[j]) top = max_of(top, family.coefficients ? w / c : w);
+        product += w * double(x[j]);
     }
     const double least = max_of(family.sum_low[system * family.sum_stride], 0.0);
     const double gap = 2 * (top * (top > 0 ? family.sum_high[system * family.sum_stride] : least) - product);

@@ -54,13 +54,6 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
         if (given.scaled != shared.scale) {
             for (int j = 0; j < job.columns + job.family.slack; ++j)
                 given.units.get()[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
-            if constexpr (Kind::summed)
-                for (int j = 0; j < padded(job.columns + 1); ++j) {
-                    const bool has_one = job.family.coefficients && j < job.columns,
-                               is_there = j < job.columns + job.family.slack;
-                    given.coefficients.get()[j] =
-                        is_there ? (has_one ? job.family.coefficients[j] : 1.0) * shared.scale[j] : 0.0;
-                }
             given.scaled = shared.scale;
             given.weight_of_sum = 0;
         }

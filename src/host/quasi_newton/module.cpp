@@ -172,23 +172,22 @@ private:
     }
 };
 
-// A vector that is copied again and again, by the threads that have worked on it: each copies what its own
-// cache holds, where one thread would wait for the others' caches.
+// Copies vectors into one of its own, by the threads that have worked on them: each copies what its own cache
+// holds, where one thread would wait for the others' caches.
 class PointCopy {
 public:
     using To = nb::ndarray<nb::c_contig, nb::device::cpu>;
     using From = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-    PointCopy(To to, From from, int threads)
+    PointCopy(To to, int threads)
         : to(static_cast<Byte*>(to.data())),
-          from(static_cast<const Byte*>(from.data())),
-          item(int64_t(from.itemsize())),
-          chunks(int64_t(from.size()), threads) {
-        if (to.nbytes() != from.nbytes()) throw nb::value_error("vectors of different sizes");
-    }
-    void copy() const {
+          item(int64_t(to.itemsize())),
+          chunks(int64_t(to.size()), threads) {}
+    void copy(From vector) const {
+        if (int64_t(vector.nbytes()) != chunks.n * item) throw nb::value_error("vectors of different sizes");
+        const Byte* const from = static_cast<const Byte*>(vector.data());
         nb::gil_scoped_release release;
-        const auto copy_chunk = [this](int c, int) {
+        const auto copy_chunk = [this, from](int c, int) {
             const int64_t begin = chunks.begin(c), end = chunks.end(c);
             std::memcpy(to + begin * item, from + begin * item, size_t((end - begin) * item));
         };
@@ -197,7 +196,6 @@ public:
 
 private:
     Byte* const to;
-    const Byte* const from;
     const int64_t item;
     const Chunks chunks;
 };
@@ -258,9 +256,8 @@ void bind_quasi_newton(nb::module_& m) {
     bind_engine<float>(m, "EngineFloat32");
     m.attr("MAX_CAPACITY") = max_capacity;
     nb::class_<PointCopy>(m, "PointCopy")
-        .def(nb::init<PointCopy::To, PointCopy::From, int>(), nb::arg("to"), nb::arg("from_"),
-             nb::arg("threads"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
-        .def("__call__", &PointCopy::copy);
+        .def(nb::init<PointCopy::To, int>(), nb::arg("to"), nb::arg("threads"), nb::keep_alive<1, 2>())
+        .def("__call__", &PointCopy::copy, nb::arg("vector"));
 
     using L = LineSearchOptions;
     nb::class_<L>(m, "LineSearchOptions")

@@ -63,11 +63,11 @@ def drive(
     # Where every turn is looked at there is nothing to run ahead for.
     watched = after is not None or diagonal is not None or objective.differenced
 
-    def repeated() -> Any:
-        return target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+    def repeated() -> tuple[Any, bool]:
+        advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+        return advance, hasattr(advance, "replays")
 
-    advance = repeated()
-    replays = hasattr(advance, "replays")
+    advance, replays = repeated()
     limit = began + settings.time_limit
     looking: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if hasattr(target, "watch"):  # several ranks look at callbacks and clocks where they can tell each other
@@ -104,7 +104,7 @@ def drive(
                 if objective.narrow(target):
                     if clock is not None:
                         clock.gather()
-                    advance = repeated()
+                    advance, replays = repeated()
     finally:
         objective.close()
     target.wait()

@@ -154,8 +154,7 @@ class Points:
         self._shape = variables.shape
         self._is_numpy = same_library(variables.template, np.empty(0))
         self._own: np.ndarray = np.empty(0)
-        self._from: Array = None
-        self._copy: Callable[[], None]
+        self._copy: Callable[[Array], None] | None = None
 
     def __call__(self, trial: Array) -> Array:
         """Return trial points for the objective."""
@@ -167,8 +166,8 @@ class Points:
             own = trial.reshape(self._shape).copy()
             return own if self._is_numpy else as_user_array(own, self._variables.template)
         # Ours, its copier's, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
-        if self._from is not trial or sys.getrefcount(self._own) > 3:
-            self._own, self._from = np.empty(self._shape, trial.dtype), trial
-            self._copy = _core.PointCopy(self._own, trial, self._threads)
-        self._copy()
+        if self._copy is None or sys.getrefcount(self._own) > 3:
+            self._own = np.empty(self._shape, trial.dtype)
+            self._copy = _core.PointCopy(self._own, self._threads)
+        self._copy(trial)
         return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)

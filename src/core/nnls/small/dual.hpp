@@ -101,10 +101,9 @@ struct Dual : System<Kind, Lanes> {
 
     // |b - A x|^2 from tables without a penalty: b.b - x.(c + w), w without the multiplier of a sum.
     SW_HD void fit_from_table() {
-        double inside = 0, below = 0;
+        double inside = 0;
         if constexpr (Lanes::has_sweeps)
-            inside = lanes.inner(x, c, static_cast<int>(padded(n))) +
-                     lanes.inner(x, w, static_cast<int>(padded(n)));
+            inside = inner(x, c) + inner(x, w);
         else
             this->each_column([&](int j, int t) { inside += x[j] * (c[t] + w[j]); });
         inside = lanes.sum(inside);
@@ -112,6 +111,7 @@ struct Dual : System<Kind, Lanes> {
         squared_residual = squared_fit = squared_b - inside;
         // The table has the damping in it.
         if (!Kind::bounded && job.options.damping > 0) {
+            double below = 0;
             this->each_column([&](int j, int) {
                 const double damped = job.options.damping * this->scale(j) * x[j];
                 below += damped * damped;
@@ -151,7 +151,7 @@ struct Dual : System<Kind, Lanes> {
             return;
         }
         if constexpr (Base::keeps_sum_norms)
-            reached = lanes.inner(products.coefficients, x, static_cast<int>(padded(n)));
+            reached = inner(products.coefficients, x);
         else
             this->each_column([&](int j, int) { reached += this->coefficient(j) * x[j]; });
         deficit = this->wanted - lanes.sum(reached);
@@ -164,6 +164,11 @@ struct Dual : System<Kind, Lanes> {
     SW_HD double score(int j) const { return score_of(j, j, w[j]); }
 
 private:
+    // Over all columns, for who has sweeps; what is kept of them ends in zeros.
+    SW_HD double inner(const double* a, const double* b) const {
+        return lanes.inner(a, b, static_cast<int>(padded(n)));
+    }
+
     SW_HD void table_by_lanes() {
         double sum[own_columns];
         SW_UNROLL
@@ -341,8 +346,8 @@ private:
         find_deficit();
         if constexpr (Lanes::has_sweeps) {
             find_gates();
-            along = lanes.inner(gates.in_sum, w, static_cast<int>(padded(n)));
-            square = lanes.inner(gates.in_sum, gates.in_sum, static_cast<int>(padded(n)));
+            along = inner(gates.in_sum, w);
+            square = inner(gates.in_sum, gates.in_sum);
         } else {
             this->each_column([&](int j, int) {
                 const double s = this->coefficient(j);

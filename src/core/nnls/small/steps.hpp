@@ -219,20 +219,21 @@ private:
         factored = 0;
         double outside = nothing_outside;
         if (complete_rows(0)) {
-            outside = 1;
-            for (int position = 0; position <= count; ++position) {
-                if (position == count && !Kind::summed) break;
+            const auto solve_for = [&](int position, double* row) {  // `count`: for what changes the sum
                 for (int p = 0; p < count; ++p) step[p] = p == position;
                 substitute(step, count);
                 direct(position == count);
                 substitute_back();
-                double* row = position < count ? kept.inverse[order[position]] : kept.along;
                 for (int j = 0; j < kept_columns; ++j) row[j] = 0;
                 for (int p = 0; p < count; ++p) row[order[p]] = step[p];
-                if (position == count) break;
-                const int j = order[position];
-                outside = min_of(outside, 1 / (inverse_pivot[position] * this->product(j, j)));
+            };
+            outside = 1;
+            for (int p = 0; p < count; ++p) {
+                const int j = order[p];
+                solve_for(p, kept.inverse[j]);
+                outside = min_of(outside, 1 / (inverse_pivot[p] * this->product(j, j)));
             }
+            if (Kind::summed) solve_for(count, kept.along);
         }
         for (int p = 0; p < count; ++p) order[p] = came[p];
         return outside;

@@ -93,6 +93,9 @@ struct System {
     }
     SW_HD double coefficient(int j) const {
         if constexpr (keeps_sum_norms) return products.coefficients[j];
+        return find_coefficient(j);
+    }
+    SW_HD double find_coefficient(int j) const {
         const Family& family = job.family;
         const bool given = family.coefficients && !is_slack(j);
         return (given ? family.coefficients[j] : 1.0) * scale(j);
@@ -221,6 +224,10 @@ struct System {
         }
         if (!(squared_b == 0 ? is_zero() : squared_b > 1e-200 && squared_b < 1e200)) return false;
         b_norm = square_root(squared_b);
+        if constexpr (keeps_sum_norms)
+            if (!(products.weight_of_sum > 0))
+                for (int j = 0; j < padded(n); ++j)
+                    products.coefficients[j] = j < n ? find_coefficient(j) : 0.0;
         if constexpr (Kind::summed)
             rho = products.weight_of_sum > 0 ? products.weight_of_sum : weight_of_sum();
         find_norms();

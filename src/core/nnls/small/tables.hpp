@@ -93,10 +93,9 @@ struct Products {
     // A'b of the system, and b'b after it, where a host's thread has formed them for some systems at once.
     const double* linear = nullptr;
     double weight_of_sum = 0;  // of the row of a bound sum; 0 where it is not known yet
-    // What a host's thread keeps for a matrix of systems with bound sums: coefficients of the scaled columns;
-    // and norms, which are found when the weight is.
-    const double* coefficients = nullptr;
-    double* sum_norms = nullptr;
+    // What a host's thread keeps for a matrix of systems with bound sums, found when the weight is:
+    // coefficients of the scaled columns, a whole number of eights, and norms.
+    double *coefficients = nullptr, *sum_norms = nullptr;
 };
 
 // What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
