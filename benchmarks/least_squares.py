@@ -91,6 +91,8 @@ def workloads(scale, rng):
     large = rng.standard_normal((3, 1600, 1290))
     G, c = np.swapaxes(large, 1, 2) @ large, rng.standard_normal((3, 1290))
     yield "Gram 1290, three", None, 0.03, dict(kind="gram", A=G, b=c, bounds=(0, np.inf)), None, 3
+    again = dict(kind="gram", A=G, b=c, bounds=(0, np.inf), warm_start="solution")
+    yield "Gram 1290, three, warm", None, 0.01, again, None, 3
 
 
 def main():
@@ -100,7 +102,7 @@ def main():
     parser.add_argument("--json")
     arguments = parser.parse_args()
     scale = 0.02 if arguments.quick else 1.0
-    rows = []
+    rows, result = [], None
     for name, goal, goal_gpu, call, other, systems in workloads(scale, np.random.default_rng(0)):
         solve = {"nnls": stepwell.nnls, "lsq": stepwell.lsq_linear, "gram": stepwell.lsq_gram}[call.pop("kind")]
         A, b = call.pop("A"), call.pop("b")
@@ -119,6 +121,8 @@ def main():
             def run(A=A, b=b, solve=solve, call=call, **more):
                 return solve(A, b, **call, **more)
 
+        if call.get("warm_start") == "solution":  # of the row before
+            call["warm_start"] = result.x
         result = run()
         row = {"name": name, "systems": systems, "seconds": least(run), "goal": goal, "goal_gpu": goal_gpu}
         row["converged"] = int(
