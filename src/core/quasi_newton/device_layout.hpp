@@ -111,6 +111,14 @@ SW_HD constexpr int tile_length(int capacity, int kept_bytes, int threads) {
     const bool large = 8 * row_blocks_of(capacity) * kept_bytes > 128;
     return threads == warp_threads ? 64 : stages_rows(capacity, threads) && large ? 128 : 256;
 }
+// With a narrow history of few pairs each warp takes a piece of the variables, 128 bytes of every row, straight
+// into its registers (cuda/quasi_newton/absorb_pieces.cuh): nothing but the vectors is staged.
+SW_HD constexpr bool takes_pieces(int capacity, int kept_bytes, bool weighted, int threads) {
+    return kept_bytes < 8 && capacity <= 10 && !weighted && threads > warp_threads;
+}
+SW_HD constexpr int piece_length(int kept_bytes) {
+    return 128 / kept_bytes;
+}
 // The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
 // elements, as many as one load can take. More of them where the history is narrower than the vectors.
 SW_HD constexpr bool stages_lots(int capacity, int real_bytes, int kept_bytes, int threads) {
@@ -150,10 +158,11 @@ SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes
                                     bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
     const int lot_bytes = lot_length(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
-    const int inputs =
-        input_rows_of(bound_rows, weighted) * real_bytes * pitch_of(capacity, kept_bytes, threads);
-    const int absorb =
-        2 * stage_bytes_of(capacity, kept_bytes, threads) + inputs_ahead_of(kept_bytes) * inputs;
+    const int vectors = input_rows_of(bound_rows, weighted) * real_bytes;
+    const int tiles = 2 * stage_bytes_of(capacity, kept_bytes, threads) +
+                      inputs_ahead_of(kept_bytes) * vectors * pitch_of(capacity, kept_bytes, threads);
+    const bool pieces = takes_pieces(capacity, kept_bytes, weighted, threads);
+    const int absorb = pieces ? threads / 32 * vectors * piece_length(kept_bytes) : tiles;
     const bool lots = stages_lots(capacity, real_bytes, kept_bytes, threads);
     const int ahead = kept_bytes < real_bytes ? 2 * (input_rows_of(bound_rows, weighted) - 2) * 16 : 0;
     const int aim = lots ? threads * (2 * capacity * lot_bytes + ahead) : 0;
