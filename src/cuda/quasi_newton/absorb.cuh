@@ -1,5 +1,5 @@
-// The absorb sweep on one chunk: the accepted point, the new pair, and the first read of the history. Here for
-// the whole block, or for its warps with their columns of a tile; absorb_pieces.cuh has the other way.
+// The absorb sweep on one chunk: the accepted point, the new pair, and the first read of the history. Here
+// for the whole block, or for its warps with their columns of a tile; absorb_pieces.cuh has the other way.
 #pragma once
 
 #include "cuda/quasi_newton/absorb_element.cuh"

@@ -40,19 +40,17 @@ struct AbsorbInput {
         if (upper_step) copy_element(to + upper_row * pitch, from[5]);
         if (weighted) copy_element(to + weight_row * pitch, weight);
     }
-    // Neighbouring elements of every vector, of those before the end.
-    template <Gather gather, int count>
-    __device__ static void fetch_some(const Vectors& v, int64_t i, int64_t end, Real* to, int pitch) {
-        if (count == 1 || !v.in_lots || i + count > end) {
-#pragma unroll
-            for (int k = 0; k < count; ++k) {
-                if (i + k < end) fetch<gather>(v, i + k, to + k, pitch);
-            }
+    // Two neighbouring elements of every vector, of those before the end.
+    template <Gather gather>
+    __device__ static void fetch_two(const Vectors& v, int64_t i, int64_t end, Real* to, int pitch) {
+        if (!v.in_lots || i + 2 > end) {
+            if (i < end) fetch<gather>(v, i, to, pitch);
+            if (i + 1 < end) fetch<gather>(v, i + 1, to + 1, pitch);
             return;
         }
         const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
         const auto copy = [&](int row, int which) {
-            copy_async<count * sizeof(Real)>(StagePlace(to + row * pitch), from[which]);
+            copy_async<2 * sizeof(Real)>(StagePlace(to + row * pitch), from[which]);
         };
         copy(0, 0);
         copy(1, 1);
@@ -74,8 +72,8 @@ struct AbsorbInput {
 // What the sweep adds up besides the products of rows; with a new pair, the slope g·d as well.
 struct AbsorbShare {
     AbsorbTotals scalars;
-    int held = 0;      // for the scalar of that name: a register less
-    Real largest = 0;  // for the maximum norm of the projected gradient
+    int held = 0;                       // for the scalar of that name: a register less
+    Real largest = 0;                   // for the maximum norm of the projected gradient
     Real soon = Real(double_infinity);  // in single precision: no less than the first break
     CarefulSum slope;
     double unread_yy = 0;  // yᵀy of the new pair where no rows are read
@@ -115,9 +113,7 @@ struct FormedElement {
     bool free = true;
     double root = 1, moving = 0, carried = 0;
 
-    __device__ double own_s() const {
-        return weighted ? double(widened(s)) / root : double(widened(s));
-    }
+    __device__ double own_s() const { return weighted ? double(widened(s)) / root : double(widened(s)); }
     __device__ double own_y() const { return double(widened(y)) * root; }
     // Whether rows of the history count here.
     __device__ bool needed() const { return free || double(widened(s)) != 0 || carried != 0; }

@@ -33,7 +33,7 @@ struct StripSums {
     __device__ void each_block(const Work& work) const {
 #pragma unroll
         for (int b = 0; b < row_blocks; ++b) work(riding[b]);
-        const auto each_of_gram = [&](const double(&sums)[strip_rows][row_blocks][2]) {
+        const auto each_of_gram = [&](const double (&sums)[strip_rows][row_blocks][2]) {
 #pragma unroll
             for (int i = 0; i < strip_rows; ++i) {
 #pragma unroll
@@ -210,8 +210,8 @@ constexpr int strip_blocks = row_blocks + gram_blocks * (1 + SW_WEIGHTS_VARY);
 // Blocks added up over the warps at a time. The history's stages are free then and hold them.
 constexpr int blocks_at_once = staged || lone_warp ? max_blocks_at_once : 1;
 
-// The place of the sum of a riding row with a row of the stack, and of two rows of the stack (the first masked);
-// -1 if it is none of the sums of a chunk.
+// The place of the sum of a riding row with a row of the stack, and of two rows of the stack (the first
+// masked); -1 if it is none of the sums of a chunk.
 __device__ inline bool is_alive(const SumLayout& layout, int row) {
     return age_of(row) < layout.rows;
 }
