@@ -239,12 +239,12 @@ public:
 #pragma unroll
         for (int b = 0; b < piece_blocks; ++b) {
             const int at = 8 * b + row, age = age_of(at);
-            rows[b] = nullptr;
+            const Kept* from = nullptr;
             if (at < 2 * capacity && age < r)
-                rows[b] = (is_of_s(at) ? v.s : v.y) + int64_t(slot_of(age, head, r, slots)) * v.stride;
-            if (gather == Gather::pair && r > 0 && at == pair_begin) rows[b] = v.s + newest;
-            if (gather == Gather::pair && r > 0 && at == pair_begin + 1) rows[b] = v.y + newest;
-            if (rows[b]) rows[b] += load_columns * (lane & 3);
+                from = (is_of_s(at) ? v.s : v.y) + int64_t(slot_of(age, head, r, slots)) * v.stride;
+            if (gather == Gather::pair && r > 0 && at == pair_begin) from = v.s + newest;
+            if (gather == Gather::pair && r > 0 && at == pair_begin + 1) from = v.y + newest;
+            rows[b] = from ? reinterpret_cast<const Bfloat16*>(from) + load_columns * (lane & 3) : nullptr;
         }
         unmasked = 8 * last_block + row >= pair_begin ? ~0u : 0u;
     }
@@ -291,8 +291,8 @@ private:
     const double carry_time;
     const PairFactors factors;
     const BoundNumbers numbers;
-    const Kept* rows[piece_blocks];  // this lane's columns of them; null: none
-    uint32_t unmasked;               // of the last block
+    const Bfloat16* rows[piece_blocks];  // this lane's columns of them; null: none
+    uint32_t unmasked;                   // of the last block
 
     // Pieces of a chunk are dealt out to the warps: this one's last.
     __device__ int last_place() const {
