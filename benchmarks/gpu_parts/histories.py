@@ -59,7 +59,14 @@ def histories(quick: bool) -> dict[str, Any]:
     smooth = example["smooth"]
     smooth(10**6, 3)  # compiles
     n = 10**8 if quick else 10**9
-    result, seconds = smooth(n, 40)
+    # The first run of a process takes longer: memory is mapped, its result's among it.
+    first, result = smooth(n, 40)[1], None
+    again = []
+    for _ in range(3):
+        result = None  # its memory serves the next
+        result, seconds = smooth(n, 40)
+        again.append(seconds)
+    seconds = sorted(again, key=lambda run: run["turn"])[1] | {"first run": first, "runs": again}
     # Two sweeps over the history, where variables are free, and over the vectors; the evaluation reads x and writes the
     # gradient.
     free = float((result.x != 0).mean())
@@ -68,8 +75,9 @@ def histories(quick: bool) -> dict[str, Any]:
     seconds |= {"floor, all rows": (history + other) * n / bandwidth}
     seconds |= {"iterations": int(result.nit), "evaluations": int(result.nfev)}
     figures[f"{n:,} variables"] = seconds
-    met = seconds["turn"] < 35e-3 and seconds["set-up"] < 2
-    text = f"n = {n:,} float32, history bfloat16, x >= 0, with its evaluation; set-up {seconds['set-up']:.2f} s"
+    summarise("the same, first run of a process", first["turn"])
+    met = seconds["turn"] < 35e-3 and first["set-up"] < 2
+    text = f"n = {n:,} float32, history bfloat16, x >= 0, with its evaluation; first set-up {first['set-up']:.2f} s"
     fraction = seconds["floor"] / seconds["turn"]
     summarise(text, seconds["turn"], "35 ms, set-up 2 s", fraction=fraction, met=met)
     say(f"{n:,} variables: {seconds}")

@@ -116,7 +116,7 @@ class Uses:
         self._process.communicate()
 
 
-def first_uses() -> dict[str, Any]:
+def first_uses(repeats: int) -> dict[str, Any]:
     """Seconds of the first use in a fresh process: compiled there, with the kernel on disk, and with an empty cache
     where the kernel is part of the installation (`stepwell info --warm --ship` writes there what a cache holds).
 
@@ -132,18 +132,12 @@ def first_uses() -> dict[str, Any]:
             if first is None:
                 continue
             shutil.copytree(cache, shipped)
+            installed = uses.seconds(name, Path(folder) / "empty", shipped)
             # Taken in turns.
-            rounds = [
-                (
-                    uses.seconds(name, cache),
-                    uses.seconds(name, Path(folder) / f"empty{k}", shipped),
-                    uses.seconds("import of cuda.core", cache),
-                )
-                for k in range(5)
-            ]
-        if any(None in found for found in rounds):
+            rounds = [(uses.seconds(name, cache), uses.seconds("import of cuda.core", cache)) for _ in range(repeats)]
+        if installed is None or any(None in found for found in rounds):
             continue
-        second, installed, bindings = (statistics.median(row) for row in zip(*rounds))
+        second, bindings = (statistics.median(row) for row in zip(*rounds))
         figures[name] = {
             "first": first,
             "second": second,
@@ -167,10 +161,10 @@ def start(quick: bool) -> dict[str, Any]:
 
     The set-up is everything between the call and the first turn: cuda.core, checks, the kernel from disk, memory.
     """
-    figures: dict[str, Any] = {"first use": first_uses()}
-    for library in ("torch", "cupy"):
+    figures: dict[str, Any] = {"first use": first_uses(3 if quick else 7)}
+    for library in () if quick else ("torch", "cupy"):
         runs = []
-        for _ in range(2 if quick else 4):
+        for _ in range(4):
             out = subprocess.run([sys.executable, "-c", _START, library], capture_output=True, text=True)
             if out.returncode:
                 say(f"{library}: start left out: {out.stderr.strip().splitlines()[-1]}")
