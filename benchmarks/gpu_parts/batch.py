@@ -13,7 +13,7 @@ from scipy.optimize import minimize as scipy_minimize
 from threadpoolctl import threadpool_limits
 
 import stepwell
-from gpu_parts.tools import M, copy_bandwidth, events, say, summarise, synchronised
+from gpu_parts.tools import BYTES, M, copy_bandwidth, events, say, summarise, synchronised
 
 _QUARTIC = r"""
 extern "C" __global__ void quartic(const double* x, const double* c, const double* w, double* g, double* f, int n) {
@@ -63,10 +63,11 @@ def evaluation_alone(fun: Any, x: Any, count: int = 20) -> float:
 
 
 def batch(quick: bool) -> dict[str, Any]:
-    """4,096 problems of 256 variables; time per iteration and problem.
+    """4,096 problems of 256 variables; time per iteration and problem, with histories of each type.
 
-    Its floor: the traffic of an iteration's sweeps at the speed of a copy, (4 m + 10) n words with bounds that are
-    numbers, and the objective's own kernels with nothing else, as often as they are called.
+    Its floor: the traffic of an iteration's sweeps at the speed of a copy, 4 m words of the history and 10 of x for
+    each variable with bounds that are numbers, and the objective's own kernels with nothing else, as often as they are
+    called.
     """
     count, n = 4096, 256
     rng = np.random.default_rng(2)
@@ -85,12 +86,16 @@ def batch(quick: bool) -> dict[str, Any]:
     except ImportError as error:
         say(f"the objective as one kernel is left out: {error}")
     bandwidth = copy_bandwidth()
-    traffic = (4 * M + 10) * n * 8 / bandwidth
     figures: dict[str, Any] = {"copy bandwidth": bandwidth}
-    for name, (fun, x0) in objectives.items():
+    kinds = [(objective, history) for history in (None, "float32", "bfloat16") for objective in objectives]
+    for objective_name, history in kinds:
+        fun, x0 = objectives[objective_name]
+        name = objective_name if history is None else f"{objective_name}, history {history}"
+        traffic = (4 * M * BYTES[history or "float64"] + 10 * 8) * n / bandwidth
+        kept = {} if history is None else {"history": history}
 
-        def solve(fun: Any = fun, x0: Any = x0, **more: Any) -> Any:
-            return stepwell.minimize_batch(fun, x0, jac=True, bounds=(-1.0, 1.0), options=options | more)
+        def solve(fun: Any = fun, x0: Any = x0, kept: Any = kept, **more: Any) -> Any:
+            return stepwell.minimize_batch(fun, x0, jac=True, bounds=(-1.0, 1.0), options=options | kept | more)
 
         solve()
         seconds, result = synchronised(solve, 3 if quick else 7)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gpu_parts.tools import M, copy_bandwidth, say, summarise, torsion_problem
+from gpu_parts.tools import BYTES, M, copy_bandwidth, say, summarise, torsion_problem
 from gpu_parts.torsion import turn_times
 
 #: Goals in milliseconds, torsion as torsion.py has it (its own start, bounds as arrays), x in float64: by n and the
@@ -20,7 +20,6 @@ GOALS = {
     (4 * 10**6, None): 0.39,
     (10**6, "float32"): 0.105,
 }
-BYTES = {"float64": 8, "float32": 4, "bfloat16": 2}
 #: Words of x that an iteration moves besides the history: with arrays of bounds, with numbers, without.
 OTHER_WORDS = {"own start": 14, "arrays": 14, "numbers": 10, "none": 10}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "billion_variables.py"
@@ -60,13 +59,25 @@ def histories(quick: bool) -> dict[str, Any]:
     smooth = example["smooth"]
     smooth(10**6, 3)  # compiles
     n = 10**8 if quick else 10**9
-    result, seconds = smooth(n, 40)
-    # Two sweeps over the history and the vectors; the evaluation reads x and writes the gradient.
-    moved = 4 * example["M"] * BYTES["bfloat16"] + (OTHER_WORDS["numbers"] + 2) * BYTES["float32"]
-    seconds |= {"floor": moved * n / bandwidth, "iterations": int(result.nit), "evaluations": int(result.nfev)}
+    # The first run of a process takes longer: memory is mapped, its result's among it.
+    first, result = smooth(n, 40)[1], None
+    again = []
+    for _ in range(3):
+        result = None  # its memory serves the next
+        result, seconds = smooth(n, 40)
+        again.append(seconds)
+    seconds = sorted(again, key=lambda run: run["turn"])[1] | {"first run": first, "runs": again}
+    # Two sweeps over the history, where variables are free, and over the vectors; the evaluation reads x and writes the
+    # gradient.
+    free = float((result.x != 0).mean())
+    history, other = 4 * example["M"] * BYTES["bfloat16"], (OTHER_WORDS["numbers"] + 2) * BYTES["float32"]
+    seconds |= {"floor": (free * history + other) * n / bandwidth, "free": free}
+    seconds |= {"floor, all rows": (history + other) * n / bandwidth}
+    seconds |= {"iterations": int(result.nit), "evaluations": int(result.nfev)}
     figures[f"{n:,} variables"] = seconds
-    met = seconds["turn"] < 35e-3 and seconds["set-up"] < 2
-    text = f"n = {n:,} float32, history bfloat16, x >= 0, with its evaluation; set-up {seconds['set-up']:.2f} s"
+    summarise("the same, first run of a process", first["turn"])
+    met = seconds["turn"] < 35e-3 and first["set-up"] < 2
+    text = f"n = {n:,} float32, history bfloat16, x >= 0, with its evaluation; first set-up {first['set-up']:.2f} s"
     fraction = seconds["floor"] / seconds["turn"]
     summarise(text, seconds["turn"], "35 ms, set-up 2 s", fraction=fraction, met=met)
     say(f"{n:,} variables: {seconds}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -40,85 +41,118 @@ print(ready - began, imported - ready, made - imported, turned - made)
 """
 
 
-#: The first use of a kernel, as a user meets it: the array library is there and has used the device.
-_FIRST = """
-import pathlib, sys, time
+#: Uses of kernels as a user meets them: PyTorch is imported and has used the device, Stepwell is imported. Each in a
+#: process of its own, forked from one that has imported PyTorch and nothing else: that alone takes seconds. For each
+#: line that it reads, it writes the seconds from the call until the device is done, or why there are none.
+_USES = """
+import json, os, pathlib, sys, time
 import torch
-import stepwell
-import stepwell.cuda.nvrtc
-name = sys.argv[1]
-if len(sys.argv) > 2:
-    stepwell.cuda.nvrtc.shipped_folder = lambda: pathlib.Path(sys.argv[2])
-double = name != "free float32"
-x = torch.full((100000,), 2.0, device="cuda", dtype=torch.float64 if double else torch.float32)
-f, g = (x * x).sum(), 2 * x
-shape = {"nnls, one A": (56, 40), "nnls, own A": (1000, 200, 8), "lsq_linear, own A": (1000, 200, 8)}
-A = torch.rand(shape.get(name, (64, 60, 30)), device="cuda", dtype=torch.float64)
-b = torch.rand(A.shape[0] if A.ndim == 3 else 1000, A.shape[-2], device="cuda", dtype=torch.float64)
-torch.cuda.synchronize()
-began = time.perf_counter()
-if name.startswith("nnls"):
-    stepwell.nnls(A, b)
-elif name.startswith("lsq_linear"):
-    stepwell.lsq_linear(A, b, bounds=(-0.1, 0.2))
-else:
-    opt = stepwell.LBFGSB(x, (-3.0, 3.0) if double else None, m=10 if double else 5)
-    opt.tell(f, g)
-torch.cuda.synchronize()
-print(time.perf_counter() - began)
+
+def use(name, cache, shipped):
+    os.environ["STEPWELL_CACHE"] = cache
+    double = name != "free float32"
+    x = torch.full((100000,), 2.0, device="cuda", dtype=torch.float64 if double else torch.float32)
+    f, g = (x * x).sum(), 2 * x
+    shape = {"nnls, one A": (56, 40), "nnls, own A": (1000, 200, 8), "lsq_linear, own A": (1000, 200, 8)}
+    A = torch.rand(shape.get(name, (64, 60, 30)), device="cuda", dtype=torch.float64)
+    b = torch.rand(A.shape[0] if A.ndim == 3 else 1000, A.shape[-2], device="cuda", dtype=torch.float64)
+    torch.cuda.synchronize()
+    import stepwell
+    import stepwell.cuda.nvrtc
+    if shipped:
+        stepwell.cuda.nvrtc.shipped_folder = lambda: pathlib.Path(shipped)
+    began = time.perf_counter()
+    if name == "import of cuda.core":
+        import cuda.core
+        from cuda.bindings import driver
+        cuda.core.Device().set_current()
+    elif name.startswith("nnls"):
+        stepwell.nnls(A, b)
+    elif name.startswith("lsq_linear"):
+        stepwell.lsq_linear(A, b, bounds=(-0.1, 0.2))
+    else:
+        opt = stepwell.LBFGSB(x, (-3.0, 3.0) if double else None, m=10 if double else 5)
+        opt.tell(f, g)
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+for line in sys.stdin:
+    if os.fork():
+        os.wait()
+        continue
+    try:
+        answer = use(*json.loads(line))
+    except BaseException as error:
+        answer = repr(error)
+    print(json.dumps(answer), flush=True)
+    os._exit(0)
 """
 
 
-#: What every use of a kernel through cuda.core waits for: its import, beside a library that has used the device.
-_BINDINGS = """
-import time
-import torch
-torch.ones(10, device="cuda").sum().item()
-began = time.perf_counter()
-import cuda.core
-from cuda.bindings import driver
-cuda.core.Device().set_current()
-print(time.perf_counter() - began)
-"""
+class Uses:
+    """Asks for uses of kernels, one after the other."""
 
+    def __init__(self) -> None:
+        # The compiler has a cache of its own.
+        environment = os.environ | {"CUDA_CACHE_DISABLE": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _USES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
 
-def first_use(name: str, cache: Path, *shipped: str) -> float | None:
-    """Seconds of a kernel's use in a fresh process; None where it failed."""
-    # The compiler has a cache of its own.
-    environment = os.environ | {"STEPWELL_CACHE": str(cache), "CUDA_CACHE_DISABLE": "1"}
-    command = [sys.executable, "-c", _FIRST, name, *shipped]
-    out = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if out.returncode:
-        say(f"{name}: first use left out: {out.stderr.strip().splitlines()[-1]}")
+    def seconds(self, name: str, cache: Path, shipped: Path | None = None) -> float | None:
+        """Seconds of a kernel's use in a fresh process; None where it failed."""
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answers is not None
+        asked.write(json.dumps([name, str(cache), str(shipped or "")]) + "\n")
+        asked.flush()
+        answer = json.loads(answers.readline())
+        if isinstance(answer, float):
+            return answer
+        say(f"{name} left out: {answer}")
         return None
-    return float(out.stdout)
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
-def first_uses() -> dict[str, Any]:
+def first_uses(repeats: int) -> dict[str, Any]:
     """Seconds of the first use in a fresh process: compiled there, with the kernel on disk, and with an empty cache
-    where the kernel is part of the installation (`stepwell info --warm --ship` writes there what a cache holds)."""
-    command = [sys.executable, "-c", _BINDINGS]
-    outs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(3)]
-    bindings = min(map(float, outs))
-    figures: dict[str, Any] = {"import of cuda.core": bindings}
-    say(f"import of cuda.core: {bindings:.3f} s")
+    where the kernel is part of the installation (`stepwell info --warm --ship` writes there what a cache holds).
+
+    Beside them what every use of a kernel through cuda.core waits for: its import.
+    """
+    uses = Uses()
+    figures: dict[str, Any] = {}
     small = ("nnls, one A", "nnls, own A", "lsq_linear, own A")
     for name in ("bounded float64", "free float32", *small, "nnls, all sizes"):
         with tempfile.TemporaryDirectory() as folder:
             cache, shipped = Path(folder) / "cache", Path(folder) / "_kernels"
-            runs = [first_use(name, cache) for _ in range(3)]
-            if None in runs:
+            first = uses.seconds(name, cache)
+            if first is None:
                 continue
             shutil.copytree(cache, shipped)
-            both = [first_use(name, Path(folder) / f"empty{k}", str(shipped)) for k in range(2)]
-        first, second, installed = runs[0], min(runs[1:]), min(both)
-        figures[name] = {"first": first, "second": second, "first, kernel of the installation": installed}
+            installed = uses.seconds(name, Path(folder) / "empty", shipped)
+            # Taken in turns.
+            rounds = [(uses.seconds(name, cache), uses.seconds("import of cuda.core", cache)) for _ in range(repeats)]
+        if installed is None or any(None in found for found in rounds):
+            continue
+        second, bindings = (statistics.median(row) for row in zip(*rounds))
+        figures[name] = {
+            "first": first,
+            "second": second,
+            "first, kernel of the installation": installed,
+            "import of cuda.core": bindings,
+            "rounds": rounds,
+        }
         summarise(f"first use, {name}, compiled", first, "3 s", met=first < 3)
         summarise(f"first use, {name}, kernel of the installation", installed, "3 s", met=installed < 3)
         summarise(f"second use, {name}", second, "0.25 s", fraction=bindings / second, met=second < 0.25)
         say(
-            f"{name}: first use {first:.2f} s, of a kernel of the installation {installed:.3f} s, second {second:.3f} s"
+            f"{name}: first use {first:.2f} s, of a kernel of the installation {installed:.3f} s, "
+            f"second {second:.3f} s, import of cuda.core {bindings:.3f} s"
         )
+    uses.close()
     return figures
 
 
@@ -127,10 +161,10 @@ def start(quick: bool) -> dict[str, Any]:
 
     The set-up is everything between the call and the first turn: cuda.core, checks, the kernel from disk, memory.
     """
-    figures: dict[str, Any] = {"first use": first_uses()}
-    for library in ("torch", "cupy"):
+    figures: dict[str, Any] = {"first use": first_uses(3 if quick else 7)}
+    for library in () if quick else ("torch", "cupy"):
         runs = []
-        for _ in range(2 if quick else 4):
+        for _ in range(4):
             out = subprocess.run([sys.executable, "-c", _START, library], capture_output=True, text=True)
             if out.returncode:
                 say(f"{library}: start left out: {out.stderr.strip().splitlines()[-1]}")

@@ -12,6 +12,7 @@ import torch
 import stepwell
 
 M = 8
+BYTES = {"float64": 8, "float32": 4, "bfloat16": 2}
 ENDLESS = dict(gtol=0.0, ftol=0.0, maxfun=10**6)
 BEGAN = time.perf_counter()
 SUMMARY: list[list[Any]] = []  # rows of the closing table: work, milliseconds, of the floor, goal

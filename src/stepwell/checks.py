@@ -248,7 +248,9 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
 
 def _require_unmasked(argument: str, value: Any) -> None:
     """Raise for an array whose mask would be lost."""
-    if isinstance(value, np.ma.MaskedArray):
+    # (Asked of those modules that are there: importing this one takes 50 ms of a first call.)
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(value, masked.MaskedArray):
         raise WrongKind(f"{argument} is a masked array; allowed: one without a mask, such as {argument}.filled(0)")
 
 

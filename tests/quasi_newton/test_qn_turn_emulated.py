@@ -72,6 +72,8 @@ CASES = {
         "exact",
     ),
     "history of bfloat16, several tiles, no bounds": (64, 5, "float32", ("beale", {"n": 700}), None, False, "exact"),
+    "history of bfloat16, ten pairs": (64, 10, "float32", ("torsion", {"nx": 19, "ny": 17}), "own", False, "exact"),
+    "history of bfloat16, three pairs": (64, 3, "float32", ("rosenbrock", {"n": 130}), (-1.5, 0.8), False, "none"),
     "history of bfloat16, from the ring": (64, 18, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "exact"),
 }
 

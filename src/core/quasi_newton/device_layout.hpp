@@ -111,6 +111,14 @@ SW_HD constexpr int tile_length(int capacity, int kept_bytes, int threads) {
     const bool large = 8 * row_blocks_of(capacity) * kept_bytes > 128;
     return threads == warp_threads ? 64 : stages_rows(capacity, threads) && large ? 128 : 256;
 }
+// Where x is in float32 and the few pairs in bfloat16, each warp takes pieces of the variables, 128 bytes of
+// every row, straight into its registers, and their products by the tensor instruction of that type
+// (cuda/quasi_newton/absorb_pieces.cuh). Staged are the vectors, and each thread's sums in double precision.
+SW_HD constexpr bool takes_pieces(int capacity, int real_bytes, int kept_bytes, bool weighted, int threads) {
+    return real_bytes == 4 && kept_bytes == 2 && capacity <= 10 && !weighted && threads > warp_threads;
+}
+constexpr int piece_length = 64;
+constexpr int piece_sums = 18;  // of a thread, at most
 // The aim sweep, too, has few rows on their way through shared memory: each thread a lot of neighbouring
 // elements, as many as one load can take. More of them where the history is narrower than the vectors.
 SW_HD constexpr bool stages_lots(int capacity, int real_bytes, int kept_bytes, int threads) {
@@ -150,10 +158,12 @@ SW_HD constexpr int staged_bytes_of(int capacity, int real_bytes, int kept_bytes
                                     bool weighted, int threads) {
     if (!stages_rows(capacity, threads)) return 0;
     const int lot_bytes = lot_length(capacity, real_bytes, kept_bytes, threads) * kept_bytes;
-    const int inputs =
-        input_rows_of(bound_rows, weighted) * real_bytes * pitch_of(capacity, kept_bytes, threads);
+    const int vectors = input_rows_of(bound_rows, weighted) * real_bytes;
+    const int tiles = 2 * stage_bytes_of(capacity, kept_bytes, threads) +
+                      inputs_ahead_of(kept_bytes) * vectors * pitch_of(capacity, kept_bytes, threads);
+    const bool pieces = takes_pieces(capacity, real_bytes, kept_bytes, weighted, threads);
     const int absorb =
-        2 * stage_bytes_of(capacity, kept_bytes, threads) + inputs_ahead_of(kept_bytes) * inputs;
+        pieces ? threads / 32 * vectors * piece_length + threads * piece_sums * int(sizeof(double)) : tiles;
     const bool lots = stages_lots(capacity, real_bytes, kept_bytes, threads);
     const int ahead = kept_bytes < real_bytes ? 2 * (input_rows_of(bound_rows, weighted) - 2) * 16 : 0;
     const int aim = lots ? threads * (2 * capacity * lot_bytes + ahead) : 0;

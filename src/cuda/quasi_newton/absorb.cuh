@@ -1,129 +1,11 @@
-// The absorb sweep on one chunk: the accepted point, the new pair, and the first read of the history.
+// The absorb sweep on one chunk: the accepted point, the new pair, and the first read of the history. Here
+// for the whole block, or for its warps with their columns of a tile; absorb_pieces.cuh has the other way.
 #pragma once
 
+#include "cuda/quasi_newton/absorb_element.cuh"
 #include "cuda/quasi_newton/strip_sums.cuh"
 
 SW_BEGIN
-
-// What the sweep reads of one element.
-struct AbsorbInput {
-    Real g, x, g_before, d, lower, upper, weight;
-
-    template <Gather gather>
-    __device__ void load(const Vectors& v, int64_t i) {
-        g = v.gradient[i];
-        x = v.at[i];
-        if (gather == Gather::pair) {
-            g_before = v.g[i];
-            d = v.d[i];
-        }
-        if (bounded) {
-            lower = v.lower_of(i);
-            upper = v.upper_of(i);
-        }
-        if (weighted) weight = v.weights[i];
-    }
-
-    // The same, staged: copies on their way to shared memory, and what has arrived there.
-    template <Gather gather>
-    __device__ static void fetch(const Vectors& v, int64_t i, Real* to, int pitch) {
-        // All addresses first: they are kept in shared memory.
-        const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
-        const Real* const weight = v.weights + i;
-        copy_element(to, from[0]);
-        copy_element(to + pitch, from[1]);
-        if (gather == Gather::pair) {
-            copy_element(to + 2 * pitch, from[2]);
-            copy_element(to + 3 * pitch, from[3]);
-        }
-        if (lower_step) copy_element(to + 4 * pitch, from[4]);
-        if (upper_step) copy_element(to + upper_row * pitch, from[5]);
-        if (weighted) copy_element(to + weight_row * pitch, weight);
-    }
-    __device__ void take(const Real* from, int pitch, const BoundNumbers& numbers) {
-        g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
-        lower = lower_step ? from[4 * pitch] : numbers.lower;
-        upper = upper_step ? from[upper_row * pitch] : numbers.upper;
-        if (weighted) weight = from[weight_row * pitch];
-    }
-};
-
-// What the sweep adds up besides the products of rows; with a new pair, the slope g·d as well.
-struct AbsorbShare {
-    AbsorbTotals scalars;
-    int held = 0;  // for the scalar of that name: a register less
-    CarefulSum slope;
-    double unread_yy = 0;  // yᵀy of the new pair where no rows are read
-};
-
-// A new pair at one element, as it is kept; whether rows of the history count there, and y² with its weight.
-struct PairElement {
-    Kept s, y;
-    bool needed;
-    double yy;
-};
-
-// The point of one element; with a new pair, its ring rows, which it returns. The pair is s = length · d and
-// y times the scale.
-template <Gather gather>
-__device__ inline PairElement absorb_element(const Vectors& v, int head, double length, double scale,
-                                             double carry_time, const AbsorbInput& in, int64_t i,
-                                             AbsorbTile& t, int at, AbsorbShare& totals) {
-    AbsorbTotals& sums = totals.scalars;
-    const double g = in.g, x = in.x;
-    const double h = weighted ? double(in.weight) : 1.0;
-    const double root = weighted ? sqrt(h) : 1.0;
-    PairElement pair{};
-    double s = 0, y = 0;
-    if (gather == Gather::pair) {
-        const double change = g - double(in.g_before);
-        pair.s = narrowed_to<Kept>(length * double(in.d));
-        pair.y = narrowed_to<Kept>(narrowed ? scale * change : change);
-        const int64_t row = int64_t(head) * v.stride + i;
-        v.s[row] = pair.s;
-        v.y[row] = pair.y;
-        s = weighted ? double(widened(pair.s)) / root : double(widened(pair.s));
-        y = double(widened(pair.y)) * root;
-        add_product(totals.slope, g, double(in.d));
-    }
-    double mask = 1, carried = 0;
-    if (bounded) {
-        const double lower = in.lower, upper = in.upper;
-        if (gather == Gather::again) {
-            const Standing one = classify_variable<true>(x, g, h * g, lower, upper, carry_time);
-            mask = one.mask;
-            carried = one.carried / root;
-        } else {
-            // As classify_variable<false>(), without a division but where it may bring the first break.
-            const bool held = is_held(x, g, lower, upper);
-            mask = held ? 0 : 1;
-            totals.held += held;
-            if (!held && may_break_before(sums.first_break, x, h * g, lower, upper))
-                sums.first_break = min_of(sums.first_break, breakpoint(x, h * g, lower, upper));
-            const double projected = projected_gradient(x, g, lower, upper);
-            sums.projected_squared += projected * projected;
-            sums.projected_gradient = max_of(sums.projected_gradient, absolute(projected));
-        }
-    } else {
-        sums.projected_squared += g * g;
-        sums.projected_gradient = max_of(sums.projected_gradient, absolute(g));
-    }
-    const double moving = mask * root * g;
-    sums.movable_descent += moving * moving;
-    sums.gradient_squared += g * g;
-    sums.x_squared += x * x;
-    t.riders[s_row][at] = s;
-    t.riders[y_row][at] = y;
-    t.riders[moving_row][at] = moving;
-    t.riders[carried_row][at] = carried;
-    t.mask[at] = mask;
-#if SW_WEIGHTED
-    t.root[at] = root;
-#endif
-    pair.needed = mask != 0 || s != 0 || carried != 0;
-    pair.yy = y * y;
-    return pair;
-}
 
 // What the sweep knows while it goes over one strip of a chunk.
 template <Gather gather>
@@ -143,8 +25,7 @@ public:
           head(head),
           strip(strip),
           carry_time(carry_time),
-          scale(pair_scale(narrowed, -state.search.slope0 * state.search.step)),
-          length(scale * state.search.step),
+          factors(state),
           numbers(v) {}
 
     // Tile after tile, whose rows are read where they lie.
@@ -208,7 +89,8 @@ private:
     StripSums& sums;
     AbsorbShare& totals;
     const int newest, r, head, strip;
-    const double carry_time, scale, length;
+    const double carry_time;
+    const PairFactors factors;
     const BoundNumbers numbers;
 
     // The one so many after it, in the order of the sweep.
@@ -246,7 +128,8 @@ private:
 #pragma unroll
         for (int k = 0; k < thread_columns; ++k) {
             const int i = column_of(k);
-            PairElement pair{};
+            bool needed = false;
+            double yy = 0;
             if (i < count) {
                 AbsorbInput input;
                 if (staged) {
@@ -254,17 +137,24 @@ private:
                 } else {
                     input = loaded[k];
                 }
-                pair =
-                    absorb_element<gather>(v, newest, length, scale, carry_time, input, at + i, t, i, totals);
-                if (staged && gather == Gather::pair) {
-                    staged_history(stage)[(r - 1) * pitch + i] = pair.y;
-                    staged_history(stage)[(capacity + r - 1) * pitch + i] = pair.s;
+                const FormedElement one = form_element<gather>(factors, carry_time, input, totals);
+                t.put(i, one);
+                needed = one.needed();
+                yy = one.own_y() * one.own_y();
+                if (gather == Gather::pair) {
+                    const int64_t place = int64_t(newest) * v.stride + at + i;
+                    v.s[place] = one.s;
+                    v.y[place] = one.y;
+                    if (staged) {
+                        staged_history(stage)[(r - 1) * pitch + i] = one.y;
+                        staged_history(stage)[(capacity + r - 1) * pitch + i] = one.s;
+                    }
                 }
             }
             if constexpr (selective) {
-                const unsigned int needed = __ballot_sync(0xffffffffu, pair.needed);
-                if ((threadIdx.x & 31) == 0 && i < tile) t.needed[i >> 5] = needed;
-                if (!(needed >> (threadIdx.x & 24) & 0xffu)) totals.unread_yy += pair.yy;
+                const unsigned int all = __ballot_sync(0xffffffffu, needed);
+                if ((threadIdx.x & 31) == 0 && i < tile) t.needed[i >> 5] = all;
+                if (!(all >> (threadIdx.x & 24) & 0xffu)) totals.unread_yy += yy;
             }
         }
     }
@@ -305,8 +195,9 @@ __device__ inline void absorb_strip(const Vectors& v, const State& state, const 
 // The whole chunk; its sums go to `to`.
 template <Gather gather>
 __device__ inline void absorb_chunk(const Vectors& v, const State& state, const SumLayout& layout,
-                                    const Chunk& c, AbsorbTile (&tiles)[tile_buffers], int64_t* offsets,
-                                    double* shared, AbsorbShare& totals, double* to) {
+                                    const Chunk& c, AbsorbTiles& memory, int64_t* offsets, double* shared,
+                                    AbsorbShare& totals, double* to) {
+    AbsorbTile(&tiles)[tile_buffers] = memory.tiles;
     const int r = layout.rows, head = gather == Gather::pair ? state.head + 1 : state.head;
     const double carry_time = gather == Gather::again ? state.carry_time : -1.0;
     for (int strip = 0; strip < absorb_strips(); ++strip) {
@@ -322,7 +213,7 @@ __device__ inline void absorb_chunk(const Vectors& v, const State& state, const 
                                         unused);
         }
         if (r == 0) return;
-        store_strip(layout, strip, sums, shared, to);
+        store_blocks<StripPlaces>(layout, strip, sums, shared, to);
         if (!layout.gram) return;
     }
 }

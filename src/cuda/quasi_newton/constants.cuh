@@ -36,6 +36,7 @@ constexpr int row_blocks = row_blocks_of(capacity);
 constexpr bool lone_warp = warps == 1;
 constexpr bool staged = stages_rows(capacity, threads);
 constexpr bool lots_staged = stages_lots(capacity, sizeof(Real), sizeof(Kept), threads);
+constexpr bool in_pieces = takes_pieces(capacity, sizeof(Real), sizeof(Kept), weighted, threads);
 constexpr int tile = tile_length(capacity, sizeof(Kept), threads);
 // Rows of the aim sweep that are not staged come straight from global memory, by twos.
 constexpr int lot = lot_length(capacity, sizeof(Real), sizeof(Kept), threads);

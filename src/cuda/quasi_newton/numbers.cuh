@@ -17,7 +17,7 @@ struct AbsorbKinds {
 __device__ inline Numbers numbers_of(const AbsorbShare& found) {
     const AbsorbTotals& mine = found.scalars;
     return {{mine.movable_descent, mine.gradient_squared, mine.projected_squared, mine.x_squared,
-             double(found.held), mine.projected_gradient, mine.first_break},
+             double(found.held), double(found.largest), mine.first_break},
             AbsorbTotals::count,
             absorb_extrema,
             found.slope};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/quasi_newton/absorb.cuh"
+#include "cuda/quasi_newton/absorb_pieces.cuh"
 #include "cuda/quasi_newton/aim.cuh"
 #include "cuda/quasi_newton/sums.cuh"
 
@@ -22,11 +23,13 @@ constexpr int shared_factors = lone_warp ? max_of(2 * shared_square, fold_length
 constexpr int most_sums = 8 * capacity + capacity * (2 * capacity + 1) +
                           (SW_WEIGHTS_VARY ? capacity * (capacity + 1) / 2 : 0) + chunk_numbers;
 
+using AbsorbMemory = Choice<in_pieces, AbsorbPieces, AbsorbTiles>::type;
+
 struct SharedMemory {
     union {
-        AbsorbTile absorb[tile_buffers];
+        AbsorbMemory absorb;
         double exchange[staged ? 64 * warps : fold_length];
-        double sums[max_of(tile_buffers * int(sizeof(AbsorbTile) / sizeof(double)),
+        double sums[max_of(int(sizeof(AbsorbMemory) / sizeof(double)),
                            small_history ? most_sums + shared_square : 1)];
         Break breaks[longest_list_of(threads)];  // sorted
     };

@@ -27,6 +27,17 @@ struct AbsorbTile {
     __device__ bool needs(int column) const {
         return !selective || (needed[column >> 5] >> (column & 24) & 0xffu);
     }
+    template <class Formed>
+    __device__ void put(int column, const Formed& one) {
+        riders[s_row][column] = one.own_s();
+        riders[y_row][column] = one.own_y();
+        riders[moving_row][column] = one.moving;
+        riders[carried_row][column] = one.carried;
+        mask[column] = one.free ? 1.0 : 0.0;
+#if SW_WEIGHTED
+        root[column] = one.root;
+#endif
+    }
     __device__ double root_of(int column) const {
 #if SW_WEIGHTED
         return root[column];
@@ -36,6 +47,9 @@ struct AbsorbTile {
     }
 };
 constexpr int tile_buffers = staged ? 2 : 1;
+struct AbsorbTiles {
+    AbsorbTile tiles[tile_buffers];
+};
 
 // With a narrow history each warp goes over its columns of every tile by itself and waits for no other: it
 // forms them, has their rows brought and multiplies them. Rows in double precision are brought for the whole

@@ -27,6 +27,26 @@ struct StripSums {
 #if SW_WEIGHTS_VARY
     double whole[strip_rows][row_blocks][2];  // S Sᵀ over all variables
 #endif
+
+    // Riding rows against each row block, then the Gram matrix by block rows, then S Sᵀ over all variables.
+    template <class Work>
+    __device__ void each_block(const Work& work) const {
+#pragma unroll
+        for (int b = 0; b < row_blocks; ++b) work(riding[b]);
+        const auto each_of_gram = [&](const double (&sums)[strip_rows][row_blocks][2]) {
+#pragma unroll
+            for (int i = 0; i < strip_rows; ++i) {
+#pragma unroll
+                for (int j = 0; j < row_blocks; ++j) {
+                    if (!whole_gram || j <= i) work(sums[i][j]);
+                }
+            }
+        };
+        each_of_gram(gram);
+#if SW_WEIGHTS_VARY
+        each_of_gram(whole);
+#endif
+    }
 };
 
 // Two left operands in one instruction where the sweep is bound by these and not by memory, and where the
@@ -184,50 +204,65 @@ __device__ inline void add_unread(StripSums& sums, int r, double yy) {
     }
 }
 
-// The 8 x 8 blocks of sums that a strip ends with: riding rows against each row block, then the Gram matrix
-// by block rows, then S Sᵀ over all variables where the weights vary.
+// The 8 x 8 blocks of sums that a strip ends with.
 constexpr int gram_blocks = whole_gram ? row_blocks * (row_blocks + 1) / 2 : row_blocks;
 constexpr int strip_blocks = row_blocks + gram_blocks * (1 + SW_WEIGHTS_VARY);
 // Blocks added up over the warps at a time. The history's stages are free then and hold them.
 constexpr int blocks_at_once = staged || lone_warp ? max_blocks_at_once : 1;
 
-// Which of the sums of a chunk an element of a block is; -1 if none.
-__device__ inline int place_of_sum(const SumLayout& layout, int strip, int index, int row, int column) {
-    const int r = layout.rows;
-    // Its place among the sums of a row of a block: Y by age, then S by age, of the pairs there are.
-    auto stacked = [&](int b, int k) { return (is_of_s(b * 8 + k) ? r : 0) + age_of(b * 8 + k); };
-    auto alive = [&](int b, int k) { return age_of(b * 8 + k) < r; };
-    if (index < row_blocks) {
-        if (strip > 0 || row >= no_row || !alive(index, column)) return -1;
-        const int j = stacked(index, column);
-        const bool is_y = !is_of_s(index * 8 + column);
-        return row == moving_row ? layout.q() + j
-               : row == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
-               : row == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
-                                 : layout.carried() + j;
-    }
-    index -= row_blocks;
-    const bool everywhere = index >= gram_blocks;
-    if (everywhere) index -= gram_blocks;
-    int left = strip, right = index;
-    if (whole_gram) {
-        for (left = 0; right > left; ++left) right -= left + 1;
-    }
-    if (left < right || !layout.gram || !alive(left, row) || !alive(right, column)) return -1;
-    const int a = stacked(left, row), b = stacked(right, column);
-    if (b > a) return -1;
-    if (!everywhere) return layout.free_gram() + triangle(a, b);
-    return layout.all_ss && a >= r && b >= r ? layout.whole_ss() + triangle(a - r, b - r) : -1;
+// The place of the sum of a riding row with a row of the stack, and of two rows of the stack (the first
+// masked); -1 if it is none of the sums of a chunk.
+__device__ inline bool is_alive(const SumLayout& layout, int row) {
+    return age_of(row) < layout.rows;
 }
+// Y by age, then S by age, of the pairs there are.
+__device__ inline int stacked(const SumLayout& layout, int row) {
+    return (is_of_s(row) ? layout.rows : 0) + age_of(row);
+}
+__device__ inline int place_of_riding(const SumLayout& layout, int rider, int row) {
+    if (rider >= no_row || !is_alive(layout, row)) return -1;
+    const int r = layout.rows, j = stacked(layout, row);
+    const bool is_y = !is_of_s(row);
+    return rider == moving_row ? layout.q() + j
+           : rider == s_row    ? (is_y ? layout.new_sy() + j : layout.new_ss() + j - r)
+           : rider == y_row    ? (is_y ? layout.new_yy() + j : layout.new_ys() + j - r)
+                               : layout.carried() + j;
+}
+__device__ inline int place_of_gram(const SumLayout& layout, int left, int right) {
+    if (left < right || !layout.gram || !is_alive(layout, left) || !is_alive(layout, right)) return -1;
+    return layout.free_gram() + triangle(stacked(layout, left), stacked(layout, right));
+}
+
+// Which of the sums of a chunk an element of a block is; -1 if none.
+struct StripPlaces {
+    static constexpr int count = strip_blocks;
+
+    __device__ static int of(const SumLayout& layout, int strip, int index, int row, int column) {
+        if (index < row_blocks) return strip > 0 ? -1 : place_of_riding(layout, row, index * 8 + column);
+        index -= row_blocks;
+        const bool everywhere = index >= gram_blocks;
+        if (everywhere) index -= gram_blocks;
+        int left = strip, right = index;
+        if (whole_gram) {
+            for (left = 0; right > left; ++left) right -= left + 1;
+        }
+        left = 8 * left + row, right = 8 * right + column;
+        const int place = place_of_gram(layout, left, right);
+        if (!everywhere || place < 0) return place;
+        const int r = layout.rows, a = stacked(layout, left) - r, b = stacked(layout, right) - r;
+        return layout.all_ss && a >= 0 && b >= 0 ? layout.whole_ss() + triangle(a, b) : -1;
+    }
+};
 
 // Adds the blocks of one group over the warps, in their order, to where the sums of the chunk are kept.
 // `shared`: (warps, blocks_at_once, 64).
+template <class Places>
 __device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int first, int count,
                                         const double* shared, double* to) {
     __syncthreads();
     SW_ROLLED
     for (int v = threadIdx.x; v < count * 64; v += threads) {
-        const int place = place_of_sum(layout, strip, first + v / 64, v % 64 / 8, v % 8);
+        const int place = Places::of(layout, strip, first + v / 64, v % 64 / 8, v % 8);
         if (place < 0) continue;
         double total = 0;
 #pragma unroll
@@ -238,52 +273,37 @@ __device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int f
 }
 
 // The same for a warp that is alone: what it has of a block is all there is.
+template <class Places>
 __device__ __noinline__ void put_sums_of_block(const SumLayout layout, int strip, int index, double first,
                                                double second, double* to) {
     const int lane = threadIdx.x & 31;
     SW_ROLLED
     for (int k = 0; k < 2; ++k) {
-        const int place = place_of_sum(layout, strip, index, lane >> 2, 2 * (lane & 3) + k);
+        const int place = Places::of(layout, strip, index, lane >> 2, 2 * (lane & 3) + k);
         if (place >= 0) to[place] = 0.0 + (k ? second : first);
     }
 }
 
-__device__ inline void store_strip(const SumLayout& layout, int strip, const StripSums& sums, double* shared,
-                                   double* to) {
+// All blocks of sums of a thread's warp, by its `sums`.
+template <class Places, class Sums>
+__device__ inline void store_blocks(const SumLayout& layout, int strip, const Sums& sums, double* shared,
+                                    double* to) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     __syncthreads();
     int index = 0;
-    auto put = [&](const double (&c)[2]) {
+    sums.each_block([&](const double (&c)[2]) {
         if constexpr (lone_warp) {
-            put_sums_of_block(layout, strip, index++, c[0], c[1], to);
+            put_sums_of_block<Places>(layout, strip, index++, c[0], c[1], to);
             return;
         }
         double* block = shared + (warp * blocks_at_once + index % blocks_at_once) * 64;
         *reinterpret_cast<double2*>(block + 2 * lane) = make_double2(c[0], c[1]);
         ++index;
-        if (index % blocks_at_once == 0 || index == strip_blocks) {
+        if (index % blocks_at_once == 0 || index == Places::count) {
             const int count = (index - 1) % blocks_at_once + 1;
-            add_blocks(layout, strip, index - count, count, shared, to);
+            add_blocks<Places>(layout, strip, index - count, count, shared, to);
         }
-    };
-#pragma unroll
-    for (int b = 0; b < row_blocks; ++b) put(sums.riding[b]);
-#pragma unroll
-    for (int i = 0; i < strip_rows; ++i) {
-#pragma unroll
-        for (int j = 0; j < row_blocks; ++j) {
-            if (!whole_gram || j <= i) put(sums.gram[i][j]);
-        }
-    }
-#if SW_WEIGHTS_VARY
-#pragma unroll
-    for (int i = 0; i < strip_rows; ++i) {
-#pragma unroll
-        for (int j = 0; j < row_blocks; ++j) {
-            if (!whole_gram || j <= i) put(sums.whole[i][j]);
-        }
-    }
-#endif
+    });
 }
 
 SW_END

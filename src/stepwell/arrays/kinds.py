@@ -95,7 +95,7 @@ def namespace_of(*arrays: Array) -> Any:
         return array_api_compat.array_namespace(*given)
     (only,) = types
     if only not in _namespaces:
-        plain = only is np.ndarray and _NUMPY_IS_ONE
+        plain = (only is np.ndarray or issubclass(only, np.generic)) and _NUMPY_IS_ONE
         _namespaces[only] = np if plain else array_api_compat.array_namespace(given[0])
     return _namespaces[only]
 

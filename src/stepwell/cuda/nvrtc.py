@@ -11,6 +11,7 @@ looked for first, and count whichever version of the compiler made them, of the 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -82,6 +83,22 @@ def _compiler_version() -> str:
         return _load_compiler()
 
 
+@functools.cache
+def _sources_digest(folder: str) -> bytes:
+    """SHA-256 of all that kernels are compiled from: once a process, since it takes as long as loading a kernel."""
+    digest = hashlib.sha256()
+    for part in ("core", "cuda"):
+        for parent, folders, files in os.walk(os.path.join(folder, part)):
+            folders.sort()
+            for name in sorted(files):
+                if not name.endswith((".hpp", ".cu", ".cuh")):
+                    continue
+                path = os.path.join(parent, name)
+                with open(path, "rb") as file:
+                    digest.update(os.path.relpath(path, folder).encode() + b"\0" + file.read())
+    return digest.digest()
+
+
 def compile_kernel(
     name: str,
     defines: dict[str, str | int],
@@ -100,8 +117,7 @@ def compile_kernel(
     source = path.read_text()
     version = _compiler_version()
     digest = hashlib.sha256(repr((name, sorted(defines.items()), architecture, source)).encode())
-    for header in sorted([*folder.glob("core/**/*.hpp"), *folder.glob("cuda/**/*.cu*")]):
-        digest.update(str(header.relative_to(folder)).encode() + b"\0" + header.read_bytes())
+    digest.update(_sources_digest(str(folder)))
     entry = f"{name}-{architecture}-{digest.hexdigest()[:32]}"
     for shipped in sorted(shipped_folder().glob(f"{entry}-{version.split('.')[0]}.*.cubin")):
         kept = _read_entry(shipped, own=False)
