@@ -22,35 +22,18 @@ struct OneCore : TriangleSweeps {
     KeptInverses* kept = nullptr;  // where all systems have one matrix of few columns
 
     // Of `group` systems with one matrix, b of each `step` numbers apart: A'b, a row of `stride` numbers
-    // each, and b . b after it. Of each they are summed in the same order, whichever the others are.
+    // each with zeros after it, of which b . b is the last. Of each they are summed in the same order,
+    // whichever the others are.
     static constexpr int group = 4;
     template <class Scalar>
     static void multiply_group(const Scalar* b, int64_t step, int here, int count, const Shared& shared,
                                int columns, double* products, int stride) {
         const Scalar* row[group];
         for (int k = 0; k < group; ++k) row[k] = b + min_of(k, here - 1) * step;
-        for (int j = 0; j < columns; j += 4) {
-            const double* column[4];
-            for (int q = 0; q < 4; ++q)
-                column[q] = shared.columns + min_of(j + q, columns - 1) * shared.column_stride;
-            Lot sum[group][4] = {};
-            int i = 0;
-            for (; i + lot <= count; i += lot) {
-                Lot entry[4];
-                for (int q = 0; q < 4; ++q) entry[q] = register_at(column[q] + i);
-                for (int k = 0; k < group; ++k) {
-                    const Lot value = lot_at(row[k] + i);
-                    for (int q = 0; q < 4; ++q) sum[k][q] += entry[q] * value;
-                }
-            }
-            for (int k = 0; k < group; ++k)
-                for (int q = 0; q < 4; ++q) {
-                    double all = across(sum[k][q]);
-                    for (int t = i; t < count; ++t) all += column[q][t] * double(row[k][t]);
-                    if (j + q < columns) products[k * stride + j + q] = all;
-                }
-        }
-        for (int k = 0; k < group; ++k) products[k * stride + columns] = square_of(row[k], count);
+        // (With the first four columns goes b . b, so that b is read once.)
+        multiply_four<true>(row, count, shared, 0, columns, products, stride, b + group * step);
+        for (int j = 4; j < columns; j += 4)
+            multiply_four<false>(row, count, shared, j, columns, products, stride);
     }
 
     // r . r of r = b - A x with the columns of `support`, and, if it is wanted, A'r.
@@ -140,33 +123,38 @@ struct OneCore : TriangleSweeps {
         }
     }
 
-    // What judges a point: the largest w_j leaving_j above zero, and where it is; the largest |w_j| within_j;
-    // and the sum of |x_j| norm_j.
+    // What judges a point: the largest score above zero, w_j inverse_j, of columns at a bound, with another
+    // sign at an upper one; the largest |w_j| inverse_j of those inside; and the sum of |x_j| norm_j.
     struct Judged {
         double top, slope, sizes;
-        int place;
     };
-    static Judged judge(const double* w, const double* leaving, const double* within, const double* x,
-                        const double* norm, int columns) {
+    template <bool bounded>
+    static Judged judge(const double* w, const double* inverse, const double* x, const double* norm,
+                        uint64_t at_bound, uint64_t at_upper, uint64_t inside, int length) {
         constexpr int chains = 2;
         static_assert(padding % lot == 0);
         constexpr int step = min_of(chains * lot, padding);
         Lot top[chains] = {}, slope[chains] = {}, sizes[chains] = {};
-        const int length = static_cast<int>(padded(columns));
         for (int j = 0; j < length; j += step)
             for (int k = 0; k < step / lot; ++k) {
                 const int at = j + k * lot;
-                const Lot dual = register_at(w + at), score = dual * register_at(leaving + at),
-                          steep = size_of(dual) * register_at(within + at);
-                top[k] = larger_of(top[k], score);
-                slope[k] = larger_of(slope[k], steep);
+                const Lot dual = register_at(w + at) * register_at(inverse + at);
+                Lot score = dual;
+                if constexpr (bounded) score = Lot(Bits(score) ^ (in_set(at_upper, at) & INT64_MIN));
+                top[k] = larger_of(top[k], Lot(Bits(score) & in_set(at_bound, at)));
+                slope[k] = larger_of(slope[k], Lot(Bits(size_of(dual)) & in_set(inside, at)));
                 sizes[k] += size_of(register_at(x + at)) * register_at(norm + at);
             }
-        Judged judged{highest(larger_of(top[0], top[1])), highest(larger_of(slope[0], slope[1])),
-                      across(sizes[0] + sizes[1]), 0};
-        if (judged.top > 0)
-            while (w[judged.place] * leaving[judged.place] != judged.top) ++judged.place;
-        return judged;
+        return {highest(larger_of(top[0], top[1])), highest(larger_of(slope[0], slope[1])),
+                across(sizes[0] + sizes[1])};
+    }
+
+    // a . b over the columns of a set.
+    static double inner_of_set(const double* a, const double* b, uint64_t columns, int length) {
+        Lot sum = {};
+        for (int at = 0; at < length; at += lot)
+            sum += Lot(Bits(register_at(a + at)) & in_set(columns, at)) * register_at(b + at);
+        return across(sum);
     }
 
     // A table of `given` columns and rows, with zeros up to a whole number of eights for `all` of them; false
@@ -198,6 +186,17 @@ private:
     }
 
     typedef VectorOf<int64_t, lot>::anywhere Bits;
+    // All bits of the numbers from `at` on whose columns are in a set, none of the others.
+    static Bits in_set(uint64_t columns, int at) {
+        static constexpr struct Places {
+            int64_t bit[64];
+            constexpr Places() : bit() {
+                for (int j = 0; j < 64; ++j) bit[j] = static_cast<int64_t>(uint64_t(1) << j);
+            }
+        } places;
+        const Bits all = Bits{} + static_cast<int64_t>(columns);
+        return (all & *reinterpret_cast<const Bits*>(places.bit + at)) != 0;
+    }
     // Without its sign's bit.
     static Lot size_of(Lot value) { return Lot(Bits(value) & INT64_MAX); }
     // Of numbers of which the first are not negative: in the order of their bits. What is not a number is
@@ -210,9 +209,13 @@ private:
 #endif
     }
     static double highest(Lot values) {
+#if defined(__aarch64__)
+        return vmaxvq_f64(values);
+#else
         double most = values[0];
         for (int k = 1; k < lot; ++k) most = max_of(most, double(values[k]));
         return most;
+#endif
     }
     void clear(int from, int to) const {
         for (int i = from; i < to; ++i) {
@@ -221,18 +224,40 @@ private:
         }
     }
 
-    template <class Scalar>
-    static double square_of(const Scalar* b, int count) {
-        Lot sum[4] = {};
+    // Of rows of a group: products with four columns from j on, and with themselves. The rows that come next
+    // are asked for meanwhile, as many lines as are read here.
+    template <bool squares, class Scalar>
+    static void multiply_four(const Scalar* const (&row)[group], int count, const Shared& shared, int j,
+                              int columns, double* products, int stride, const Scalar* next = nullptr) {
+        constexpr int line = 64 / sizeof(Scalar);
+        const double* column[4];
+        for (int q = 0; q < 4; ++q)
+            column[q] = shared.columns + min_of(j + q, columns - 1) * shared.column_stride;
+        Lot sum[group][4] = {}, square[group] = {};
         int i = 0;
-        for (; i + 4 * lot <= count; i += 4 * lot)
-            for (int u = 0; u < 4; ++u) {
-                const Lot value = lot_at(b + i + u * lot);
-                sum[u] += value * value;
+        for (; i + lot <= count; i += lot) {
+            if (squares)
+                for (int k = 0; k < group * lot; k += line) prefetch(next + group * i + k);
+            Lot entry[4];
+            for (int q = 0; q < 4; ++q) entry[q] = register_at(column[q] + i);
+            for (int k = 0; k < group; ++k) {
+                const Lot value = lot_at(row[k] + i);
+                for (int q = 0; q < 4; ++q) sum[k][q] += entry[q] * value;
+                if (squares) square[k] += value * value;
             }
-        double rest = 0;
-        for (; i < count; ++i) rest += double(b[i]) * double(b[i]);
-        return across((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+        }
+        const int here = min_of(4, columns - j);
+        for (int k = 0; k < group; ++k) {
+            double *into = products + k * stride + j, *own = products + (k + 1) * stride - 1;
+            for (int q = 0; q < 4; ++q) into[q] = q < here ? across(sum[k][q]) : 0.0;
+            if (squares) *own = across(square[k]);
+        }
+        for (int k = 0; k < group; ++k)
+            for (int t = i; t < count; ++t) {
+                const double value = double(row[k][t]);
+                for (int q = 0; q < here; ++q) products[k * stride + j + q] += column[q][t] * value;
+                if (squares) products[(k + 1) * stride - 1] += value * value;
+            }
     }
 
     static Lot lot_at(const double* p) { return register_at(p); }

@@ -66,6 +66,7 @@ public:
             matrix.gather(Lone(), envelope, j, scale[j], column, static_cast<int>(stride_));
             matrix.bounds(envelope, j, column, low[j], high[j]);
         });
+        std::fill(norm + n, norm + padded(n), 0.0);
         std::fill(inverse + n, inverse + padded(n), 0.0);
         shared.scale = scale;
         shared.norm = norm;

@@ -1,6 +1,8 @@
 // Small systems on the CPU, each by one thread; compiled once per instruction set.
 #include "host/nnls/small_systems.hpp"
 
+#include <algorithm>
+
 #include "core/nnls/small/solver.hpp"
 #include "host/nnls/one_core.hpp"
 
@@ -10,30 +12,48 @@ namespace {
 
 typedef bool (*Way)(SmallSystems&, int64_t, const Shared&);
 
-// Asks for b of a system of the next group while this one is solved.
-template <class Scalar>
-void fetch_next(const Scalar* b, const Job& job) {
-    constexpr int line = 64 / sizeof(Scalar);
-    const Scalar* next = b + small::OneCore::group * job.b_stride;
-    for (int i = 0; i < min_of(job.rows, 512); i += line) prefetch(next + i);
+// A row of A'b, zeros up to a whole number of eights, and then b'b.
+int linear_length(const Job& job) {
+    return static_cast<int>(padded(job.columns + job.family.slack)) + 1;
 }
 
-// A'b of this system, and at once of those that come next.
+// A'b and b'b of this system, and at once of those that come next.
 template <class Scalar>
-const double* products_with(SmallSystems& given, int64_t system, const Shared& shared) {
+void multiply(SmallSystems& given, int64_t system, const Shared& shared) {
     typedef small::OneCore Core;
     const Job& job = given.job;
-    const int stride = job.columns + 1;
+    const int length = linear_length(job);
     if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
         const int64_t here = job.family.which ? 1 : min_of<int64_t>(Core::group, job.systems - system);
         const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
         Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
-                             given.linear.get(), stride);
+                             given.linear.get(), length);
         given.first = system;
         given.last = system + here;
         given.multiplied = shared.columns;
     }
-    return given.linear.get() + (system - given.first) * stride;
+    given.products.linear = given.linear.get() + (system - given.first) * length;
+    given.products.squared_b = given.products.linear[length - 1];
+}
+
+// What all systems of a matrix work with.
+void take_matrix(SmallSystems& given, const Shared& shared) {
+    small::Products& products = given.products;
+    if (products.shared.scale == shared.scale) return;
+    double* units = given.units.get();
+    products = small::Products();
+    products.shared = shared;
+    products.gram = shared.gram;
+    products.stride = shared.gram_stride;
+    products.inverse_norm = shared.inverse_norm;
+    products.norm = shared.norm;
+    for (int j = 0; j < given.job.columns + given.job.family.slack; ++j) {
+        units[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
+        if (!(units[j] > 0 && shared.norm && shared.norm[j] > 0)) products.nothing |= small::bit_of(j);
+    }
+    products.unit = units;
+    products.coefficients = given.coefficients.get();
+    products.sum_norms = given.sum_norms.get();
 }
 
 template <class Kind>
@@ -44,22 +64,10 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
     core.rows = given.rows.get();
     core.panel = given.panel.get();
     core.kept = given.kept.get();
-    small::Products products;
-    products.shared = shared;
+    small::Products& products = given.products;
     if constexpr (Kind::shares) {
-        products.gram = shared.gram;
-        products.stride = shared.gram_stride;
-        products.inverse_norm = shared.inverse_norm;
-        products.unit = given.units.get();
-        if (given.scaled != shared.scale) {
-            for (int j = 0; j < job.columns + job.family.slack; ++j)
-                given.units.get()[j] = shared.scale[j] > 0 ? 1 / shared.scale[j] : 0.0;
-            given.scaled = shared.scale;
-            given.weight_of_sum = 0;
-        }
-        products.weight_of_sum = given.weight_of_sum;
-        products.coefficients = given.coefficients.get();
-        products.sum_norms = given.sum_norms.get();
+        take_matrix(given, shared);
+        multiply<Scalar>(given, system, shared);
     }
     if constexpr (Kind::source == small::own_matrix) {
         core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
@@ -67,14 +75,10 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
                         given.table.get());
         products.table = given.table.get();
     }
-    if constexpr (Kind::shares) {
-        products.linear = products_with<Scalar>(given, system, shared);
-        fetch_next(static_cast<const Scalar*>(job.b) + system * job.b_stride, job);
-    }
     small::Store<Kind, 1> store;
     small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
     bool goes_on = solver.start();
-    if constexpr (Kind::summed && Kind::shares) given.weight_of_sum = solver.rho;
+    if constexpr (Kind::summed && Kind::shares) products.weight_of_sum = solver.rho;
     while (goes_on) goes_on = solver.go_on();
     return solver.finish();
 }
@@ -144,7 +148,8 @@ SmallSystems::SmallSystems(const HostJob& host)
       units(padded(host.job.columns + 1)),
       coefficients(padded(host.job.columns + 1)),
       sum_norms(padded(host.job.columns + 1)),
-      linear(small::OneCore::group * (host.job.columns + 1)) {
+      linear(small::OneCore::group * linear_length(host.job)) {
+    std::fill_n(linear.get(), small::OneCore::group * linear_length(job), 0.0);
     const int source = small::source_of(job, host.form_gram);
     if (source == small::one_matrix && keeps_inverses(job)) kept = std::make_unique<small::KeptInverses>();
     way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);

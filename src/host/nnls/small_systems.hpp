@@ -21,8 +21,7 @@ public:
     // What the ways work with.
     const Job& job;
     const LazyBuffer<double> rows, panel, table, units, coefficients, sum_norms, linear;
-    const double* scaled = nullptr;  // the scales that `units` are the inverses of
-    double weight_of_sum = 0;        // with the matrix of these
+    small::Products products;  // of the matrix of the system before, where systems share it
     std::unique_ptr<small::KeptInverses> kept;
     // The systems whose products with a shared matrix are in `linear`, and its columns.
     int64_t first = 0, last = 0;

@@ -141,7 +141,7 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
     def rows(array: Array) -> list[Array]:
         if arrays.is_cuda(batch.b) or len(batch.lead) != 1:
             return [shaped(row) for row in array]
-        return arrays.as_user_rows(np.ascontiguousarray(array), batch.b)
+        return arrays.as_user_rows(array, batch.b)
 
     found = {name: shaped(xp.astype(array, answers.x.dtype, copy=False)) for name, array in names.items()}
     found |= dict(zip(COUNTS, rows(counts))) | {name: shaped(array) for name, array in whole.items()}

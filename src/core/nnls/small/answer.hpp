@@ -82,15 +82,19 @@ struct Answer : Sums<Kind, Lanes> {
 private:
     // False where not all of x is finite.
     SW_HD bool write_vectors() {
-        const int64_t row = system * job.columns;
-        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
         const Family& family = job.family;
-        bool odd = false;
+        const int given = job.columns;
+        const int64_t row = system * given;
+        Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
+        // (A byte that is written might be any of what is known here: so it is read before.)
+        uint8_t* const active = job.active + row;
+        int8_t* const states = family.general ? family.state + row : nullptr;
+        const uint64_t passive = this->passive, masked = this->masked;
+        double odd = 0;
         this->each_column([&](int j, int) {
-            if (j >= job.columns) return;
-            const bool is_passive = passive & bit_of(j), masked = this->is_masked(j);
-            const double scale = this->scale(j);
-            double value = x[j] * scale;
+            if (j >= given) return;
+            const bool is_passive = passive & bit_of(j), is_masked = masked & bit_of(j);
+            double value = x[j] * this->scale(j);
             int state = is_passive ? 0 : -1;
             if constexpr (Kind::bounded) {
                 const double low = this->given_bound(j, false), high = this->given_bound(j, true);
@@ -98,19 +102,20 @@ private:
                 if (is_passive)
                     value = clamp_to(value, low, high);
                 else
-                    value = masked || is_free ? 0.0 : up ? high : low;
-                if (!is_passive) state = masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
-            } else if (masked) {
+                    value = is_masked || is_free ? 0.0 : up ? high : low;
+                if (!is_passive) state = is_masked || low == high ? 2 : is_free ? 0 : up ? 1 : -1;
+            } else if (is_masked) {
                 state = 2;
             }
-            out[j] = Scalar(value);
-            dual[j] = Scalar(scale > 0 ? this->in_units_of(j, w[j]) : 0.0);
-            job.active[row + j] = is_passive;
-            if (family.general) family.state[row + j] = static_cast<int8_t>(state);
-            odd = odd || !is_finite(double(Scalar(value)));
+            const Scalar rounded = Scalar(value);
+            out[j] = rounded;
+            dual[j] = Scalar(this->dual_in_units(j));
+            active[j] = is_passive;
+            if (states) states[j] = static_cast<int8_t>(state);
+            odd += double(rounded) - double(rounded);
         });
         lanes.sync();
-        return !lanes.any(odd);
+        return !lanes.any(odd != 0);
     }
 
     SW_HD void write_more() {

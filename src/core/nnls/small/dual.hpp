@@ -7,18 +7,6 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
-// What sweeps over all columns multiply a dual with: 1 / norm, with a sign, of those that may leave their
-// bound; the same of those in the factor; elsewhere zero.
-template <bool has_sweeps, int capacity>
-struct Gates {};
-template <int capacity>
-struct Gates<true, capacity> {
-    double leaving[capacity], within[capacity], norm[capacity];
-    double in_sum[capacity];             // coefficients of a bound sum, of columns in the factor; else zero
-    uint64_t passive = 0, at_upper = 0;  // of the columns for which this was found
-    bool stale = true;
-};
-
 template <class Kind, class Lanes>
 struct Dual : System<Kind, Lanes> {
     using Base = System<Kind, Lanes>;
@@ -50,7 +38,9 @@ struct Dual : System<Kind, Lanes> {
     double squared_residual = 0;         // the penalty included; of a table only where it is needed
     double squared_fit = 0;              // without it
     double multiplier = 0, deficit = 0;  // of a bound sum; what x misses of it
-    Gates<Lanes::has_sweeps, Kind::capacity> gates;
+    // Norms of columns, a whole number of eights, where sweeps read them and each system has its own.
+    double own_norm[Lanes::has_sweeps && Kind::own_norms ? Kind::capacity : 1];
+    bool has_norms = false;
 
     SW_HD Dual(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
                Store<Kind, width>& store)
@@ -123,6 +113,7 @@ struct Dual : System<Kind, Lanes> {
     // Whether rounding may hide that a column should leave its bound: a dual is within it, and the residual
     // is so small that a better one would tell. All of w is there.
     SW_HD bool rounding_hides_a_dual() const {
+        if (!~(passive | this->shut)) return false;
         const double finest =
             max_of(job.options.tolerance * b_norm, job.options.rounding * square_root(squared_residual));
         if (!(finest < 0.01 * slack)) return false;
@@ -165,9 +156,7 @@ struct Dual : System<Kind, Lanes> {
 
 private:
     // Over all columns, for who has sweeps; what is kept of them ends in zeros.
-    SW_HD double inner(const double* a, const double* b) const {
-        return lanes.inner(a, b, static_cast<int>(padded(n)));
-    }
+    SW_HD double inner(const double* a, const double* b) const { return lanes.inner(a, b, this->swept()); }
 
     SW_HD void table_by_lanes() {
         double sum[own_columns];
@@ -199,29 +188,14 @@ private:
         }
     }
 
-    SW_HD void find_gate(int j) {
-        const double inverse = this->inverse_norm(j, j);
-        const bool inside = passive & bit_of(j), out = is_at_bound(j);
-        gates.within[j] = inside ? inverse : 0.0;
-        gates.leaving[j] = out ? (this->at_upper & bit_of(j) ? -inverse : inverse) : 0.0;
-        if constexpr (Kind::summed) gates.in_sum[j] = inside ? this->coefficient(j) : 0.0;
-    }
-
-    SW_HD void find_gates() {
-        if (gates.stale) {
-            for (int j = 0; j < n; ++j) {
-                find_gate(j);
-                gates.norm[j] = this->norm(j, j);
-            }
-            for (int j = n; j < padded(n); ++j)
-                gates.within[j] = gates.leaving[j] = gates.norm[j] = gates.in_sum[j] = w[j] = x[j] = 0;
-            gates.stale = false;
-        } else {
-            uint64_t changed = (gates.passive ^ passive) | (gates.at_upper ^ this->at_upper);
-            for (; changed; changed &= changed - 1) find_gate(lowest_of(changed));
+    // Norms for a sweep, in which columns that are not there have none.
+    SW_HD const double* norms() {
+        if constexpr (!Kind::own_norms) return products.norm;
+        if (!has_norms) {
+            for (int j = 0; j < this->swept(); ++j) own_norm[j] = j < n ? this->norm(j, j) : 0.0;
+            has_norms = true;
         }
-        gates.passive = passive;
-        gates.at_upper = this->at_upper;
+        return own_norm;
     }
 
     // One matrix: only columns that are not zero are read. Where there is a table for each system, all are,
@@ -320,10 +294,12 @@ private:
         top_column = lanes.place_of_most(top, top_column);
         double steepest = 0, sizes = 0;
         if constexpr (Lanes::has_sweeps) {
-            find_gates();
-            const auto judged = lanes.judge(w, gates.leaving, gates.within, x, gates.norm, n);
+            const uint64_t at_bound = ~(passive | this->shut);
+            const auto judged = lanes.template judge<Kind::bounded>(
+                w, this->inverse_norms(), x, norms(), at_bound, this->at_upper, passive, this->swept());
             top = judged.top;
-            top_column = judged.place;
+            if (top > 0)
+                for (uint64_t rest = at_bound; score(top_column = lowest_of(rest)) != top;) rest &= rest - 1;
             steepest = judged.slope;
             sizes = judged.sizes;
         } else {
@@ -344,10 +320,10 @@ private:
     SW_HD void settle_multiplier() {
         double along = 0, square = 0;
         find_deficit();
-        if constexpr (Lanes::has_sweeps) {
-            find_gates();
-            along = inner(gates.in_sum, w);
-            square = inner(gates.in_sum, gates.in_sum);
+        if constexpr (Base::keeps_sum_norms) {
+            const double* s = products.coefficients;
+            along = lanes.inner_of_set(s, w, passive, this->swept());
+            square = lanes.inner_of_set(s, s, passive, this->swept());
         } else {
             this->each_column([&](int j, int) {
                 const double s = this->coefficient(j);
@@ -360,7 +336,7 @@ private:
         square = lanes.sum(square);
         multiplier = square > 0 ? -along / square : 0.0;
         if constexpr (Base::keeps_sum_norms) {
-            if (!this->masked) return add_scaled(multiplier, products.coefficients, w, padded(n));
+            if (!this->masked) return add_scaled(multiplier, products.coefficients, w, this->swept());
         }
         this->each_column([&](int j, int t) {
             w[j] += in_multiplier(j);
@@ -375,6 +351,7 @@ private:
 
     // What b - A x is rounded to at the least: |b| and what the columns at bounds take of it.
     SW_HD double size_of_references() const {
+        if constexpr (!Kind::bounded) return b_norm;
         double sum = 0;
         this->each_column([&](int j, int t) {
             if ((support & ~passive) & bit_of(j)) sum += absolute(x[j]) * this->norm(j, t);

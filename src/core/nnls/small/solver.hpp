@@ -9,8 +9,16 @@ SW_BEGIN
 namespace nnls {
 namespace small {
 
+// A search for lambda, where there may be one: else nothing that a system would begin with.
+template <bool penalized>
+struct Searching {
+    LevelSearch along;
+};
+template <>
+struct Searching<false> {};
+
 template <class Kind, class Lanes>
-struct Solver : Answer<Kind, Lanes> {
+struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
     using Base = Answer<Kind, Lanes>;
     typedef typename Kind::Scalar Scalar;
     using Base::at_end;
@@ -103,7 +111,6 @@ private:
     enum class Verdict { optimal, leave, look_again, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
-    LevelSearch along;
 
     SW_HD void begin_set() {
         refinements = looks = 0;
@@ -262,10 +269,8 @@ private:
     // Puts all columns at bounds into the factor, unless one nearly depends on the others.
     SW_HD bool enter_all() {
         const int before = count;
-        const uint64_t at_upper = this->at_upper, passive = this->passive, out = ~(passive | this->shut);
-        SW_ROLLED
-        for (uint64_t rest = out; rest && count < Kind::positions; rest &= rest - 1)
-            this->enter(lowest_of(rest));
+        const uint64_t at_upper = this->at_upper, passive = this->passive;
+        this->enter_some(~(passive | this->shut));
         if (!this->complete_factor(max_of(weak_pivot, smallest_pivot<Kind>(n)))) {
             leave_again(before, passive, at_upper);
             return false;
@@ -299,23 +304,23 @@ private:
                 return false;
             }
             const double unit = trace_ratio(), q = curvature_of_path();
-            along = LevelSearch(unit, max_of(0.5 * logarithm(q > 0 ? (level - unpenalized) / q : unit),
-                                             logarithm(1e-7 * unit)));
+            this->along = LevelSearch(unit, max_of(0.5 * logarithm(q > 0 ? (level - unpenalized) / q : unit),
+                                                   logarithm(1e-7 * unit)));
             trusting = true;
         } else {
             squared_fit = this->template residual_of_rows<false>(true);
             const double missing = level - unpenalized;
             const bool met = absolute(squared_fit - level) <= LevelSearch::tolerance * missing;
             if (met || evaluations == LevelSearch::max_steps ||
-                !along.next(squared_fit - unpenalized, 2 * nu * nu * curvature_of_path(), missing)) {
-                at_end = met ? 0 : along.at_end;
+                !this->along.next(squared_fit - unpenalized, 2 * nu * nu * curvature_of_path(), missing)) {
+                at_end = met ? 0 : this->along.at_end;
                 trusting = false;
                 find_norms_again();
                 return true;
             }
         }
         ++evaluations;
-        nu = exponential(along.s);
+        nu = exponential(this->along.s);
         this->factored = 0;
         settled = count == 0;
         from_table = true;
@@ -325,7 +330,7 @@ private:
     // (Where lambda is only tried those without it will do.)
     SW_HD void find_norms_again() {
         this->find_norms();
-        if constexpr (Lanes::has_sweeps) this->gates.stale = true;
+        this->has_norms = false;
     }
 
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.

@@ -71,6 +71,11 @@ struct System {
         each<own_positions>(count, body);
     }
 
+    // Columns, and those that fill up a whole number of eights: as many as are swept over.
+    SW_HD int swept() const {
+        return Kind::capacity <= padding ? Kind::capacity : min_of(Kind::capacity, int(padded(n)));
+    }
+
     SW_HD const Scalar* b() const { return static_cast<const Scalar*>(job.b) + system * job.b_stride; }
     SW_HD bool is_slack(int j) const { return Kind::has_slack && j >= job.columns; }
     SW_HD double scale(int j) const {
@@ -127,11 +132,23 @@ struct System {
         else
             return products.inverse_norm[j];
     }
+    // Of all columns, for who has sweeps.
+    SW_HD const double* inverse_norms() const {
+        if constexpr (own_norms)
+            return own_inverse;
+        else
+            return keeps_sum_norms ? products.sum_norms : products.inverse_norm;
+    }
     SW_HD double norm(int j, int t) const { return square(j) * inverse_norm(j, t); }
 
     SW_HD double in_units_of(int j, double value) const {
         if constexpr (!Kind::shares) return value;
         return products.unit ? value * products.unit[j] : value / products.shared.scale[j];
+    }
+    // (Of columns of zeros, whose unit is none.)
+    SW_HD double dual_in_units(int j) const {
+        if constexpr (Lanes::has_sweeps) return in_units_of(j, w[j]);
+        return scale(j) > 0 ? in_units_of(j, w[j]) : 0.0;
     }
 
     // Bounds as given, and in the units of the scaled columns.
@@ -176,6 +193,19 @@ struct System {
         passive |= bit_of(j);
         at_upper &= ~bit_of(j);
     }
+    // Columns that are out of the factor, as many as it has room for.
+    SW_HD void enter_some(uint64_t columns) {
+        int place = count;
+        SW_ROLLED
+        for (; columns && place < Kind::positions; columns &= columns - 1, ++place) {
+            const int j = lowest_of(columns);
+            if (lanes.lane() == 0) order[place] = j;
+            passive |= bit_of(j);
+        }
+        at_upper &= ~passive;
+        count = place;
+        lanes.sync();
+    }
 
     // Norms for the scores, with the lambda of this system.
     SW_HD void find_norms() {
@@ -207,15 +237,16 @@ struct System {
     // another solver has to see to it: it is told apart there what is wrong, if something is.
     SW_HD bool begin() {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
-        each<own_columns>(min_of(Kind::capacity, int(padded(n))), [&](int j, int t) {
-            x[j] = w[j] = c[t] = 0;
+        each<own_columns>(swept(), [&](int j, int t) {
+            x[j] = w[j] = 0;
+            if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
             if constexpr (own_norms) own_inverse[t] = 0;
         });
         read_mask();
         lanes.sync();
         if constexpr (Kind::shares && Lanes::has_sweeps) {
-            for (int j = 0; j < job.columns; ++j) c[j] = products.linear[j];
-            squared_b = products.linear[job.columns];
+            for (int j = 0; j < swept(); ++j) c[j] = products.linear[j];
+            squared_b = products.squared_b;
         } else if constexpr (Kind::shares) {
             squared_b = residual_of_rows<true>(false);
             each_column([&](int j, int t) { c[t] = w[j]; });
@@ -450,6 +481,10 @@ private:
     SW_HD bool put_at_bounds() {
         uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
         bool crossed = false;
+        if constexpr (Lanes::has_sweeps && Kind::shares && !Kind::own_norms && !Kind::bounded) {
+            shut |= products.nothing | masked;
+            return true;
+        }
         each_column([&](int j, int t) {
             const uint64_t bit = bit_of(j);
             const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);

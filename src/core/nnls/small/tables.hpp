@@ -90,9 +90,13 @@ struct Products {
     const double* entries = nullptr;
     int64_t row_step = 0, column_step = 0;
     const double* table = nullptr;  // of a matrix of its own
-    // A'b of the system, and b'b after it, where a host's thread has formed them for some systems at once.
+    // A'b of the system, a whole number of eights, and b'b, where a host's thread has formed them for some
+    // systems at once; and columns of zeros, where it has looked for them.
     const double* linear = nullptr;
-    double weight_of_sum = 0;  // of the row of a bound sum; 0 where it is not known yet
+    double squared_b = 0;
+    uint64_t nothing = 0;
+    const double* norm = nullptr;  // of columns, a whole number of eights, for who has sweeps
+    double weight_of_sum = 0;      // of the row of a bound sum; 0 where it is not known yet
     // What a host's thread keeps for a matrix of systems with bound sums, found when the weight is:
     // coefficients of the scaled columns, a whole number of eights, and norms.
     double *coefficients = nullptr, *sum_norms = nullptr;
