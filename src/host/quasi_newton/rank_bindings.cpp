@@ -154,6 +154,15 @@ nb::object finish(RankTree& tree, const Rows& nodes, int maxima, int minima) {
     return array_of(std::move(total), {width});
 }
 
+// Of one number a chunk, where one rank has them all.
+double total_of_all(RankTree& tree, const Row& values) {
+    if (tree.ranks() != 1 || int64_t(values.size()) != tree.chunks_of(0))
+        throw nb::value_error("values: one a chunk, on one rank");
+    std::vector<double> rows(values.data(), values.data() + values.size());
+    add_rows(rows.data(), int(rows.size()), 1);
+    return rows.empty() ? 0.0 : rows[0];
+}
+
 // Numbers begin to end of every rank's message, one list for each of them.
 nb::object numbers_of_all(const Row& received, const nb::sequence& counts, int64_t begin, int64_t end) {
     nb::list found;
@@ -193,6 +202,7 @@ void bind_ranks(nb::module_& m) {
                          return found;
                      })
         .def("fold_own", &fold_own, nb::arg("rows"), nb::arg("maxima") = 0, nb::arg("minima") = 0)
+        .def("total_of_all", &total_of_all, nb::arg("values"))
         .def("finish", &finish, nb::arg("nodes"), nb::arg("maxima") = 0, nb::arg("minima") = 0);
     nb::class_<PythonExchange>(m, "RankExchange")
         .def(

@@ -58,7 +58,7 @@ class PieceTarget(HostTarget):
         self.took_shares |= f.kind == SHARE
         number = f.number
         if f.chunks is not None:
-            number = float(self._tree.finish(self._tree.fold_own(f.chunks.reshape(-1, 1)))[0])
+            number = self._tree.total_of_all(f.chunks)
         super().turn(number, g, part)
 
 
