@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import shutil
 import subprocess
@@ -166,6 +167,7 @@ def torch_gpu() -> dict[str, Any]:
     return gpu_machine(open_place("torch", "cuda:0"))
 
 
+@functools.cache
 def _compiled(source: str) -> ctypes.CDLL | None:
     """Return a library of C++ compiled for this very processor; None without a compiler."""
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")

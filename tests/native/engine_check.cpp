@@ -18,6 +18,7 @@
 #include "host/quasi_newton/kept_grams.hpp"
 #include "host/quasi_newton/rank_exchange.hpp"
 #include "host/quasi_newton/simd_matrices.hpp"
+#include "host/quasi_newton/walk_sums.hpp"
 
 namespace stepwell {
 namespace baseline {
@@ -173,6 +174,66 @@ void check_settles() {
         const bool settled = settles(PathSlope{c[0], c[1]}, c[2], c[3], t);
         std::printf("{\"part\": \"settles\", \"settled\": %d, \"finite\": %d, \"t\": %.17g}\n", settled,
                     is_finite(t), is_finite(t) ? t : -1.0);
+    }
+}
+
+// Forty variables that were free, of which a walk in two lists crosses the first few: what is left of the
+// sums, and whether it is known.
+void check_walk_sums() {
+    constexpr int n = 40, pairs = 3, size = 2 * pairs;
+    Random random{7};
+    std::vector<double> stacked(n * size), g(n), h(n);  // rows y √h, s / √h
+    for (double& one : stacked) one = random();
+    for (double& one : g) one = random();
+    for (double& one : h) one = 1.5 + random();
+    Options options{};
+    options.bounded = 1;
+    const SumLayout layout = sum_layout(options, pairs);
+    const auto one_list = [&](WalkSums& sums, State& s, int begin, int end, int crossed) {
+        std::vector<Break> breaks;
+        std::vector<double> rows(size_t(end - begin) * (size + 1));
+        for (int i = begin; i < end; ++i) {
+            const int record = end - 1 - i;  // in another order than that of their times
+            breaks.push_back(make_break(number_of_time(1 + i), i, record));
+            double* row = rows.data() + record * (size + 1);
+            for (int c = 0; c < size; ++c)
+                row[c] = std::sqrt(h[i]) * g[i] * stacked[i * size + c] / (c < pairs ? 1 : s.gamma);
+            row[size] = h[i] * g[i] * g[i];
+        }
+        for (int i = begin; i < crossed; ++i) s.walk.moving -= h[i] * g[i] * g[i];
+        if (crossed > begin) s.carry_time = crossed;
+        sums.cross(s, {breaks.data(), rows.data(), nullptr, end - begin}, end - begin);
+    };
+    for (const int crossed : {0, 5, 12, n}) {
+        State s{};
+        s.pairs = pairs, s.gamma = 0.7, s.carry_time = -1;
+        std::vector<double> all(size_t(layout.length())), wanted(all.size());
+        for (int i = 0; i < n; ++i) {
+            s.movable_descent += h[i] * g[i] * g[i];
+            for (int a = 0; a < size; ++a) {
+                const double w = stacked[i * size + a], product = w * std::sqrt(h[i]) * g[i];
+                all[layout.q() + a] += product;
+                (i < crossed ? wanted[layout.carried() + a] : wanted[layout.q() + a]) +=
+                    i < crossed ? -(1 + i) * product : product;
+                for (int b = 0; b <= a; ++b) {
+                    const double square = w * stacked[i * size + b];
+                    all[layout.free_gram() + triangle(a, b)] += square;
+                    if (i >= crossed) wanted[layout.free_gram() + triangle(a, b)] += square;
+                }
+            }
+        }
+        s.walk.moving = s.movable_descent;
+        WalkSums sums;
+        sums.begin(s, layout, all.data());
+        one_list(sums, s, 0, 8, std::min(crossed, 8));
+        if (crossed > 8) one_list(sums, s, 8, n, crossed);
+        WalkSums tied = sums;
+        tied.forget();
+        const double* left = sums.left(s);
+        std::printf("{\"crossed\": %d, \"known\": %d, \"known with ties\": %d, ", crossed, left != nullptr,
+                    tied.left(s) != nullptr);
+        print("left", left ? std::vector<double>(left, left + layout.length()) : std::vector<double>());
+        print("wanted", wanted, "}\n");
     }
 }
 
@@ -521,6 +582,7 @@ int main(int count, char** arguments) {
         if (part == "ldlt") check_ldlt();
         if (part == "compact") check_compact();
         if (part == "settles") check_settles();
+        if (part == "walk sums") check_walk_sums();
         if (part == "search") check_search();
         if (part == "engine") check_engine();
         if (part == "threads") check_threads();

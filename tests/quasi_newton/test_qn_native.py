@@ -46,6 +46,18 @@ def test_compact_step_is_that_of_dense_bfgs_on_a_wrapped_ring(checked):
         assert np.abs(d - line["d"]).max() <= 100 * EPS * np.linalg.cond(b) * np.abs(d).max()
 
 
+def test_what_a_walk_crosses_is_taken_out_of_the_sums(checked):
+    lines = run(checked, "walk sums")
+    assert [(line["crossed"], line["known"], line["known with ties"]) for line in lines] == [
+        (0, 1, 0),
+        (5, 1, 0),
+        (12, 1, 0),
+        (40, 0, 0),  # nothing is left but rounding
+    ]
+    for line in lines[:3]:
+        assert np.abs(np.subtract(line["left"], line["wanted"])).max() <= 1000 * EPS
+
+
 def test_segments_of_the_cauchy_path_with_and_without_curvature(checked):
     outcome = [(line["settled"], line["finite"], line["t"]) for line in run(checked, "settles")]
     assert outcome == [

@@ -19,6 +19,7 @@
 #include "host/quasi_newton/chunks.hpp"
 #include "host/quasi_newton/engine.hpp"
 #include "host/quasi_newton/simd_matrices.hpp"
+#include "host/quasi_newton/walk_sums.hpp"
 
 SW_BEGIN
 
@@ -86,11 +87,12 @@ public:
         BreakList list = sweeps.break_list(state.pairs);
         const double* total =
             totals({.shape = list_row, .list = &list}, [&](double* rows) { return sweeps.list(list, rows); });
-        if (total[0] <= list.length) {
-            std::sort(list.breaks, list.breaks + int(total[0]),
-                      [](const Break& a, const Break& b) { return a.before(b); });
-        }
-        decide_list(team, state, sweeps.scratch(), list, list.breaks, total[0]);
+        const double listed = total[0];
+        const int count = listed <= list.length ? int(listed) : 0;
+        std::sort(list.breaks, list.breaks + count,
+                  [](const Break& a, const Break& b) { return a.before(b); });
+        decide_list(team, state, sweeps.scratch(), list, list.breaks, listed);
+        walk_sums.cross(state, list, count);
     }
 
     void count_breaks() {
@@ -102,13 +104,16 @@ public:
     void sum_ties() {
         double* total = totals({.shape = ties_row(state)}, [&](double* rows) { return sweeps.ties(rows); });
         decide_ties(team, state, sweeps.scratch(), total);
+        walk_sums.forget();
     }
 
     void regather() {
         const SumLayout layout = sum_layout(options, rows_to_gather(Gather::again, state, options));
-        const double* total = totals({.shape = regather_row(layout)}, [&](double* rows) {
-            return sweeps.absorb(layout, Gather::again, rows);
-        });
+        const double* total = walk_sums.left(state);
+        if (!total) {
+            total = totals({.shape = regather_row(layout)},
+                           [&](double* rows) { return sweeps.absorb(layout, Gather::again, rows); });
+        }
         decide_regather(team, state, matrices, sweeps.scratch(), layout, total);
     }
 
@@ -130,6 +135,7 @@ private:
     const SmallMatrices matrices;
     const Exchange exchange;
     DecidingThread team;
+    WalkSums walk_sums;
 
     // Whether the ring has a place for a pair whose point may yet be refused.
     bool absorbs_ahead() const { return exchange.call && options.slots > options.capacity; }
@@ -137,6 +143,7 @@ private:
     void take_in(const SumLayout& layout, const double* total) {
         decide_absorb(team, state, options, matrices, sweeps.scratch(),
                       AbsorbTotals::of(total + layout.length()), layout, total);
+        if (state.action == Action::list_breaks) walk_sums.begin(state, layout, total);
     }
 
     struct Phase {

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <numeric>
 
 namespace nb = nanobind;
@@ -16,6 +17,17 @@ nb::object array_of(std::vector<double>&& values, std::initializer_list<size_t> 
     return nb::cast(nb::ndarray<nb::numpy, double>(kept->data(), shape, owner));
 }
 
+// Whether all messages begin as the first does, with no flag.
+bool are_alike(const double* messages, const std::vector<int64_t>& counts, int header) {
+    const double* const first = messages;
+    bool alike = first[0] == 0;
+    for (const int64_t count : counts) {
+        alike = alike && std::memcmp(messages, first, sizeof(double) * size_t(header)) == 0;
+        messages += count;
+    }
+    return alike;
+}
+
 }  // namespace
 
 PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t first_variable, nb::object send)
@@ -25,17 +37,45 @@ PythonExchange::PythonExchange(int rank, std::vector<int64_t> cuts, int64_t firs
           [this](Action phase, bool with_value, std::vector<double>& message,
                  const std::vector<int64_t>& counts) { return call(phase, with_value, message, counts); }) {}
 
-void PythonExchange::set_chunk_values(nb::object values) {
-    kept_values = std::move(values);
+void PythonExchange::set_value(nb::object chunks, double given_kind, nb::object given, bool short_way) {
+    kept_values = std::move(chunks);
     exchange.chunk_values = kept_values.is_none() ? nullptr : nb::cast<Numbers>(kept_values).data();
+    kind = given_kind;
+    has_number = !given.is_none();
+    if (has_number) number = nb::cast<double>(given);
+    may_be_short = short_way;
 }
 
 const double* PythonExchange::call(Action phase, bool with_value, std::vector<double>& message,
                                    const std::vector<int64_t>& counts) {
     const nb::gil_scoped_acquire lock;
-    const Letter& letter = letter_for(message, counts);
+    // The lists of a walk are as long as they are, and seldom so again.
+    const bool kept = phase != Action::list_breaks || message.size() == size_t(message_header + 1);
+    Letter once;
+    Letter& letter = kept ? letter_for(message, counts) : once = make_letter(message, counts);
+    const int header = message_header + (with_value ? message_value : 0);
+    if (sent_shortly(letter, with_value, message)) {
+        if (with_value) exchange.value = number;
+        if (are_alike(letter.received, counts, header)) return letter.received;
+        return take(send.attr("read")(with_value, letter.all, letter.counts_object), with_value, counts);
+    }
     std::copy(message.begin(), message.end(), letter.numbers);
     nb::object found = send(int(phase), with_value, letter.message, letter.counts_object);
+    if (kept && may_be_short && letter.run.is_none()) look_for_short_way(letter);
+    return take(std::move(found), with_value, counts);
+}
+
+// By what MPI has prepared, if this rank says nothing that others may not say.
+bool PythonExchange::sent_shortly(Letter& letter, bool with_value, const std::vector<double>& message) const {
+    if (!may_be_short || letter.run.is_none() || (with_value && !has_number)) return false;
+    std::copy(message.begin(), message.end(), letter.own);
+    if (with_value) letter.own[message_header] = kind, letter.own[message_header + 1] = number;
+    const bool sent = nb::cast<bool>(letter.run());
+    if (!sent) letter.run = nb::none();  // it may be forgotten
+    return sent;
+}
+
+const double* PythonExchange::take(nb::object found, bool with_value, const std::vector<int64_t>& counts) {
     if (with_value) {
         exchange.value = nb::cast<double>(found[1]);
         found = found[0];
@@ -46,17 +86,30 @@ const double* PythonExchange::call(Action phase, bool with_value, std::vector<do
     return received.data();
 }
 
-const PythonExchange::Letter& PythonExchange::letter_for(const std::vector<double>& message,
-                                                         const std::vector<int64_t>& counts) {
-    for (const Letter& letter : letters) {
-        if (letter.counts == counts) return letter;
-    }
+void PythonExchange::look_for_short_way(Letter& letter) const {
+    const nb::object found = send.attr("prepared")(letter.counts_object);
+    if (found.is_none()) return;
+    letter.own = nb::cast<nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(found[0]).data();
+    letter.all = found[1];
+    letter.received = nb::cast<Numbers>(letter.all).data();
+    letter.run = found[2];
+}
+
+PythonExchange::Letter PythonExchange::make_letter(const std::vector<double>& message,
+                                                   const std::vector<int64_t>& counts) {
     std::vector<double> numbers(message);
     double* const begin = numbers.data();  // moving a vector leaves its numbers where they are
-    Letter made{counts, nb::tuple(nb::cast(counts)), array_of(std::move(numbers), {message.size()}), begin};
-    if (letters.size() < most_letters) return letters.emplace_back(std::move(made));
+    return {counts, nb::tuple(nb::cast(counts)), array_of(std::move(numbers), {message.size()}), begin};
+}
+
+PythonExchange::Letter& PythonExchange::letter_for(const std::vector<double>& message,
+                                                   const std::vector<int64_t>& counts) {
+    for (Letter& letter : letters) {
+        if (letter.counts == counts) return letter;
+    }
+    if (letters.size() < most_letters) return letters.emplace_back(make_letter(message, counts));
     last_letter = (last_letter + 1) % most_letters;
-    return letters[last_letter] = std::move(made);
+    return letters[last_letter] = make_letter(message, counts);
 }
 
 namespace {
@@ -101,6 +154,15 @@ nb::object finish(RankTree& tree, const Rows& nodes, int maxima, int minima) {
     return array_of(std::move(total), {width});
 }
 
+// Of one number a chunk, where one rank has them all.
+double total_of_all(RankTree& tree, const Row& values) {
+    if (tree.ranks() != 1 || int64_t(values.size()) != tree.chunks_of(0))
+        throw nb::value_error("values: one a chunk, on one rank");
+    std::vector<double> rows(values.data(), values.data() + values.size());
+    add_rows(rows.data(), int(rows.size()), 1);
+    return rows.empty() ? 0.0 : rows[0];
+}
+
 // Numbers begin to end of every rank's message, one list for each of them.
 nb::object numbers_of_all(const Row& received, const nb::sequence& counts, int64_t begin, int64_t end) {
     nb::list found;
@@ -140,6 +202,7 @@ void bind_ranks(nb::module_& m) {
                          return found;
                      })
         .def("fold_own", &fold_own, nb::arg("rows"), nb::arg("maxima") = 0, nb::arg("minima") = 0)
+        .def("total_of_all", &total_of_all, nb::arg("values"))
         .def("finish", &finish, nb::arg("nodes"), nb::arg("maxima") = 0, nb::arg("minima") = 0);
     nb::class_<PythonExchange>(m, "RankExchange")
         .def(
@@ -149,7 +212,8 @@ void bind_ranks(nb::module_& m) {
                 new (self) PythonExchange(rank, read_cuts(cuts), first_variable, std::move(send));
             },
             nb::arg("rank"), nb::arg("cuts"), nb::arg("first_variable"), nb::arg("send"))
-        .def("set_chunk_values", &PythonExchange::set_chunk_values, nb::arg("values").none());
+        .def("set_value", &PythonExchange::set_value, nb::arg("chunks").none(), nb::arg("kind"),
+             nb::arg("number").none(), nb::arg("may_be_short"));
 }
 
 }  // namespace stepwell

@@ -90,67 +90,126 @@ class MPICommunicator:
         prepared = ours.prepared.get(lengths) or ours.prepare(lengths)
         if prepared is None:
             received = np.empty(sum(counts))
-            request = ours.comm.Iallgatherv(row, (received, list(counts)))
+            requests = [ours.comm.Iallgatherv(row, (received, list(counts)))]
         else:
-            request, own_row, received = prepared
-            own_row[:] = row
-            request.Start()
+            received, requests = prepared.received, prepared.requests
+            prepared.own[:] = row
+            prepared.start()
         if patience is None:
-            request.Wait()
+            _wait(requests)
         else:
-            self._wait_patiently(request, (row, received), patience, meanwhile)
+            self._wait_patiently(requests, (row, received), patience, meanwhile)
         return received if prepared is None else received.copy()  # the next such exchange writes there again
 
+    def prepared(self, counts: Sequence[int]) -> PreparedExchange | None:
+        """Return the exchange of rows of these lengths if there is one: who runs it need not call `allgather`."""
+        return self._comm.prepared.get(tuple(counts))
+
     def _wait_patiently(
-        self, request: Any, buffers: Any, patience: float, meanwhile: tuple[float, Callable[[], None]] | None
+        self, requests: list[Any], buffers: Any, patience: float, meanwhile: tuple[float, Callable[[], None]] | None
     ) -> None:
         began = time.monotonic()
-        while not request.Test():
+        while not all(request.Test() for request in requests):
             waited = time.monotonic() - began
             if meanwhile is not None and waited > meanwhile[0]:
                 meanwhile[1]()
                 meanwhile = None
             if waited > patience:
-                self._comm.abandoned.append((request, buffers))  # MPI may write there yet
+                self._comm.abandoned.append((requests, buffers))  # MPI may write there yet
                 raise TimeoutError(f"other ranks have not come within {patience:g} s")
             time.sleep(0.002)
+
+
+def _wait(requests: list[Any]) -> None:
+    for request in requests:
+        request.Wait()
+
+
+class PreparedExchange:
+    """An exchange of rows of given lengths that MPI has prepared.
+
+    Attributes
+    ----------
+    received : array
+        All rows, once it has run; until it runs again.
+    own : array
+        This rank's, a part of `received`, to be filled in before.
+    requests : list
+        What MPI has to start and to wait for; empty once it is forgotten.
+    """
+
+    __slots__ = ("own", "received", "requests")
+
+    def __init__(self, comm: Any, counts: tuple[int, ...]) -> None:
+        from mpi4py import MPI
+
+        rank, ends = comm.Get_rank(), np.cumsum(counts).tolist()
+        self.received = np.empty(sum(counts))
+        rows = [self.received[end - count : end] for end, count in zip(ends, counts)]
+        self.own = rows[rank]
+        if len(counts) <= _FEW:
+            others = [(rank + k) % len(counts) for k in range(1, len(counts))]
+            self.requests = [comm.Recv_init(rows[other], other) for other in others]
+            self.requests += [comm.Send_init(self.own, other) for other in others]
+        else:
+            self.requests = [comm.Allgatherv_init(MPI.IN_PLACE, (self.received, list(counts)))]
+
+    def start(self) -> None:
+        """Let MPI begin."""
+        for request in self.requests:
+            request.Start()
+
+    def run(self) -> None:
+        """Exchange the rows."""
+        self.start()
+        _wait(self.requests)
+
+    def forget(self) -> None:
+        """Give back what MPI holds for it."""
+        for request in self.requests:
+            request.Free()
+        self.requests = []
+
+
+#: Up to so many ranks each sends to each, which every MPI can prepare, and which takes less time than a collective.
+_FEW = 4
 
 
 class _OwnComm:
     """A duplicate of a communicator, with the exchanges that were prepared on it.
 
-    One whose rows have lengths that were seen before is prepared for all that follow (MPI 4's persistent collectives,
-    which take a third of the time where little else is in the caches). All ranks see the same lengths in the same
-    order, so that all prepare, and forget, the same ones.
+    One whose rows have lengths that were seen before is prepared for all that follow (persistent requests, which take
+    half or a third of the time where little else is in the caches). All ranks see the same lengths in the same order,
+    so that all prepare, and forget, the same ones.
     """
 
     _MOST = 16
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm.Dup()
-        #: By the lengths of rows: a request, this rank's row, where the request leaves all rows; None: seen once.
-        self.prepared: dict[tuple[int, ...], tuple[Any, np.ndarray, np.ndarray] | None] = {}
+        #: By the lengths of rows; None: seen once.
+        self.prepared: dict[tuple[int, ...], PreparedExchange | None] = {}
         self.abandoned: list[Any] = []
         self._prepares = True
 
-    def prepare(self, counts: tuple[int, ...]) -> tuple[Any, np.ndarray, np.ndarray] | None:
+    def prepare(self, counts: tuple[int, ...]) -> PreparedExchange | None:
         """Prepare an exchange if such a one has been seen before, and if MPI can."""
         found = None
         if counts in self.prepared and self._prepares:
-            own, received = np.empty(counts[self.comm.Get_rank()]), np.empty(sum(counts))
             try:
-                found = self.comm.Allgatherv_init(own, (received, list(counts))), own, received
-            except (AttributeError, NotImplementedError):  # mpi4py 3, or an MPI before its version 4
+                found = PreparedExchange(self.comm, counts)
+            except (AttributeError, NotImplementedError):  # collectives by mpi4py 3, or an MPI before its version 4
                 self._prepares = False
-        elif len(self.prepared) >= self._MOST:
-            self._forget(next(iter(self.prepared)))
+        elif len(self.prepared) >= self._MOST:  # those seen once go first: the lists of a walk are as long as they are
+            once = (lengths for lengths, prepared in self.prepared.items() if prepared is None)
+            self._forget(next(once, next(iter(self.prepared))))
         self.prepared[counts] = found
         return found
 
     def _forget(self, counts: tuple[int, ...]) -> None:
         prepared = self.prepared.pop(counts)
         if prepared is not None:
-            prepared[0].Free()
+            prepared.forget()
 
     def free(self) -> None:
         """Give back what MPI holds for it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -136,7 +136,10 @@ class Ranks:
             flag = INTERRUPT if isinstance(self._held, KeyboardInterrupt) else ERROR
         self._wish = NOTHING
         message[0] = flag
-        received = self._allgather(message, counts, flag >= ERROR)
+        return self.read_messages(self._allgather(message, counts, flag >= ERROR), counts)
+
+    def read_messages(self, received: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        """Return the messages of all ranks, as they came; raise what any of them holds."""
         flags, digests = _core.numbers_of_all(received, counts, 0, HEADER)
         self.told = max(flags)
         if self.told >= ERROR:
@@ -149,20 +152,45 @@ class Ranks:
             )
         return received
 
+    def prepared(self, counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray, Callable[[], bool]] | None:
+        """Return a short way for messages of these lengths, if the communicator has prepared one.
+
+        It is this rank's message, to be filled in with a flag of NOTHING, those of all ranks, and a function that
+        exchanges them; which returns False, and does nothing, where this rank has something to tell. Who takes it reads
+        the messages (`read_messages`), unless all headers are the same and have no flag.
+        """
+        exchange = getattr(self.communicator, "prepared", lambda _counts: None)(counts)
+        if exchange is None:
+            return None
+        size = exchange.own.nbytes
+
+        def run() -> bool:
+            if self._held is not None or self._wish or not exchange.requests:
+                return False
+            self._count(size)
+            exchange.run()
+            self._last = time.monotonic()
+            return True
+
+        return exchange.own, exchange.received, run
+
     def _allgather(self, row: np.ndarray, counts: Sequence[int], failing: bool = False) -> np.ndarray:
         if self.size == 1:
             return row
-        wait = time.monotonic() - self._last
-        if wait > self._longest_wait:
-            self._longest_wait = wait
-        self.exchanges += 1
-        self.bytes_sent += row.nbytes
+        self._count(row.nbytes)
         if failing and not getattr(self.communicator, "waits_for_ever", True):
             received = self._allgather_patiently(row, counts)
         else:
             received = self.communicator.allgather(row, counts)
         self._last = time.monotonic()
         return received
+
+    def _count(self, size: int) -> None:
+        wait = time.monotonic() - self._last
+        if wait > self._longest_wait:
+            self._longest_wait = wait
+        self.exchanges += 1
+        self.bytes_sent += size
 
     def _allgather_patiently(self, row: np.ndarray, counts: Sequence[int]) -> np.ndarray:
         """Exchange, or raise the error that is held where the others do not come."""

@@ -58,7 +58,7 @@ class PieceTarget(HostTarget):
         self.took_shares |= f.kind == SHARE
         number = f.number
         if f.chunks is not None:
-            number = float(self._tree.finish(self._tree.fold_own(f.chunks.reshape(-1, 1)))[0])
+            number = self._tree.total_of_all(f.chunks)
         super().turn(number, g, part)
 
 
@@ -94,7 +94,9 @@ class OverRanks:
         messages = self._messages
         messages.value = f
         messages.looked = False
-        self._exchange.set_chunk_values(f.chunks)
+        # What all ranks say alike, and nobody has to look at, needs no Python on its way but MPI's.
+        alike = f.kind != SHARE and type(f.number) is float
+        self._exchange.set_value(f.chunks, f.kind, f.number if alike else None, messages.unwatched)
         try:
             if messages.watched:  # a driver has seen to interrupts for its whole run
                 self._turn_here(g, part)
@@ -224,14 +226,29 @@ class _Messages:
             if self._late:
                 ranks.ask(TIME)
             self._late = time.perf_counter() > self.limit
-        elif phase == _ACTION_AIM and (self.after is not None or self.limit < math.inf):
+        elif phase == _ACTION_AIM and not self.unwatched:
             self.look()
-        received = ranks.exchange_message(message, counts)
-        if ranks.told:
-            raise _Ended(_STATUS[ranks.told])
+        return self._found(with_value, ranks.exchange_message(message, counts), counts)
+
+    def read(self, with_value: bool, received: np.ndarray, counts: list[int]) -> Any:
+        """Do the same with messages that came the short way (`prepared`) and are not all alike."""
+        return self._found(with_value, self._ranks.read_messages(received, counts), counts)
+
+    def prepared(self, counts: list[int]) -> Any:
+        """Return the short way for messages of these lengths, if there is one."""
+        return self._ranks.prepared(counts)
+
+    def _found(self, with_value: bool, received: np.ndarray, counts: list[int]) -> Any:
+        if self._ranks.told:
+            raise _Ended(_STATUS[self._ranks.told])
         if not with_value:
             return received
         return received, value_of_all(*_core.numbers_of_all(received, counts, HEADER, HEADER + 2))
+
+    @property
+    def unwatched(self) -> bool:
+        """Whether there is no callback, and no clock to look at."""
+        return self.after is None and self.limit == math.inf
 
     def look(self, *, ended: bool = False) -> None:
         """Call back for an accepted point, once, and look at the clock; what comes of it goes with the next message."""
