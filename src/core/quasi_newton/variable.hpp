@@ -20,12 +20,14 @@ SW_HD double breakpoint(double x, double descent, double lower, double upper) {
     return (descent < 0) | (descent > 0) ? distance / descent : double_infinity;
 }
 
-// Whether a bound may be met before `time`: true wherever breakpoint() is smaller, and seldom elsewhere. It
-// costs no division: n/d rounds to less than t only if n < t d, and both have the sign of d.
+// Whether a bound may be met before `time`: true wherever breakpoint() is smaller, and seldom elsewhere; of
+// variables that are not held. It costs no division: where the path is by then. A breakpoint n/d rounds to
+// less than t only if n < t d, and a little later than t no rounding of n or of the place can hide that.
 template <class V>
 SW_HD auto may_break_before(V time, V x, V descent, V lower, V upper) {
-    const V distance = x - (descent < 0.0 ? upper : lower);
-    return ((time * descent - distance) * descent >= 0.0) & (descent != 0.0);
+    const V later = min_of(time, V{} + 1e300) * (1 + 4 * double_epsilon);  // infinity times 0 is no number
+    const V place = x - later * descent;
+    return (place <= lower) | (place >= upper);
 }
 
 // A time after this one: before it is what is not after `time`.
@@ -50,7 +52,7 @@ SW_HD double feasible_multiple(double x, double step, double lower, double upper
     return (step < 0) | (step > 0) ? distance / step : double_infinity;
 }
 
-// The same of a feasible multiple as may_break_before() of a breakpoint.
+// The same of a feasible multiple, by n < t d itself: where the step is 0 there is none.
 template <class V>
 SW_HD auto may_limit_below(V multiple, V x, V step, V lower, V upper) {
     const V distance = (step < 0.0 ? lower : upper) - x;

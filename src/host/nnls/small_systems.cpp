@@ -109,7 +109,7 @@ Way way_of(const Job& job) {
         if (family.summed)
             return solve_as<
                 small::Kind<Scalar, source, true, small::any_sum, penalized, capacity, positions>>;
-    if (family.general && !family.nonnegative)
+    if (family.general && !asks_no_more_than_signs(job))
         return solve_as<small::Kind<Scalar, source, true, small::no_sum, penalized, capacity, positions>>;
     return solve_as<small::Kind<Scalar, source, false, small::no_sum, penalized, capacity, positions>>;
 }

@@ -22,8 +22,8 @@ public:
           stride((size + lanes) / lanes * lanes),
           w(w),
           columns(w.rows),
-          products(reinterpret_cast<double*>(w.gram_sums)),
-          stray_sums(reinterpret_cast<double*>(w.tile_sums)) {
+          products(w.gram_sums),
+          stray_sums(w.tile_sums) {
         std::fill_n(products, groups * (size / groups + 1) * stride, 0.0);
         std::fill_n(stray_sums, size, 0.0);
         std::fill_n(w.carried_sums, size, 0.0);
@@ -43,7 +43,7 @@ public:
             }
         });
         if (gather == Gather::pair) {
-            own_y += add_lanes(own_products(w.y, packs));
+            own_y += w.own_y;
             if (w.strays) add_others(w.s, packs, rows, stray_sums);
         } else {
             add_others(w.carried, packs, rows, w.carried_sums);
@@ -80,7 +80,7 @@ private:
     template <class H>
     void add_others(const double* values, int packs, const H* const* rows, double* sums) const {
         for (int i = 0; i < packs * lanes; ++i) {
-            if (values[i] == 0 || w.mask[i] != 0) continue;
+            if (values[i] == 0 || w.is_free(i)) continue;
             for (int j = 0; j < size; ++j) sums[j] += values[i] * widened(rows[j][i]);
         }
     }

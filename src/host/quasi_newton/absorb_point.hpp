@@ -15,13 +15,17 @@ struct NewPair {
     double step, scale;
     H *s_row, *y_row;  // as it is stored
     double *s, *y;     // and as the sums see it: the same place where that is of doubles
+    double* free_y;    // y over the free variables
 
     // From element i on; s is returned.
-    Lanes form(int i, Lanes g) const {
+    Lanes form(int i, Lanes g, Flags held) const {
         // step * d, not the difference of the points: no digits cancel.
         const Lanes new_s = store_rounded(s_row + i, step * load_slice(d + i));
-        const Lanes new_y = store_rounded(y_row + i, scale * (g - load_slice(g_before + i)));
+        const Lanes difference = g - load_slice(g_before + i);
+        const Lanes new_y =
+            store_rounded(y_row + i, sizeof(H) < sizeof(double) ? scale * difference : difference);
         if constexpr (sizeof(H) < sizeof(double)) register_at(s + i) = new_s, register_at(y + i) = new_y;
+        register_at(free_y + i) = unless(held, new_y);
         return new_s;
     }
     // Asks for what it will read and write from element i on.
@@ -34,7 +38,7 @@ struct NewPair {
 // One that is there already, or none.
 struct NoNewPair {
     const double* s;  // null: none
-    Lanes form(int i, Lanes) const { return s ? load_slice(s + i) : lanes_of(0); }
+    Lanes form(int i, Lanes, Flags) const { return s ? load_slice(s + i) : lanes_of(0); }
     void ask(int) const {}
 };
 
@@ -116,11 +120,12 @@ private:
                               in_place ? s_row : s_room,
                               in_place ? y_row : y_room,
                               w.s_tile,
-                              w.y_tile};
+                              w.y_tile,
+                              w.free_y};
         w.s = w.s_tile, w.y = w.y_tile;
         if constexpr (wide) w.s = pair.s_row, w.y = pair.y_row;
         if (v.weights) {
-            for (int i = 0; i < padded; i += slice_lanes) pair.form(i, load_slice(w.g + i));
+            for (int i = 0; i < padded; i += slice_lanes) pair.form(i, load_slice(w.g + i), Flags{});
         } else {
             stand(pair, at, count, packs, w, totals);
         }
@@ -142,7 +147,7 @@ private:
             const double *x = w.x, *g = w.g;
             for (int i = 0; i < packs * lanes; i += slice_lanes) {
                 const Lanes x_i = load_slice(x + i), g_i = load_slice(g + i);
-                pair.form(i, g_i);  // before the older gradient is written over
+                pair.form(i, g_i, Flags{});  // before the older gradient is written over
                 to.take(i, x_i, g_i);
             }
             if (v.weights) set_weighted_gradient(packs * lanes, w);
@@ -176,11 +181,12 @@ private:
                       AbsorbTotals& totals) const {
         const TilePlaces places(w);
         const double *descent = w.descent, *root = w.root;
-        double *mask = w.mask, *projected = w.projected, *moving = w.moving_tile;
+        double* moving = w.moving_tile;
         constexpr int64_t rare_bit = 256;  // beside those of the lanes
-        Lanes first = lanes_of(totals.first_break), top = lanes_of(0);
-        w.pick_none();
-        w.strays = false;
+        const Lanes first = lanes_of(totals.first_break);
+        Lanes top = lanes_of(0);
+        Slices squares;  // of the projected gradient
+        uint32_t open = 0, rare_packs = 0;
         for (int k = 0; k < packs; ++k) {
             // Ten vectors at once are more than the hardware foresees: a little ahead in each.
             const int ahead = (k + 8) * lanes;
@@ -195,40 +201,39 @@ private:
                 const Flags held = at.held();
                 const Lanes path = weighted ? load_slice(descent + i) : at.g;
                 const Lanes cut = projected_gradient(at.x, at.g, at.lower, at.upper);
-                const Lanes s = pair.form(i, at.g);  // before the older gradient is written over
+                const Lanes s = pair.form(i, at.g, held);  // before the older gradient is written over
                 to.take(i, at.x, at.g);
-                register_at(mask + i) = ones_unless(held);
-                register_at(moving + i) = held ? lanes_of(0) : weighted ? load_slice(root + i) * at.g : at.g;
-                register_at(projected + i) = cut;
+                register_at(moving + i) = unless(held, weighted ? load_slice(root + i) * at.g : at.g);
+                squares.part[slice] += cut * cut;
                 top = max_of(top, magnitude(cut));
                 free |= ~held & lane_bits_of(slice);
-                rare |= at.breaks_before(first, path, held) | (reinterpret_cast<Flags>(s) & held);
+                rare |= held ? reinterpret_cast<Flags>(s) : at.may_break_before(first, path);
             }
             const int64_t found = bits_of_any(free | (rare != 0 ? Flags{} + rare_bit : Flags{}));
             w.free[k] = (unsigned char)(found);
-            bool stray = false;
-            if (found & rare_bit) {
-                first_break_of(k * lanes, w, totals);
-                first = lanes_of(totals.first_break);
-                stray = gather == Gather::pair && has_moved(k * lanes, w.s, mask);
-                w.strays |= stray;
-            }
-            if (w.free[k] || stray) pick(k, w);
+            rare_packs |= uint32_t(found / rare_bit) << k;
+            if (!w.free[k]) continue;
+            open |= uint32_t(1) << k;
+            w.prefetch_rows(min_of(4, 2 * pairs), k * lanes * bytes_of(options.history));
         }
         for (int i = 0; i < slice_lanes; ++i)
             totals.projected_gradient = max_of(totals.projected_gradient, top[i]);
-    }
-
-    // A pack whose rows will be read; the first of them are asked for.
-    void pick(int pack, Workspace& w) const {
-        w.pick(pack);
-        w.prefetch_rows(min_of(4, 2 * pairs), pack * lanes * bytes_of(options.history));
+        totals.projected_squared += squares.total();
+        w.strays = false;
+        for (; rare_packs; rare_packs &= rare_packs - 1) {
+            const int k = __builtin_ctz(rare_packs);
+            first_break_of(k * lanes, w, totals);
+            if (gather != Gather::pair || !has_moved(k * lanes, w)) continue;
+            w.strays = true;
+            open |= uint32_t(1) << k;
+        }
+        w.pick_these(open);
     }
 
     // Whether a variable of a pack has moved that is held now.
-    static bool has_moved(int begin, const double* s, const double* mask) {
+    static bool has_moved(int begin, const Workspace& w) {
         for (int i = begin; i < begin + lanes; ++i)
-            if (s[i] != 0 && mask[i] == 0) return true;
+            if (w.s[i] != 0 && !w.is_free(i)) return true;
         return false;
     }
 
@@ -240,66 +245,74 @@ private:
         }
     }
 
-    void add_norms(int count, int packs, const Workspace& w, AbsorbTotals& totals) const {
+    void add_norms(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
         const int free = v.lower ? w.count_free(packs) : count;
         totals.held += count - free;
         if (!v.lower && !v.weights) {
             const auto [gradient, x] = sums_of_squares<2>({w.g, w.x}, packs);
-            totals.movable_descent += gradient;
-            totals.gradient_squared += gradient;
-            totals.projected_squared += gradient;
-            totals.x_squared += x;
-            totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(w.g, packs));
+            add_norms(gradient, gradient, x, totals);
         } else {
-            const double* projected = v.lower ? w.projected : w.g;
-            const auto [gradient, x, cut, moving] =
-                sums_of_squares<4>({w.g, w.x, projected, w.moving}, packs);
-            totals.movable_descent += moving;
-            totals.gradient_squared += gradient;
-            totals.projected_squared += cut;
-            totals.x_squared += x;
-            if (!v.lower)
-                totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(w.g, packs));
+            const double* y = gather == Gather::pair ? w.y : w.g;
+            const auto [gradient, moving, x, own_y] = sums_of_squares<4>({w.g, w.moving, w.x, y}, packs);
+            add_norms(gradient, moving, x, totals);
+            w.own_y = own_y;
         }
+        if (v.lower) return;  // the projected gradient was summed on the way
+        totals.projected_squared = totals.gradient_squared;
+        totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(w.g, packs));
+    }
+    static void add_norms(double gradient, double moving, double x, AbsorbTotals& totals) {
+        totals.gradient_squared += gradient;
+        totals.movable_descent += moving;
+        totals.x_squared += x;
     }
 
     // With those that the Cauchy path carries to their bounds.
     void stand_again(int packs, Workspace& w) const {
         const double carry_time = state.carry_time;
         const Lanes limit = lanes_of(carry_time < 0 ? -1.0 : later_than(carry_time));
-        w.pick_none();
         w.strays = false;
         const TilePlaces places(w);
-        double *mask = w.mask, *carried = w.carried;
-        const auto look = [&](int i) {
-            const TileSlice at(places, i);
-            const Flags held = at.held();
-            register_at(mask + i) = ones_unless(held);
-            register_at(carried + i) = lanes_of(0);
-            return at.breaks_before(limit, load_slice(places.path + i), held);
-        };
-        each_pack_where(packs, look, [&](int begin) {
-            for (int i = begin; i < begin + lanes; ++i) {
-                const Standing one =
-                    classify_variable<true>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], carry_time);
-                w.mask[i] = one.mask;
-                w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;
-            }
-        });
         const double* root = w.root;
-        double* moving = w.moving_tile;
+        double *carried = w.carried, *moving = w.moving_tile;
+        uint32_t open = 0;
         for (int k = 0; k < packs; ++k) {
-            Flags free = {};
+            Flags free = {}, goes = {};
+            SW_UNROLLED
             for (int slice = 0; slice < slices; ++slice) {
                 const int i = k * lanes + slice * slice_lanes;
-                const Flags held = load_slice(mask + i) == 0.0;
-                const Lanes g = load_slice(places.g + i);
-                register_at(moving + i) = held ? lanes_of(0) : v.weights ? load_slice(root + i) * g : g;
+                const TileSlice at(places, i);
+                const Flags held = at.held();
+                register_at(carried + i) = lanes_of(0);
                 free |= ~held & lane_bits_of(slice);
+                goes |= at.breaks_before(limit, load_slice(places.path + i), held);
             }
             w.free[k] = (unsigned char)(bits_of_any(free));
-            if (w.free[k]) pick(k, w);
+            if (any_lane(goes)) carry(k, w);
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                const Lanes g = load_slice(places.g + i);
+                register_at(moving + i) =
+                    unless(~chosen(w.free[k], slice), v.weights ? load_slice(root + i) * g : g);
+            }
+            if (!w.free[k]) continue;
+            open |= uint32_t(1) << k;
+            w.prefetch_rows(min_of(4, 2 * pairs), k * lanes * bytes_of(options.history));
         }
+        w.pick_these(open);
+    }
+
+    // Those of a pack that are carried: they are no longer free.
+    void carry(int pack, Workspace& w) const {
+        unsigned bits = 0;
+        for (int lane = 0; lane < lanes; ++lane) {
+            const int i = pack * lanes + lane;
+            const Standing one =
+                classify_variable<true>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], state.carry_time);
+            if (one.mask != 0) bits |= 1u << lane;
+            w.carried[i] = v.weights ? one.carried * w.inverse_root[i] : one.carried;
+        }
+        w.free[pack] = (unsigned char)(bits);
     }
 };
 

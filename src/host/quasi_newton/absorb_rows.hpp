@@ -58,14 +58,15 @@ private:
     void add_bounded(int count, int packs, Workspace& w, TileGram* kept) const {
         const int r = layout.rows;
         const bool adds_pair = gather == Gather::pair;
-        if (adds_pair) w.fresh_sums[(r - 1) * Workspace::columns + 1] += own_products(w.y, packs);
+        if (adds_pair) w.fresh_sums[(r - 1) * Workspace::columns + 1].add(w.own_y);
         if (w.picked == 0) return keep_nothing(packs, w, kept);
         const uint64_t known = slots_from(adds_pair ? r - 1 : r);
         if (kept && std::memcmp(w.free, kept->free, size_t(packs)) == 0 &&
             (kept->slots | known) == kept->slots) {
-            update_gram(count, packs, w, *kept);
+            update_gram(count, w, *kept);
             return;
         }
+        set_mask(w);
         with_type(options.history, [&](auto type) {
             const auto rows = w.places<decltype(type)>();
             if (adds_pair) {
@@ -86,7 +87,7 @@ private:
         if (!kept) return;
         const uint64_t all = ~uint64_t(0);
         if (kept->slots == all && std::memcmp(w.free, kept->free, size_t(packs)) == 0) return;
-        std::fill_n(kept->products(), w.product_count() + 2 * options.slots * lanes, 0.0);
+        std::fill_n(kept->products(), w.product_count() + 2 * options.slots, 0.0);
         std::memcpy(kept->free, w.free, size_t(packs));
         kept->slots = all;
     }
@@ -106,7 +107,7 @@ private:
         double* products = gram.products();
         const int* place = w.places_of_products();
         for (int i = 0; i < size; ++i)
-            for (int j = 0; j <= i; ++j) products[*place++] = add_lanes(w.gram_sums[int64_t(i) * size + j]);
+            for (int j = 0; j <= i; ++j) products[*place++] = w.gram_sums[int64_t(i) * size + j];
         add_products(products, w);
     }
 
@@ -118,52 +119,58 @@ private:
 
     // The products of a tile whose free variables are the same as before: those with the new pair; if there
     // is none, the point is the same too, and nothing is read.
-    void update_gram(int count, int packs, Workspace& w, TileGram& kept) const {
+    void update_gram(int count, Workspace& w, TileGram& kept) const {
         const int r = layout.rows;
         if (gather == Gather::pair) {
-            const double* free_y = mask_pair(packs, w);
             with_type(options.history, [&](auto type) {
                 const auto rows = w.places<decltype(type)>();
                 if (w.strays) {
-                    gather_columns<4, false>(rows, {w.moving, w.s, free_y, w.free_s}, count, w);
+                    gather_columns<4, false>(rows, {w.moving, w.s, w.free_y, free_s(w)}, count, w);
                 } else {
-                    gather_columns<3, false>(rows, {w.moving, w.s, free_y}, count, w);
+                    gather_columns<3, false>(rows, {w.moving, w.s, w.free_y}, count, w);
                 }
             });
             const int *place = w.places_of_products(), s = 2 * r - 1, y = r - 1;
             double* products = kept.products();
             for (int j = 0; j < 2 * r; ++j) {
-                const Pack* sums = w.tile_sums + j * Workspace::tile_columns;
-                products[place[triangle(s, j)]] = add_lanes(sums[w.strays ? 3 : 1]);
-                products[place[j < y ? triangle(y, j) : triangle(j, y)]] = add_lanes(sums[2]);
+                const double* sums = w.tile_sums + j * Workspace::tile_columns;
+                products[place[triangle(s, j)]] = sums[w.strays ? 3 : 1];
+                products[place[j < y ? triangle(y, j) : triangle(j, y)]] = sums[2];
             }
             keep_gradient_sums(w, kept);
             kept.slots |= uint64_t(1) << w.slot_of_row(r - 1);
         } else {
             const double* sums = kept.gradient_sums(options.slots);
             for (int j = 0; j < 2 * r; ++j)
-                w.fresh_sums[j * Workspace::columns + 2] += load(sums + w.slot_of_row(j) * lanes);
+                w.fresh_sums[j * Workspace::columns + 2].add(sums[w.slot_of_row(j)]);
         }
         add_products(kept.products(), w);
     }
 
-    // The new pair over the free variables: y is returned, s is the same where nothing strays.
-    static const double* mask_pair(int packs, Workspace& w) {
-        if (w.count_free(packs) == packs * lanes) return w.y;
-        const double *y = w.y, *s = w.s, *mask = w.mask;
-        double *free_y = w.free_y, *free_s = w.free_s;
-        SW_APART
-        for (int i = 0; i < packs * lanes; ++i) free_y[i] = y[i] * mask[i];
-        if (!w.strays) return free_y;
-        SW_APART
-        for (int i = 0; i < packs * lanes; ++i) free_s[i] = s[i] * mask[i];
-        return free_y;
+    // The new s over the free variables.
+    static const double* free_s(Workspace& w) {
+        w.each_pick([&](int k) {
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                register_at(w.free_s + i) = unless(~chosen(w.free[k], slice), load_slice(w.s + i));
+            }
+        });
+        return w.free_s;
+    }
+
+    // 1 where a variable is free, else 0, in the picked packs.
+    static void set_mask(Workspace& w) {
+        w.each_pick([&](int k) {
+            for (int slice = 0; slice < slices; ++slice)
+                register_at(w.mask + k * lanes + slice * slice_lanes) =
+                    unless(~chosen(w.free[k], slice), lanes_of(1));
+        });
     }
 
     void keep_gradient_sums(const Workspace& w, TileGram& kept) const {
         double* sums = kept.gradient_sums(options.slots);
         for (int j = 0; j < 2 * layout.rows; ++j)
-            store(sums + w.slot_of_row(j) * lanes, w.tile_sums[j * Workspace::tile_columns]);
+            sums[w.slot_of_row(j)] = w.tile_sums[j * Workspace::tile_columns];
     }
 
     // Products of all rows with columns: √h g first, then the new s; those two are summed over the chunk.
@@ -174,10 +181,10 @@ private:
         constexpr int stride = Workspace::tile_columns;
         gather_rows<C, masked>(rows, r, columns, w.mask, w.rows, count, w.picks(), w.tile_sums, stride);
         for (int j = 0; j < r; ++j) {
-            Pack* fresh = w.fresh_sums + j * Workspace::columns;
-            const Pack* sums = w.tile_sums + j * stride;
-            fresh[2] += sums[0];
-            if (C > 1) fresh[0] += sums[1];
+            CarefulSum* fresh = w.fresh_sums + j * Workspace::columns;
+            const double* sums = w.tile_sums + j * stride;
+            fresh[2].add(sums[0]);
+            if (C > 1) fresh[0].add(sums[1]);
         }
     }
 
@@ -187,7 +194,7 @@ private:
         if (gather != Gather::pair) return gather_columns<1, false>(rows, {w.moving}, count, w);
         gather_columns<3, false>(rows, {w.moving, w.s, w.y}, count, w);
         for (int j = 0; j < 2 * layout.rows; ++j)
-            w.fresh_sums[j * Workspace::columns + 1] += w.tile_sums[j * Workspace::tile_columns + 2];
+            w.fresh_sums[j * Workspace::columns + 1].add(w.tile_sums[j * Workspace::tile_columns + 2]);
     }
 
     // With a diagonal, rows are scaled on their way into the tile buffers: y √h and s/√h.
@@ -212,6 +219,7 @@ private:
             for (int j = 0; j < r * r; ++j) w.whole_sums[j] += w.gram_sums[j];
         }
         if (!v.lower) return;
+        set_mask(w);
         for (int j = 0; j < 2 * r; ++j) {
             double* row = w.tile_row(j);
             for (int i = 0; i < packs * lanes; ++i) row[i] *= w.mask[i];

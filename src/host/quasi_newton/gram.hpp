@@ -1,6 +1,7 @@
-// Dot products of rows of a tile, lane by lane: the arithmetic of the absorb sweep. The history is read once,
-// by gather_rows; the Gram matrix is then formed from copies that the first-level cache holds. Each tile is
-// summed from zero and then added: a sum of sums loses far less to rounding than one long sum.
+// Dot products of rows of a tile: the arithmetic of the absorb sweep. The history is read once, by
+// gather_rows; the Gram matrix is then formed from copies that the first-level cache holds. Each tile is
+// summed from zero, lane by lane, and then added: a sum of sums loses far less to rounding than one long sum,
+// and a product has the same bits whichever function formed it.
 #pragma once
 
 #include "host/quasi_newton/tiles.hpp"
@@ -21,7 +22,9 @@ constexpr int most_rows(int columns) {
 
 // R x C dot products over a tile at once, R + C loads for R C products.
 template <int R, int C>
-inline void dot_block(const double* const* rows, const double* const* columns, int packs, Pack* const* sums) {
+inline void dot_block(const double* const* rows, const double* const* columns, int packs,
+                      double* const* sums) {
+    Pack parts[R][C];
     for (int slice = 0; slice < slices; ++slice) {
         Lanes acc[R][C] = {};
         for (int at = slice * slice_lanes; at < packs * lanes; at += lanes) {
@@ -33,13 +36,15 @@ inline void dot_block(const double* const* rows, const double* const* columns, i
             }
         }
         for (int i = 0; i < R; ++i)
-            for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
+            for (int j = 0; j < C; ++j) slice_of(parts[i][j], slice) = acc[i][j];
     }
+    for (int i = 0; i < R; ++i)
+        for (int j = 0; j < C; ++j) sums[i][j] = add_lanes(parts[i][j]);
 }
 
 template <int R>
 inline void dot_columns(const double* const* rows, const double* const* columns, int count, int packs,
-                        Pack* const* sums) {
+                        double* const* sums) {
     switch (count) {  // at most most_columns
         case 4:
             dot_block<R, most_columns>(rows, columns, packs, sums);
@@ -56,7 +61,7 @@ inline void dot_columns(const double* const* rows, const double* const* columns,
 }
 
 inline void dot_rows(const double* const* rows, int row_count, const double* const* columns, int column_count,
-                     int packs, Pack* const* sums) {
+                     int packs, double* const* sums) {
     switch (row_count) {
         case 4:
             dot_columns<4>(rows, columns, column_count, packs, sums);
@@ -72,12 +77,12 @@ inline void dot_rows(const double* const* rows, int row_count, const double* con
     }
 }
 
-// R rows of a tile read once, in slices: sums of their products with C columns over the picked packs and,
-// given a mask, copies of these with the mask applied, without gaps. The last pack may not be whole: rows
-// have `count` elements. Behind them lie the places of as many rows that are to be asked for.
+// R rows of a tile read once: sums of their products with C columns over the picked packs and, given a mask,
+// copies of these with the mask applied, without gaps. The last pack may not be whole: rows have `count`
+// elements. Behind them lie the places of as many rows that are to be asked for.
 template <int R, int C, bool masked, class T>
 inline void gather_block(const T* const* rows, const double* const* columns, const double* mask,
-                         double* const* copies, int count, const Picks& picks, Pack* const* sums) {
+                         double* const* copies, int count, const Picks& picks, double* const* sums) {
     // Copies of the places, which a store might change for all that the compiler knows.
     const T *row[R], *next[R];
     const double* column[C];
@@ -92,6 +97,7 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         for (int i = 0; i < R; ++i)
             std::memcpy(padded[i], rows[i] + whole, sizeof(T) * size_t(count - whole));
     }
+    Pack parts[R][C];
     const auto add_slice = [&](int slice) {
         Lanes acc[R][C] = {};
         int64_t copied = slice * slice_lanes;
@@ -117,21 +123,22 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         }
         if (has_rest) add(padded, slice * slice_lanes, whole + slice * slice_lanes);
         for (int i = 0; i < R; ++i)
-            for (int j = 0; j < C; ++j) slice_of(sums[i][j], slice) = acc[i][j];
+            for (int j = 0; j < C; ++j) slice_of(parts[i][j], slice) = acc[i][j];
     };
     SW_UNROLLED
     for (int slice = 0; slice < slices; ++slice) add_slice(slice);
+    for (int i = 0; i < R; ++i)
+        for (int j = 0; j < C; ++j) sums[i][j] = add_lanes(parts[i][j]);
 }
 
 // sums[i * stride + j] = row i · column j over the picked packs of a tile of `count` elements; with a mask,
 // also masked copies of them into consecutive tile rows. Columns and mask are padded to whole packs.
 template <int C, bool masked, class T>
 inline void gather_rows(const T* const* rows, int row_count, const double* const* columns, const double* mask,
-                        double* copies, int count, const Picks& picks, Pack* sums, int stride) {
+                        double* copies, int count, const Picks& picks, double* sums, int stride) {
     constexpr int most = most_rows(C);
     for (int i = 0; i < row_count; i += most) {
-        double* copy[4];
-        Pack* out[4];
+        double *copy[4], *out[4];
         for (int a = 0; a < most; ++a)
             copy[a] = copies + int64_t(i + a) * tile, out[a] = sums + (i + a) * stride;
         switch (min_of(most, row_count - i)) {
@@ -151,7 +158,7 @@ inline void gather_rows(const T* const* rows, int row_count, const double* const
 }
 
 // Lower triangle of tile · tileᵀ, stored as a full square of sums so that blocks need no special cases.
-inline void form_gram(const double* rows, int row_count, int stride, int packs, Pack* sums) {
+inline void form_gram(const double* rows, int row_count, int stride, int packs, double* sums) {
     for (int i = 0; i < row_count; i += 4) {
         const int r = min_of(4, row_count - i), end = min_of(i + 4, row_count);
         const double* left[4];
@@ -159,7 +166,7 @@ inline void form_gram(const double* rows, int row_count, int stride, int packs, 
         for (int j = 0; j < end; j += most_columns) {
             const int c = min_of(most_columns, end - j);
             const double* right[4];
-            Pack* out[4];
+            double* out[4];
             for (int b = 0; b < c; ++b) right[b] = rows + int64_t(j + b) * stride;
             for (int a = 0; a < r; ++a) out[a] = sums + int64_t(i + a) * row_count + j;
             dot_rows(left, r, right, c, packs, out);

@@ -48,9 +48,8 @@ inline Pack load(const Bfloat16* p) {
     return load_wide<lanes>(p);
 }
 
-// Sums are kept lane by lane in Packs, and formed a register of their lanes at a time: as many sums at once
-// as there are registers for, and the same bits on every instruction set. (A compiler keeps Packs that are
-// wider than a register in memory, and compares them lane by lane.)
+// Sums are formed a register of lanes at a time: as many at once as there are registers for. (A compiler
+// keeps Packs that are wider than a register in memory, and compares them lane by lane.)
 typedef Register<double> Lanes;
 constexpr int slice_lanes = register_lanes<double>;
 constexpr int slices = lanes / slice_lanes;
@@ -98,7 +97,7 @@ struct Picks {
 };
 
 inline Lanes lanes_of(double value) {
-    return Lanes{} + value;
+    return value - Lanes{};  // (to add zero would be an addition: -0 + 0 is 0)
 }
 
 // Where the element `at` of the row of the pair of a given age lies.

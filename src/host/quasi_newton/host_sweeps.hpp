@@ -50,12 +50,12 @@ public:
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             row[0] = slope_chunk(v, gradient, begin, end);
                             row[1] = 0;
-                            sweep.chunk(begin, end, w, row + slope_row.sums, kept_of(begin));
+                            sweep.chunk(begin, end, w, row + slope_row.sums, kept_of(begin, end));
                         });
     }
 
     // Sweeps go on at the trial point, and aim() brings x and g there on its way: no pass of their own.
-    void take_point() { to_take = true; }
+    void take_point() { to_take = true, sets_known = true; }
 
     // Later sweeps work at x in any case: absorb() has put an accepted point there.
     void stay() const {}
@@ -63,9 +63,10 @@ public:
     int absorb(const SumLayout& layout, Gather gather, double* rows) {
         const HostVectors<T> here = at_point();
         const Absorb<T> sweep(here, state, options, layout, gather, gradient);
+        sets_known = gather == Gather::pair;
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
-                            sweep.chunk(begin, end, w, row, kept_of(begin));
+                            sweep.chunk(begin, end, w, row, kept_of(begin, end));
                         });
     }
 
@@ -95,10 +96,11 @@ public:
     }
 
     int aim(double* rows) {
-        const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr);
+        const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
+                           sets_known);
         to_take = false;
         return each_row(rows, aim_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
-            sweep.chunk(begin, end, w, row);
+            sweep.chunk(begin, end, w, row, kept_of(begin, end));
         });
     }
 
@@ -121,6 +123,7 @@ private:
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     double* const kept;         // products of tiles (kept_grams.hpp), or null
     bool to_take = false;       // the trial point is accepted, and x and g are still those before it
+    bool sets_known = false;    // the free variables at the point are those of the kept products
 
     void take_all() {
         accept_point(v, gradient, 0, v.n);
@@ -136,10 +139,11 @@ private:
 
     Workspace& workspace(int thread) { return workspaces[size_t(first_workspace + thread)]; }
 
-    // Those of the chunk that begins there.
-    double* kept_of(int64_t begin) const {
-        const int64_t chunk = (begin + chunks.before) / chunks.length;
-        return kept ? kept + chunk * KeptGrams::doubles_of_chunk(chunks, options.slots) : nullptr;
+    // Those of a chunk; few variables have none.
+    double* kept_of(int64_t begin, int64_t end) const {
+        if (!kept || end - begin <= AbsorbFew::most) return nullptr;
+        return kept +
+               (begin + chunks.before) / chunks.length * KeptGrams::doubles_of_chunk(chunks, options.slots);
     }
 
     // sweep(begin, end, workspace, row) for every chunk; returns how many there are.

@@ -17,12 +17,12 @@ struct TileGram {
     unsigned char free[tile / 8];  // a bit each variable
     uint64_t slots;                // a bit each slot whose products with those others are here
     double* products() { return reinterpret_cast<double*>(this + 1); }
-    // Rows times the gradient of the last sweep over the free variables, lane by lane.
+    // Rows times the gradient of the last sweep over the free variables.
     double* gradient_sums(int slots) { return products() + products_of(slots); }
 
     static constexpr int products_of(int slots) { return slots * (2 * slots + 1); }  // lower triangle by rows
     static constexpr int64_t doubles_of(int slots) {
-        return int64_t(sizeof(TileGram) / sizeof(double)) + products_of(slots) + 2 * slots * lanes;
+        return int64_t(sizeof(TileGram) / sizeof(double)) + products_of(slots) + 2 * slots;
     }
 };
 

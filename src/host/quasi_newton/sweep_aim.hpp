@@ -13,17 +13,19 @@ template <class T>
 class Aim {
 public:
     // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
+    // `sets_known`: the free variables are those of the kept products (kept_grams.hpp), found by this turn.
     Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
-        const T* accepted)
+        const T* accepted, bool sets_known)
         : v(v),
           state(state),
           options(options),
           coefficients(coefficients),
           accepted(accepted),
+          sets_known(sets_known),
           rule(aim_rule(state)) {}
 
-    // Leaves the row of one chunk: aim_row.
-    void chunk(int64_t begin, int64_t end, Workspace& w, double* row) const {
+    // Leaves the row of one chunk: aim_row. `kept`: the products of its tiles, or null.
+    void chunk(int64_t begin, int64_t end, Workspace& w, double* row, const double* kept) const {
         AimTotals totals;
         totals.step_limit = lowest_limit.so_far();
         CarefulSum slope;
@@ -42,7 +44,9 @@ public:
             if (v.lower) set_bounds(w, v, at, count, padded);
             const Aims out{room(w.breaks, v.trial + at, count, padded),
                            room(w.moving_tile, v.d + at, count, padded)};
-            aim_tile(at, count, packs, w, out, totals);
+            pick_packs(at, packs, reinterpret_cast<const TileGram*>(kept), w, out);
+            if (kept) kept += TileGram::doubles_of(options.slots);
+            aim_tile(at, count, w, out, totals);
             if (rule.confine == Confine::measure) continue;
             put_back(v.trial + at, out.goal, w.breaks, count);
             put_back(v.d + at, out.step, w.moving_tile, count);
@@ -60,6 +64,7 @@ private:
     const Options& options;
     const double* coefficients;
     const T* const accepted;
+    const bool sets_known;
     const AimRule rule;
     Lowest lowest_limit;
 
@@ -68,7 +73,8 @@ private:
         double *goal, *step;
     };
 
-    // Rows and their coefficients, [Y; S], each filled up to whole groups of four by zero times the newest.
+    // Rows and what is added of each to the step -gamma h (g + Σ c y) - Σ c s: [Y; S], each filled up to
+    // whole groups of four by zero times the newest.
     void set_multiples(Workspace& w) const {
         const int r = state.pairs;
         const Byte** places = w.places<Byte>();
@@ -84,62 +90,73 @@ private:
     }
 
     // Which packs are not at rest; the others stay, whatever the history says.
-    void pick_packs(int64_t at, int packs, const TilePlaces& places, Workspace& w, const Aims& out) const {
-        w.pick_none();
+    void pick_packs(int64_t at, int packs, const TileGram* kept, Workspace& w, const Aims& out) const {
+        if (!v.lower) return w.pick_all(packs);
+        // Whoever rests at a point that this turn has taken over is in its place already.
+        const bool in_place = sets_known && kept && out.goal != w.breaks;
+        const TilePlaces places(w);
+        if (sets_known && kept) {
+            std::memcpy(w.free, kept->free, size_t(packs));
+        } else {
+            for (int k = 0; k < packs; ++k) w.free[k] = free_lanes(places, k * lanes);
+        }
+        uint32_t open = 0;
+        const int asked = min_of(4, Workspace::groups_of(state.pairs));
         for (int k = 0; k < packs; ++k) {
-            if (rests(places, k * lanes)) {
-                rest(places, k * lanes, out);
+            if (w.free[k]) {
+                open |= uint32_t(1) << k;
+                w.prefetch_rows(asked, (at + k * lanes) * bytes_of(options.history));
             } else {
-                w.pick(k);
-                w.prefetch_rows(min_of(4, Workspace::groups_of(state.pairs)),
-                                (at + k * lanes) * bytes_of(options.history));
+                if (!in_place) store(out.goal + k * lanes, load(places.x + k * lanes));
+                store(out.step + k * lanes, splat(0));
             }
+        }
+        w.pick_these(open);
+    }
+
+    void aim_tile(int64_t at, int count, Workspace& w, const Aims& out, AimTotals& totals) const {
+        double* steps = w.free_s;
+        with_type(options.history, [&](auto type) { form_steps<decltype(type)>(at, count, steps, w); });
+        const TilePlaces places(w);
+        if (!v.lower) {
+            w.each_pick([&](int k) { aim_freely(steps, places, k * lanes, out); });
+        } else if (rule.confine == Confine::project && !rule.carries) {
+            w.each_pick([&](int k) {
+                if (w.free[k] == 255) {
+                    project<true>(steps, places, k * lanes, out);
+                } else {
+                    project<false>(steps, places, k * lanes, out);
+                }
+            });
+            limit_steps(w, places, out, totals);
+        } else {
+            aim_by_rule(steps, w, places, out, totals);
         }
     }
 
-    void aim_tile(int64_t at, int count, int packs, Workspace& w, const Aims& out, AimTotals& totals) const {
-        const TilePlaces places(w);
-        if (v.lower) {
-            pick_packs(at, packs, places, w, out);
-        } else {
-            w.pick_all(packs);
-        }
-        with_type(options.history, [&](auto type) {
-            using H = decltype(type);
-            const int groups = Workspace::groups_of(state.pairs);
-            combine<H>(0, groups, at, count, w.g, w.y_tile, w);
-            combine<H>(groups, 2 * groups, at, count, nullptr, w.s_tile, w);
-        });
+    // Where variables are carried, or the rule is another one than to project.
+    void aim_by_rule(const double* steps, const Workspace& w, const TilePlaces& places, const Aims& out,
+                     AimTotals& totals) const {
         const bool by_variable = rule.confine != Confine::project;
         const Lanes carried = lanes_of(later_than(rule.carry_time));
         w.each_pick([&](int k) {
             const int i = k * lanes;
-            const Slices steps = free_steps(i, w);
-            if (!v.lower) return aim_freely(steps, places, i, out);
-            if (!by_variable && !(rule.carries && breaks_before(carried, places, i)))
-                return project(steps, places, i, out, totals);
+            if (!by_variable && !breaks_before(carried, places, i))
+                return project<false>(steps, places, i, out);
             aim_freely(steps, places, i, out);
             if (rule.confine == Confine::measure) return measure(i, places, out, totals);
             confine(i, places, out);
-            limit_step(i, places, out, totals);
         });
+        if (rule.confine != Confine::measure) limit_steps(w, places, out, totals);
     }
 
-    // Whether all variables of a pack are held.
-    static bool rests(const TilePlaces& places, int i) {
+    // A bit each variable of a pack that is not held.
+    static unsigned char free_lanes(const TilePlaces& places, int i) {
         Flags free = {};
         SW_UNROLLED
         for (int slice = 0; slice < slices; ++slice)
-            free |= ~TileSlice(places, i + slice * slice_lanes).held();
-        return !any_lane(free);
-    }
-
-    static void rest(const TilePlaces& places, int i, const Aims& out) {
-        for (int slice = 0; slice < slices; ++slice) {
-            const int j = i + slice * slice_lanes;
-            register_at(out.goal + j) = load_slice(places.x + j);
-            register_at(out.step + j) = lanes_of(0);
-        }
+            free |= ~TileSlice(places, i + slice * slice_lanes).held() & lane_bits_of(slice);
+        return (unsigned char)(bits_of_any(free));
     }
 
     static bool breaks_before(Lanes time, const TilePlaces& places, int i) {
@@ -153,20 +170,28 @@ private:
         return any_lane(found);
     }
 
-    // out = base + Σ coefficient · row over the picked packs, for rows in groups of four.
+    // The steps to the minimiser over the free variables, of the picked packs.
     template <class H>
-    static void combine(int begin, int end, int64_t at, int count, const double* base, double* out,
-                        Workspace& w) {
-        if (begin == end) {
-            w.each_pick([&](int k) { store(out + k * lanes, base ? load(base + k * lanes) : splat(0)); });
-        }
-        for (int a = begin; a < end; a += 4) {
-            if (a > begin || base) {
-                add_multiples<H, true>(a, at, count, a > begin ? out : base, out, w);
+    void form_steps(int64_t at, int count, double* steps, Workspace& w) const {
+        const int rows = Workspace::groups_of(state.pairs);
+        double *y = w.y_tile, *s = w.s_tile;
+        for (int a = 0; a < rows; a += 4) add_multiples<H, true>(a, at, count, a ? y : w.g, y, w);
+        for (int a = 0; a < rows; a += 4) {
+            if (a) {
+                add_multiples<H, true>(rows + a, at, count, s, s, w);
             } else {
-                add_multiples<H, false>(a, at, count, nullptr, out, w);
+                add_multiples<H, false>(rows + a, at, count, nullptr, s, w);
             }
         }
+        const double* base = rows ? y : w.g;
+        w.each_pick([&](int k) {
+            for (int slice = 0; slice < slices; ++slice) {
+                const int i = k * lanes + slice * slice_lanes;
+                Lanes part = load_slice(base + i);
+                if (v.weights) part *= load_slice(w.root + i);
+                register_at(steps + i) = -state.gamma * part - (rows ? load_slice(s + i) : lanes_of(0));
+            }
+        });
     }
 
     // Four rows from the first on, added to what is there if anything is; the next four are asked for.
@@ -203,44 +228,45 @@ private:
         }
     }
 
-    // The steps to the minimiser over the free variables, of the pack at element i of a tile.
-    Slices free_steps(int i, const Workspace& w) const {
-        Slices steps;
+    void aim_freely(const double* steps, const TilePlaces& places, int i, const Aims& out) const {
         for (int slice = 0; slice < slices; ++slice) {
             const int j = i + slice * slice_lanes;
-            Lanes y = load_slice(w.y_tile + j);
-            if (v.weights) y *= load_slice(w.root + j);
-            steps.part[slice] = -state.gamma * y - load_slice(w.s_tile + j);
-        }
-        return steps;
-    }
-
-    void aim_freely(const Slices& steps, const TilePlaces& places, int i, const Aims& out) const {
-        for (int slice = 0; slice < slices; ++slice) {
-            const int j = i + slice * slice_lanes;
-            register_at(out.goal + j) = load_slice(places.x + j) + steps.part[slice];
-            register_at(out.step + j) = v.lower ? steps.part[slice] : as_stored<T>(steps.part[slice]);
+            const Lanes step = load_slice(steps + j);
+            register_at(out.goal + j) = load_slice(places.x + j) + step;
+            register_at(out.step + j) = v.lower ? step : as_stored<T>(step);
         }
     }
 
-    // Step and goal within the bounds, where nobody is carried; and the largest feasible multiple of the
-    // step.
-    void project(const Slices& steps, const TilePlaces& places, int i, const Aims& out,
-                 AimTotals& totals) const {
-        const Lanes limit = lanes_of(totals.step_limit);
-        Flags near = {};
+    // Step and goal within the bounds, where nobody is carried.
+    template <bool all_free>
+    static void project(const double* steps, const TilePlaces& places, int i, const Aims& out) {
         SW_UNROLLED
         for (int slice = 0; slice < slices; ++slice) {
             const int j = i + slice * slice_lanes;
             const TileSlice one(places, j);
-            const Lanes free = steps.part[slice];
-            const auto aimed = aim_within<Lanes>(one.x, one.x + free, free, one.held(), one.lower, one.upper);
-            const Lanes step = as_stored<T>(aimed.step);
+            const Lanes step = load_slice(steps + j);
+            const auto aimed = aim_within<Lanes>(one.x, one.x + step, step, all_free ? Flags{} : one.held(),
+                                                 one.lower, one.upper);
             register_at(out.goal + j) = aimed.goal;
-            register_at(out.step + j) = step;
-            near |= may_limit_below(limit, one.x, step, one.lower, one.upper);
+            register_at(out.step + j) = as_stored<T>(aimed.step);
         }
-        if (any_lane(near)) limit_step(i, places, out, totals);
+    }
+
+    // The largest feasible multiple of the step, where it may be the smallest. None is below 1 where steps
+    // are as they were found, not rounded: a goal strictly inside is one that the bound is farther than.
+    void limit_steps(const Workspace& w, const TilePlaces& places, const Aims& out, AimTotals& totals) const {
+        w.each_pick([&](int k) {
+            if (sizeof(T) == sizeof(double) && totals.step_limit <= 1) return;
+            const Lanes limit = lanes_of(totals.step_limit);
+            Flags near = {};
+            SW_UNROLLED
+            for (int slice = 0; slice < slices; ++slice) {
+                const int j = k * lanes + slice * slice_lanes;
+                near |= may_limit_below(limit, load_slice(places.x + j), load_slice(out.step + j),
+                                        load_slice(places.lower + j), load_slice(places.upper + j));
+            }
+            if (any_lane(near)) limit_step(k * lanes, places, out, totals);
+        });
     }
 
     // By any rule.

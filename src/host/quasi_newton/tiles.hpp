@@ -189,15 +189,24 @@ struct TileSlice {
           upper(load_slice(at.upper + i)) {}
 
     Flags held() const { return is_held(x, g, lower, upper); }
-    // Where a variable is not held and its breakpoint on the path may lie before `time`.
+    // Where the breakpoint of a variable, if it is not held, may lie before `time`.
+    Flags may_break_before(Lanes time, Lanes path) const {
+        return stepwell::may_break_before(time, x, path, lower, upper);
+    }
+    // Where a variable is not held, either, and its breakpoint may.
     Flags breaks_before(Lanes time, Lanes path, Flags held) const {
-        return may_break_before(time, x, path, lower, upper) & ~held;
+        return may_break_before(time, path) & ~held;
     }
 };
 
-// 1 where something is not so, else 0.
-inline Lanes ones_unless(Flags found) {
-    return found ? lanes_of(0) : lanes_of(1);
+// The values where something is not so, else 0.
+inline Lanes unless(Flags found, Lanes values) {
+    return reinterpret_cast<Lanes>(reinterpret_cast<Flags>(values) & ~found);
+}
+
+// Of a pack's variables those with a bit, in a register of them.
+inline Flags chosen(unsigned char bits, int slice) {
+    return ((Flags{} + int64_t(bits)) & lane_bits_of(slice)) != 0;
 }
 
 // work(first) for every pack for one of whose registers, from element i on, test(i) finds something.
@@ -226,37 +235,17 @@ inline double sum_products(const A* a, const B* b, int packs) {
     return sums[0].total();
 }
 
-// sum_products() of each of N vectors with itself, in one pass.
+// Each of N vectors times itself, in one pass.
 template <int N>
 inline std::array<double, N> sums_of_squares(const double* const (&vectors)[N], int packs) {
-    Pack sums[N];
     const double* a[N];
     for (int j = 0; j < N; ++j) a[j] = vectors[j];
-    for (int slice = 0; slice < slices; ++slice) {
-        Lanes acc[N][4] = {};
-        const auto add = [&](int j, int u, int k) {
-            const Lanes value = load_slice(a[j] + k * lanes + slice * slice_lanes);
-            acc[j][u] += value * value;
-        };
-        int k = 0;
-        for (; k + 4 <= packs; k += 4)
-            for (int j = 0; j < N; ++j)
-                for (int u = 0; u < 4; ++u) add(j, u, k + u);
-        for (int u = 0; u < 3; ++u)
-            for (int j = 0; j < N && k + u < packs; ++j) add(j, u, k + u);
-        for (int j = 0; j < N; ++j)
-            slice_of(sums[j], slice) = (acc[j][0] + acc[j][2]) + (acc[j][1] + acc[j][3]);
-    }
+    Slices sums[N];
+    for (int i = 0; i < packs * lanes; i += lanes)
+        for (int j = 0; j < N; ++j) sums[j].add_product(a[j] + i, a[j] + i);
     std::array<double, N> out;
-    for (int j = 0; j < N; ++j) out[j] = add_lanes(sums[j]);
+    for (int j = 0; j < N; ++j) out[j] = sums[j].total();
     return out;
-}
-
-// a · a lane by lane, as gather_rows() has it.
-inline Pack own_products(const double* a, int packs) {
-    Slices sum;
-    for (int k = 0; k < packs; ++k) sum.add_product(a + k * lanes, a + k * lanes);
-    return sum.pack();
 }
 
 inline Lanes magnitude(Lanes v) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/common/careful_sum.hpp"
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/memory.hpp"
@@ -16,10 +17,12 @@ class Workspace {
 public:
     static constexpr int columns = 3;       // of fresh_sums: s, y and √h g over the movable variables
     static constexpr int tile_columns = 4;  // of tile_sums, at most
-    static constexpr size_t tile_doubles = size_t(tile) * 16;
+    static constexpr size_t tile_doubles = size_t(tile) * 15;
     static size_t history_doubles(size_t capacity) { return size_t(tile) * 2 * capacity; }
-    static size_t pack_doubles(size_t capacity) {
-        return (5 * capacity * capacity + 2 * (columns + tile_columns) * capacity) * lanes;
+    // Products of a tile's rows, or of few variables one by one: whole groups of four rows of whole packs.
+    static size_t gram_doubles(size_t capacity) { return (2 * capacity + 4) * (2 * capacity + lanes); }
+    static size_t sum_doubles(size_t capacity) {
+        return gram_doubles(capacity) + capacity * capacity + 2 * (2 * columns + tile_columns) * capacity;
     }
     // The products of a tile and those of a chunk, by slots, of which there may be one more than pairs.
     static size_t product_doubles(size_t capacity) {
@@ -32,7 +35,7 @@ public:
     // Bytes of a new workspace.
     static int64_t bytes_for(int capacity) {
         const size_t m = size_t(capacity);
-        const size_t doubles = tile_doubles + history_doubles(m) + pack_doubles(m) + product_doubles(m) +
+        const size_t doubles = tile_doubles + history_doubles(m) + sum_doubles(m) + product_doubles(m) +
                                2 * m + size_t(scratch_length(capacity)) + 2 * size_t(groups_of(capacity));
         return int64_t(sizeof(double) * doubles + sizeof(void*) * places_of(capacity) +
                        sizeof(int) * (2 * m + size_t(TileGram::products_of(capacity))));
@@ -41,7 +44,7 @@ public:
     explicit Workspace(int capacity)
         : buffers(tile_doubles),
           history(history_doubles(capacity)),
-          packs(pack_doubles(capacity)),
+          sums(sum_doubles(capacity)),
           product_memory(product_doubles(capacity)),
           carried_memory(2 * size_t(capacity)),
           decision_memory(size_t(scratch_length(capacity))),
@@ -49,16 +52,16 @@ public:
           row_places(places_of(capacity)),
           row_slots(2 * size_t(capacity)),
           product_places(size_t(TileGram::products_of(capacity))) {
-        double** names[] = {&x_tile,    &g_tile,       &s_tile,      &y_tile, &lower_tile, &upper_tile,
-                            &root,      &inverse_root, &moving_tile, &mask,   &breaks,     &carried,
-                            &projected, &descent,      &free_s,      &free_y};
+        double** names[] = {&x_tile,     &g_tile,  &s_tile,       &y_tile,      &lower_tile,
+                            &upper_tile, &root,    &inverse_root, &moving_tile, &mask,
+                            &breaks,     &carried, &descent,      &free_s,      &free_y};
         double* next = buffers.data();
         for (double** name : names) *name = next, next += tile;
         rows = history.data();
-        gram_sums = reinterpret_cast<Pack*>(packs.data());
-        whole_sums = gram_sums + 4 * capacity * capacity;
-        fresh_sums = whole_sums + capacity * capacity;
-        tile_sums = fresh_sums + 2 * columns * capacity;
+        gram_sums = sums.data();
+        whole_sums = gram_sums + gram_doubles(size_t(capacity));
+        fresh_sums = reinterpret_cast<CarefulSum*>(whole_sums + capacity * capacity);
+        tile_sums = reinterpret_cast<double*>(fresh_sums + 2 * columns * capacity);
         tile_gram = reinterpret_cast<TileGram*>(product_memory.data());
         chunk_products = product_memory.data() + TileGram::doubles_of(capacity + 1);
         carried_sums = carried_memory.data();
@@ -70,17 +73,18 @@ public:
     // g.
     const double *x, *g, *path, *lower, *upper, *s, *y, *moving;
     double *x_tile, *g_tile, *lower_tile, *upper_tile, *s_tile, *y_tile, *moving_tile;
-    double *root, *inverse_root, *mask, *breaks, *carried, *projected, *descent;
-    double *free_s, *free_y;       // s and y where a variable is free, else 0
-    unsigned char free[tile / 8];  // of the current tile: a bit each variable
-    Run runs[tile / lanes];        // of packs in which something moves or is free
-    int run_count, picked;         // how many runs, and packs in them
-    bool strays;                   // whether a variable has moved that is not free now
-    double* rows;                  // stacked history rows of the tile, [Y; S] in order of age
-    Pack *gram_sums, *whole_sums;  // of a tile; of a chunk
-    Pack* fresh_sums;              // of a chunk, [row, column]
-    Pack* tile_sums;               // of a tile, [row, column]
-    TileGram* tile_gram;           // of a tile whose products are not kept
+    double *root, *inverse_root, *mask, *breaks, *carried, *descent;
+    double *free_s, *free_y;         // s and y where a variable is free, else 0
+    unsigned char free[tile / 8];    // of the current tile: a bit each variable
+    Run runs[tile / lanes];          // of packs in which something moves or is free
+    int run_count, picked;           // how many runs, and packs in them
+    double own_y;                    // y · y of the current tile
+    bool strays;                     // whether a variable has moved that is not free now
+    double* rows;                    // stacked history rows of the tile, [Y; S] in order of age
+    double *gram_sums, *whole_sums;  // of a tile; of a chunk
+    CarefulSum* fresh_sums;          // of a chunk, [row, column]
+    double* tile_sums;               // of a tile, [row, column]
+    TileGram* tile_gram;             // of a tile whose products are not kept
     double* chunk_products;
     double* carried_sums;
     double* multiples;  // coefficients of the rows in a direction, as `places`
@@ -98,7 +102,7 @@ public:
 
     // Bytes held; lists of breakpoints and the rows of chunks grow with what they have to hold.
     int64_t bytes() const {
-        const size_t doubles = buffers.capacity() + history.capacity() + packs.capacity() +
+        const size_t doubles = buffers.capacity() + history.capacity() + sums.capacity() +
                                product_memory.capacity() + carried_memory.capacity() +
                                decision_memory.capacity() + multiples_memory.capacity() +
                                break_rows.capacity() + chunk_rows.capacity();
@@ -107,6 +111,7 @@ public:
                        sizeof(Break) * breaks_listed.capacity());
     }
 
+    bool is_free(int i) const { return free[i / lanes] >> i % lanes & 1; }
     // How many variables of the tile are free.
     int count_free(int packs) const {
         uint64_t bits[tile / 64] = {};
@@ -116,20 +121,25 @@ public:
         return count;
     }
     Picks picks() const { return {runs, run_count}; }
-    void pick_none() { picked = run_count = 0; }
-    void pick(int pack) {
-        ++picked;
-        if (picks().ends_with(pack - 1)) {
-            ++runs[run_count - 1].end;
-        } else {
-            runs[run_count++] = {pack, pack + 1};
-        }
-    }
     // work(pack) for all that are picked.
     template <class Work>
     void each_pick(const Work& work) const {
         for (int p = 0; p < run_count; ++p)
             for (int k = runs[p].begin; k < runs[p].end; ++k) work(k);
+    }
+    // Those with a bit.
+    void pick_these(uint32_t bits) {
+        static_assert(tile / lanes <= 32);
+        run_count = 0;
+        picked = __builtin_popcount(bits);
+        for (int pack = 0; bits; ++run_count) {
+            const int gap = __builtin_ctz(bits);
+            const uint64_t rest = bits >> gap;
+            const int length = __builtin_ctzll(~rest);
+            runs[run_count] = {pack + gap, pack + gap + length};
+            pack += gap + length;
+            bits = uint32_t(rest >> length);
+        }
     }
     void pick_all(int packs) {
         picked = packs;
@@ -141,24 +151,23 @@ public:
 
     void clear(const SumLayout& layout) {
         const int r = layout.rows;
-        const Pack zero = splat(0);
         if (layout.gram) std::fill_n(chunk_products, product_count(), 0.0);
-        if (layout.all_ss) std::fill(whole_sums, whole_sums + r * r, zero);
-        std::fill(fresh_sums, fresh_sums + 2 * r * columns, zero);
-        std::fill(carried_sums, carried_sums + 2 * r, 0.0);
+        if (layout.all_ss) std::fill_n(whole_sums, r * r, 0.0);
+        std::fill_n(fresh_sums, 2 * r * columns, CarefulSum{});
+        std::fill_n(carried_sums, 2 * r, 0.0);
     }
 
-    // Lanes added up, into the order that the decisions expect.
+    // Into the order that the decisions expect.
     void collect(const SumLayout& layout, double* sums) const {
         const int r = layout.rows;
         for (int a = 0; a < r; ++a) {
-            sums[layout.new_ss() + a] = add_lanes(fresh_sums[(r + a) * columns]);
-            sums[layout.new_sy() + a] = add_lanes(fresh_sums[a * columns]);
-            sums[layout.new_ys() + a] = add_lanes(fresh_sums[(r + a) * columns + 1]);
-            sums[layout.new_yy() + a] = add_lanes(fresh_sums[a * columns + 1]);
+            sums[layout.new_ss() + a] = fresh_sums[(r + a) * columns].value();
+            sums[layout.new_sy() + a] = fresh_sums[a * columns].value();
+            sums[layout.new_ys() + a] = fresh_sums[(r + a) * columns + 1].value();
+            sums[layout.new_yy() + a] = fresh_sums[a * columns + 1].value();
         }
         for (int j = 0; j < 2 * r; ++j) {
-            sums[layout.q() + j] = add_lanes(fresh_sums[j * columns + 2]);
+            sums[layout.q() + j] = fresh_sums[j * columns + 2].value();
             sums[layout.carried() + j] = carried_sums[j];
         }
         if (layout.gram) {
@@ -167,8 +176,7 @@ public:
         }
         if (layout.all_ss) {
             for (int i = 0; i < r; ++i)
-                for (int j = 0; j <= i; ++j)
-                    sums[layout.whole_ss() + triangle(i, j)] = add_lanes(whole_sums[i * r + j]);
+                for (int j = 0; j <= i; ++j) sums[layout.whole_ss() + triangle(i, j)] = whole_sums[i * r + j];
         }
     }
 
@@ -212,7 +220,7 @@ private:
     } placed;
     std::vector<Break> breaks_listed;
     std::vector<double> break_rows;
-    std::vector<double> buffers, history, packs, product_memory, carried_memory, decision_memory,
+    std::vector<double> buffers, history, sums, product_memory, carried_memory, decision_memory,
         multiples_memory;
     std::vector<const void*> row_places;
     std::vector<int> row_slots, product_places;

@@ -166,6 +166,7 @@ class Points:
             own = trial.reshape(self._shape).copy()
             return own if self._is_numpy else as_user_array(own, self._variables.template)
         # Ours, its copier's, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
+        # Differences take complex points in between: those of another type have a copy of their own.
         if self._copy is None or self._own.dtype != trial.dtype or sys.getrefcount(self._own) > 3:
             self._own = np.empty(self._shape, trial.dtype)
             self._copy = _core.PointCopy(self._own, self._threads)
