@@ -10,11 +10,9 @@
 SW_BEGIN
 namespace {
 
-constexpr int max_rows = 16;
-
 // Adds the product of one tile's columns; a row's last columns, short of a pack, are added one by one.
 void add_tile(int rows, int columns, std::int64_t length, const double* left, const double* right,
-              std::int64_t at, int count, Pack* sums, double* rest) {
+              std::int64_t at, int count, double* sums) {
     const int packs = count / lanes;
     for (int i = 0; i < rows; i += 4) {
         const int r = min_of(4, rows - i);
@@ -23,7 +21,7 @@ void add_tile(int rows, int columns, std::int64_t length, const double* left, co
         for (int j = 0; j < columns; j += most_columns) {
             const int c = min_of(most_columns, columns - j);
             const double* b[4];
-            Pack of_tile[4][4], *out[4];
+            double of_tile[4][4], *out[4];
             for (int k = 0; k < c; ++k) b[k] = right + (j + k) * length + at;
             for (int k = 0; k < r; ++k) out[k] = of_tile[k];
             dot_rows(a, r, b, c, packs, out);
@@ -34,7 +32,7 @@ void add_tile(int rows, int columns, std::int64_t length, const double* left, co
     for (int k = packs * lanes; k < count; ++k)
         for (int i = 0; i < rows; ++i)
             for (int j = 0; j < columns; ++j)
-                rest[i * columns + j] += left[i * length + at + k] * right[j * length + at + k];
+                sums[i * columns + j] += left[i * length + at + k] * right[j * length + at + k];
 }
 
 void product(int rows, int columns, std::int64_t length, const double* left, const double* right, double* out,
@@ -43,14 +41,9 @@ void product(int rows, int columns, std::int64_t length, const double* left, con
     const Chunks chunks(length, threads);
     std::vector<double> partial(size_t(max_of(chunks.count, 1)) * size_t(size));  // of no columns: zeros
     chunks.each([&](int c, int64_t begin, int64_t end, int) {
-        Pack sums[max_rows * max_rows];
-        double rest[max_rows * max_rows];
-        for (int k = 0; k < size; ++k) sums[k] = splat(0), rest[k] = 0;
+        double* const sums = partial.data() + size_t(c) * size_t(size);
         for (int64_t at = begin; at < end; at += tile)
-            add_tile(rows, columns, length, left, right, at, int(min_of<int64_t>(tile, end - at)), sums,
-                     rest);
-        for (int k = 0; k < size; ++k)
-            partial[size_t(c) * size_t(size) + size_t(k)] = add_lanes(sums[k]) + rest[k];
+            add_tile(rows, columns, length, left, right, at, int(min_of<int64_t>(tile, end - at)), sums);
     });
     add_rows(partial.data(), chunks.count, size);
     std::copy(partial.begin(), partial.begin() + size, out);
