@@ -23,6 +23,7 @@ SW_HD double breakpoint(double x, double descent, double lower, double upper) {
 // Whether a bound may be met before `time`: true wherever breakpoint() is smaller, and seldom elsewhere; of
 // variables that are not held. It costs no division: where the path is by then. A breakpoint n/d rounds to
 // less than t only if n < t d, and a little later than t no rounding of n or of the place can hide that.
+// (Breakpoints after 1e300 count as none.)
 template <class V>
 SW_HD auto may_break_before(V time, V x, V descent, V lower, V upper) {
     const V later = min_of(time, V{} + 1e300) * (1 + 4 * double_epsilon);  // infinity times 0 is no number

@@ -65,8 +65,8 @@ private:
 
     // One variable: u = h w g as it is listed, h g², its breakpoint.
     void cross(const double* u, double squared, double time, int pairs, double gamma) {
+        if (!(squared > 1e-290)) return forget();  // too few digits to divide by
         const double scale = 1 / std::sqrt(squared);
-        if (!std::isfinite(scale)) return forget();
         const int size = 2 * pairs;
         double *const q = crossed.data() + layout.q(), *const carried = crossed.data() + layout.carried();
         for (int i = 0; i < size; ++i) {
