@@ -78,7 +78,8 @@ def use(name, cache, shipped):
 
 for line in sys.stdin:
     if os.fork():
-        os.wait()
+        if os.wait()[1]:
+            print(json.dumps("its process died"), flush=True)
         continue
     try:
         answer = use(*json.loads(line))

@@ -27,18 +27,7 @@ struct AbsorbInput {
     // The same, staged: copies on their way to shared memory, and what has arrived there.
     template <Gather gather>
     __device__ static void fetch(const Vectors& v, int64_t i, Real* to, int pitch) {
-        // All addresses first: they are kept in shared memory.
-        const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
-        const Real* const weight = v.weights + i;
-        copy_element(to, from[0]);
-        copy_element(to + pitch, from[1]);
-        if (gather == Gather::pair) {
-            copy_element(to + 2 * pitch, from[2]);
-            copy_element(to + 3 * pitch, from[3]);
-        }
-        if (lower_step) copy_element(to + 4 * pitch, from[4]);
-        if (upper_step) copy_element(to + upper_row * pitch, from[5]);
-        if (weighted) copy_element(to + weight_row * pitch, weight);
+        each_vector<gather>(v, i, [&](int row, const Real* from) { copy_element(to + row * pitch, from); });
     }
     // Two neighbouring elements of every vector, of those before the end.
     template <Gather gather>
@@ -48,24 +37,33 @@ struct AbsorbInput {
             if (i + 1 < end) fetch<gather>(v, i + 1, to + 1, pitch);
             return;
         }
-        const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
-        const auto copy = [&](int row, int which) {
-            copy_async<2 * sizeof(Real)>(StagePlace(to + row * pitch), from[which]);
-        };
-        copy(0, 0);
-        copy(1, 1);
-        if (gather == Gather::pair) {
-            copy(2, 2);
-            copy(3, 3);
-        }
-        if (lower_step) copy(4, 4);
-        if (upper_step) copy(upper_row, 5);
+        each_vector<gather>(v, i, [&](int row, const Real* from) {
+            copy_async<2 * sizeof(Real)>(StagePlace(to + row * pitch), from);
+        });
     }
     __device__ void take(const Real* from, int pitch, const BoundNumbers& numbers) {
         g = from[0], x = from[pitch], g_before = from[2 * pitch], d = from[3 * pitch];
         lower = lower_step ? from[4 * pitch] : numbers.lower;
         upper = upper_step ? from[upper_row * pitch] : numbers.upper;
         if (weighted) weight = from[weight_row * pitch];
+    }
+
+private:
+    // copy(row of the stage, where element i lies) for every vector that is read.
+    template <Gather gather, class Copy>
+    __device__ static void each_vector(const Vectors& v, int64_t i, const Copy& copy) {
+        // All addresses first: they are kept in shared memory.
+        const Real* const from[] = {v.gradient + i, v.at + i, v.g + i, v.d + i, v.lower + i, v.upper + i};
+        const Real* const weight = v.weights + i;
+        copy(0, from[0]);
+        copy(1, from[1]);
+        if (gather == Gather::pair) {
+            copy(2, from[2]);
+            copy(3, from[3]);
+        }
+        if (lower_step) copy(4, from[4]);
+        if (upper_step) copy(upper_row, from[5]);
+        if (weighted) copy(weight_row, weight);
     }
 };
 

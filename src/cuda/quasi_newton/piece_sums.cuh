@@ -17,7 +17,7 @@ constexpr int load_columns = 8;    // of a row that one load takes, for four lan
 constexpr int loads = piece / (4 * load_columns);
 
 // The stack: rows of Y, then of S, then the new pair once more, unmasked.
-constexpr int pair_begin = 2 * capacity % 8 ? 2 * capacity : (2 * capacity + 7) / 8 * 8;
+constexpr int pair_begin = 2 * capacity;
 constexpr int piece_blocks = (pair_begin + 2 + 7) / 8, last_block = piece_blocks - 1;
 static_assert(!in_pieces || piece_blocks <= 3);
 
@@ -35,6 +35,10 @@ constexpr int stack_products = bounded ? piece_blocks * (piece_blocks + 1) / 2 :
 struct PieceBlock {
     int left, right;
     bool transposed;  // the rows of `left` are the columns
+
+    // The rows of the stack whose product an element is.
+    __device__ int left_of(int row, int column) const { return 8 * left + (transposed ? column : row); }
+    __device__ int right_of(int row, int column) const { return 8 * right + (transposed ? row : column); }
 };
 struct PiecePlaces {
     static constexpr int count = stack_products + piece_blocks;
@@ -53,8 +57,7 @@ struct PiecePlaces {
             return place_of_riding(layout, rider, 8 * (index - stack_products) + row);
         }
         const PieceBlock b = block(index);
-        const int left = 8 * b.left + (b.transposed ? column : row);
-        const int right = 8 * b.right + (b.transposed ? row : column);
+        const int left = b.left_of(row, column), right = b.right_of(row, column);
         const int rider = left == pair_begin ? s_row : left == pair_begin + 1 ? y_row : no_row;
         if (left >= pair_begin) return place_of_riding(layout, rider, right);
         // Off the diagonal a block is there once, whichever of its rows come first.
@@ -189,9 +192,8 @@ public:
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
                 const int column = 2 * (lane & 3) + k;
-                const int left = 8 * b.left + (b.transposed ? column : row);
-                const int right = 8 * b.right + (b.transposed ? row : column);
-                if (left == pair_begin + 1 && right == r - 1) both[k] += yy;
+                if (b.left_of(row, column) == pair_begin + 1 && b.right_of(row, column) == r - 1)
+                    both[k] += yy;
             }
         }
         return found;

@@ -15,18 +15,27 @@ struct NewPair {
     double step, scale;
     H *s_row, *y_row;  // as it is stored
     double *s, *y;     // and as the sums see it: the same place where that is of doubles
-    double* free_y;    // y over the free variables
+    double* free_y;    // y over the free variables, where there are bounds
 
-    // From element i on; s is returned.
-    Lanes form(int i, Lanes g, Flags held) const {
+    struct Formed {
+        Lanes s, y;
+    };
+
+    // From element i on.
+    Formed form(int i, Lanes g) const {
         // step * d, not the difference of the points: no digits cancel.
         const Lanes new_s = store_rounded(s_row + i, step * load_slice(d + i));
         const Lanes difference = g - load_slice(g_before + i);
         const Lanes new_y =
             store_rounded(y_row + i, sizeof(H) < sizeof(double) ? scale * difference : difference);
         if constexpr (sizeof(H) < sizeof(double)) register_at(s + i) = new_s, register_at(y + i) = new_y;
-        register_at(free_y + i) = unless(held, new_y);
-        return new_s;
+        return {new_s, new_y};
+    }
+    // The same within bounds, and y over the free variables; s is returned.
+    Lanes form(int i, Lanes g, Flags held) const {
+        const Formed formed = form(i, g);
+        register_at(free_y + i) = unless(held, formed.y);
+        return formed.s;
     }
     // Asks for what it will read and write from element i on.
     void ask(int i) const {
@@ -38,6 +47,7 @@ struct NewPair {
 // One that is there already, or none.
 struct NoNewPair {
     const double* s;  // null: none
+    void form(int, Lanes) const {}
     Lanes form(int i, Lanes, Flags) const { return s ? load_slice(s + i) : lanes_of(0); }
     void ask(int) const {}
 };
@@ -125,7 +135,7 @@ private:
         w.s = w.s_tile, w.y = w.y_tile;
         if constexpr (wide) w.s = pair.s_row, w.y = pair.y_row;
         if (v.weights) {
-            for (int i = 0; i < padded; i += slice_lanes) pair.form(i, load_slice(w.g + i), Flags{});
+            for (int i = 0; i < padded; i += slice_lanes) pair.form(i, load_slice(w.g + i));
         } else {
             stand(pair, at, count, packs, w, totals);
         }
@@ -147,7 +157,7 @@ private:
             const double *x = w.x, *g = w.g;
             for (int i = 0; i < packs * lanes; i += slice_lanes) {
                 const Lanes x_i = load_slice(x + i), g_i = load_slice(g + i);
-                pair.form(i, g_i, Flags{});  // before the older gradient is written over
+                pair.form(i, g_i);  // before the older gradient is written over
                 to.take(i, x_i, g_i);
             }
             if (v.weights) set_weighted_gradient(packs * lanes, w);

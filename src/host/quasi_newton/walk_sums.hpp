@@ -3,7 +3,6 @@
 // has the rows of these, on every rank.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

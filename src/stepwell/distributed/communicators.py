@@ -6,9 +6,10 @@ process group gets a gloo group beside it. Nothing else here knows that these li
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -136,13 +137,16 @@ class PreparedExchange:
         This rank's, a part of `received`, to be filled in before.
     requests : list
         What MPI has to start and to wait for; empty once it is forgotten.
+    last : int
+        The number of its last start among those of all exchanges that were prepared: the same on all ranks.
     """
 
-    __slots__ = ("own", "received", "requests")
+    __slots__ = ("_starts", "last", "own", "received", "requests")
 
-    def __init__(self, comm: Any, counts: tuple[int, ...]) -> None:
+    def __init__(self, comm: Any, counts: tuple[int, ...], starts: Iterator[int]) -> None:
         from mpi4py import MPI
 
+        self._starts, self.last = starts, 0
         rank, ends = comm.Get_rank(), np.cumsum(counts).tolist()
         self.received = np.empty(sum(counts))
         rows = [self.received[end - count : end] for end, count in zip(ends, counts)]
@@ -156,6 +160,7 @@ class PreparedExchange:
 
     def start(self) -> None:
         """Let MPI begin."""
+        self.last = next(self._starts)
         for request in self.requests:
             request.Start()
 
@@ -190,21 +195,25 @@ class _OwnComm:
         #: By the lengths of rows; None: seen once.
         self.prepared: dict[tuple[int, ...], PreparedExchange | None] = {}
         self.abandoned: list[Any] = []
-        self._prepares = True
+        self._prepares, self._starts = True, itertools.count(1)
 
     def prepare(self, counts: tuple[int, ...]) -> PreparedExchange | None:
         """Prepare an exchange if such a one has been seen before, and if MPI can."""
         found = None
         if counts in self.prepared and self._prepares:
             try:
-                found = PreparedExchange(self.comm, counts)
+                found = PreparedExchange(self.comm, counts, self._starts)
             except (AttributeError, NotImplementedError):  # collectives by mpi4py 3, or an MPI before its version 4
                 self._prepares = False
-        elif len(self.prepared) >= self._MOST:  # those seen once go first: the lists of a walk are as long as they are
-            once = (lengths for lengths, prepared in self.prepared.items() if prepared is None)
-            self._forget(next(once, next(iter(self.prepared))))
+        elif len(self.prepared) >= self._MOST:
+            # Those seen once go first, then who has not run for longest: the lists of a walk are as long as they are.
+            self._forget(min(self.prepared, key=self._last_start))
         self.prepared[counts] = found
         return found
+
+    def _last_start(self, counts: tuple[int, ...]) -> int:
+        prepared = self.prepared[counts]
+        return 0 if prepared is None else prepared.last
 
     def _forget(self, counts: tuple[int, ...]) -> None:
         prepared = self.prepared.pop(counts)

@@ -43,6 +43,8 @@ class Ranks:
     Attributes
     ----------
     rank, size : int
+    prepares : bool
+        Whether the communicator can prepare exchanges (`prepared`).
     exchanges, bytes_sent : int
         What this rank has done so far. One rank alone exchanges nothing.
     told : float
@@ -53,6 +55,7 @@ class Ranks:
         communicator = read_comm(comm)
         assert communicator is not None
         self.communicator: Communicator = communicator
+        self.prepares = hasattr(communicator, "prepared")
         self.rank, self.size = int(communicator.rank), int(communicator.size)
         self.exchanges = self.bytes_sent = 0
         self.told = NOTHING
@@ -153,13 +156,13 @@ class Ranks:
         return received
 
     def prepared(self, counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray, Callable[[], bool]] | None:
-        """Return a short way for messages of these lengths, if the communicator has prepared one.
+        """Return a short way for messages of these lengths, if the communicator, which `prepares`, has prepared one.
 
         It is this rank's message, to be filled in with a flag of NOTHING, those of all ranks, and a function that
         exchanges them; which returns False, and does nothing, where this rank has something to tell. Who takes it reads
         the messages (`read_messages`), unless all headers are the same and have no flag.
         """
-        exchange = getattr(self.communicator, "prepared", lambda _counts: None)(counts)
+        exchange = self.communicator.prepared(counts)  # type: ignore[attr-defined]
         if exchange is None:
             return None
         size = exchange.own.nbytes

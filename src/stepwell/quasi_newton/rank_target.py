@@ -96,7 +96,8 @@ class OverRanks:
         messages.looked = False
         # What all ranks say alike, and nobody has to look at, needs no Python on its way but MPI's.
         alike = f.kind != SHARE and type(f.number) is float
-        self._exchange.set_value(f.chunks, f.kind, f.number if alike else None, messages.unwatched)
+        may_be_short = self.ranks.prepares and messages.unwatched
+        self._exchange.set_value(f.chunks, f.kind, f.number if alike else None, may_be_short)
         try:
             if messages.watched:  # a driver has seen to interrupts for its whole run
                 self._turn_here(g, part)
