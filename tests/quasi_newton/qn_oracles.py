@@ -87,6 +87,19 @@ def subspace_trial(b, x, g, h, lower, upper, carried, t_cauchy, last_step):
     return np.clip(point, lower, upper), True
 
 
+def gradient_of_rounding(fun, x):
+    """The gradient g at which the best step, of length |g|/L, would lower f by its own rounding: g²/2L = eps |f|.
+
+    Below it no line search can tell a better point. L is the largest curvature at x, by the power method.
+    """
+    v = np.random.default_rng(0).normal(size=x.size)
+    h = 1e-4 * (1 + np.abs(x).max())
+    for _ in range(30):
+        v /= np.linalg.norm(v)
+        v = (fun(x + h * v)[1] - fun(x - h * v)[1]) / (2 * h)
+    return np.sqrt(2 * np.linalg.norm(v) * np.finfo(float).eps * abs(fun(x)[0]))
+
+
 def projected_gradient(x, g, lower, upper):
     """Maximum norm of P(x - g) - x."""
     return float(np.abs(np.clip(x - g, lower, upper) - x).max(initial=0.0))

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from qn_oracles import Quadratic, projected_gradient, random_box
+from qn_oracles import Quadratic, gradient_of_rounding, projected_gradient, random_box
 
 from stepwell import Status, minimize, problems
 
@@ -71,7 +71,9 @@ def test_minima_are_scipy_s(name, sizes, bounds, cauchy):
     """Both stop at a projected gradient of gtol; near a minimum f differs by its square over the curvature."""
     p, box, ours, theirs = solve_both(name, sizes, bounds, gtol=1e-6, cauchy=cauchy)
     lower, upper = box if box is not None else (-np.inf, np.inf)
-    assert projected_gradient(ours.x, p.fun(ours.x)[1], lower, upper) <= 1e-4
+    # Of ginzburg-landau-1d f is -8456, and its rounding ends runs at gradients up to 3e-4: SciPy's as well.
+    reachable = gradient_of_rounding(p.fun, ours.x) if name == "ginzburg-landau-1d" else 1e-4
+    assert projected_gradient(ours.x, p.fun(ours.x)[1], lower, upper) <= reachable
     scale = max(1.0, abs(theirs.fun))
     if name in ("wood", "lennard-jones", "trigonometric", "ginzburg-landau-1d"):
         # Not convex: another local minimum is as good an answer; it must not be worse than SciPy's.

@@ -186,8 +186,10 @@ private:
 
     // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first, and
     // packs are picked where a variable is free or has moved: elsewhere sums have nothing to add.
+    // (Pair and place by value: for all that the compiler knows, a store might change what a reference
+    // shows.)
     template <bool weighted, class Pair>
-    void stand_within(const Pair& pair, const TakenPoint& to, int packs, Workspace& w,
+    void stand_within(const Pair pair, const TakenPoint to, int packs, Workspace& w,
                       AbsorbTotals& totals) const {
         const TilePlaces places(w);
         const double *descent = w.descent, *root = w.root;

@@ -1,7 +1,7 @@
 // Dot products of rows of a tile: the arithmetic of the absorb sweep. The history is read once, by
 // gather_rows; the Gram matrix is then formed from copies that the first-level cache holds. Each tile is
-// summed from zero, lane by lane, and then added: a sum of sums loses far less to rounding than one long sum,
-// and a product has the same bits whichever function formed it.
+// summed from zero, in one register a product, and then added: a sum of sums loses far less to rounding than
+// one long sum, and a product has the same bits whichever function formed it.
 #pragma once
 
 #include "host/quasi_newton/tiles.hpp"
@@ -24,22 +24,17 @@ constexpr int most_rows(int columns) {
 template <int R, int C>
 inline void dot_block(const double* const* rows, const double* const* columns, int packs,
                       double* const* sums) {
-    Pack parts[R][C];
-    for (int slice = 0; slice < slices; ++slice) {
-        Lanes acc[R][C] = {};
-        for (int at = slice * slice_lanes; at < packs * lanes; at += lanes) {
-            Lanes a[R];
-            for (int i = 0; i < R; ++i) a[i] = load_slice(rows[i] + at);
-            for (int j = 0; j < C; ++j) {
-                const Lanes b = load_slice(columns[j] + at);
-                for (int i = 0; i < R; ++i) acc[i][j] += a[i] * b;
-            }
+    Lanes acc[R][C] = {};
+    for (int at = 0; at < packs * lanes; at += slice_lanes) {
+        Lanes a[R];
+        for (int i = 0; i < R; ++i) a[i] = load_slice(rows[i] + at);
+        for (int j = 0; j < C; ++j) {
+            const Lanes b = load_slice(columns[j] + at);
+            for (int i = 0; i < R; ++i) acc[i][j] += a[i] * b;
         }
-        for (int i = 0; i < R; ++i)
-            for (int j = 0; j < C; ++j) slice_of(parts[i][j], slice) = acc[i][j];
     }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = add_lanes(parts[i][j]);
+        for (int j = 0; j < C; ++j) sums[i][j] = add_slice(acc[i][j]);
 }
 
 template <int R>
@@ -97,38 +92,39 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         for (int i = 0; i < R; ++i)
             std::memcpy(padded[i], rows[i] + whole, sizeof(T) * size_t(count - whole));
     }
-    Pack parts[R][C];
-    const auto add_slice = [&](int slice) {
-        Lanes acc[R][C] = {};
-        int64_t copied = slice * slice_lanes;
-        const auto add = [&](const auto& from, int64_t at, int64_t k) {
-            Lanes factor[C];
-            for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
-            const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
-            for (int i = 0; i < R; ++i) {
-                const Lanes value = load_slice(from[i] + at);
-                for (int j = 0; j < C; ++j) acc[i][j] += value * factor[j];
-                if (masked) register_at(copy[i] + copied) = value * kept;
-            }
-            if (masked) copied += lanes;
-        };
-        for (int p = 0; p < picks.count; ++p) {
-            const int64_t end = min_of(picks.runs[p].end * lanes, whole);
-            for (int64_t k = picks.runs[p].begin * lanes + slice * slice_lanes; k < end; k += lanes) {
-                // What is picked of the next rows: pieces too short for the hardware to foresee. A row or two
-                // with every slice.
-                for (int i = slice; i < R; i += slices) prefetch(next[i] + k);
-                add(row, k, k);
-            }
+    Lanes acc[R][C] = {};
+    int64_t copied = 0;
+    const auto add = [&](const auto& from, int64_t at, int64_t k) {
+        Lanes factor[C];
+        for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
+        const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
+        for (int i = 0; i < R; ++i) {
+            const Lanes value = load_slice(from[i] + at);
+            for (int j = 0; j < C; ++j) acc[i][j] += value * factor[j];
+            if (masked) register_at(copy[i] + copied) = value * kept;
         }
-        if (has_rest) add(padded, slice * slice_lanes, whole + slice * slice_lanes);
-        for (int i = 0; i < R; ++i)
-            for (int j = 0; j < C; ++j) slice_of(parts[i][j], slice) = acc[i][j];
+        if (masked) copied += slice_lanes;
     };
-    SW_UNROLLED
-    for (int slice = 0; slice < slices; ++slice) add_slice(slice);
+    for (int p = 0; p < picks.count; ++p) {
+        const int64_t end = min_of(picks.runs[p].end * lanes, whole);
+        // Not pack by pack: GCC would move sums from register to register between the slices of one.
+        for (int64_t k = picks.runs[p].begin * lanes; k < end; k += slice_lanes) {
+            // What is picked of the next rows: pieces too short for the hardware to foresee. A row or two
+            // with every slice.
+            const int slice = int(k / slice_lanes % slices);
+            if constexpr (R == slices) {
+                prefetch(next[slice] + k);
+            } else {
+                for (int i = slice; i < R; i += slices) prefetch(next[i] + k);
+            }
+            add(row, k, k);
+        }
+    }
+    if (has_rest) {
+        for (int at = 0; at < lanes; at += slice_lanes) add(padded, at, whole + at);
+    }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = add_lanes(parts[i][j]);
+        for (int j = 0; j < C; ++j) sums[i][j] = add_slice(acc[i][j]);
 }
 
 // sums[i * stride + j] = row i · column j over the picked packs of a tile of `count` elements; with a mask,

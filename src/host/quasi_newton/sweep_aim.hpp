@@ -73,6 +73,18 @@ private:
         double *goal, *step;
     };
 
+    // The steps to the minimiser over the free variables: -gamma h (g + Σ c y) - Σ c s.
+    struct Steps {
+        const double *y, *s, *root;  // s, root: null where there are none
+        double gamma;
+
+        Lanes at(int i) const {
+            Lanes part = load_slice(y + i);
+            if (root) part *= load_slice(root + i);
+            return -gamma * part - (s ? load_slice(s + i) : lanes_of(0));
+        }
+    };
+
     // Rows and what is added of each to the step -gamma h (g + Σ c y) - Σ c s: [Y; S], each filled up to
     // whole groups of four by zero times the newest.
     void set_multiples(Workspace& w) const {
@@ -115,8 +127,9 @@ private:
     }
 
     void aim_tile(int64_t at, int count, Workspace& w, const Aims& out, AimTotals& totals) const {
-        double* steps = w.free_s;
-        with_type(options.history, [&](auto type) { form_steps<decltype(type)>(at, count, steps, w); });
+        with_type(options.history, [&](auto type) { add_rows<decltype(type)>(at, count, w); });
+        const Steps steps{state.pairs ? w.y_tile : w.g, state.pairs ? w.s_tile : nullptr,
+                          v.weights ? w.root : nullptr, state.gamma};
         const TilePlaces places(w);
         if (!v.lower) {
             w.each_pick([&](int k) { aim_freely(steps, places, k * lanes, out); });
@@ -135,7 +148,7 @@ private:
     }
 
     // Where variables are carried, or the rule is another one than to project.
-    void aim_by_rule(const double* steps, const Workspace& w, const TilePlaces& places, const Aims& out,
+    void aim_by_rule(const Steps& steps, const Workspace& w, const TilePlaces& places, const Aims& out,
                      AimTotals& totals) const {
         const bool by_variable = rule.confine != Confine::project;
         const Lanes carried = lanes_of(later_than(rule.carry_time));
@@ -170,9 +183,9 @@ private:
         return any_lane(found);
     }
 
-    // The steps to the minimiser over the free variables, of the picked packs.
+    // What the history adds to the steps, of the picked packs: g + Σ c y and Σ c s.
     template <class H>
-    void form_steps(int64_t at, int count, double* steps, Workspace& w) const {
+    void add_rows(int64_t at, int count, Workspace& w) const {
         const int rows = Workspace::groups_of(state.pairs);
         double *y = w.y_tile, *s = w.s_tile;
         for (int a = 0; a < rows; a += 4) add_multiples<H, true>(a, at, count, a ? y : w.g, y, w);
@@ -183,15 +196,6 @@ private:
                 add_multiples<H, false>(rows + a, at, count, nullptr, s, w);
             }
         }
-        const double* base = rows ? y : w.g;
-        w.each_pick([&](int k) {
-            for (int slice = 0; slice < slices; ++slice) {
-                const int i = k * lanes + slice * slice_lanes;
-                Lanes part = load_slice(base + i);
-                if (v.weights) part *= load_slice(w.root + i);
-                register_at(steps + i) = -state.gamma * part - (rows ? load_slice(s + i) : lanes_of(0));
-            }
-        });
     }
 
     // Four rows from the first on, added to what is there if anything is; the next four are asked for.
@@ -214,24 +218,24 @@ private:
                 SW_UNROLLED
                 for (int slice = 0; slice < slices; ++slice) {
                     const int j = i + slice * slice_lanes;
-                    const auto part = [&](int b) -> Lanes { return c[b] * load_slice(rows[b] + j); };
-                    const Lanes sum = (part(0) + part(1)) + (part(2) + part(3));
+                    Lanes sum = c[0] * load_slice(rows[0] + j);
+                    for (int b = 1; b < 4; ++b) sum += c[b] * load_slice(rows[b] + j);
                     register_at(out + j) = adds ? load_slice(from + j) + sum : sum;
                 }
             }
         }
         if (!picks.ends_with(whole / lanes)) return;
         for (int i = whole; i < whole + lanes; ++i) {  // a pack that is not whole
-            const auto part = [&](int b) { return c[b][0] * widened(rows[b][i]); };
-            const double sum = i < count ? (part(0) + part(1)) + (part(2) + part(3)) : 0.0;
+            double sum = 0;
+            for (int b = 0; b < 4 && i < count; ++b) sum += c[b][0] * widened(rows[b][i]);
             out[i] = adds && i < count ? from[i] + sum : sum;
         }
     }
 
-    void aim_freely(const double* steps, const TilePlaces& places, int i, const Aims& out) const {
+    void aim_freely(const Steps& steps, const TilePlaces& places, int i, const Aims& out) const {
         for (int slice = 0; slice < slices; ++slice) {
             const int j = i + slice * slice_lanes;
-            const Lanes step = load_slice(steps + j);
+            const Lanes step = steps.at(j);
             register_at(out.goal + j) = load_slice(places.x + j) + step;
             register_at(out.step + j) = v.lower ? step : as_stored<T>(step);
         }
@@ -239,12 +243,12 @@ private:
 
     // Step and goal within the bounds, where nobody is carried.
     template <bool all_free>
-    static void project(const double* steps, const TilePlaces& places, int i, const Aims& out) {
+    static void project(const Steps& steps, const TilePlaces& places, int i, const Aims& out) {
         SW_UNROLLED
         for (int slice = 0; slice < slices; ++slice) {
             const int j = i + slice * slice_lanes;
             const TileSlice one(places, j);
-            const Lanes step = load_slice(steps + j);
+            const Lanes step = steps.at(j);
             const auto aimed = aim_within<Lanes>(one.x, one.x + step, step, all_free ? Flags{} : one.held(),
                                                  one.lower, one.upper);
             register_at(out.goal + j) = aimed.goal;
