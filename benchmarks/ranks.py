@@ -59,8 +59,8 @@ class Torsion:
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return values a chunk and the gradient."""
-        v = self.padded
-        v[1:-1, 1:-1] = x.reshape(self.rows, self.nx)
+        v, point = self.padded, x.reshape(self.rows, self.nx)
+        v[1:-1, 1:-1] = point
         if self.comm is not None and self.comm.size > 1:
             rank, size = self.comm.rank, self.comm.size
             above, below = (rank - 1 if rank else -2), (rank + 1 if rank + 1 < size else -2)
@@ -68,14 +68,15 @@ class Torsion:
                 self.comm.Sendrecv(v[1].copy(), above, recvbuf=v[0], source=above)
             if below >= 0:
                 self.comm.Sendrecv(v[-2].copy(), below, recvbuf=v[-1], source=below)
-        # Without temporaries: their pages would be fetched anew in every evaluation, whoever the solver is.
-        middle, curved, terms, load = v[1:-1, 1:-1], self.curved, self.terms, 5 * self.h * self.h
-        np.multiply(middle, 4, out=curved)
+        # Without temporaries: their pages would be fetched anew in every evaluation, whoever the solver is. And by the
+        # point itself, not its place among the neighbours: NumPy takes three times as long with rows that lie apart.
+        curved, terms, load = self.curved, self.terms, 5 * self.h * self.h
+        np.multiply(point, 4, out=curved)
         for near in (v[:-2, 1:-1], v[2:, 1:-1], v[1:-1, :-2], v[1:-1, 2:]):
             np.subtract(curved, near, out=curved)
         np.multiply(curved, 0.5, out=terms)
         np.subtract(terms, load, out=terms)
-        np.multiply(terms, middle, out=terms)
+        np.multiply(terms, point, out=terms)
         np.subtract(curved, load, out=curved)
         found = self.layout.chunk_sums(terms), curved.ravel()
         if self.comm is not None and self.comm.size > 1:

@@ -152,7 +152,7 @@ private:
     // Takes the point over and finds where its variables stand.
     template <class Pair>
     void stand(const Pair& pair, int64_t at, int count, int packs, Workspace& w, AbsorbTotals& totals) const {
-        const TakenPoint to = taken_point(at, count, packs, w);
+        const TakenPoint to = taken_point(at, count, packs);
         if (!v.lower) {
             const double *x = w.x, *g = w.g;
             for (int i = 0; i < packs * lanes; i += slice_lanes) {
@@ -171,17 +171,18 @@ private:
         }
     }
 
-    // Where an accepted point goes: over the one before or, as it will be brought there later or not at all,
-    // to buffers, which may be those that it comes from.
+    // Where an accepted point goes: over the one before. Null: it will be brought there later, or not at all.
     struct TakenPoint {
         double *x, *g;
-        void take(int i, Lanes x_i, Lanes g_i) const { register_at(x + i) = x_i, register_at(g + i) = g_i; }
+        void take(int i, Lanes x_i, Lanes g_i) const {
+            if (x) register_at(x + i) = x_i, register_at(g + i) = g_i;
+        }
     };
-    TakenPoint taken_point(int64_t at, int count, int packs, Workspace& w) const {
+    TakenPoint taken_point(int64_t at, int count, int packs) const {
         if constexpr (sizeof(T) == sizeof(double)) {
             if (accepted && count == packs * lanes) return {v.x + at, v.g + at};
         }
-        return {w.x_tile, w.g_tile};
+        return {nullptr, nullptr};
     }
 
     // At an accepted point: nobody is carried yet. Breakpoints are found only where one may be the first, and
@@ -204,7 +205,7 @@ private:
             const int ahead = (k + 8) * lanes;
             pair.ask(ahead);
             places.ask(ahead);
-            prefetch_to_write(to.x + ahead);
+            if (to.x) prefetch_to_write(to.x + ahead);
             Flags free = {}, rare = {};  // a breakpoint that may be the first, or one held that has moved
             SW_UNROLLED
             for (int slice = 0; slice < slices; ++slice) {

@@ -73,11 +73,15 @@ struct Chunks {
     int64_t begin(int chunk) const { return chunk == 0 ? 0 : chunk * length - before; }
     int64_t end(int chunk) const { return min_of((chunk + 1) * length - before, n); }
 
-    // work(chunk, begin, end, thread)
+    // work(chunk, begin, end, thread). `back`: a thread that is alone begins with the last chunk, of which
+    // its cache holds most if the sweep before has ended there.
     template <class Work>
-    void each(const Work& work) const {
+    void each(const Work& work, bool back = false) const {
         if (n < worth_threads || threads == 1) {  // a small problem does not even look at the pool
-            for (int c = 0; c < count; ++c) work(c, begin(c), end(c), 0);
+            for (int k = 0; k < count; ++k) {
+                const int c = back ? count - 1 - k : k;
+                work(c, begin(c), end(c), 0);
+            }
             return;
         }
         Pool::instance().run(count, threads, [&](int c, int thread) { work(c, begin(c), end(c), thread); });

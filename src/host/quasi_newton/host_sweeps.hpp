@@ -99,9 +99,10 @@ public:
         const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
                            sets_known);
         to_take = false;
-        return each_row(rows, aim_row, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
+        const auto aim_chunk = [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row, kept_of(begin, end));
-        });
+        };
+        return each_row(rows, aim_row, aim_chunk, true);
     }
 
     void step(double length) {
@@ -148,11 +149,12 @@ private:
 
     // sweep(begin, end, workspace, row) for every chunk; returns how many there are.
     template <class Sweep>
-    int each_row(double* rows, const RowShape& shape, const Sweep& sweep) {
+    int each_row(double* rows, const RowShape& shape, const Sweep& sweep, bool back = false) {
         const int64_t width = shape.width();
-        chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
+        const auto sweep_chunk = [&](int c, int64_t begin, int64_t end, int thread) {
             sweep(begin, end, workspace(thread), rows + c * width);
-        });
+        };
+        chunks.each(sweep_chunk, back);
         return chunks.count;
     }
 };
