@@ -4,7 +4,7 @@
 
 Times are the least of three calls; of the three lines of pixels, which are compared with one another, medians of calls
 that alternate. Beside them stands a floor of what a sum adds: the three numbers that it has for each pixel, written to
-new memory on all cores. SciPy solves a sample, one after another on one thread, and its time is scaled up;
+arrays just taken, on all cores. SciPy solves a sample, one after another on one thread, and its time is scaled up;
 the ratio is of one thread against one thread. With `--device cuda` arrays are torch's on the device, in and out.
 """
 

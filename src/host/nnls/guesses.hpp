@@ -45,17 +45,21 @@ public:
             least.take_less(x[i]);
             sizes.add(x[i].size(), norm[i]);
         }
-        for (int i = 0; i < columns; i += block) {
+        // (Where all have something to leave at zero, nobody reads the rest.)
+        bool holds = false;
+        for (int k = 0; k < group; ++k) holds = holds || least.of(k) > 0;
+        const int judged = holds ? columns : 0;
+        for (int i = 0; i < judged; i += block) {
             for (int q = i; q < i + block; ++q) w[q] = c[q];
             add_products<-1>(products.gram + i, products.stride, x, columns, w + i);
         }
-        if (summed) {
+        if (summed && holds) {
             for (int i = 0; i < columns; ++i) multiplier.add(w[i], kept.multiplier[i]);
             for (int i = 0; i < columns; ++i) w[i].add(multiplier, s[i]);
             top = w[0] * products.sum->inverse[0];
             for (int i = 1; i < columns; ++i) top.take_more(w[i] * products.sum->inverse[i]);
         }
-        for (int i = 0; i < columns; ++i) {
+        for (int i = 0; i < judged; ++i) {
             slope.take_more(w[i].size() * inverse_norm[i]);
             inside.add_product(x[i], c[i]);
             product.add_product(x[i], w[i]);
