@@ -50,10 +50,12 @@ struct NnlsFamily {
     const double* pencil;
     // What comes out beside x: states a row, the rest an entry a system.
     int8_t* state;
-    double *multiplier, *equality_error, *used_lam, *fit, *seminorm, *unpenalized;
-    double* gap;                              // of a bound sum: see frank_wolfe.hpp; or null
-    int32_t *at_end, *evaluations, *passive;  // passive: columns between bounds, less one for a bound sum
-    double* variance;                         // a row: of x where b's entries have variance one; or null
+    double *multiplier, *equality_error;
+    double* gap;  // of a bound sum: see frank_wolfe.hpp; or null
+    // All or none; passive: columns between bounds, less one for a bound sum.
+    double *used_lam, *fit, *seminorm, *unpenalized;
+    int32_t *at_end, *evaluations, *passive;
+    double* variance;  // a row: of x where b's entries have variance one; or null
     // Normal equations in place of A and b: A'A, `gram_stride` apart, A'b, and b'b or null.
     const double* gram;
     int64_t gram_stride;

@@ -6,12 +6,15 @@
 SW_BEGIN
 namespace nnls {
 
-// The gap of Frank and Wolfe: 2 (max w's - w'x) over the s that are allowed, w half the descent of f at x.
-// Where the sum is given the multiplier drops out, and the dual, which is nearly zero where x is positive,
-// keeps its digits.
+// Of w, half the descent of f at x: the largest w_j / c_j of columns that take part, c the coefficients of
+// the sum, and w'x. Where the sum is given the multiplier drops out, and the dual, which is nearly zero where
+// x is positive, keeps its digits.
+struct Ascent {
+    double top, product;
+};
 template <class Scalar>
-SW_HD double frank_wolfe_gap(const NnlsFamily& family, int64_t system, int n, const Scalar* x,
-                             const Scalar* dual, double multiplier) {
+SW_HD Ascent ascent_of(const NnlsFamily& family, int64_t system, int n, const Scalar* x, const Scalar* dual,
+                       double multiplier) {
     const uint8_t* mask = family.mask ? family.mask + system * family.mask_stride : nullptr;
     double top = -double_infinity, product = 0;
     SW_ROLLED
@@ -21,8 +24,14 @@ SW_HD double frank_wolfe_gap(const NnlsFamily& family, int64_t system, int n, co
         if (!mask || mask[j]) top = max_of(top, family.coefficients ? w / c : w);
         product += w * double(x[j]);
     }
+    return {top, product};
+}
+
+// The gap of Frank and Wolfe: 2 (max w's - w'x) over the s that are allowed.
+SW_HD double frank_wolfe_gap(const NnlsFamily& family, int64_t system, const Ascent& w) {
     const double least = max_of(family.sum_low[system * family.sum_stride], 0.0);
-    const double gap = 2 * (top * (top > 0 ? family.sum_high[system * family.sum_stride] : least) - product);
+    const double gap =
+        2 * (w.top * (w.top > 0 ? family.sum_high[system * family.sum_stride] : least) - w.product);
     return gap < 0 ? 0.0 : gap;
 }
 

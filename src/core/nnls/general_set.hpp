@@ -58,7 +58,7 @@ struct GeneralSet : BlockExchange<Team, Matrix, Rounding> {
             full[j] = lost ? double_nan() : at;
             const double scale = lost ? 0.0 : task.scale_of(j);
             dual[j] = Scalar(lost ? double_nan() : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
-            active[j] = !lost && (own & is_positive) ? 1 : 0;
+            if (active) active[j] = !lost && (own & is_positive) ? 1 : 0;
             state[j] = lost || own & is_positive || own & is_free ? 0
                        : own & excluded                           ? 2
                        : own & reflected                          ? 1
@@ -96,11 +96,14 @@ struct GeneralSet : BlockExchange<Team, Matrix, Rounding> {
             const double multiplier = lost ? double_nan() : this->multiplier * unscale;
             family.multiplier[system] = multiplier;
             if (family.summed && family.gap)
-                family.gap[system] = frank_wolfe_gap(family, system, n, x, dual, multiplier);
+                family.gap[system] =
+                    frank_wolfe_gap(family, system, ascent_of(family, system, n, x, dual, multiplier));
             family.equality_error[system] = missed;
-            family.used_lam[system] = square_root(factor.penalty);
-            family.fit[system] = fit;
-            family.seminorm[system] = seminorm;
+            if (family.used_lam) {
+                family.used_lam[system] = square_root(factor.penalty);
+                family.fit[system] = fit;
+                family.seminorm[system] = seminorm;
+            }
         }
         team.sync();
     }

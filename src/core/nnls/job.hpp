@@ -105,7 +105,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
     if (job.options.chain && system % nnls_chain_length != 0) warm.marks = job.active + (system - 1) * n;
     const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
     Scalar *x = static_cast<Scalar*>(job.x) + system * n, *dual = static_cast<Scalar*>(job.dual) + system * n;
-    uint8_t* active = job.active + system * n;
+    uint8_t* active = job.active ? job.active + system * n : nullptr;
     double residual, violation;
     Tally tally;
     int insertions, removals;
@@ -129,7 +129,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
                     : family.nonnegative ? solver.violation()
                                          : solver.general_violation();
         solver.general_answer(job, system, x, dual, active, residual);
-        if (team.rank() == 0) {
+        if (team.rank() == 0 && family.used_lam) {
             const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
             family.unpenalized[system] = known ? phi0 : double_nan();
             family.at_end[system] = solver.at_end;

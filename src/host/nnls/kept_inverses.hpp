@@ -14,6 +14,7 @@ public:
     struct Kept {
         double inverse[kept_columns][kept_columns];  // zero outside the set
         double along[kept_columns];                  // what a bound sum adds, for each that it misses
+        double multiplier[kept_columns];             // of the sum: so much of each dual
     };
 
     KeptInverses() : sets_(1 << kept_columns) {}

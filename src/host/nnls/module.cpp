@@ -92,11 +92,11 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(family, NnlsFamily, state);
     SW_FIELD(family, NnlsFamily, multiplier);
     SW_FIELD(family, NnlsFamily, equality_error);
+    SW_FIELD(family, NnlsFamily, gap);
     SW_FIELD(family, NnlsFamily, used_lam);
     SW_FIELD(family, NnlsFamily, fit);
     SW_FIELD(family, NnlsFamily, seminorm);
     SW_FIELD(family, NnlsFamily, unpenalized);
-    SW_FIELD(family, NnlsFamily, gap);
     SW_FIELD(family, NnlsFamily, at_end);
     SW_FIELD(family, NnlsFamily, evaluations);
     SW_FIELD(family, NnlsFamily, passive);

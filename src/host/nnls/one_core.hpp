@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/nnls/small/system.hpp"
-#include "host/nnls/kept_inverses.hpp"
+#include "host/nnls/guesses.hpp"
 #include "host/nnls/triangle_sweeps.hpp"
 
 SW_BEGIN
@@ -24,16 +24,19 @@ struct OneCore : TriangleSweeps {
     // Of `group` systems with one matrix, b of each `step` numbers apart: A'b, a row of `stride` numbers
     // each with zeros after it, of which b . b is the last. Of each they are summed in the same order,
     // whichever the others are.
-    static constexpr int group = 4;
+    static constexpr int group = systems_at_once;
     template <class Scalar>
     static void multiply_group(const Scalar* b, int64_t step, int here, int count, const Shared& shared,
                                int columns, double* products, int stride) {
         const Scalar* row[group];
         for (int k = 0; k < group; ++k) row[k] = b + min_of(k, here - 1) * step;
-        // (With the first four columns goes b . b, so that b is read once.)
-        multiply_four<true>(row, count, shared, 0, columns, products, stride, b + group * step);
+        // (With the first four columns goes b . b, so that b is read once. What comes next is asked for
+        // meanwhile, a part with each four: all of it with the first is more at once than a core waits for.)
+        const int parts = (columns + 3) / 4, part = group * count / parts;
+        multiply_four<true>(row, count, shared, 0, columns, products, stride, b + group * step, parts);
         for (int j = 4; j < columns; j += 4)
-            multiply_four<false>(row, count, shared, j, columns, products, stride);
+            multiply_four<false>(row, count, shared, j, columns, products, stride,
+                                 b + group * step + j / 4 * part, parts);
     }
 
     // r . r of r = b - A x with the columns of `support`, and, if it is wanted, A'r.
@@ -100,19 +103,71 @@ struct OneCore : TriangleSweeps {
         if (base < columns) subtract_from<padding>(c + base, table + base, stride, x, support, w + base);
     }
 
-    // The step that a kept inverse has for the duals of `columns` and what a bound sum misses.
-    template <bool summed>
-    static void solve_by(const KeptInverses::Kept& kept, const double* w, uint64_t columns, double deficit,
-                         double* step) {
-        Lot sum[kept_columns / lot] = {};
-        for (int u = 0; summed && u < kept_columns / lot; ++u)
-            sum[u] = register_at(kept.along + u * lot) * deficit;
-        for (; columns; columns &= columns - 1) {
-            const int i = lowest_of(columns);
-            for (int u = 0; u < kept_columns / lot; ++u)
-                sum[u] += register_at(kept.inverse[i] + u * lot) * w[i];
+    // The same of as few columns as inverses are kept for, all of them. (Two at a time, so that sums wait
+    // less for one another.)
+    static void subtract_few(const double* c, const double* table, int64_t stride, const double* x,
+                             int columns, double* w) {
+        Lot sum[lots], other[lots] = {};
+        for (int u = 0; u < lots; ++u) sum[u] = register_at(c + u * lot);
+        for (int i = 0; i < columns; i += 2) {
+            const int next = min_of(i + 1, columns - 1);  // of x zero, where it is the last again
+            for (int u = 0; u < lots; ++u) {
+                sum[u] -= register_at(table + i * stride + u * lot) * x[i];
+                other[u] += register_at(table + next * stride + u * lot) * x[i + 1];
+            }
         }
-        for (int u = 0; u < kept_columns / lot; ++u) register_at(step + u * lot) = sum[u];
+        for (int u = 0; u < lots; ++u) register_at(w + u * lot) = sum[u] - other[u];
+    }
+
+    // `part` of the step that a kept inverse has for the duals of some columns, or where these are none of
+    // all, and what a bound sum misses; zero outside its set.
+    template <bool summed>
+    static void solve_by(const KeptInverses::Kept& kept, const double* w, uint64_t some, int columns,
+                         double deficit, double part, double* step) {
+        Lot sum[lots] = {}, other[lots] = {};
+        for (int u = 0; summed && u < lots; ++u) sum[u] = register_at(kept.along + u * lot) * deficit;
+        const auto add = [&](int i, Lot(&to)[lots]) {
+            for (int u = 0; u < lots; ++u) to[u] += register_at(kept.inverse[i] + u * lot) * w[i];
+        };
+        for (uint64_t rest = some; rest; rest &= rest - 1) add(lowest_of(rest), sum);
+        for (int i = 0; !some && i < columns; i += 2) {
+            add(i, sum);
+            add(i + 1, other);  // where there is none it is zero
+        }
+        for (int u = 0; u < lots; ++u) register_at(step + u * lot) = (sum[u] + other[u]) * part;
+    }
+
+    // The largest of products that are not negative, and the first place where it is.
+    static int place_of_largest(const double* a, const double* b, double& most) {
+        Lot products[lots], top = {};
+        for (int u = 0; u < lots; ++u) {
+            products[u] = register_at(a + u * lot) * register_at(b + u * lot);
+            top = larger_of(top, products[u]);
+        }
+        most = highest(top);
+        Bits found = {};
+        for (int u = 0; u < lots; ++u) found |= (products[u] >= most) & place_of(u * lot);
+        return lowest_of(joined(found));
+    }
+
+    // The columns, of as many as inverses are kept for, that a step does not leave above zero.
+    static uint64_t not_above_zero(const double* x, const double* step) {
+        Bits found = {};
+        for (int u = 0; u < lots; ++u)
+            found |= ~((register_at(x + u * lot) + register_at(step + u * lot)) > 0) & place_of(u * lot);
+        return joined(found);
+    }
+
+    // Takes a step; x that are not above zero then are zero, and those of `inside` among them are returned.
+    static uint64_t bend(double* x, const double* step, uint64_t inside) {
+        Bits found = {};
+        for (int u = 0; u < lots; ++u) {
+            const Lot moved = register_at(x + u * lot) + register_at(step + u * lot);
+            const Bits above = moved > 0;
+            register_at(x + u * lot) = Lot(Bits(moved) & above);
+            found |= ~above & place_of(u * lot);
+        }
+        return joined(found) & inside;
     }
 
     // 1 / sqrt(v), and 0 of what is not positive.
@@ -157,6 +212,34 @@ struct OneCore : TriangleSweeps {
         return across(sum);
     }
 
+    // to = values * by; false where one is not finite.
+    template <class Scalar>
+    static bool scale_into(Scalar* to, const double* values, const double* by, int count) {
+        Lot odd = {};
+        double rest = 0;
+        int j = 0;
+        for (; sizeof(Scalar) == sizeof(double) && j + lot <= count; j += lot) {
+            const Lot scaled = register_at(values + j) * register_at(by + j);
+            *reinterpret_cast<Lot*>(to + j) = scaled;
+            odd += scaled * 0.0;
+        }
+        for (; j < count; ++j) {
+            SW_SHORT_LOOP(j);
+            to[j] = Scalar(values[j] * by[j]);
+            rest += double(to[j]) * 0.0;
+        }
+        return across(odd) + rest == 0;
+    }
+
+    // A byte a column: `one` for those of a set, but `other` for those of another; else zero.
+    template <class Byte>
+    static void write_bytes(Byte* to, int count, uint64_t set, uint8_t one, uint64_t but, uint8_t other) {
+        for (int j = 0; j < count; j += 8, set >>= 8, but >>= 8) {
+            const uint64_t in = spread(set), out = spread(but), bytes = (in & ~out) * one | out * other;
+            std::memcpy(to + j, &bytes, static_cast<size_t>(min_of(8, count - j)));
+        }
+    }
+
     // A table of `given` columns and rows, with zeros up to a whole number of eights for `all` of them; false
     // where one is not finite.
     static bool copy_rows(const double* from, int given, int all, double* to, int64_t stride) {
@@ -185,17 +268,33 @@ private:
         for (int u = 0; u < some / lot; ++u) register_at(w + u * lot) = sum[u];
     }
 
+    static constexpr int lots = kept_columns / lot;  // registers of as many columns as inverses are kept for
     typedef VectorOf<int64_t, lot>::anywhere Bits;
-    // All bits of the numbers from `at` on whose columns are in a set, none of the others.
-    static Bits in_set(uint64_t columns, int at) {
+    // The bits of the columns from `at` on.
+    static Bits place_of(int at) {
         static constexpr struct Places {
             int64_t bit[64];
             constexpr Places() : bit() {
                 for (int j = 0; j < 64; ++j) bit[j] = static_cast<int64_t>(uint64_t(1) << j);
             }
         } places;
+        return *reinterpret_cast<const Bits*>(places.bit + at);
+    }
+    // All bits of the numbers from `at` on whose columns are in a set, none of the others.
+    static Bits in_set(uint64_t columns, int at) {
         const Bits all = Bits{} + static_cast<int64_t>(columns);
-        return (all & *reinterpret_cast<const Bits*>(places.bit + at)) != 0;
+        return (all & place_of(at)) != 0;
+    }
+    // The lowest eight bits as the lowest of a byte each, the first in the first byte of memory.
+    static uint64_t spread(uint64_t bits) {
+        static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+        const uint64_t ones = 0x0101010101010101, apart = (bits & 0xff) * ones & 0x8040201008040201;
+        return (apart + 0x7f * ones) >> 7 & ones;
+    }
+    static uint64_t joined(Bits bits) {
+        int64_t all = bits[0];
+        for (int k = 1; k < lot; ++k) all |= bits[k];
+        return static_cast<uint64_t>(all);
     }
     // Without its sign's bit.
     static Lot size_of(Lot value) { return Lot(Bits(value) & INT64_MAX); }
@@ -224,20 +323,25 @@ private:
         }
     }
 
-    // Of rows of a group: products with four columns from j on, and with themselves. The rows that come next
-    // are asked for meanwhile, as many lines as are read here.
+    // Of rows of a group: products with four columns from j on, and with themselves. Of the rows that come
+    // next one of so many parts is asked for meanwhile.
     template <bool squares, class Scalar>
     static void multiply_four(const Scalar* const (&row)[group], int count, const Shared& shared, int j,
-                              int columns, double* products, int stride, const Scalar* next = nullptr) {
+                              int columns, double* products, int stride, const Scalar* next, int parts) {
         constexpr int line = 64 / sizeof(Scalar);
+        const int pace = parts * lot;
+        int due = 0;
         const double* column[4];
         for (int q = 0; q < 4; ++q)
             column[q] = shared.columns + min_of(j + q, columns - 1) * shared.column_stride;
         Lot sum[group][4] = {}, square[group] = {};
         int i = 0;
         for (; i + lot <= count; i += lot) {
-            if (squares)
-                for (int k = 0; k < group * lot; k += line) prefetch(next + group * i + k);
+            if (i == due) {
+                due += pace;
+                for (int k = 0; k < group * lot; k += line) prefetch(next + k);
+                next += group * lot;
+            }
             Lot entry[4];
             for (int q = 0; q < 4; ++q) entry[q] = register_at(column[q] + i);
             for (int k = 0; k < group; ++k) {

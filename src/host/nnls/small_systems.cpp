@@ -17,10 +17,33 @@ int linear_length(const Job& job) {
     return static_cast<int>(padded(job.columns + job.family.slack)) + 1;
 }
 
+// The solutions on all columns of the systems whose products are there.
+template <class Kind>
+void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) {
+    const Job& job = given.job;
+    const Family& family = job.family;
+    if (!given.guesses_known) {
+        small::Store<Kind, 1> store;
+        small::Solver<Kind, small::OneCore> solver(job, system, given.products, core, store);
+        given.guesses_known = true;
+        given.has_guesses =
+            !family.mask && !job.warm_values && !job.warm_marks && solver.keep_inverse_of_all();
+    }
+    if (!given.has_guesses) return;
+    double sums[small::systems_at_once] = {};
+    for (int k = 0; Kind::summed && k < here; ++k)
+        sums[k] = family.sum_high[(system + k) * family.sum_stride];
+    const auto& kept = given.kept->of(small::bit_of(job.columns) - 1);
+    small::Guesses::find<Kind::summed>(kept, given.products, job.columns, given.linear.get(),
+                                       linear_length(job), sums, given.guesses);
+}
+
 // A'b and b'b of this system, and at once of those that come next.
-template <class Scalar>
-void multiply(SmallSystems& given, int64_t system, const Shared& shared) {
+template <class Kind>
+void multiply(SmallSystems& given, int64_t system, const Shared& shared, small::OneCore& core) {
     typedef small::OneCore Core;
+    typedef typename Kind::Scalar Scalar;
+    constexpr bool guesses = small::Solver<Kind, Core>::sweeps_signs;
     const Job& job = given.job;
     const int length = linear_length(job);
     if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
@@ -31,7 +54,9 @@ void multiply(SmallSystems& given, int64_t system, const Shared& shared) {
         given.first = system;
         given.last = system + here;
         given.multiplied = shared.columns;
+        if constexpr (guesses) guess<Kind>(given, system, static_cast<int>(here), core);
     }
+    if (guesses && given.has_guesses) given.products.guess = given.guesses + (system - given.first);
     given.products.linear = given.linear.get() + (system - given.first) * length;
     given.products.squared_b = given.products.linear[length - 1];
 }
@@ -42,6 +67,7 @@ void take_matrix(SmallSystems& given, const Shared& shared) {
     if (products.shared.scale == shared.scale) return;
     double* units = given.units.get();
     products = small::Products();
+    given.guesses_known = given.has_guesses = false;
     products.shared = shared;
     products.gram = shared.gram;
     products.stride = shared.gram_stride;
@@ -52,8 +78,9 @@ void take_matrix(SmallSystems& given, const Shared& shared) {
         if (!(units[j] > 0 && shared.norm && shared.norm[j] > 0)) products.nothing |= small::bit_of(j);
     }
     products.unit = units;
-    products.coefficients = given.coefficients.get();
-    products.sum_norms = given.sum_norms.get();
+    given.sum.weight = 0;
+    given.sum.nothing = 0;
+    products.sum = &given.sum;
 }
 
 template <class Kind>
@@ -67,7 +94,7 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
     small::Products& products = given.products;
     if constexpr (Kind::shares) {
         take_matrix(given, shared);
-        multiply<Scalar>(given, system, shared);
+        multiply<Kind>(given, system, shared, core);
     }
     if constexpr (Kind::source == small::own_matrix) {
         core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
@@ -78,7 +105,6 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
     small::Store<Kind, 1> store;
     small::Solver<Kind, small::OneCore> solver(job, system, products, core, store);
     bool goes_on = solver.start();
-    if constexpr (Kind::summed && Kind::shares) products.weight_of_sum = solver.rho;
     while (goes_on) goes_on = solver.go_on();
     return solver.finish();
 }
@@ -146,8 +172,6 @@ SmallSystems::SmallSystems(const HostJob& host)
       panel((small::max_tabled_columns + 1) * small::panel_stride),
       table(small::table_length(small::max_tabled_columns)),
       units(padded(host.job.columns + 1)),
-      coefficients(padded(host.job.columns + 1)),
-      sum_norms(padded(host.job.columns + 1)),
       linear(small::OneCore::group * linear_length(host.job)) {
     std::fill_n(linear.get(), small::OneCore::group * linear_length(job), 0.0);
     const int source = small::source_of(job, host.form_gram);

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/nnls/small/choice.hpp"
-#include "host/nnls/kept_inverses.hpp"
+#include "host/nnls/guesses.hpp"
 #include "host/nnls/kernels.hpp"
 #include "host/nnls/lazy_buffer.hpp"
 
@@ -20,12 +20,16 @@ public:
 
     // What the ways work with.
     const Job& job;
-    const LazyBuffer<double> rows, panel, table, units, coefficients, sum_norms, linear;
+    const LazyBuffer<double> rows, panel, table, units, linear;
+    small::KeptSum sum;
     small::Products products;  // of the matrix of the system before, where systems share it
     std::unique_ptr<small::KeptInverses> kept;
     // The systems whose products with a shared matrix are in `linear`, and its columns.
     int64_t first = 0, last = 0;
     const double* multiplied = nullptr;
+    // Their guesses, where the matrix has them; it is looked at once.
+    small::Guess guesses[small::systems_at_once];
+    bool guesses_known = false, has_guesses = false;
 
 private:
     bool (*way_)(SmallSystems&, int64_t, const Shared&);

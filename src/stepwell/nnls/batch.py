@@ -17,8 +17,9 @@ UPDATE_CODES: dict[str, int] = dict(_core.NNLS_UPDATES)
 #: The counts of a system, as the core's job names them.
 COUNTS = ("status", "insertions", "removals", "solves", "passes", "escalated")
 #: What general problems have beside, as the core's job names it.
-MORE = ("multiplier", "equality_error", "used_lam", "fit", "seminorm", "unpenalized", "gap")
-MORE_COUNTS = ("at_end", "evaluations", "passive")
+MORE = ("multiplier", "equality_error", "gap")
+#: And those of them with a λ, or whose scatter is asked for.
+LAM, LAM_COUNTS = ("used_lam", "fit", "seminorm", "unpenalized"), ("at_end", "evaluations", "passive")
 COSTS = ("update_accesses", "update_flops", "downdate_accesses", "downdate_flops")
 
 
@@ -101,6 +102,17 @@ class Batch:
         family, n = self.family, self.columns
         wanted = family is not None and family.keep_factor
         return wanted and self.in_blocks and 4 * self.systems * n * (n + 1) <= FACTOR_BYTES
+
+    @property
+    def reports_lam(self) -> bool:
+        """Whether somebody reads what LAM names; else λ is zero."""
+        family = self.family
+        return family is not None and (family.penalized or family.variance or self.chain)
+
+    @property
+    def reports_active(self) -> bool:
+        """Whether somebody reads which variables are in the factor."""
+        return self.family is None or self.chain or self.result.__name__ == "NNLSResult"
 
     def dense_matrix(self, number: int) -> Array:
         """Return one of the matrices in full."""

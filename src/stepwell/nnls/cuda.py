@@ -13,7 +13,7 @@ from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
 from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls import small_systems
-from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
+from stepwell.nnls.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.nnls.job import Answers, fill_job, job_of_matrices, job_sizes
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
@@ -197,7 +197,8 @@ def solve(batch: Batch) -> AnyResult:
         costs=memory.empty((systems, 4), "int64"),
         state=memory.empty((systems, n), "int8") if general else None,
         more=memory.empty((len(MORE), systems), "float64") if general else None,
-        more_counts=memory.empty((len(MORE_COUNTS), systems), "int32") if general else None,
+        lam=memory.empty((len(LAM), systems), "float64") if general else None,
+        lam_counts=memory.empty((len(LAM_COUNTS), systems), "int32") if general else None,
         variance=memory.empty((systems, n), "float64") if batch.family and batch.family.variance else None,
         factor=memory.empty((systems, n * (n + 1) // 2), "float64") if batch.keeps_factor else None,
         factor_order=memory.empty((systems, n + 1), "int32") if batch.keeps_factor else None,

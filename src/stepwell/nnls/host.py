@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stepwell import _core, arrays
-from stepwell.nnls.batch import CHAIN, MORE, MORE_COUNTS, Batch
+from stepwell.nnls.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.nnls.job import Answers, make_job
 from stepwell.nnls.result import AnyResult
 from stepwell.nnls.wrap import wrap
@@ -33,13 +33,14 @@ def find_answers(batch: Batch) -> Answers:
     whole = Answers(
         x=np.empty((systems, n), dtype),
         dual=np.empty((systems, n), dtype),
-        active=np.empty((systems, n), np.uint8),
+        active=np.empty((systems, n), np.uint8) if batch.reports_active else None,
         reals=np.empty((2, systems)),
         counts=np.empty((6, systems), np.int32),
         costs=np.empty((systems, 4), np.int64),
         state=np.empty((systems, n), np.int8) if general else None,
         more=np.empty((len(MORE), systems)) if general else None,
-        more_counts=np.empty((len(MORE_COUNTS), systems), np.int32) if general else None,
+        lam=np.empty((len(LAM), systems)) if batch.reports_lam else None,
+        lam_counts=np.empty((len(LAM_COUNTS), systems), np.int32) if batch.reports_lam else None,
         variance=np.empty((systems, n)) if batch.family is not None and batch.family.variance else None,
         factor=np.empty((systems, n * (n + 1) // 2)) if batch.keeps_factor else None,
         factor_order=np.empty((systems, n + 1), np.int32) if batch.keeps_factor else None,
@@ -47,6 +48,7 @@ def find_answers(batch: Batch) -> Answers:
     if batch.shared:
         matrix = arrays.as_readable(matrix, dtype)
     if batch.rows == 0 and not general:
+        assert whole.active is not None
         for array in (whole.x, whole.dual, whole.active, whole.reals, whole.counts, whole.costs):
             array[...] = 0
         return whole
@@ -59,13 +61,14 @@ def find_answers(batch: Batch) -> Answers:
             else Answers(
                 x=whole.x[part],
                 dual=whole.dual[part],
-                active=whole.active[part],
+                active=None if whole.active is None else whole.active[part],
                 reals=np.empty((2, stop - start)),
                 counts=np.empty((6, stop - start), np.int32),
                 costs=whole.costs[part],
                 state=None if whole.state is None else whole.state[part],
                 more=np.empty((len(MORE), stop - start)) if general else None,
-                more_counts=np.empty((len(MORE_COUNTS), stop - start), np.int32) if general else None,
+                lam=np.empty((len(LAM), stop - start)) if batch.reports_lam else None,
+                lam_counts=np.empty((len(LAM_COUNTS), stop - start), np.int32) if batch.reports_lam else None,
                 variance=None if whole.variance is None else whole.variance[part],
                 factor=None if whole.factor is None else whole.factor[part],
                 factor_order=None if whole.factor_order is None else whole.factor_order[part],
@@ -85,11 +88,9 @@ def find_answers(batch: Batch) -> Answers:
                 f"A: no memory to work on systems of {batch.rows} x {n} on {threads} threads; fewer threads need less"
             ) from None
         if not alone:
-            whole.reals[:, part], whole.counts[:, part] = answers.reals, answers.counts
-            if whole.more is not None:
-                whole.more[:, part] = answers.more
-            if whole.more_counts is not None:
-                whole.more_counts[:, part] = answers.more_counts
+            for name in ("reals", "counts", "more", "lam", "lam_counts"):
+                if getattr(whole, name) is not None:
+                    getattr(whole, name)[:, part] = getattr(answers, name)
         done += stop - start
         if batch.progress:
             batch.progress(done, systems)

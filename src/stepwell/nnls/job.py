@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell.arrays import Array, strides_of
 from stepwell.cuda.layouts import structure
-from stepwell.nnls.batch import COUNTS, MORE, MORE_COUNTS, UPDATE_CODES, Batch
+from stepwell.nnls.batch import COUNTS, LAM, LAM_COUNTS, MORE, UPDATE_CODES, Batch
 from stepwell.nnls.family import Family
 
 
@@ -18,14 +18,15 @@ class Answers:
 
     x: Array  # (systems, n)
     dual: Array  # (systems, n)
-    active: Array  # (systems, n), bytes
+    active: Array | None  # (systems, n), bytes
     reals: Array  # (2, systems): residual, violation
     counts: Array  # (6, systems), in the order of COUNTS
     costs: Array  # (systems, 4)
     # Of general problems.
     state: Array | None = None  # (systems, n), int8
     more: Array | None = None  # in the order of MORE, a row each
-    more_counts: Array | None = None  # in the order of MORE_COUNTS, a row each
+    lam: Array | None = None  # in the order of LAM, a row each
+    lam_counts: Array | None = None  # in the order of LAM_COUNTS, a row each
     variance: Array | None = None  # (systems, n)
     factor: Array | None = None  # (systems, n(n + 1)/2): see `stepwell.nnls.result.KeptFactor`
     factor_order: Array | None = None  # (systems, 1 + n), int32
@@ -108,13 +109,11 @@ def fill_family(job: Any, family: Family, address: Callable[[Array], int], answe
     into.lam_stride = int(family.lam is not None and family.lam.shape[0] > 1)
     assert answers.state is not None
     assert answers.more is not None
-    assert answers.more_counts is not None
-    into.state, more = address(answers.state), address(answers.more)
-    for k, name in enumerate(MORE):
-        setattr(into, name, more + 8 * job.systems * k)
-    counts = address(answers.more_counts)
-    for k, name in enumerate(MORE_COUNTS):
-        setattr(into, name, counts + 4 * job.systems * k)
+    into.state = address(answers.state)
+    for names, array, size in ((MORE, answers.more, 8), (LAM, answers.lam, 8), (LAM_COUNTS, answers.lam_counts, 4)):
+        first = 0 if array is None else address(array)
+        for k, name in enumerate(names if first else ()):
+            setattr(into, name, first + size * job.systems * k)
 
 
 def job_of_matrices(batch: Batch, address: Callable[[Array], int], matrix: Array, b: Array) -> Any:
@@ -153,7 +152,8 @@ def fill_job(
         name = "warm_values" if batch.warm_x is not None else "warm_marks"
         setattr(job, name, address(warm))
         job.warm_stride = 0 if warm.shape[0] == 1 else strides_of(warm)[0]
-    job.x, job.dual, job.active = (address(array) for array in (answers.x, answers.dual, answers.active))
+    job.x, job.dual = address(answers.x), address(answers.dual)
+    job.active = 0 if answers.active is None else address(answers.active)
     reals, counts = address(answers.reals), address(answers.counts)
     job.residual, job.violation = reals, reals + 8 * systems
     for k, name in enumerate(COUNTS):

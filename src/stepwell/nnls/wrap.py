@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell import arrays
 from stepwell.arrays import Array
-from stepwell.nnls.batch import COSTS, COUNTS, MORE, MORE_COUNTS, Batch
+from stepwell.nnls.batch import COSTS, COUNTS, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.nnls.family import RULES
 from stepwell.nnls.job import Answers
 from stepwell.nnls.result import AnyResult, KeptFactor, LSQResult, NNLSResult, NNLSStatus
@@ -25,9 +25,10 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
         if batch.family.sum_low is not None:
             fields["multipliers"] = [multiplier] if batch.lone else multiplier[..., None]
     if answers.variance is not None:
-        variance = _sigma(batch, _fit(batch, answers), answers.more_counts)[:, None] ** 2 * answers.variance
+        variance = _sigma(batch, _fit(batch, answers), answers.lam_counts)[:, None] ** 2 * answers.variance
         fields["variance"] = vectors(batch, arrays.namespace_of(variance).astype(variance, answers.x.dtype, copy=False))
-    fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
+    if answers.active is not None:
+        fields["active"] = vectors(batch, arrays.bytes_as_bool(answers.active))
     fields |= {"costs": costs, "method": batch.method, "choice": batch.choice}
     if batch.result is NNLSResult:
         names = NNLSResult.__dataclass_fields__
@@ -45,8 +46,8 @@ def wrap(batch: Batch, answers: Answers) -> AnyResult:
 def _fit(batch: Batch, answers: Answers) -> Array:
     """‖Ax − b‖² of each system."""
     assert batch.family is not None
-    assert answers.more is not None
-    return _fit_of_gram(batch, answers.x) if batch.family.gram is not None else answers.more[MORE.index("fit")]
+    assert answers.lam is not None
+    return _fit_of_gram(batch, answers.x) if batch.family.gram is not None else answers.lam[LAM.index("fit")]
 
 
 def _fit_of_gram(batch: Batch, x: Array) -> Array:
@@ -73,7 +74,7 @@ def _sigma(batch: Batch, fit: Array, counts: Array) -> Array:
     rows = batch.equations
     if family.weights is not None:
         rows = xp.sum(xp.astype(family.weights > 0, xp.float64), axis=-1)
-    free = rows - xp.astype(counts[MORE_COUNTS.index("passive")], xp.float64)
+    free = rows - xp.astype(counts[LAM_COUNTS.index("passive")], xp.float64)
     good = (free > 0) & (fit >= 0)
     return xp.sqrt(xp.where(good, fit, float("nan")) / xp.where(good, free, 1.0))
 
@@ -104,24 +105,30 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
     reals, counts, costs, more = answers.reals, answers.counts, answers.costs, answers.more
     names: dict[str, Array] = {"residual": reals[0], "violation": reals[1]}
     if more is not None:
-        names |= {RENAMED.get(name, name): more[k] for k, name in enumerate(MORE)}
+        names |= {name: more[k] for k, name in enumerate(MORE)}
         family = batch.family
-        unpenalized, fit = names.pop("unpenalized"), names.pop("squared_fit")
+        fit: Array = None
+        unpenalized: Array = None
+        if answers.lam is None:
+            # (Zeros of NumPy's, which takes them from the system, are memory only where they are read.)
+            names["lam"] = np.zeros(batch.systems, answers.x.dtype)
+        else:
+            names["lam"], fit, names["seminorm"], unpenalized = answers.lam
         if family is not None and family.gram is not None:
             fit = _fit_of_gram(batch, answers.x)
             xp = arrays.namespace_of(fit)
             names["residual"] = xp.sqrt(xp.where(fit < 0, 0.0, fit))
         if answers.variance is not None:
-            names["sigma"] = _sigma(batch, fit, answers.more_counts)
+            names["sigma"] = _sigma(batch, fit, answers.lam_counts)
         if family is None or not family.penalized:
-            names.pop("seminorm")
+            names.pop("seminorm", None)
         if family is not None and family.rule in (RULES["chi2"], RULES["discrepancy"]):
             xp = arrays.namespace_of(fit)
             names["chi2"] = xp.where(unpenalized > 0, fit / xp.where(unpenalized > 0, unpenalized, 1.0), 1.0)
         if not _on_a_simplex(batch):
             names.pop("gap")
-    if batch.family is not None and batch.family.rule and answers.more_counts is not None:
-        whole = {name: answers.more_counts[k] for k, name in enumerate(("lam_at_end", "evaluations"))}
+    if batch.family is not None and batch.family.rule and answers.lam_counts is not None:
+        whole = {name: answers.lam_counts[k] for k, name in enumerate(("lam_at_end", "evaluations"))}
     else:
         whole = {}
     if batch.lone:
@@ -147,7 +154,3 @@ def _numbers(batch: Batch, answers: Answers) -> dict[str, Any]:
     found |= dict(zip(COUNTS, rows(counts))) | {name: shaped(array) for name, array in whole.items()}
     found["escalated"] = shaped(xp.astype(counts[5], xp.bool))
     return found | {"costs": dict(zip(COSTS, rows(costs.T)))}
-
-
-#: What results call otherwise than the core.
-RENAMED = {"used_lam": "lam", "fit": "squared_fit"}

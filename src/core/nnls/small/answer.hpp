@@ -45,8 +45,7 @@ struct Answer : Sums<Kind, Lanes> {
 
     // The residual and the dual that are reported belong to the x that is returned.
     SW_HD void round_answer() {
-        this->each_position(count, [&](int p, int) {
-            const int j = order[p];
+        this->each_in_factor([&](int j, int) {
             const double scale = this->scale(j);
             x[j] = double(Scalar(x[j] * scale)) / scale;
         });
@@ -87,9 +86,15 @@ private:
         const int64_t row = system * given;
         Scalar *out = static_cast<Scalar*>(job.x) + row, *dual = static_cast<Scalar*>(job.dual) + row;
         // (A byte that is written might be any of what is known here: so it is read before.)
-        uint8_t* const active = job.active + row;
+        uint8_t* const active = job.active ? job.active + row : nullptr;
         int8_t* const states = family.general ? family.state + row : nullptr;
         const uint64_t passive = this->passive, masked = this->masked;
+        if constexpr (Lanes::has_sweeps && Kind::shares && !Kind::bounded) {
+            if (active) lanes.write_bytes(active, given, passive, 1, 0, 0);
+            if (states) lanes.write_bytes(states, given, ~passive, 0xff, masked, 2);
+            lanes.scale_into(dual, w, this->products.unit, given);
+            return lanes.scale_into(out, x, this->products.shared.scale, given);
+        }
         double odd = 0;
         this->each_column([&](int j, int) {
             if (j >= given) return;
@@ -110,7 +115,7 @@ private:
             const Scalar rounded = Scalar(value);
             out[j] = rounded;
             dual[j] = Scalar(this->dual_in_units(j));
-            active[j] = is_passive;
+            if (active) active[j] = is_passive;
             if (states) states[j] = static_cast<int8_t>(state);
             odd += double(rounded) - double(rounded);
         });
@@ -118,20 +123,35 @@ private:
         return !lanes.any(odd != 0);
     }
 
+    // What the sum of the x that is returned misses, and how far that x is from the best at most.
+    SW_HD void write_sum(const Scalar* out, const Scalar* dual) {
+        const Family& family = job.family;
+        const int given = job.columns;
+        if (this->knows_guess()) {
+            family.equality_error[system] = absolute(this->deficit);
+            if (family.gap)
+                family.gap[system] = frank_wolfe_gap(family, system, this->products.guess->ascent);
+            return;
+        }
+        double sum = 0;
+        SW_ROLLED
+        for (int j = 0; j < given; ++j)
+            sum += (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
+        if (lanes.lane() != 0) return;
+        const double low = family.sum_low[system * family.sum_stride],
+                     high = family.sum_high[system * family.sum_stride];
+        family.equality_error[system] = max_of(0.0, max_of(low - sum, sum - high));
+        if (family.gap)
+            family.gap[system] = frank_wolfe_gap(
+                family, system, ascent_of(family, system, given, out, dual, this->multiplier));
+    }
+
     SW_HD void write_more() {
         const Family& family = job.family;
         const int given = job.columns;
         const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
-        double missed = 0, seminorm = 0;
-        if constexpr (Kind::summed) {
-            double sum = 0;
-            SW_ROLLED
-            for (int j = 0; j < given; ++j)
-                sum += (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
-            const double low = family.sum_low[system * family.sum_stride],
-                         high = family.sum_high[system * family.sum_stride];
-            missed = max_of(0.0, max_of(low - sum, sum - high));
-        }
+        double seminorm = 0;
+        if constexpr (Kind::summed) write_sum(out, static_cast<const Scalar*>(job.dual) + system * given);
         if constexpr (Kind::penalized) {
             SW_ROLLED
             for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
@@ -147,19 +167,16 @@ private:
         }
         if (lanes.lane() == 0) {
             family.multiplier[system] = this->multiplier;
-            if constexpr (Kind::summed)
-                if (family.gap)
-                    family.gap[system] = frank_wolfe_gap(
-                        family, system, given, out, static_cast<const Scalar*>(job.dual) + system * given,
-                        this->multiplier);
-            family.equality_error[system] = missed;
-            family.used_lam[system] = square_root(nu);
-            family.fit[system] = squared_fit;
-            family.seminorm[system] = square_root(seminorm);
-            family.unpenalized[system] = unpenalized;
-            family.at_end[system] = at_end;
-            family.evaluations[system] = evaluations;
-            family.passive[system] = count - Kind::summed;
+            if constexpr (!Kind::summed) family.equality_error[system] = 0;
+            if (family.used_lam) {
+                family.used_lam[system] = square_root(nu);
+                family.fit[system] = squared_fit;
+                family.seminorm[system] = square_root(seminorm);
+                family.unpenalized[system] = unpenalized;
+                family.at_end[system] = at_end;
+                family.evaluations[system] = evaluations;
+                family.passive[system] = count - Kind::summed;
+            }
         }
         if (!family.variance) return;
         double* variance = family.variance + system * given;
@@ -167,8 +184,9 @@ private:
             if (j < given && !(passive & bit_of(j))) variance[j] = 0;
         });
         SW_ROLLED
-        for (int p = 0; p < count; ++p) {
-            const int j = order[p];
+        for (int p = 0; p < (Base::keeps_inverses ? given : count); ++p) {
+            const int j = Base::keeps_inverses ? p : order[p];
+            if (!(passive & bit_of(j))) continue;
             const double scale = this->scale(j), square = this->variance_at(p);
             if (j < given && lanes.lane() == 0) variance[j] = square * scale * scale;
         }

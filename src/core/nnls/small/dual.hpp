@@ -38,8 +38,9 @@ struct Dual : System<Kind, Lanes> {
     double squared_residual = 0;         // the penalty included; of a table only where it is needed
     double squared_fit = 0;              // without it
     double multiplier = 0, deficit = 0;  // of a bound sum; what x misses of it
+    bool is_guess = false;               // x is what was guessed, and all else known
     // Norms of columns, a whole number of eights, where sweeps read them and each system has its own.
-    double own_norm[Lanes::has_sweeps && Kind::own_norms ? Kind::capacity : 1];
+    double own_norm[Lanes::has_sweeps && Base::own_norms ? Kind::capacity : 1];
     bool has_norms = false;
 
     SW_HD Dual(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
@@ -50,6 +51,7 @@ struct Dual : System<Kind, Lanes> {
     template <bool judges = true>
     SW_HD void dual_from_table() {
         top = 0;
+        is_guess = false;
         if constexpr (Lanes::has_sweeps)
             table_by_sweep();
         else if constexpr (width > 1)
@@ -93,7 +95,7 @@ struct Dual : System<Kind, Lanes> {
     SW_HD void fit_from_table() {
         double inside = 0;
         if constexpr (Lanes::has_sweeps)
-            inside = inner(x, c) + inner(x, w);
+            inside = knows_guess() ? products.guess->inside : inner(x, c) + inner(x, w);
         else
             this->each_column([&](int j, int t) { inside += x[j] * (c[t] + w[j]); });
         inside = lanes.sum(inside);
@@ -141,11 +143,23 @@ struct Dual : System<Kind, Lanes> {
             deficit = this->wanted;
             return;
         }
-        if constexpr (Base::keeps_sum_norms)
-            reached = inner(products.coefficients, x);
+        if constexpr (Base::keeps_sum)
+            reached = inner(products.sum->coefficients, x);
         else
             this->each_column([&](int j, int) { reached += this->coefficient(j) * x[j]; });
         deficit = this->wanted - lanes.sum(reached);
+    }
+
+    SW_HD bool knows_guess() const { return Base::sweeps_signs && is_guess; }
+
+    // All columns are in the factor, and x is what was guessed.
+    SW_HD void take_guessed_dual() {
+        const Guess& guess = *products.guess;
+        support = passive;
+        deficit = guess.deficit;
+        multiplier = guess.multiplier;
+        measure(guess.slope, guess.sizes);
+        is_guess = true;
     }
 
     // Whether a column is out of the factor and may enter it.
@@ -175,7 +189,9 @@ private:
     }
 
     SW_HD void table_by_sweep() {
-        if constexpr (Kind::shares)
+        if constexpr (Base::keeps_inverses)
+            lanes.subtract_few(c, products.gram, products.stride, x, n, w);
+        else if constexpr (Kind::shares)
             lanes.subtract_rows(c, products.gram, products.stride, x, support, n, w);
         else
             lanes.subtract_rows(c, this->table, Kind::capacity, x, support, n, w);
@@ -190,7 +206,8 @@ private:
 
     // Norms for a sweep, in which columns that are not there have none.
     SW_HD const double* norms() {
-        if constexpr (!Kind::own_norms) return products.norm;
+        if constexpr (Base::keeps_sum) return products.sum->norm;
+        if constexpr (!Base::own_norms) return products.norm;
         if (!has_norms) {
             for (int j = 0; j < this->swept(); ++j) own_norm[j] = j < n ? this->norm(j, j) : 0.0;
             has_norms = true;
@@ -309,8 +326,12 @@ private:
                 if (support & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
             });
         }
-        slope = lanes.most(steepest);
-        size = b_norm + lanes.sum(sizes);
+        measure(lanes.most(steepest), lanes.sum(sizes));
+    }
+
+    SW_HD void measure(double steepest, double sizes) {
+        slope = steepest;
+        size = b_norm + sizes;
         const double measure = is_relative_to_b(job.family) ? b_norm : size;
         slack = max_of(job.options.tolerance * measure, job.options.rounding * size);
     }
@@ -320,8 +341,14 @@ private:
     SW_HD void settle_multiplier() {
         double along = 0, square = 0;
         find_deficit();
-        if constexpr (Base::keeps_sum_norms) {
-            const double* s = products.coefficients;
+        if constexpr (Base::keeps_inverses) {
+            if (lanes.kept->outside[passive] > 0) {
+                multiplier = inner(lanes.kept->of(passive).multiplier, w);
+                return add_multiplier();
+            }
+        }
+        if constexpr (Base::keeps_sum) {
+            const double* s = products.sum->coefficients;
             along = lanes.inner_of_set(s, w, passive, this->swept());
             square = lanes.inner_of_set(s, s, passive, this->swept());
         } else {
@@ -335,8 +362,12 @@ private:
         along = lanes.sum(along);
         square = lanes.sum(square);
         multiplier = square > 0 ? -along / square : 0.0;
-        if constexpr (Base::keeps_sum_norms) {
-            if (!this->masked) return add_scaled(multiplier, products.coefficients, w, this->swept());
+        add_multiplier();
+    }
+
+    SW_HD void add_multiplier() {
+        if constexpr (Base::keeps_sum) {
+            if (!this->masked) return add_scaled(multiplier, products.sum->coefficients, w, this->swept());
         }
         this->each_column([&](int j, int t) {
             w[j] += in_multiplier(j);

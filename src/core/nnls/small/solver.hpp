@@ -100,6 +100,15 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
         return this->advance(limit);
     }
 
+    // For a host's thread, before there are guesses: false where there are none with this matrix.
+    SW_HD bool keep_inverse_of_all() {
+        static_assert(Base::sweeps_signs);
+        if constexpr (Base::keeps_sum)
+            if (!(this->products.sum->weight > 0)) this->keep_sum(*this->products.sum);
+        this->shut = ~(bit_of(n) - 1);
+        return !(Base::keeps_sum ? this->products.sum->nothing : this->products.nothing) && enter_all();
+    }
+
     SW_HD bool finish() {
         if (!solved) return false;
         if constexpr (Kind::summed) this->mend_sum();
@@ -130,10 +139,10 @@ private:
             this->set_out(0, this->none);
             return Verdict::step;
         }
-        if (from_table)
-            this->dual_from_table();
-        else
+        if (!from_table)
             this->dual_from_rows();
+        else if (!this->knows_guess())
+            this->dual_from_table();
         const bool nothing_left = top <= slack, steep = slope > slack;
         // Where products have few digits of a pivot, A refines the point whatever the dual says.
         const bool wanted = !settled || (!from_table && refinements == 0 && this->has_weak_pivot());
@@ -256,7 +265,14 @@ private:
         const uint64_t at_upper = this->at_upper, passive = this->passive;
         if (!enter_all()) return false;
         const int all = count;
-        this->template dual_from_table<false>();
+        if constexpr (Base::sweeps_signs) {
+            if (this->products.guess && this->products.guess->least > 0) {
+                ++this->solves;
+                this->take_guessed_dual();
+                return true;
+            }
+        }
+        if (!Base::sweeps_signs || !this->products.guess) this->template dual_from_table<false>();
         if constexpr (!bends) {
             if (this->go_freely()) return true;
             leave_again(before, passive, at_upper);

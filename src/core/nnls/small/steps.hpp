@@ -17,10 +17,12 @@ struct Steps : Dual<Kind, Lanes> {
     using Base::at_upper;
     using Base::count;
     using Base::deficit;
+    using Base::keeps_inverses;
     using Base::lanes;
     using Base::order;
     using Base::own_positions;
     using Base::passive;
+    using Base::sweeps_signs;
     using Base::w;
     using Base::width;
     using Base::x;
@@ -29,9 +31,6 @@ struct Steps : Dual<Kind, Lanes> {
     // A lane's positions: 1 / D; a step; and, where a sum is bound, L^-1 s, s its coefficients.
     double inverse_pivot[own_positions], step[own_positions], sum[Kind::summed ? own_positions : 1];
     int factored = 0;  // rows of L that are there
-    // Whether the inverses of all sets of columns are kept: there is no factor then but to find one.
-    static constexpr bool keeps_inverses =
-        Lanes::has_sweeps && Kind::source == one_matrix && !Kind::penalized && Kind::capacity <= kept_columns;
     int solves = 0, insertions = 0, removals = 0;
     int32_t costs[4] = {0, 0, 0, 0};  // accesses and flops of updates, then of downdates
 
@@ -50,6 +49,7 @@ struct Steps : Dual<Kind, Lanes> {
 
     SW_HD void set_out(double towards, uint64_t columns) {
         on_the_way = true;
+        this->is_guess = false;
         left = 1;
         inward = towards;
         entered = columns;
@@ -61,14 +61,15 @@ struct Steps : Dual<Kind, Lanes> {
         if (solves >= max_solves || !complete_factor()) return false;
         ++solves;
         solve();
-        bool outward = false;
-        double alpha = double_infinity;
-        this->each_position(count, [&](int p, int t) {
-            if (p == count - 1) outward = inward != 0 && !(inward * step[t] > 0);
-            alpha = min_of(alpha, room(order[p], step[t]));
-        });
-        if (lanes.any(outward)) return false;
-        inward = 0;
+        if (inward != 0) {
+            bool outward = false;
+            this->each_in_factor([&](int j, int t) {
+                if (entered & bit_of(j)) outward = !(inward * step[t] > 0);
+            });
+            if (lanes.any(outward)) return false;
+            inward = 0;
+        }
+        double alpha = room_in_bounds();
         if (!lanes.any(alpha < double_infinity)) {
             take_all();
             on_the_way = false;
@@ -111,10 +112,7 @@ struct Steps : Dual<Kind, Lanes> {
         left = 1;
         entered = none;
         solve();
-        bool meets = false;
-        this->each_position(
-            count, [&](int p, int t) { meets = meets || room(order[p], step[t]) < double_infinity; });
-        if (lanes.any(meets)) return false;
+        if (lanes.any(room_in_bounds() < double_infinity)) return false;
         take_all();
         return true;
     }
@@ -125,6 +123,16 @@ struct Steps : Dual<Kind, Lanes> {
         ++solves;
         left = 1;
         entered = none;
+        if constexpr (sweeps_signs) {
+            if (this->products.guess)  // which x is already
+                for (int j = 0; j < kept_columns; ++j) step[j] = 0;
+            else
+                solve();
+            const uint64_t gone = lanes.bend(x, step, passive);
+            this->support |= passive;
+            if (gone) leave(gone, 0, gone);
+            return;
+        }
         solve();
         walk(1);
     }
@@ -132,10 +140,7 @@ struct Steps : Dual<Kind, Lanes> {
     // The variance of x at a position, where entries of b have variance one and the set is what it is. With M
     // = L^-T (E - E v v'E / v'E v) L^-1, E = D^-1, v = L^-1 s, it is M_pp - nu |L_P M e_p|^2.
     SW_HD double variance_at(int position) {
-        if constexpr (keeps_inverses) {
-            const int j = order[position];
-            return max_of(0.0, lanes.kept->of(passive).inverse[j][j]);
-        }
+        if constexpr (keeps_inverses) return max_of(0.0, lanes.kept->of(passive).inverse[position][position]);
         this->each_position(count, [&](int p, int t) { step[t] = p == position; });
         double square = square_in_factor();
         if constexpr (Kind::penalized) {
@@ -161,9 +166,8 @@ struct Steps : Dual<Kind, Lanes> {
     SW_HD bool has_weak_pivot() const {
         if constexpr (keeps_inverses) return lanes.kept->outside[passive] < weak_pivot;
         bool weak = false;
-        this->each_position(count, [&](int p, int t) {
-            weak = weak || inverse_pivot[t] * this->product(order[p], order[p]) > 1 / weak_pivot;
-        });
+        this->each_in_factor(
+            [&](int j, int t) { weak = weak || inverse_pivot[t] * this->product(j, j) > 1 / weak_pivot; });
         return lanes.any(weak);
     }
 
@@ -207,13 +211,13 @@ private:
         return true;
     }
 
-    // Of the columns in the factor, in ascending order, so that it is the same however they came: the rows of
-    // (A_P'A_P)^-1, in the directions that keep a bound sum, and what changes that sum by one. Returns the
-    // smallest part of a column's square outside those before it.
+    // Of the columns in the factor, in ascending order: the rows of (A_P'A_P)^-1, in the directions that keep
+    // a bound sum, what changes that sum by one, and what its multiplier is of duals. Returns the smallest
+    // part of a column's square outside those before it.
     SW_HD double find_inverse() {
         auto& kept = lanes.kept->of(passive);
-        int32_t came[Kind::positions];
-        for (int p = 0; p < count; ++p) came[p] = order[p];
+        kept = {};
+        if constexpr (Kind::summed) find_multiplier(kept.multiplier);
         int place = 0;
         for (uint64_t rest = passive; rest; rest &= rest - 1) order[place++] = lowest_of(rest);
         factored = 0;
@@ -224,7 +228,6 @@ private:
                 substitute(step, count);
                 direct(position == count);
                 substitute_back();
-                for (int j = 0; j < kept_columns; ++j) row[j] = 0;
                 for (int p = 0; p < count; ++p) row[order[p]] = step[p];
             };
             outside = 1;
@@ -235,14 +238,34 @@ private:
             }
             if (Kind::summed) solve_for(count, kept.along);
         }
-        for (int p = 0; p < count; ++p) order[p] = came[p];
         return outside;
     }
 
+    SW_HD void find_multiplier(double* row) const {
+        double square = 0;
+        this->each_in_factor([&](int j, int) { square += this->coefficient(j) * this->coefficient(j); });
+        this->each_in_factor([&](int j, int) { row[j] = -this->coefficient(j) / square; });
+    }
+
     SW_HD void take_all() {
-        this->each_position(count, [&](int p, int t) { x[order[p]] += step[t]; });
+        if constexpr (keeps_inverses)
+            add_scaled(1.0, step, x, kept_columns);
+        else
+            this->each_in_factor([&](int j, int t) { x[j] += step[t]; });
         lanes.sync();
         this->support |= passive;
+    }
+
+    // How much of a step bounds allow; infinite where it is more than all of it.
+    SW_HD double room_in_bounds() const {
+        double alpha = double_infinity;
+        if constexpr (sweeps_signs) {
+            for (uint64_t rest = lanes.not_above_zero(x, step) & passive; rest; rest &= rest - 1)
+                alpha = min_of(alpha, room(lowest_of(rest), step[lowest_of(rest)]));
+        } else {
+            this->each_in_factor([&](int j, int t) { alpha = min_of(alpha, room(j, step[t])); });
+        }
+        return alpha;
     }
 
     // Where a sum is bound: step += mu v, v = L^-1 s, so that v'E step is what is given.
@@ -319,11 +342,8 @@ private:
     // step = (L D L')^-1 w_P; where a sum is bound, of w_P + mu s with s'step = what the sum misses.
     SW_HD void solve() {
         if constexpr (keeps_inverses) {
-            double by[kept_columns];
             const auto& kept = lanes.kept->of(passive);
-            lanes.template solve_by<Kind::summed>(kept, w, entered != none ? entered & passive : passive,
-                                                  deficit, by);
-            for (int p = 0; p < count; ++p) step[p] = left * by[order[p]];
+            lanes.template solve_by<Kind::summed>(kept, w, entered, this->n, deficit, left, step);
             return;
         }
         int first = 0;
@@ -351,17 +371,15 @@ private:
 
     // Takes alpha of the step; what reaches a bound leaves. False where a bound sum has no column left.
     SW_HD bool walk(double alpha) {
+        if constexpr (keeps_inverses) return walk_by_columns(alpha);
         int place = 0, first = count;
         uint64_t gone = 0, up = 0, zero = 0;
         const auto take = [&](int begin, double by) {
             const int p = begin + lanes.lane(), j = p < count ? order[p] : 0;
             bool stays = false;
             if (p < count) {
-                const double moved = x[j] + alpha * by, low = this->lower(j), high = this->upper(j);
-                stays = room(j, by) > alpha && (by > 0 ? moved < high : moved > low);
-                const double value = stays ? clamp_to(moved, low, high) : by > 0 ? high : low;
-                x[j] = value;
-                if (value == 0) zero |= bit_of(j);
+                stays = moves(j, alpha, by);
+                if (x[j] == 0) zero |= bit_of(j);
                 if (!stays) gone |= bit_of(j);
                 if (!stays && by > 0) up |= bit_of(j);
             }
@@ -380,15 +398,47 @@ private:
             for (int t = 0; t < own_positions; ++t)
                 if (width * t < count) take(width * t, step[t]);
         }
-        gone = lanes.join(gone);
-        this->support = (this->support | passive) & ~lanes.join(zero);
-        passive &= ~gone;
-        at_upper = (at_upper & ~gone) | lanes.join(up);
-        costs[2] += max_of(0, place - first);
-        if (place > first) costs[3] += flops_before(place) - flops_before(first);
-        factored = min_of(factored, first);
-        count = place;
+        depart(lanes.join(gone), lanes.join(up), lanes.join(zero), first, place);
         return !Kind::summed || count > 0;
+    }
+
+    // The same where a column's position is its number.
+    SW_HD bool walk_by_columns(double alpha) {
+        uint64_t gone = 0, up = 0, zero = 0;
+        this->each_in_factor([&](int j, int t) {
+            const bool stays = moves(j, alpha, step[t]);
+            if (x[j] == 0) zero |= bit_of(j);
+            if (!stays) gone |= bit_of(j);
+            if (!stays && step[t] > 0) up |= bit_of(j);
+        });
+        leave(gone, up, zero);
+        return !Kind::summed || count > 0;
+    }
+
+    SW_HD void leave(uint64_t gone, uint64_t up, uint64_t zero) {
+        const unsigned out = static_cast<unsigned>(gone), in = static_cast<unsigned>(passive);
+        removals += bits_in(out);
+        depart(gone, up, zero, bits_in(in & ((out & -out) - 1)), bits_in(in & ~out));
+    }
+
+    // Moves x_j by alpha of its step, to a bound where it meets one: false then.
+    SW_HD bool moves(int j, double alpha, double by) {
+        const double moved = x[j] + alpha * by, low = this->lower(j), high = this->upper(j);
+        const bool stays = room(j, by) > alpha && (by > 0 ? moved < high : moved > low);
+        x[j] = stays ? clamp_to(moved, low, high) : by > 0 ? high : low;
+        return stays;
+    }
+
+    // The columns that are gone, some to their upper bounds, and all whose x is zero now; of `stay` that stay
+    // those from place `first` on have others than before them.
+    SW_HD void depart(uint64_t gone, uint64_t up, uint64_t zero, int first, int stay) {
+        this->support = (this->support | passive) & ~zero;
+        passive &= ~gone;
+        at_upper = (at_upper & ~gone) | up;
+        costs[2] += max_of(0, stay - first);
+        if (stay > first) costs[3] += flops_before(stay) - flops_before(first);
+        factored = min_of(factored, first);
+        count = stay;
     }
 
     // The sum of k^2 + 4 k over all k below `places`.

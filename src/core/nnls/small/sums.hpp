@@ -12,6 +12,7 @@ struct Sums : Steps<Kind, Lanes> {
     using Base = Steps<Kind, Lanes>;
     using Base::count;
     using Base::job;
+    using Base::lanes;
     using Base::n;
     using Base::passive;
     using Base::system;
@@ -84,24 +85,30 @@ struct Sums : Steps<Kind, Lanes> {
         return lowest <= missing + room && highest >= missing - room;
     }
 
-    // The sum of x is what it has to be, but for one rounding: the x with the most room takes what is
+    // The sum of x is what it has to be, but for one rounding: the x with the most room takes what more is
     // missing.
     SW_HD void mend_sum() {
         const double rest = this->deficit;  // at the point that was judged
-        if (rest == 0) return;
+        if (absolute(rest) <= double_epsilon * absolute(this->wanted)) return;
         double highest = -1;
         int where = -1;
-        SW_ROLLED
-        for (uint64_t columns = passive; columns; columns &= columns - 1) {
-            const int j = lowest_of(columns);
-            const double room = min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * this->coefficient(j);
-            if (room > highest) {
-                highest = room;
-                where = j;
+        if constexpr (Base::sweeps_signs) {
+            where = lanes.place_of_largest(x, this->products.sum->coefficients, highest);
+        } else {
+            SW_ROLLED
+            for (uint64_t columns = passive; columns; columns &= columns - 1) {
+                const int j = lowest_of(columns);
+                const double room =
+                    min_of(this->upper(j) - x[j], x[j] - this->lower(j)) * this->coefficient(j);
+                if (room > highest) {
+                    highest = room;
+                    where = j;
+                }
             }
         }
-        if (where >= 0 && highest > absolute(rest))
-            this->set_x(where, x[where] + rest / this->coefficient(where));
+        if (where < 0 || !(highest > absolute(rest))) return;
+        this->set_x(where, x[where] + rest / this->coefficient(where));
+        this->is_guess = false;
     }
 
 private:

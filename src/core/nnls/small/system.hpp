@@ -34,9 +34,14 @@ struct System {
 
     double c[own_columns];
     // A host's thread keeps those of a bound sum for all systems of a matrix.
-    static constexpr bool keeps_sum_norms =
-        Lanes::has_sweeps && Kind::summed && Kind::shares && !Kind::penalized;
-    static constexpr bool own_norms = Kind::own_norms && !keeps_sum_norms;
+    static constexpr bool keeps_sum = Lanes::has_sweeps && Kind::summed && Kind::shares && !Kind::penalized;
+    static constexpr bool own_norms = Kind::own_norms && !keeps_sum;
+    // Whether the inverses of all sets of columns are kept: there is no factor then but to find one, and a
+    // column's position is its number.
+    static constexpr bool keeps_inverses =
+        Lanes::has_sweeps && Kind::source == one_matrix && !Kind::penalized && Kind::capacity <= kept_columns;
+    // Whether all columns of a step are looked at at once, as there are no bounds but zero; and some systems.
+    static constexpr bool sweeps_signs = keeps_inverses && !Kind::bounded;
     double own_inverse[own_norms ? own_columns : 1];
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
     uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
@@ -55,8 +60,8 @@ struct System {
           products(products),
           lanes(lanes),
           n(job.columns + job.family.slack),
-          x(store.x),
-          w(store.w),
+          x(sweeps_signs && products.guess ? products.guess->x : store.x),
+          w(sweeps_signs && products.guess ? products.guess->w : store.w),
           table(store.table),
           order(store.order),
           row_residuals(store.residual) {}
@@ -69,6 +74,15 @@ struct System {
     template <class Body>
     SW_HD void each_position(int count, Body body) const {
         each<own_positions>(count, body);
+    }
+    // A lane's own columns in the factor, and which of its entries of a step is theirs.
+    template <class Body>
+    SW_HD void each_in_factor(Body body) const {
+        if constexpr (keeps_inverses) {
+            for (uint64_t rest = passive; rest; rest &= rest - 1) body(lowest_of(rest), lowest_of(rest));
+        } else {
+            each_position(count, [&](int p, int t) { body(order[p], t); });
+        }
     }
 
     // Columns, and those that fill up a whole number of eights: as many as are swept over.
@@ -97,7 +111,7 @@ struct System {
         return i == j ? shared.penalty_diagonal[j] : 0.0;
     }
     SW_HD double coefficient(int j) const {
-        if constexpr (keeps_sum_norms) return products.coefficients[j];
+        if constexpr (keeps_sum) return products.sum->coefficients[j];
         return find_coefficient(j);
     }
     SW_HD double find_coefficient(int j) const {
@@ -127,17 +141,17 @@ struct System {
     SW_HD double inverse_norm(int j, int t) const {
         if constexpr (own_norms)
             return own_inverse[t];
-        else if constexpr (keeps_sum_norms)
-            return products.sum_norms[j];
         else
-            return products.inverse_norm[j];
+            return inverse_norms()[j];
     }
     // Of all columns, for who has sweeps.
     SW_HD const double* inverse_norms() const {
         if constexpr (own_norms)
             return own_inverse;
+        else if constexpr (keeps_sum)
+            return products.sum->inverse_norm;
         else
-            return keeps_sum_norms ? products.sum_norms : products.inverse_norm;
+            return products.inverse_norm;
     }
     SW_HD double norm(int j, int t) const { return square(j) * inverse_norm(j, t); }
 
@@ -187,14 +201,22 @@ struct System {
         support = value != 0 ? support | bit_of(j) : support & ~bit_of(j);
     }
     SW_HD void enter(int j) {
-        if (lanes.lane() == 0) order[count] = j;
-        lanes.sync();
+        if constexpr (!keeps_inverses) {
+            if (lanes.lane() == 0) order[count] = j;
+            lanes.sync();
+        }
         ++count;
         passive |= bit_of(j);
         at_upper &= ~bit_of(j);
     }
     // Columns that are out of the factor, as many as it has room for.
     SW_HD void enter_some(uint64_t columns) {
+        if constexpr (keeps_inverses) {
+            passive |= columns;
+            at_upper &= ~columns;
+            count = bits_in(static_cast<unsigned>(passive));
+            return;
+        }
         int place = count;
         SW_ROLLED
         for (; columns && place < Kind::positions; columns &= columns - 1, ++place) {
@@ -209,17 +231,15 @@ struct System {
 
     // Norms for the scores, with the lambda of this system.
     SW_HD void find_norms() {
-        if constexpr (!Kind::own_norms) return;
-        double* const inverse = keeps_sum_norms ? products.sum_norms : own_inverse;
-        if (keeps_sum_norms && products.weight_of_sum > 0) return;
+        if constexpr (!own_norms) return;
+        find_inverse_norms(own_inverse);
+    }
+    SW_HD void find_inverse_norms(double* inverse) const {
         each_column([&](int j, int t) { inverse[t] = judged_square(j); });
-        if constexpr (Lanes::has_sweeps) {
+        if constexpr (Lanes::has_sweeps)
             lanes.invert_roots(inverse, n);
-        } else {
-            each_column([&](int, int t) {
-                own_inverse[t] = own_inverse[t] > 0 ? 1 / square_root(own_inverse[t]) : 0.0;
-            });
-        }
+        else
+            each_column([&](int, int t) { inverse[t] = inverse[t] > 0 ? 1 / square_root(inverse[t]) : 0.0; });
     }
     // For columns of zeros there is nothing but the row of a sum.
     SW_HD double judged_square(int j) const {
@@ -237,11 +257,12 @@ struct System {
     // another solver has to see to it: it is told apart there what is wrong, if something is.
     SW_HD bool begin() {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
-        each<own_columns>(swept(), [&](int j, int t) {
-            x[j] = w[j] = 0;
-            if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
-            if constexpr (own_norms) own_inverse[t] = 0;
-        });
+        if (!sweeps_signs || !products.guess)
+            each<own_columns>(swept(), [&](int j, int t) {
+                x[j] = w[j] = 0;
+                if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
+                if constexpr (own_norms) own_inverse[t] = 0;
+            });
         read_mask();
         lanes.sync();
         if constexpr (Kind::shares && Lanes::has_sweeps) {
@@ -255,14 +276,29 @@ struct System {
         }
         if (!(squared_b == 0 ? is_zero() : squared_b > 1e-200 && squared_b < 1e200)) return false;
         b_norm = square_root(squared_b);
-        if constexpr (keeps_sum_norms)
-            if (!(products.weight_of_sum > 0))
-                for (int j = 0; j < padded(n); ++j)
-                    products.coefficients[j] = j < n ? find_coefficient(j) : 0.0;
-        if constexpr (Kind::summed)
-            rho = products.weight_of_sum > 0 ? products.weight_of_sum : weight_of_sum();
+        if constexpr (keeps_sum) {
+            if (!(products.sum->weight > 0)) keep_sum(*products.sum);
+            rho = products.sum->weight;
+        } else if constexpr (Kind::summed && Kind::shares && Lanes::has_sweeps) {
+            if (!(products.sum->weight > 0)) products.sum->weight = weight_of_sum();
+            rho = products.sum->weight;
+        } else if constexpr (Kind::summed) {
+            rho = weight_of_sum();
+        }
         find_norms();
         return put_at_bounds();
+    }
+
+    SW_HD void keep_sum(KeptSum& kept) {
+        for (int j = 0; j < padded(n); ++j) kept.coefficients[j] = j < n ? find_coefficient(j) : 0.0;
+        kept.weight = rho = weight_of_sum();
+        for (int j = n; j < padded(n); ++j) kept.inverse_norm[j] = kept.norm[j] = 0;
+        find_inverse_norms(kept.inverse_norm);
+        for (int j = 0; j < n; ++j) {
+            kept.norm[j] = square(j) * kept.inverse_norm[j];
+            kept.inverse[j] = 1 / kept.coefficients[j];
+            if (!(scale(j) > 0) || !(kept.inverse_norm[j] > 0)) kept.nothing |= bit_of(j);
+        }
     }
 
     // Columns with x other than zero; where there are no bounds but zero these are in the factor.
@@ -481,8 +517,8 @@ private:
     SW_HD bool put_at_bounds() {
         uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
         bool crossed = false;
-        if constexpr (Lanes::has_sweeps && Kind::shares && !Kind::own_norms && !Kind::bounded) {
-            shut |= products.nothing | masked;
+        if constexpr (Lanes::has_sweeps && Kind::shares && !own_norms && !Kind::bounded) {
+            shut |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
             return true;
         }
         each_column([&](int j, int t) {

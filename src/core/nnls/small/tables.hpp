@@ -1,6 +1,7 @@
 // What a small system is compiled for, the products it works with, and the memory of its own.
 #pragma once
 
+#include "core/nnls/frank_wolfe.hpp"
 #include "core/nnls/small/lanes.hpp"
 #include "core/nnls/workspace.hpp"
 
@@ -79,6 +80,25 @@ constexpr int kept_columns = 8;
 // The part of a column outside others that it depends on: less than any solver asks for, and not 0.
 constexpr double nothing_outside = 1e-300;
 
+// What a host's thread keeps for a matrix of systems with bound sums, found with the first of them. Columns
+// are the scaled ones, a whole number of eights.
+struct KeptSum {
+    double weight = 0;     // of the row of the sum; 0 where nothing is known yet
+    uint64_t nothing = 0;  // columns that cannot enter
+    double coefficients[64], inverse[64], inverse_norm[64], norm[64];  // inverse: of coefficients
+};
+
+// What a host's thread finds for some systems at once: x on all columns, its dual, with the multiplier of a
+// sum, and what judges them.
+struct Guess {
+    double x[kept_columns], w[kept_columns];  // each system works on its own from here on
+    double least;                             // of x
+    double deficit, multiplier;               // of a bound sum
+    double slope, sizes;                      // the largest |w_j| over its norm; the sum of |x_j| norm_j
+    double inside;                            // x . (A'b + w)
+    Ascent ascent;
+};
+
 // What systems with one matrix share: its scaled columns, and products that may lie in faster memory.
 struct Products {
     Shared shared;
@@ -96,10 +116,8 @@ struct Products {
     double squared_b = 0;
     uint64_t nothing = 0;
     const double* norm = nullptr;  // of columns, a whole number of eights, for who has sweeps
-    double weight_of_sum = 0;      // of the row of a bound sum; 0 where it is not known yet
-    // What a host's thread keeps for a matrix of systems with bound sums, found when the weight is:
-    // coefficients of the scaled columns, a whole number of eights, and norms.
-    double *coefficients = nullptr, *sum_norms = nullptr;
+    KeptSum* sum = nullptr;
+    Guess* guess = nullptr;  // of the system; or null
 };
 
 // What all lanes of a system read. L, a unit triangle, is there by rows, without its diagonal.
