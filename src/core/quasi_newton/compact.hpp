@@ -26,7 +26,8 @@ SW_HD int slot_of(int age, int head, int pairs, int slots) {
 }
 
 // Products of pairs, by slot, kept from one iteration to the next: sy[i, j] = s_i·y_j; ss = s_i·s_j / h and
-// yy = h y_i·y_j are symmetric.
+// yy = h y_i·y_j are symmetric, and kept in the row of the newer pair. Where G comes from sums, yy and the
+// products of a newer y are not kept.
 struct SmallMatrices {
     double *sy, *ss, *yy;
     int slots;
@@ -97,9 +98,10 @@ SW_HD void store_new_products(Team& team, const SmallMatrices& m, const State& s
     SW_ROLLED
     for (int a = team.rank(); a < r; a += team.size()) {
         const int j = slot_of(a, s.head, r, c);
-        m.ss[newest * c + j] = m.ss[j * c + newest] = sums[layout.new_ss() + a];
-        m.yy[newest * c + j] = m.yy[j * c + newest] = sums[layout.new_yy() + a];
+        m.ss[newest * c + j] = sums[layout.new_ss() + a];
         m.sy[newest * c + j] = sums[layout.new_sy() + a];
+        if (layout.gram) continue;
+        m.yy[newest * c + j] = sums[layout.new_yy() + a];
         if (a < r - 1) m.sy[j * c + newest] = sums[layout.new_ys() + a];
     }
     team.sync();
@@ -117,7 +119,7 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
             const double value = layout.all_ss ? sums[layout.whole_ss() + triangle(a, b)]
                                                : sums[layout.free_gram() + triangle(rows + a, rows + b)];
             const int i = slot_of(a, s.head, r, c), j = slot_of(b, s.head, r, c);
-            m.ss[i * c + j] = m.ss[j * c + i] = value;
+            m.ss[i * c + j] = value;
         }
     }
     team.sync();

@@ -14,6 +14,8 @@ public:
 
     double* rows(const RowShape&) const { return e.rows; }
     const Scratch& scratch() const { return workspace.scratch; }
+    FewFree* few() const { return nullptr; }
+    void step_by(FewFree&) const {}
     BreakList break_list(int pairs) {
         BreakList list = workspace.break_list(pairs);
         list.breaks = reinterpret_cast<Break*>(e.breaks);

@@ -11,6 +11,8 @@
 //   end(at_start)          the caller sees the solution where it would have seen the next trial; at_start:
 //                          f or g was not finite at the start, that point is all there is
 //   scratch(), break_list(pairs)   memory of the decisions
+//   few()                  after absorb: the free variables, where the model is that of these few, else null
+//   step_by(few)           aim() takes the step over the free variables from there
 #pragma once
 
 #include <algorithm>
@@ -141,9 +143,25 @@ private:
     bool absorbs_ahead() const { return exchange.call && options.slots > options.capacity; }
 
     void take_in(const SumLayout& layout, const double* total) {
+        if (FewFree* few = sweeps.few()) return take_in_few(*few, layout, total);
         decide_absorb(team, state, options, matrices, sweeps.scratch(),
                       AbsorbTotals::of(total + layout.length()), layout, total);
         if (state.action == Action::list_breaks) walk_sums.begin(state, layout, total);
+    }
+
+    // The same where few variables are free.
+    void take_in_few(FewFree& few, const SumLayout& layout, const double* total) {
+        take_pair(team, state, options, matrices, layout, total);
+        if (state.pairs < few.taken()) few.drop_newest();
+        judge_point(state, options, AbsorbTotals::of(total + layout.length()));
+        if (state.pairs == 0 || state.action == Action::done) return;
+        judge_model(state, options, few.factor(matrices, state));
+        if (state.action != Action::aim) {
+            few.put_path(sweeps.scratch());
+            walk_sums.forget();
+        } else if (state.pairs > 0) {
+            sweeps.step_by(few);
+        }
     }
 
     struct Phase {
