@@ -10,12 +10,12 @@ SW_BEGIN
 
 class DeviceSweeps {
 public:
+    static constexpr bool may_be_few = false;
+
     DeviceSweeps(const DeviceView& e, Workspace& workspace) : e(e), workspace(workspace) {}
 
     double* rows(const RowShape&) const { return e.rows; }
     const Scratch& scratch() const { return workspace.scratch; }
-    FewFree* few() const { return nullptr; }
-    void step_by(FewFree&) const {}
     BreakList break_list(int pairs) {
         BreakList list = workspace.break_list(pairs);
         list.breaks = reinterpret_cast<Break*>(e.breaks);

@@ -65,7 +65,6 @@ public:
 
     // How many pairs were gathered for this turn.
     int taken() const { return pairs; }
-    void forget() { pairs = 0; }
     // The newest was refused.
     void drop_newest() {
         const auto move = [&](const double* from, double* to) {
@@ -115,16 +114,18 @@ public:
     }
 
     // What a walk along the path wants: K's factors, and the gradient in their basis.
-    void put_path(const Scratch& w) const {
+    struct Path {
+        double *k, *q;
+    };
+    void put_path(const Path& path) const {
         const int size = 2 * pairs;
         for (int k = 0; k < size; ++k) {
-            double* out = w.k + k * size;
+            double* out = path.k + k * size;
             std::fill_n(out, size, 0.0);
             const int first = k < pairs ? k + 1 : k - pairs + 1;  // a row of y has older s only in zeros
             for (int i = first; i < pairs; ++i) out[pairs + i] = row_at(k)[i] * inverse[k];
             out[k] = inverse[k];
-            w.path[k] = over_free(row_at(k) + pairs, gradient);
-            w.carried[k] = 0;
+            path.q[k] = over_free(row_at(k) + pairs, gradient);
         }
     }
 

@@ -11,6 +11,8 @@ SW_BEGIN
 template <class T>
 class HostSweeps {
 public:
+    static constexpr bool may_be_few = true;
+
     HostSweeps(const HostVectors<T>& v, const T* gradient, const State& state, const Options& options,
                const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace, double* kept,
                bool alone)
@@ -36,9 +38,18 @@ public:
         return memory.data();
     }
     const Scratch& scratch() { return workspace(0).scratch; }
-    FewFree* few() { return workspace(0).few.taken() ? &workspace(0).few : nullptr; }
-    void step_by(FewFree& few) {
-        few.step(workspace(0).free_s);
+    // Only after sums that say so; whoever has no variables is told by others.
+    int factor_few(const SmallMatrices& matrices, double* row) {
+        FewFree& few = workspace(0).few;
+        if (chunks.count == 0) return 0;
+        if (state.pairs < few.taken()) few.drop_newest();
+        const BothFactored found = few.factor(matrices, state);
+        row[0] = found.first, row[1] = found.second, row[2] = found.form;
+        return 1;
+    }
+    void put_path(const FewFree::Path& path) { workspace(0).few.put_path(path); }
+    void step_few() {
+        if (chunks.count > 0) workspace(0).few.step(workspace(0).free_s);
         steps_known = true;
     }
     BreakList break_list(int pairs) { return workspace(0).break_list(pairs); }
@@ -52,8 +63,7 @@ public:
 
     int slope_and_absorb(const SumLayout& layout, double* rows) {
         const RowShape shape = absorb_row(layout);
-        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false, false);
-        workspace(0).few.forget();
+        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false, alone);
         return each_row(rows, {slope_row.sums + shape.sums, shape.maxima, shape.minima},
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             row[0] = slope_chunk(v, gradient, begin, end);
@@ -71,7 +81,6 @@ public:
     int absorb(const SumLayout& layout, Gather gather, double* rows) {
         const HostVectors<T> here = at_point();
         const Absorb<T> sweep(here, state, options, layout, gather, gradient, true, alone);
-        workspace(0).few.forget();
         sets_known = gather == Gather::pair;
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {

@@ -83,6 +83,7 @@ private:
         w.few.gather(w.free, packs, w.g, places, r);
         w.few.add_products(row + layout.new_sy(), row + layout.new_ss());
         row[layout.new_yy() + r - 1] = w.own_y;
+        row[layout.few()] = 1;
     }
 
     void take_tiles(int64_t begin, int64_t end, Workspace& w, double* row, double* kept,
