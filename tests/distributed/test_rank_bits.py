@@ -54,6 +54,31 @@ def test_one_rank_has_the_bits_of_no_communicator():
 
 
 @pytest.mark.parametrize("cauchy", ["exact", "first-interval"])
+def test_few_variables_which_one_rank_has(cauchy):
+    """Their model is formed by whoever has them, and the others are told, on bent paths too."""
+    n = 20
+    rng = np.random.default_rng(0)
+    centre, weights = 2 * rng.normal(size=n), 10.0 ** rng.uniform(0, 3, n)
+
+    def program(comm):
+        layout = split(n, comm)
+        i = np.arange(*layout)
+
+        def fun(x):
+            d = x - centre[i]
+            return layout.chunk_sums(weights[i] * d**2 / 2 + d**4 / 4), weights[i] * d + d**3
+
+        start = np.full(i.size, 0.9)
+        options = {"ftol": 0, "cauchy": cauchy}
+        return stepwell.minimize(fun, start, jac=True, bounds=(-1.0, 1.0), comm=layout, options=options)
+
+    found = [run_threads(ranks, program) for ranks in (1, 2, 3)]
+    assert len({digest_of(results) for results in found}) == 1
+    assert found[0][0].cauchy_walks > 0
+    np.testing.assert_allclose(np.concatenate([r.x for r in found[2]]), np.clip(centre, -1, 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("cauchy", ["exact", "first-interval"])
 def test_a_problem_with_a_halo(cauchy):
     nx = 150
 

@@ -26,7 +26,8 @@ SW_HD int slot_of(int age, int head, int pairs, int slots) {
 }
 
 // Products of pairs, by slot, kept from one iteration to the next: sy[i, j] = s_i·y_j; ss = s_i·s_j / h and
-// yy = h y_i·y_j are symmetric.
+// yy = h y_i·y_j are symmetric, and kept in the row of the newer pair. Where G comes from sums, yy and the
+// products of a newer y are not kept.
 struct SmallMatrices {
     double *sy, *ss, *yy;
     int slots;
@@ -46,10 +47,12 @@ SW_HD SmallMatrices small_matrices(double* memory, int slots) {
 struct SumLayout {
     int rows;
     bool gram, all_ss;
-    SW_HD int new_ss() const { return 0; }          // s·s_j over all variables
-    SW_HD int new_sy() const { return rows; }       // s·y_j
-    SW_HD int new_ys() const { return 2 * rows; }   // y·s_j
-    SW_HD int new_yy() const { return 3 * rows; }   // y·y_j
+    SW_HD int new_ss() const { return 0; }         // s·s_j over all variables
+    SW_HD int new_sy() const { return rows; }      // s·y_j
+    SW_HD int new_ys() const { return 2 * rows; }  // y·s_j
+    SW_HD int new_yy() const { return 3 * rows; }  // y·y_j
+    // On a host, within bounds, where nobody wants y·s_j: 1 if few variables are free (few_free.hpp), else 0.
+    SW_HD int few() const { return new_ys(); }
     SW_HD int q() const { return 4 * rows; }        // stacked·(√h g) over the free variables
     SW_HD int carried() const { return 6 * rows; }  // stacked·(delta/√h) over the carried variables
     SW_HD int free_gram() const {
@@ -97,9 +100,10 @@ SW_HD void store_new_products(Team& team, const SmallMatrices& m, const State& s
     SW_ROLLED
     for (int a = team.rank(); a < r; a += team.size()) {
         const int j = slot_of(a, s.head, r, c);
-        m.ss[newest * c + j] = m.ss[j * c + newest] = sums[layout.new_ss() + a];
-        m.yy[newest * c + j] = m.yy[j * c + newest] = sums[layout.new_yy() + a];
+        m.ss[newest * c + j] = sums[layout.new_ss() + a];
         m.sy[newest * c + j] = sums[layout.new_sy() + a];
+        if (layout.gram) continue;
+        m.yy[newest * c + j] = sums[layout.new_yy() + a];
         if (a < r - 1) m.sy[j * c + newest] = sums[layout.new_ys() + a];
     }
     team.sync();
@@ -117,7 +121,7 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
             const double value = layout.all_ss ? sums[layout.whole_ss() + triangle(a, b)]
                                                : sums[layout.free_gram() + triangle(rows + a, rows + b)];
             const int i = slot_of(a, s.head, r, c), j = slot_of(b, s.head, r, c);
-            m.ss[i * c + j] = m.ss[j * c + i] = value;
+            m.ss[i * c + j] = value;
         }
     }
     team.sync();

@@ -99,6 +99,12 @@ SW_HD void judge_first_segment(State& s, const Options& o, double form) {
     }
 }
 
+// What the factors of K and of the subspace model say of the next step. Scalar.
+SW_HD void judge_model(State& s, const Options& o, const BothFactored& factors) {
+    if (has_bounds(s, o) && factors.first) judge_first_segment(s, o, factors.form);
+    if (!factors.first || (s.action == Action::aim && !factors.second)) aim_without_history(s);
+}
+
 // After the absorb sweep.
 template <class Team>
 SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m,
@@ -129,10 +135,7 @@ SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const Sm
     const BothFactored factors = factor_both(team, model, subspace, size, pairs, judge);
     if (s.action == Action::done) return;
     // One member judges while others go the way back; that is in vain if the path bends.
-    if (team.rank() == 0) {
-        if (has_bounds(s, o) && factors.first) judge_first_segment(s, o, factors.form);
-        if (!factors.first || (s.action == Action::aim && !factors.second)) aim_without_history(s);
-    }
+    if (team.rank() == 0) judge_model(s, o, factors);
     if (factors.second) solve_upper(team, w.kg, size, w.coefficients);
     team.sync();
 }

@@ -10,6 +10,16 @@
 
 SW_BEGIN
 
+// sums += value * column, for variables that are not free but have a value: few.
+template <class H>
+inline void add_others(const double* values, int packs, const H* const* rows, int count, const Workspace& w,
+                       double* sums) {
+    for (int i = 0; i < packs * lanes; ++i) {
+        if (values[i] == 0 || w.is_free(i)) continue;
+        for (int j = 0; j < count; ++j) sums[j] += values[i] * widened(rows[j][i]);
+    }
+}
+
 class AbsorbFew {
 public:
     // Longer chunks are swept row by row, in tiles whose products are kept while nothing changes.
@@ -44,9 +54,9 @@ public:
         });
         if (gather == Gather::pair) {
             own_y += w.own_y;
-            if (w.strays) add_others(w.s, packs, rows, stray_sums);
+            if (w.strays) add_others(w.s, packs, rows, size, w, stray_sums);
         } else {
-            add_others(w.carried, packs, rows, w.carried_sums);
+            add_others(w.carried, packs, rows, size, w, w.carried_sums);
         }
     }
 
@@ -75,15 +85,6 @@ private:
     double *const columns, *const products, *const stray_sums;
     int gathered = 0;
     double own_y = 0;
-
-    // sums += value * column, for variables that are not free but have a value: few.
-    template <class H>
-    void add_others(const double* values, int packs, const H* const* rows, double* sums) const {
-        for (int i = 0; i < packs * lanes; ++i) {
-            if (values[i] == 0 || w.is_free(i)) continue;
-            for (int j = 0; j < size; ++j) sums[j] += values[i] * widened(rows[j][i]);
-        }
-    }
 
     void multiply() {
         for (int row = 0; row <= size; row += groups) {

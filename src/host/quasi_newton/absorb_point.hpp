@@ -203,9 +203,11 @@ private:
         for (int k = 0; k < packs; ++k) {
             // Ten vectors at once are more than the hardware foresees: a little ahead in each.
             const int ahead = (k + 8) * lanes;
-            pair.ask(ahead);
-            places.ask(ahead);
-            if (to.x) prefetch_to_write(to.x + ahead);
+            if (v.n > tile) {  // fewer are at hand
+                pair.ask(ahead);
+                places.ask(ahead);
+                if (to.x) prefetch_to_write(to.x + ahead);
+            }
             Flags free = {}, rare = {};  // a breakpoint that may be the first, or one held that has moved
             SW_UNROLLED
             for (int slice = 0; slice < slices; ++slice) {
@@ -235,7 +237,7 @@ private:
         w.strays = false;
         for (; rare_packs; rare_packs &= rare_packs - 1) {
             const int k = __builtin_ctz(rare_packs);
-            first_break_of(k * lanes, w, totals);
+            first_break_of(k, w, totals);
             if (gather != Gather::pair || !has_moved(k * lanes, w)) continue;
             w.strays = true;
             open |= uint32_t(1) << k;
@@ -250,8 +252,9 @@ private:
         return false;
     }
 
-    static void first_break_of(int begin, const Workspace& w, AbsorbTotals& totals) {
-        for (int i = begin; i < begin + lanes; ++i) {
+    static void first_break_of(int pack, const Workspace& w, AbsorbTotals& totals) {
+        for (unsigned bits = w.free[pack]; bits; bits &= bits - 1) {
+            const int i = pack * lanes + lowest_bit(bits);
             const Standing one =
                 classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
             totals.first_break = min_of(totals.first_break, one.time);

@@ -10,6 +10,8 @@ SW_BEGIN
 
 class DeviceSweeps {
 public:
+    static constexpr bool may_be_few = false;
+
     DeviceSweeps(const DeviceView& e, Workspace& workspace) : e(e), workspace(workspace) {}
 
     double* rows(const RowShape&) const { return e.rows; }

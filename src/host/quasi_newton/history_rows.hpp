@@ -23,6 +23,13 @@ constexpr int bytes_of(HistoryType type) {
 
 SW_BEGIN
 
+// Before a loop over the registers of a pack.
+#if defined(__clang__)
+#define SW_UNROLLED _Pragma("unroll")
+#else
+#define SW_UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 // use(value of that type)
 template <class Use>
 inline void with_type(HistoryType type, const Use& use) {

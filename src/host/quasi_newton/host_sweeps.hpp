@@ -11,8 +11,11 @@ SW_BEGIN
 template <class T>
 class HostSweeps {
 public:
+    static constexpr bool may_be_few = true;
+
     HostSweeps(const HostVectors<T>& v, const T* gradient, const State& state, const Options& options,
-               const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace, double* kept)
+               const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace, double* kept,
+               bool alone)
         : v(v),
           gradient(gradient),
           state(state),
@@ -20,7 +23,8 @@ public:
           chunks(chunks),
           workspaces(workspaces),
           first_workspace(first_workspace),
-          kept(kept) {}
+          kept(kept),
+          alone(alone && chunks.count == 1) {}
     HostSweeps(const HostSweeps&) = delete;
     // Whatever ended the turn, a message that raised too: an accepted point is not lost.
     ~HostSweeps() {
@@ -34,6 +38,20 @@ public:
         return memory.data();
     }
     const Scratch& scratch() { return workspace(0).scratch; }
+    // Only after sums that say so; whoever has no variables is told by others.
+    int factor_few(const SmallMatrices& matrices, double* row) {
+        FewFree& few = workspace(0).few;
+        if (chunks.count == 0) return 0;
+        if (state.pairs < few.taken()) few.drop_newest();
+        const BothFactored found = few.factor(matrices, state);
+        row[0] = found.first, row[1] = found.second, row[2] = found.form;
+        return 1;
+    }
+    void put_path(const FewFree::Path& path) { workspace(0).few.put_path(path); }
+    void step_few() {
+        if (chunks.count > 0) workspace(0).few.step(workspace(0).free_s);
+        steps_known = true;
+    }
     BreakList break_list(int pairs) { return workspace(0).break_list(pairs); }
 
     int slope(double* rows) {
@@ -45,7 +63,7 @@ public:
 
     int slope_and_absorb(const SumLayout& layout, double* rows) {
         const RowShape shape = absorb_row(layout);
-        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false);
+        const Absorb<T> sweep(v, state, options, layout, Gather::pair, gradient, false, alone);
         return each_row(rows, {slope_row.sums + shape.sums, shape.maxima, shape.minima},
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             row[0] = slope_chunk(v, gradient, begin, end);
@@ -62,7 +80,7 @@ public:
 
     int absorb(const SumLayout& layout, Gather gather, double* rows) {
         const HostVectors<T> here = at_point();
-        const Absorb<T> sweep(here, state, options, layout, gather, gradient);
+        const Absorb<T> sweep(here, state, options, layout, gather, gradient, true, alone);
         sets_known = gather == Gather::pair;
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
@@ -97,7 +115,7 @@ public:
 
     int aim(double* rows) {
         const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
-                           sets_known);
+                           sets_known, steps_known && state.pairs > 0);
         to_take = false;
         const auto aim_chunk = [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row, kept_of(begin, end));
@@ -123,6 +141,8 @@ private:
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     double* const kept;         // products of tiles (kept_grams.hpp), or null
+    const bool alone;           // one chunk has all variables
+    bool steps_known = false;   // the steps of free variables lie where aim() would put them
     bool to_take = false;       // the trial point is accepted, and x and g are still those before it
     bool sets_known = false;    // the free variables at the point are those of the kept products
 

@@ -23,7 +23,7 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
         const Options& options = is_free ? free : *e.options;
         HostSweeps<T> sweeps(vectors, gradient + p * e.n, e.states[p], options,
                              Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
-                             e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr);
+                             e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.whole);
         Phases phases(sweeps, e.states[p], options,
                       small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
         phases.turn(f[p], part);
@@ -37,7 +37,8 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
         const auto ask = [](const void* from, int64_t bytes) {
             for (int64_t at = 0; at < bytes; at += 64) prefetch(static_cast<const Byte*>(from) + at);
         };
-        ask(reinterpret_cast<const Byte*>(e.small) + p * matrices, matrices);
+        // Bounded problems do not keep the last of the three matrices.
+        ask(reinterpret_cast<const Byte*>(e.small) + p * matrices, e.lower ? matrices / 3 * 2 : matrices);
         for (const T* one : {e.trial, e.g, e.d}) ask(one + p * e.n, vector);
         for (const Byte* rows : {e.s, e.y}) ask(rows + p * history, history);
     };

@@ -92,8 +92,8 @@ public:
     }
 
     // A piece of the variables of a problem over several ranks.
-    void set_chunks(int64_t length, int64_t before) {
-        this->chunk_length = length, this->chunk_before = before;
+    void set_chunks(int64_t length, int64_t before, bool whole) {
+        this->chunk_length = length, this->chunk_before = before, this->whole = whole;
         forget();
     }
     // What is kept of the products of pairs is taken anew; before the first turn, and where pairs have
@@ -222,7 +222,7 @@ void bind_engine(nb::module_& m, const char* name) {
              nb::arg("options"), nb::arg("threads"))
         .def("set_bounds", &E::set_bounds, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
-        .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0)
+        .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0, nb::arg("whole") = true)
         .def("forget", &E::forget)
         .def("set_exchange", &E::set_exchange, nb::keep_alive<1, 2>())
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)

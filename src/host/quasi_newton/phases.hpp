@@ -11,6 +11,9 @@
 //   end(at_start)          the caller sees the solution where it would have seen the next trial; at_start:
 //                          f or g was not finite at the start, that point is all there is
 //   scratch(), break_list(pairs)   memory of the decisions
+//   may_be_few             whether its sums may say that few variables are free: then
+//   factor_few(matrices, row), put_path(path)   one row or none, of whoever has the variables
+//   step_few()             aim() takes the step from their model
 #pragma once
 
 #include <algorithm>
@@ -141,9 +144,50 @@ private:
     bool absorbs_ahead() const { return exchange.call && options.slots > options.capacity; }
 
     void take_in(const SumLayout& layout, const double* total) {
+        if constexpr (Sweeps::may_be_few) {
+            if (options.bounded && !options.weighted && layout.rows > 0 && total[layout.few()] > 0)
+                return take_in_few(layout, total);
+        }
         decide_absorb(team, state, options, matrices, sweeps.scratch(),
                       AbsorbTotals::of(total + layout.length()), layout, total);
         if (state.action == Action::list_breaks) walk_sums.begin(state, layout, total);
+    }
+
+    // The same where few variables are free. One rank has them all, and the others are told of its model.
+    void take_in_few(const SumLayout& layout, const double* total) {
+        const auto found = AbsorbTotals::of(total + layout.length());
+        const auto judge = [&] { judge_point(state, options, found); };
+        take_pair(team, state, options, matrices, layout, total);
+        if (!exchange.call || state.pairs == 0) judge();
+        if (state.pairs == 0 || state.action == Action::done) return;
+        const BothFactored model = factor_few();
+        if (exchange.call) judge();
+        if (state.action == Action::done) return;
+        judge_model(state, options, model);
+        if (state.action != Action::aim) {
+            const Scratch& w = sweeps.scratch();
+            if (!exchange.call) sweeps.put_path({w.k, w.path});
+            std::fill_n(w.carried, 2 * state.pairs, 0.0);
+            walk_sums.forget();
+        } else if (state.pairs > 0) {
+            sweeps.step_few();
+        }
+    }
+
+    BothFactored factor_few() {
+        const int size = 2 * state.pairs, factors = exchange.call ? size * size : 0;
+        double* row = totals({.shape = {3 + factors + (exchange.call ? size : 0), 0, 0}}, [&](double* rows) {
+            const int count = sweeps.factor_few(matrices, rows);
+            if (count && exchange.call) sweeps.put_path({rows + 3, rows + 3 + factors});
+            return count;
+        });
+        if (exchange.call) {
+            const Scratch& w = sweeps.scratch();
+            std::copy_n(row + 3, factors, w.k);
+            std::copy_n(row + 3 + factors, size, w.path);
+            std::fill_n(w.coefficients, size, 0.0);  // no part of the step, but looked at by all
+        }
+        return {row[0] > 0, row[1] > 0, row[2]};
     }
 
     struct Phase {

@@ -13,10 +13,11 @@ template <class T>
 class Absorb {
 public:
     Absorb(const HostVectors<T>& v, const State& state, const Options& options, SumLayout layout,
-           Gather gather, const T* gradient, bool accepted = true)
+           Gather gather, const T* gradient, bool accepted, bool alone)
         : options(options),
           layout(layout),
           gather(gather),
+          alone(alone),
           point(v, state, options, layout.rows, gather, gradient, accepted),
           rows(v, state, options, layout, gather) {}
 
@@ -37,6 +38,7 @@ private:
     const Options& options;
     const SumLayout layout;
     const Gather gather;
+    const bool alone;  // the chunk, if it is short, is all there is
     const AbsorbPoint<T> point;
     const AbsorbRows<T> rows;
     Lowest lowest_break;
@@ -54,11 +56,34 @@ private:
     }
 
     void take_few(int64_t begin, int64_t end, Workspace& w, double* row, AbsorbTotals& totals) const {
-        AbsorbFew few(layout, w);
+        static_assert(AbsorbFew::most <= tile);
         each_tile(begin, end, w, totals, [&](int64_t, int, int packs) {
-            with_type(options.history, [&](auto type) { few.add<decltype(type)>(packs, gather); });
+            with_type(options.history, [&](auto type) {
+                if (alone && gather == Gather::pair && FewFree::pays(w.count_free(packs), layout.rows))
+                    return take_free<decltype(type)>(packs, w, row);
+                AbsorbFew few(layout, w);
+                few.add<decltype(type)>(packs, gather);
+                few.collect(row);
+            });
         });
-        few.collect(row);
+    }
+
+    // Where the model will be that of the few free variables: the products with the new s, and no others.
+    template <class H>
+    void take_free(int packs, Workspace& w, double* row) const {
+        const int r = layout.rows;
+        const H* const* places = w.places<H>();
+        std::fill_n(row, layout.free_gram(), 0.0);
+        if (w.strays) {
+            std::fill_n(w.tile_sums, 2 * r, 0.0);
+            add_others(w.s, packs, places, 2 * r, w, w.tile_sums);
+            std::copy_n(w.tile_sums, r, row + layout.new_sy());
+            std::copy_n(w.tile_sums + r, r, row + layout.new_ss());
+        }
+        w.few.gather(w.free, packs, w.g, places, r);
+        w.few.add_products(row + layout.new_sy(), row + layout.new_ss());
+        row[layout.new_yy() + r - 1] = w.own_y;
+        row[layout.few()] = 1;
     }
 
     void take_tiles(int64_t begin, int64_t end, Workspace& w, double* row, double* kept,

@@ -14,14 +14,16 @@ class Aim {
 public:
     // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
     // `sets_known`: the free variables are those of the kept products (kept_grams.hpp), found by this turn.
+    // `steps_known`: those of the free variables are in their buffer already (few_free.hpp).
     Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
-        const T* accepted, bool sets_known)
+        const T* accepted, bool sets_known, bool steps_known)
         : v(v),
           state(state),
           options(options),
           coefficients(coefficients),
           accepted(accepted),
           sets_known(sets_known),
+          steps_known(steps_known),
           rule(aim_rule(state)) {}
 
     // Leaves the row of one chunk: aim_row. `kept`: the products of its tiles, or null.
@@ -29,7 +31,7 @@ public:
         AimTotals totals;
         totals.step_limit = lowest_limit.so_far();
         CarefulSum slope;
-        set_multiples(w);
+        if (!steps_known) set_multiples(w);
         for (int64_t at = begin; at < end; at += tile) {
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
@@ -64,7 +66,7 @@ private:
     const Options& options;
     const double* coefficients;
     const T* const accepted;
-    const bool sets_known;
+    const bool sets_known, steps_known;
     const AimRule rule;
     Lowest lowest_limit;
 
@@ -75,10 +77,12 @@ private:
 
     // The steps to the minimiser over the free variables: -gamma h (g + Σ c y) - Σ c s.
     struct Steps {
+        const double* known;         // where they are known already, else null
         const double *y, *s, *root;  // s, root: null where there are none
         double gamma;
 
         Lanes at(int i) const {
+            if (known) return load_slice(known + i);
             Lanes part = load_slice(y + i);
             if (root) part *= load_slice(root + i);
             return -gamma * part - (s ? load_slice(s + i) : lanes_of(0));
@@ -117,7 +121,7 @@ private:
         for (int k = 0; k < packs; ++k) {
             if (w.free[k]) {
                 open |= uint32_t(1) << k;
-                w.prefetch_rows(asked, (at + k * lanes) * bytes_of(options.history));
+                if (!steps_known) w.prefetch_rows(asked, (at + k * lanes) * bytes_of(options.history));
             } else {
                 if (!in_place) store(out.goal + k * lanes, load(places.x + k * lanes));
                 store(out.step + k * lanes, splat(0));
@@ -127,9 +131,10 @@ private:
     }
 
     void aim_tile(int64_t at, int count, Workspace& w, const Aims& out, AimTotals& totals) const {
-        with_type(options.history, [&](auto type) { add_rows<decltype(type)>(at, count, w); });
-        const Steps steps{state.pairs ? w.y_tile : w.g, state.pairs ? w.s_tile : nullptr,
-                          v.weights ? w.root : nullptr, state.gamma};
+        if (!steps_known)
+            with_type(options.history, [&](auto type) { add_rows<decltype(type)>(at, count, w); });
+        const Steps steps{steps_known ? w.free_s : nullptr, state.pairs ? w.y_tile : w.g,
+                          state.pairs ? w.s_tile : nullptr, v.weights ? w.root : nullptr, state.gamma};
         const TilePlaces places(w);
         if (!v.lower) {
             w.each_pick([&](int k) { aim_freely(steps, places, k * lanes, out); });
@@ -269,7 +274,7 @@ private:
                 near |= may_limit_below(limit, load_slice(places.x + j), load_slice(out.step + j),
                                         load_slice(places.lower + j), load_slice(places.upper + j));
             }
-            if (any_lane(near)) limit_step(k * lanes, places, out, totals);
+            if (any_lane(near)) limit_step(k, w, places, out, totals);
         });
     }
 
@@ -283,8 +288,10 @@ private:
         }
     }
 
-    static void limit_step(int begin, const TilePlaces& at, const Aims& out, AimTotals& totals) {
-        for (int i = begin; i < begin + lanes; ++i) {
+    static void limit_step(int pack, const Workspace& w, const TilePlaces& at, const Aims& out,
+                           AimTotals& totals) {
+        for (unsigned bits = w.free[pack]; bits; bits &= bits - 1) {  // steps of the others are 0
+            const int i = pack * lanes + lowest_bit(bits);
             totals.step_limit =
                 min_of(totals.step_limit, feasible_multiple(at.x[i], out.step[i], at.lower[i], at.upper[i]));
         }

@@ -20,13 +20,6 @@ SW_BEGIN
 #define SW_APART _Pragma("GCC ivdep")
 #endif
 
-// Before a loop over the registers of a pack.
-#if defined(__clang__)
-#define SW_UNROLLED _Pragma("unroll")
-#else
-#define SW_UNROLLED _Pragma("GCC unroll 8")
-#endif
-
 template <class T>
 inline void widen(double* out, const T* in, int count, int padded) {
     int i = 0;

@@ -8,6 +8,7 @@
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/cauchy_walk.hpp"
 #include "core/quasi_newton/memory.hpp"
+#include "host/quasi_newton/few_free.hpp"
 #include "host/quasi_newton/history_rows.hpp"
 #include "host/quasi_newton/kept_grams.hpp"
 
@@ -36,13 +37,15 @@ public:
     static int64_t bytes_for(int capacity) {
         const size_t m = size_t(capacity);
         const size_t doubles = tile_doubles + history_doubles(m) + sum_doubles(m) + product_doubles(m) +
-                               2 * m + size_t(scratch_length(capacity)) + 2 * size_t(groups_of(capacity));
+                               2 * m + size_t(scratch_length(capacity)) + 2 * size_t(groups_of(capacity)) +
+                               FewFree::doubles_for(capacity);
         return int64_t(sizeof(double) * doubles + sizeof(void*) * places_of(capacity) +
                        sizeof(int) * (2 * m + size_t(TileGram::products_of(capacity))));
     }
 
     explicit Workspace(int capacity)
-        : buffers(tile_doubles),
+        : few(capacity),
+          buffers(tile_doubles),
           history(history_doubles(capacity)),
           sums(sum_doubles(capacity)),
           product_memory(product_doubles(capacity)),
@@ -89,6 +92,7 @@ public:
     double* carried_sums;
     double* multiples;  // coefficients of the rows in a direction, as `places`
     Scratch scratch;
+    FewFree few;
     std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
 
     // The breakpoints of a walk; memory is taken by the first.
@@ -105,7 +109,7 @@ public:
         const size_t doubles = buffers.capacity() + history.capacity() + sums.capacity() +
                                product_memory.capacity() + carried_memory.capacity() +
                                decision_memory.capacity() + multiples_memory.capacity() +
-                               break_rows.capacity() + chunk_rows.capacity();
+                               break_rows.capacity() + chunk_rows.capacity() + few.doubles();
         return int64_t(sizeof(double) * doubles + sizeof(void*) * row_places.capacity() +
                        sizeof(int) * (row_slots.capacity() + product_places.capacity()) +
                        sizeof(Break) * breaks_listed.capacity());

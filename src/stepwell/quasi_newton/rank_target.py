@@ -48,7 +48,7 @@ class PieceTarget(HostTarget):
         spare: int = 0,
     ) -> None:
         super().__init__(start, box, weights, settings, weights_vary=weights_vary, spare=spare)
-        self._engine.set_chunks(pieces.chunk_length, pieces.before)
+        self._engine.set_chunks(pieces.chunk_length, pieces.before, pieces.n == pieces.end - pieces.begin)
         self._tree = pieces.tree()
         #: Whether values of f were sums over ranks, not over chunks.
         self.took_shares = False
