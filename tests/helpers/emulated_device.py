@@ -49,17 +49,17 @@ class EmulatedDevice:
         self._folder, self._libraries = folder, libraries
         self._lock = threading.Lock()
         driver = SimpleNamespace(
-            cuMemcpyHtoD=_moved, cuMemcpyDtoH=_moved, cuMemcpyDtoDAsync=_moved, cuMemsetD8Async=_filled
+            cuMemcpyHtoD=_moved,
+            cuMemcpyDtoH=_moved,
+            cuMemcpyDtoDAsync=_moved,
+            cuMemsetD8Async=_filled,
+            cuStreamSynchronize=lambda stream: (0,),
         )
         device = SimpleNamespace(device_id=0, allocate=lambda size, stream: _Buffer(size), set_current=lambda: None)
-        core = SimpleNamespace(
-            Stream=SimpleNamespace(from_handle=lambda handle: SimpleNamespace(sync=lambda: None)),
-            LegacyPinnedMemoryResource=lambda: SimpleNamespace(allocate=_Buffer),
-        )
         for module in (cuda_memory, cuda_rank_target):
             for name, stand_in in {
                 "cuda_driver": lambda: driver,
-                "cuda_core": lambda: core,
+                "PinnedBuffer": _Buffer,
                 "open_device": lambda index: device,
                 "device_index": lambda array: 0,
                 "device_address": lambda array: array.ctypes.data,

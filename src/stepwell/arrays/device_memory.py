@@ -23,7 +23,8 @@ from stepwell.arrays.device import (
     wait_for_values,
 )
 from stepwell.arrays.kinds import Array, describe_home, device_index, namespace_of
-from stepwell.cuda.devices import checked, memory_free, open_device
+from stepwell.cuda.devices import memory_free, open_device
+from stepwell.cuda.driver import checked
 
 
 class DeviceMemory:
