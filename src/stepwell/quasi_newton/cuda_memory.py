@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import threading
 from typing import Any
 
 import numpy as np
@@ -20,10 +23,21 @@ from stepwell.arrays import (
 from stepwell.checks import require
 from stepwell.cuda.devices import memory_free, memory_kept, open_device
 from stepwell.cuda.driver import checked, cuda_driver
+from stepwell.cuda.runtime import PinnedBuffer
 from stepwell.quasi_newton.cuda_layout import MAX_CAPACITY
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype, pair_slots, with_slots
 from stepwell.quasi_newton.target import Box
+
+#: What is no longer than this many bytes comes to the host through pinned memory, of which there is one piece: the
+#: states of thousands of problems come in a fraction of the time that they take otherwise.
+_STAGED = 2**22
+_staging = threading.Lock()
+
+
+@functools.cache
+def _stage() -> PinnedBuffer:
+    return PinnedBuffer(_STAGED)
 
 
 def _too_large(needed: int, free: int, total: int, index: int, m: int) -> str:
@@ -220,8 +234,13 @@ class DeviceVectors:
             self._upload(self._at[name], values.tobytes())
 
     def _download(self, name: str, out: np.ndarray) -> np.ndarray:
-        if out.nbytes:
-            checked(*self._driver.cuMemcpyDtoH(out.ctypes.data, self._at[name], out.nbytes))
+        source, to, size = self._at[name], out.ctypes.data, out.nbytes
+        if size > _STAGED:
+            checked(*self._driver.cuMemcpyDtoH(to, source, size))
+        elif size:
+            with _staging:
+                checked(*self._driver.cuMemcpyDtoH(_stage().handle, source, size))
+                ctypes.memmove(to, _stage().handle, size)
         return out
 
     def _host_array(self, name: str) -> np.ndarray:

@@ -112,8 +112,8 @@ class CudaTarget(DeviceVectors):
         self._fill_zero(at["partials"], self._sizes["partials"])  # what the first decisions are rehearsed with
         self._kernel, self._threads, self._shared_bytes = kernel, threads, shared
         self._f_ring: PinnedBuffer | None = None
-        self.wait()
         self._launched, self._marks = 0, list[Any]()
+        self.wait()
 
     def _start_states(self, own_bounds: np.ndarray | None) -> None:
         """Set the states of all problems; `own_bounds` says what differs among them."""
