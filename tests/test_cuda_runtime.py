@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
 import types
 
@@ -41,9 +42,12 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     made = Driver()
-    monkeypatch.setitem(sys.modules, "cuda.bindings", types.SimpleNamespace(driver=made))
     monkeypatch.setattr(runtime, "cuda_driver", lambda: made)
     return made
+
+
+def kernel_of(driver):
+    return types.SimpleNamespace(handle=7, driver=driver)
 
 
 class Pair(ctypes.Structure):
@@ -51,7 +55,7 @@ class Pair(ctypes.Structure):
 
 
 def test_arguments_have_the_sizes_that_kernels_expect(driver):
-    kernel, pair = types.SimpleNamespace(handle=7), Pair(1, 2.0)
+    kernel, pair = kernel_of(driver), Pair(1, 2.0)
     runtime.launch(kernel, 3, 32, 99, 2**40, np.int32(5), np.int64(6), 0.5, pair, shared_bytes=16)
     (call,) = driver.calls
     assert call[:10] == ("cuLaunchKernel", ("function", 7), 3, 1, 1, 32, 1, 1, 16, 99)
@@ -62,7 +66,7 @@ def test_arguments_have_the_sizes_that_kernels_expect(driver):
 
 
 def test_a_grid_whose_blocks_wait_for_each_other(driver):
-    runtime.launch(types.SimpleNamespace(handle=7), (3, 4), (32, 8), 99, 1, cooperative=True)
+    runtime.launch(kernel_of(driver), (3, 4), (32, 8), 99, 1, cooperative=True)
     (call,) = driver.calls
     assert call == ("cuLaunchCooperativeKernel", ("function", 7), 3, 4, 1, 32, 8, 1, 0, 99, ((1,), (ctypes.c_int64,)))
 
@@ -70,7 +74,7 @@ def test_a_grid_whose_blocks_wait_for_each_other(driver):
 def test_a_launch_that_is_refused(driver):
     driver.answers["cuLaunchKernel"] = (Refused(2),)
     with pytest.raises(RuntimeError, match="a kernel could not be launched"):
-        runtime.launch(types.SimpleNamespace(handle=7), 1, 32, 0)
+        runtime.launch(kernel_of(driver), 1, 32, 0)
 
 
 def test_an_event_is_asked_waited_for_and_given_back(driver):
@@ -117,3 +121,45 @@ def test_checked():
     assert checked(0, 5, 6) == (5, 6)
     with pytest.raises(RuntimeError, match="OUT_OF_MEMORY"):
         checked(Refused(2))
+
+
+def run_alone(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+
+
+def test_threads_import_the_packages_at_once():
+    """Ranks that are threads ask for them at the same time; nobody gets one that is half made."""
+    pytest.importorskip("cuda.core")
+    done = run_alone("""
+import sys, threading
+from stepwell.cuda import driver, nvrtc
+sys.setswitchinterval(1e-6)
+start, found = threading.Barrier(12), []
+
+def ask(number):
+    start.wait()
+    if number % 3 == 0:
+        found.append(nvrtc.cuda_core().Program)
+    elif number % 3 == 1:
+        found.append(driver.import_cuda("cuda.bindings", "driver").cuInit)
+    else:
+        found.append(nvrtc._compiler_version())
+
+threads = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(found) == 12, found
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_left_at_the_end_of_a_process_is_not_given_back():
+    """Nor is anything said: the bindings may be gone by then."""
+    done = run_alone("""
+import types
+from stepwell.cuda import runtime
+driver = types.SimpleNamespace(cuMemAllocHost=lambda size: (0, 4096), cuMemFreeHost=None)
+runtime.cuda_driver = lambda: driver
+kept = runtime.PinnedBuffer(64)
+""")
+    assert (done.returncode, done.stderr) == (0, "")

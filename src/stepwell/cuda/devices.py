@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from stepwell.cuda.driver import NO_DEVICE, checked, cuda_driver
+from stepwell.cuda.driver import NO_DEVICE, checked, cuda_driver, import_cuda
 from stepwell.cuda.runtime import Device
 
 
@@ -81,9 +81,7 @@ def driver_version() -> str:
     version = int(checked(*cuda_driver().cuDriverGetVersion()))
     spoken = f"CUDA {version // 1000}.{version % 1000 // 10}"
     try:
-        from cuda.core import system
-
-        number = system.get_kernel_mode_driver_version()
+        number = import_cuda("cuda.core", "system").get_kernel_mode_driver_version()
     except Exception:  # the management library may be missing or older than its bindings
         return spoken
     text = ".".join(map(str, number)) if isinstance(number, tuple) else str(number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from typing import Any
 
 #: What to do when the CUDA extra is missing.
@@ -13,12 +15,26 @@ INSTALL = (
 NO_DEVICE = "{}: install NVIDIA's driver where there is a GPU, or keep the arrays on the host"
 
 
+_importing = threading.RLock()
+
+
+def import_cuda(package: str, module: str | None = None) -> Any:
+    """Import a package of the CUDA extra, or a module of it, or say what to install.
+
+    One thread at a time: its packages import each other, and of two threads that import them for the first time Python
+    may hand one a package that is half made.
+    """
+    with _importing:
+        try:
+            found = importlib.import_module(package)
+            return found if module is None else importlib.import_module(f"{package}.{module}")
+        except ImportError as error:
+            raise ImportError(INSTALL) from error
+
+
 def cuda_driver() -> Any:
     """Return the driver's bindings, ready to use, or say what is missing."""
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
+    driver = import_cuda("cuda.bindings", "driver")
     try:
         (answer,) = driver.cuInit(0)
     except RuntimeError as missing:  # the loader's own kind of it, when there is no libcuda

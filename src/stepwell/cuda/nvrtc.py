@@ -19,7 +19,7 @@ import pathlib
 import stat
 from typing import Any
 
-from stepwell.cuda.driver import INSTALL
+from stepwell.cuda.driver import INSTALL, import_cuda
 from stepwell.files import Unreadable, open_regular, replacing
 
 
@@ -46,19 +46,12 @@ def shipped_folder() -> pathlib.Path:
 
 def cuda_core() -> Any:
     """Import cuda.core, or say what to install."""
-    try:
-        import cuda.core
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
-    return cuda.core
+    return import_cuda("cuda.core")
 
 
 def _load_compiler() -> str:
     """Load NVRTC, or say what to install; returns its version."""
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
+    nvrtc = import_cuda("cuda.bindings", "nvrtc")
     try:
         _, major, minor = nvrtc.nvrtcVersion()
     except RuntimeError as error:  # cuda-core is here, the compiler's library is not
@@ -68,11 +61,7 @@ def _load_compiler() -> str:
 
 def _compiler_version() -> str:
     """Return the version of NVRTC: of the package that brings it, or else by loading it, which takes a while."""
-    try:
-        import cuda.bindings
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
-    major = cuda.bindings.__version__.split(".")[0]
+    major = import_cuda("cuda.bindings").__version__.split(".")[0]
     try:
         return importlib.metadata.version("nvidia-cuda-nvrtc" + ("-cu12" if major == "12" else ""))
     except importlib.metadata.PackageNotFoundError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import pathlib
+import weakref
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,13 @@ class Kernel:
     """A kernel of compiled code, ready to launch. The code stays loaded: nobody knows who is still running it."""
 
     def __init__(self, code: bytes, entry: str) -> None:
-        driver = cuda_driver()
+        driver = self.driver = cuda_driver()
         library = checked(*driver.cuLibraryLoadData(code, [], [], 0, [], [], 0))
         self.handle = int(checked(*driver.cuLibraryGetKernel(library, entry.encode())))
 
     def allow_shared_memory(self, size: int, device_id: int) -> None:
         """Let it be launched with this many bytes of dynamic shared memory (more than 48 KiB must be asked for)."""
-        driver = cuda_driver()
+        driver = self.driver
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(self.handle), device_id)
         if int(error) != 0:
@@ -35,7 +36,7 @@ class Kernel:
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
         """Return how many blocks a multiprocessor of the current device holds at a time."""
-        driver = cuda_driver()
+        driver = self.driver
         function = driver.CUfunction(self.handle)
         return int(checked(*driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared_bytes)))
 
@@ -54,8 +55,7 @@ def launch(
     Arguments are whole numbers of eight bytes, among them addresses; floats; NumPy's numbers, which keep their size;
     and ctypes structures, by value.
     """
-    from cuda.bindings import driver
-
+    driver = kernel.driver
     blocks, threads = (size if isinstance(size, tuple) else (size, 1) for size in (grid, block))
     begin = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
     given = (tuple(map(_plain, arguments)), tuple(map(_type_of, arguments)))
@@ -77,12 +77,18 @@ def _type_of(argument: Any) -> Any:
     return ctypes.c_double if isinstance(argument, float) else ctypes.c_int64
 
 
+def _give_back_with(owner: Any, give_back: Any, *what: Any) -> None:
+    """Give something back when its owner goes; not at the end of the process, which gives everything back."""
+    weakref.finalize(owner, give_back, *what).atexit = False
+
+
 class Event:
     """A place in the work of a stream."""
 
     def __init__(self, stream: int) -> None:
         driver = self._driver = cuda_driver()
         self._event = checked(*driver.cuEventCreate(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)))
+        _give_back_with(self, driver.cuEventDestroy, self._event)
         checked(*driver.cuEventRecord(self._event, stream))
 
     @property
@@ -98,33 +104,23 @@ class Event:
         """Wait until the stream has come there."""
         checked(*self._driver.cuEventSynchronize(self._event))
 
-    def __del__(self) -> None:
-        if hasattr(self, "_event"):
-            self._driver.cuEventDestroy(self._event)
-
 
 class DeviceBuffer:
     """Memory of a device in the order of a stream: it is given back behind what was launched until then."""
 
     def __init__(self, size: int, stream: int) -> None:
-        self._driver, self._stream = cuda_driver(), stream
-        self.handle = int(checked(*self._driver.cuMemAllocAsync(size, stream)))
-
-    def __del__(self) -> None:
-        if hasattr(self, "handle"):
-            self._driver.cuMemFreeAsync(self.handle, self._stream)
+        driver = cuda_driver()
+        self.handle = int(checked(*driver.cuMemAllocAsync(size, stream)))
+        _give_back_with(self, driver.cuMemFreeAsync, self.handle, stream)
 
 
 class PinnedBuffer:
     """Memory of the host that devices can read and write."""
 
     def __init__(self, size: int) -> None:
-        self._driver = cuda_driver()
-        self.handle = int(checked(*self._driver.cuMemAllocHost(size)))
-
-    def __del__(self) -> None:
-        if hasattr(self, "handle"):
-            self._driver.cuMemFreeHost(self.handle)
+        driver = cuda_driver()
+        self.handle = int(checked(*driver.cuMemAllocHost(size)))
+        _give_back_with(self, driver.cuMemFreeHost, self.handle)
 
 
 class Device:

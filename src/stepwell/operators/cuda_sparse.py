@@ -21,6 +21,7 @@ from stepwell.arrays import (
     namespace_of,
     on_device_of,
 )
+from stepwell.cuda.driver import import_cuda
 from stepwell.cuda.runtime import Device, Kernel, launch, load_kernel
 
 GROUP_ROWS, STEP_SLOTS, WARPS_IN_BLOCK = 8, 4, 4
@@ -119,9 +120,7 @@ def tiling(width: int, word: int) -> tuple[int, int]:
 def is_available() -> bool:
     """Whether kernels can be compiled and launched: cuda-core and NVRTC are there."""
     try:
-        from cuda.bindings import nvrtc
-
-        nvrtc.nvrtcVersion()
+        import_cuda("cuda.bindings", "nvrtc").nvrtcVersion()
     except (ImportError, RuntimeError):  # a package or the library is missing
         return False
     return importlib.util.find_spec("cuda.core") is not None
