@@ -12,6 +12,7 @@ from typing import Any
 from stepwell import _core
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.cuda import runtime
+from stepwell.cuda.driver import cuda_driver
 from stepwell.nnls.batch import Batch
 
 #: What the core calls where products come from.
@@ -111,9 +112,7 @@ def form_tables(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str,
 
 def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
     """Whether there is something for the solver for all sizes, which takes waiting; True where it cannot be known."""
-    from cuda.bindings import driver
-
-    if int(driver.cuStreamIsCapturing(stream)[1]) != 0:
+    if int(cuda_driver().cuStreamIsCapturing(stream)[1]) != 0:
         return True
     return int(memory.read(counters, stream)[1]) > 0
 
