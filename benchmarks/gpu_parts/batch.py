@@ -48,26 +48,29 @@ def one_kernel(centre: np.ndarray, w: np.ndarray) -> tuple[Any, Any]:
 
 
 def evaluation_alone(fun: Any, x: Any, count: int = 20) -> float:
-    """Seconds of one evaluation of all problems with nothing else: several, queued behind a device that sleeps."""
-    seconds = []
-    for _ in range(5):
-        before, after = events()
-        torch.cuda._sleep(2 * 10**7)  # ten milliseconds: more than the host takes
+    """Seconds of one evaluation of all problems with nothing else, queued behind a device that sleeps.
+
+    The median of several, each with none of its arrays in the cache: a turn between two evaluations moves several times
+    what the cache holds.
+    """
+    other = torch.zeros(2**25, dtype=torch.float64, device="cuda")  # 256 MB
+    marks = [events() for _ in range(count)]
+    torch.cuda._sleep(2 * 10**7)  # ten milliseconds: more than the host takes
+    for before, after in marks:
+        other += 1
         before.record()
-        for _ in range(count):
-            fun(x)
+        fun(x)
         after.record()
-        after.synchronize()
-        seconds.append(1e-3 * before.elapsed_time(after) / count)
-    return statistics.median(seconds)
+    torch.cuda.synchronize()
+    return statistics.median(1e-3 * before.elapsed_time(after) for before, after in marks)
 
 
 def batch(quick: bool) -> dict[str, Any]:
     """4,096 problems of 256 variables; time per iteration and problem, with histories of each type.
 
     Its floor: the traffic of an iteration's sweeps at the speed of a copy, 4 m words of the history and 10 of x for
-    each variable with bounds that are numbers, and the objective's own kernels with nothing else, as often as they are
-    called.
+    each variable with bounds that are numbers, and the objective's own kernels with nothing else, as often as all
+    problems have to be evaluated until the last has ended.
     """
     count, n = 4096, 256
     rng = np.random.default_rng(2)

@@ -43,10 +43,13 @@ print(ready - began, imported - ready, made - imported, turned - made)
 
 #: Uses of kernels as a user meets them: PyTorch is imported and has used the device, Stepwell is imported. Each in a
 #: process of its own, forked from one that has imported PyTorch and nothing else: that alone takes seconds. For each
-#: line that it reads, it writes the seconds from the call until the device is done, or why there are none.
+#: line that it reads, it writes the seconds from the call until the device is done, or why there are none. Bytecode of
+#: modules is kept from one process to the next, as it is wherever an installation can be written to or comes with it.
 _USES = """
-import json, os, pathlib, sys, time
+import json, os, pathlib, sys, tempfile, time
 import torch
+bytecode = tempfile.TemporaryDirectory()
+sys.pycache_prefix, sys.dont_write_bytecode = bytecode.name, False
 
 def use(name, cache, shipped):
     os.environ["STEPWELL_CACHE"] = cache
@@ -62,10 +65,10 @@ def use(name, cache, shipped):
     if shipped:
         stepwell.cuda.nvrtc.shipped_folder = lambda: pathlib.Path(shipped)
     began = time.perf_counter()
-    if name == "import of cuda.core":
-        import cuda.core
+    if name == "nothing but the driver's bindings":
         from cuda.bindings import driver
-        cuda.core.Device().set_current()
+        driver.cuInit(0)
+        driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
     elif name.startswith("nnls"):
         stepwell.nnls(A, b)
     elif name.startswith("lsq_linear"):
@@ -121,7 +124,7 @@ def first_uses(repeats: int) -> dict[str, Any]:
     """Seconds of the first use in a fresh process: compiled there, with the kernel on disk, and with an empty cache
     where the kernel is part of the installation (`stepwell info --warm --ship` writes there what a cache holds).
 
-    Beside them what every use of a kernel through cuda.core waits for: its import.
+    Beside them what every use of a kernel by the driver's bindings waits for: their import.
     """
     uses = Uses()
     figures: dict[str, Any] = {}
@@ -135,7 +138,8 @@ def first_uses(repeats: int) -> dict[str, Any]:
             shutil.copytree(cache, shipped)
             installed = uses.seconds(name, Path(folder) / "empty", shipped)
             # Taken in turns.
-            rounds = [(uses.seconds(name, cache), uses.seconds("import of cuda.core", cache)) for _ in range(repeats)]
+            alone = "nothing but the driver's bindings"
+            rounds = [(uses.seconds(name, cache), uses.seconds(alone, cache)) for _ in range(repeats)]
         if installed is None or any(None in found for found in rounds):
             continue
         second, bindings = (statistics.median(row) for row in zip(*rounds))
@@ -143,7 +147,7 @@ def first_uses(repeats: int) -> dict[str, Any]:
             "first": first,
             "second": second,
             "first, kernel of the installation": installed,
-            "import of cuda.core": bindings,
+            alone: bindings,
             "rounds": rounds,
         }
         summarise(f"first use, {name}, compiled", first, "3 s", met=first < 3)
@@ -151,7 +155,7 @@ def first_uses(repeats: int) -> dict[str, Any]:
         summarise(f"second use, {name}", second, "0.25 s", fraction=bindings / second, met=second < 0.25)
         say(
             f"{name}: first use {first:.2f} s, of a kernel of the installation {installed:.3f} s, "
-            f"second {second:.3f} s, import of cuda.core {bindings:.3f} s"
+            f"second {second:.3f} s, the driver's bindings alone {bindings:.3f} s"
         )
     uses.close()
     return figures
@@ -160,7 +164,7 @@ def first_uses(repeats: int) -> dict[str, Any]:
 def start(quick: bool) -> dict[str, Any]:
     """A fresh process with the kernels on disk: seconds for the array library, the import, the set-up, the turn.
 
-    The set-up is everything between the call and the first turn: cuda.core, checks, the kernel from disk, memory.
+    The set-up is everything between the call and the first turn: bindings, checks, the kernel from disk, memory.
     """
     figures: dict[str, Any] = {"first use": first_uses(3 if quick else 7)}
     for library in () if quick else ("torch", "cupy"):

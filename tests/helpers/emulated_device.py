@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 from native_programs import ROOT, build
 
-from stepwell.quasi_newton import cuda_memory, cuda_rank_target
+from stepwell.quasi_newton import cuda_memory, cuda_rank_target, cuda_target
 
 THREADS, RESIDENT = 64, 2  # of an emulated block; blocks at a time
 
@@ -36,7 +36,8 @@ def _filled(address, value, size, stream):
 
 
 def _view(target, name):
-    shape = (1, target.slots, target.row_stride) if name in "sy" else (1, target.n)
+    batch = getattr(target, "batch", 1)
+    shape = (batch, target.slots, target.row_stride) if name in "sy" else (batch, target.n)
     dtype = target._pair_dtype if name in "sy" else target.dtype
     memory = (ctypes.c_char * (int(np.prod(shape)) * dtype.itemsize)).from_address(target._at[name])
     return np.frombuffer(memory, dtype).reshape(shape)
@@ -49,17 +50,18 @@ class EmulatedDevice:
         self._folder, self._libraries = folder, libraries
         self._lock = threading.Lock()
         driver = SimpleNamespace(
-            cuMemcpyHtoD=_moved, cuMemcpyDtoH=_moved, cuMemcpyDtoDAsync=_moved, cuMemsetD8Async=_filled
+            cuMemcpyHtoD=_moved,
+            cuMemcpyHtoDAsync=_moved,
+            cuMemcpyDtoH=_moved,
+            cuMemcpyDtoDAsync=_moved,
+            cuMemsetD8Async=_filled,
+            cuStreamSynchronize=lambda stream: (0,),
         )
         device = SimpleNamespace(device_id=0, allocate=lambda size, stream: _Buffer(size), set_current=lambda: None)
-        core = SimpleNamespace(
-            Stream=SimpleNamespace(from_handle=lambda handle: SimpleNamespace(sync=lambda: None)),
-            LegacyPinnedMemoryResource=lambda: SimpleNamespace(allocate=_Buffer),
-        )
-        for module in (cuda_memory, cuda_rank_target):
+        for module in (cuda_memory, cuda_rank_target, cuda_target):
             for name, stand_in in {
                 "cuda_driver": lambda: driver,
-                "cuda_core": lambda: core,
+                "PinnedBuffer": _Buffer,
                 "open_device": lambda index: device,
                 "device_index": lambda array: 0,
                 "device_address": lambda array: array.ctypes.data,

@@ -103,9 +103,9 @@ def test_missing_extra(monkeypatch, module):
     if module == "cuda.core":
         with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
             nvrtc.cuda_core()
+    else:
         with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
             cuda_devices.open_device(0)
-    else:
         with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
             cuda_devices.cuda_driver()
         with pytest.raises(ImportError, match=r"stepwell\[cu13\]"):
@@ -183,7 +183,7 @@ def test_too_little_memory_names_both_figures_and_what_to_do(monkeypatch):
             return "memory"
 
     target = object.__new__(cuda_memory.DeviceVectors)
-    target.device, target._stream, target._m = Device(), None, 10
+    target.device, target._stream_handle, target._m = Device(), 0, 10
     with pytest.raises(MemoryError, match=r"needs 5\.00 GiB on cuda:1, of which 4\.00 of 8\.00 .*smaller m .*float32"):
         target._allocate(5 * 2**30)
     assert asked == []

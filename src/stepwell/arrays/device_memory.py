@@ -23,7 +23,8 @@ from stepwell.arrays.device import (
     wait_for_values,
 )
 from stepwell.arrays.kinds import Array, describe_home, device_index, namespace_of
-from stepwell.cuda.devices import checked, memory_free, open_device
+from stepwell.cuda.devices import memory_free, open_device
+from stepwell.cuda.driver import checked, cuda_driver
 
 
 class DeviceMemory:
@@ -44,9 +45,7 @@ class DeviceMemory:
 
     def make_current(self) -> None:
         """Make the device the current one of this thread, where it is not already."""
-        from cuda.bindings import driver
-
-        error, current = driver.cuCtxGetDevice()
+        error, current = cuda_driver().cuCtxGetDevice()
         if int(error) != 0 or int(current) != self.device_id:
             open_device(self.device_id)
 
@@ -77,9 +76,7 @@ class DeviceMemory:
 
     def wait(self, stream: int) -> None:
         """Wait for everything on a stream."""
-        from cuda.bindings import driver
-
-        checked(*driver.cuStreamSynchronize(stream))
+        checked(*cuda_driver().cuStreamSynchronize(stream))
 
     def read(self, array: Array, stream: int) -> np.ndarray:
         """Copy an array to the host once everything on a stream is done."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-from stepwell.cuda.nvrtc import INSTALL, cuda_core
-
-_NO_DEVICE = "{}: install NVIDIA's driver where there is a GPU, or keep the arrays on the host"
+from stepwell.cuda.driver import NO_DEVICE, checked, cuda_driver, import_cuda
+from stepwell.cuda.runtime import Device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,33 +25,9 @@ class CudaDevice:
         return self.multiprocessors * self.clock_mhz
 
 
-def cuda_driver() -> Any:
-    """Return the driver's bindings, ready to use, or say what is missing."""
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
-    try:
-        (answer,) = driver.cuInit(0)
-    except RuntimeError as missing:  # the loader's own kind of it, when there is no libcuda
-        raise RuntimeError(_NO_DEVICE.format("no NVIDIA driver was found")) from missing
-    if int(answer) != 0:
-        raise RuntimeError(_NO_DEVICE.format(f"the NVIDIA driver answers {answer.name}"))
-    return driver
-
-
-def checked(error: Any, *values: Any) -> Any:
-    """Unpack what a function of the driver returns, and raise if it failed."""
-    if int(error) != 0:
-        raise RuntimeError(f"CUDA failed: {getattr(error, 'name', error)}")
-    return values[0] if len(values) == 1 else values
-
-
-def open_device(index: int) -> Any:
-    """Make a device current and return it as a `cuda.core.Device`."""
-    core = cuda_core()
-    cuda_driver()
-    device = core.Device(index)
+def open_device(index: int) -> Device:
+    """Make a device current and return it."""
+    device = Device(index)
     device.set_current()
     return device
 
@@ -79,7 +53,7 @@ def fastest_device() -> int:
     """Return the number of the fastest device: multiprocessors times clock, then memory, then the lower number."""
     devices = list_devices()
     if not devices:
-        raise RuntimeError(_NO_DEVICE.format("the NVIDIA driver shows no device"))
+        raise RuntimeError(NO_DEVICE.format("the NVIDIA driver shows no device"))
     return max(devices, key=lambda device: (device.speed, device.memory, -device.index)).index
 
 
@@ -107,9 +81,7 @@ def driver_version() -> str:
     version = int(checked(*cuda_driver().cuDriverGetVersion()))
     spoken = f"CUDA {version // 1000}.{version % 1000 // 10}"
     try:
-        from cuda.core import system
-
-        number = system.get_kernel_mode_driver_version()
+        number = import_cuda("cuda.core", "system").get_kernel_mode_driver_version()
     except Exception:  # the management library may be missing or older than its bindings
         return spoken
     text = ".".join(map(str, number)) if isinstance(number, tuple) else str(number)

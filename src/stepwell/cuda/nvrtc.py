@@ -19,12 +19,8 @@ import pathlib
 import stat
 from typing import Any
 
+from stepwell.cuda.driver import INSTALL, import_cuda
 from stepwell.files import Unreadable, open_regular, replacing
-
-#: What to do when the CUDA extra is missing.
-INSTALL = (
-    'CUDA arrays need cuda-core and NVRTC: pip install "stepwell[cu13]" (or "stepwell[cu12]" for a CUDA 12 driver)'
-)
 
 
 def source_folder() -> pathlib.Path:
@@ -50,19 +46,12 @@ def shipped_folder() -> pathlib.Path:
 
 def cuda_core() -> Any:
     """Import cuda.core, or say what to install."""
-    try:
-        import cuda.core
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
-    return cuda.core
+    return import_cuda("cuda.core")
 
 
 def _load_compiler() -> str:
     """Load NVRTC, or say what to install; returns its version."""
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
+    nvrtc = import_cuda("cuda.bindings", "nvrtc")
     try:
         _, major, minor = nvrtc.nvrtcVersion()
     except RuntimeError as error:  # cuda-core is here, the compiler's library is not
@@ -72,11 +61,7 @@ def _load_compiler() -> str:
 
 def _compiler_version() -> str:
     """Return the version of NVRTC: of the package that brings it, or else by loading it, which takes a while."""
-    try:
-        import cuda.bindings
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
-    major = cuda.bindings.__version__.split(".")[0]
+    major = import_cuda("cuda.bindings").__version__.split(".")[0]
     try:
         return importlib.metadata.version("nvidia-cuda-nvrtc" + ("-cu12" if major == "12" else ""))
     except importlib.metadata.PackageNotFoundError:
@@ -189,34 +174,3 @@ def _store(path: pathlib.Path, code: bytes, own: bool = True) -> None:
     except OSError:
         if not own:
             raise
-
-
-def load_kernel(
-    name: str, entry: str, defines: dict[str, str | int], device: Any, path: pathlib.Path | None = None
-) -> Any:
-    """Return a kernel ready to launch on a device (a `cuda.core.Device`)."""
-    code = compile_kernel(name, defines, f"sm_{device.arch}", path)
-    return cuda_core().ObjectCode.from_cubin(code).get_kernel(entry)
-
-
-def allow_shared_memory(kernel: Any, size: int, device_id: int) -> None:
-    """Let a kernel be launched with this many bytes of dynamic shared memory (more than 48 KiB must be asked for)."""
-    from cuda.bindings import driver
-
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(int(kernel.handle)), device_id)
-    if int(error) != 0:
-        raise RuntimeError(f"a kernel cannot have {size} bytes of shared memory on cuda:{device_id}: {error}")
-
-
-def launch_with(
-    kernel: Any, structure: Any, grid: tuple[int, int], block: tuple[int, int], shared_bytes: int, stream: int
-) -> None:
-    """Launch a kernel whose one argument is a ctypes structure, by value, on a stream (a handle)."""
-    from cuda.bindings import driver
-
-    (error,) = driver.cuLaunchKernel(
-        driver.CUfunction(int(kernel.handle)), *grid, 1, *block, 1, shared_bytes, stream, ((structure,), (None,)), 0
-    )
-    if int(error) != 0:
-        raise RuntimeError(f"a kernel could not be launched: {error}")

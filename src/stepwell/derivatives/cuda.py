@@ -14,8 +14,8 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, as_float, host_copy, is_cuda
 from stepwell.arrays.device_memory import DeviceMemory
+from stepwell.cuda import runtime
 from stepwell.cuda.layouts import structure
-from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls.result import KeptFactor
 
 #: Entries of a matrix up to which one block solves a system whatever their number, and, if there are so many, at all.
@@ -87,16 +87,14 @@ def solve_with_kept(factor: KeptFactor, g: Array) -> Array:
         order=memory.address(factor.order), g=memory.address(rhs), u=memory.address(u), slow=memory.address(workspace),
     )  # fmt: skip
     stream = memory.stream()
-    launch_with(_kept_kernel(single, memory.device_id), launch, (blocks, 1), (KEPT_THREADS, 1), 0, stream)
+    runtime.launch(_kept_kernel(single, memory.device_id), blocks, KEPT_THREADS, stream, launch)
     memory.done(stream, [rhs, workspace])
     return u
 
 
 @functools.lru_cache(maxsize=16)
 def _kept_kernel(single: bool, device_id: int) -> Any:
-    return load_kernel(
-        "free_solve", "nnls_kept_solve", kernel_defines(single, KEPT_THREADS), cuda_core().Device(device_id)
-    )
+    return runtime.load_kernel("free_solve", "nnls_kept_solve", kernel_defines(single, KEPT_THREADS), device_id)
 
 
 def pull_back(
@@ -146,8 +144,8 @@ def _rows(array: Array, single: bool) -> Array:
 @functools.lru_cache(maxsize=64)
 def _limits(device_id: int) -> tuple[int, int]:
     """Bytes of shared memory that a block may have, and how many multiprocessors there are."""
-    properties = cuda_core().Device(device_id).properties
-    return int(properties.max_shared_memory_per_block_optin) - 2048, int(properties.multiprocessor_count)
+    device = runtime.Device(device_id)
+    return device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - 2048, device.attribute("MULTIPROCESSOR_COUNT")
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,10 +154,8 @@ def _plan(rows: int, columns: int, damped: bool, single: bool, device_id: int) -
     threads = next(threads for entries, threads in THREADS if rows * columns <= entries)
     needed = int(_core.nnls_free_solve_bytes(rows, columns, damped, threads // 32))
     fast = min(needed, _limits(device_id)[0])
-    kernel = load_kernel(
-        "free_solve", "nnls_free_solve", kernel_defines(single, threads), cuda_core().Device(device_id)
-    )
-    allow_shared_memory(kernel, fast, device_id)
+    kernel = runtime.load_kernel("free_solve", "nnls_free_solve", kernel_defines(single, threads), device_id)
+    kernel.allow_shared_memory(fast, device_id)
     return kernel, threads, fast, 0 if fast == needed else needed
 
 
@@ -199,5 +195,5 @@ class _Call:
         self.launch.fast_bytes, self.launch.slow_bytes = fast, slow
         self.launch.slow = memory.address(workspace)
         stream = memory.stream()
-        launch_with(kernel, self.launch, (blocks, 1), (threads, 1), fast, stream)
+        runtime.launch(kernel, blocks, threads, stream, self.launch, shared_bytes=fast)
         memory.done(stream, [*self.keep, workspace])

@@ -6,12 +6,10 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stepwell.arrays import Array, as_contiguous, as_float, namespace_of, shares_streams
 from stepwell.arrays.device_memory import DeviceMemory
 from stepwell.checks import require
-from stepwell.cuda.nvrtc import cuda_core, load_kernel
+from stepwell.cuda.runtime import launch, load_kernel
 
 if TYPE_CHECKING:
     from stepwell.distributed.layout import Pieces
@@ -21,8 +19,7 @@ _THREADS = 1024
 
 @functools.lru_cache(maxsize=8)
 def _kernel(device_id: int) -> Any:
-    device = cuda_core().Device(device_id)
-    return load_kernel("chunk_sums", "stepwell_chunk_sums", {"SW_THREADS": _THREADS}, device)
+    return load_kernel("chunk_sums", "stepwell_chunk_sums", {"SW_THREADS": _THREADS}, device_id)
 
 
 def device_chunk_sums(values: Array, pieces: Pieces) -> Array:
@@ -35,13 +32,10 @@ def device_chunk_sums(values: Array, pieces: Pieces) -> Array:
     sums = memory.zeros((pieces.chunks,), "float64")
     if not size:
         return sums
-    core, stream = cuda_core(), memory.stream()
-    core.launch(
-        core.Stream.from_handle(stream),
-        core.LaunchConfig(grid=pieces.chunks, block=_THREADS),
-        _kernel(memory.device_id),
-        memory.address(flat), np.int64(size), np.int64(pieces.chunk_length), np.int64(pieces.before),
-        memory.address(sums),
+    stream = memory.stream()
+    launch(
+        _kernel(memory.device_id), pieces.chunks, _THREADS, stream,
+        memory.address(flat), size, pieces.chunk_length, pieces.before, memory.address(sums),
     )  # fmt: skip
     if not shares_streams(flat):
         memory.wait(stream)

@@ -9,9 +9,9 @@ from typing import Any
 from stepwell import _core
 from stepwell.arrays import rows_contiguous
 from stepwell.arrays.device_memory import DeviceMemory
+from stepwell.cuda import runtime
 from stepwell.cuda.devices import memory_free
 from stepwell.cuda.layouts import structure
-from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
 from stepwell.nnls import small_systems
 from stepwell.nnls.batch import CHAIN, LAM, LAM_COUNTS, MORE, Batch
 from stepwell.nnls.job import Answers, fill_job, job_of_matrices, job_sizes
@@ -50,12 +50,12 @@ class Plan:
 @functools.lru_cache(maxsize=64)
 def _limits(device_id: int) -> tuple[dict[str, int], int]:
     """Return what `plan` needs to know of a device, and its memory in bytes."""
-    properties = cuda_core().Device(device_id).properties
+    attribute = runtime.Device(device_id).attribute
     limits = {
-        "multiprocessors": int(properties.multiprocessor_count),
-        "shared_limit": int(properties.max_shared_memory_per_block_optin) - 4096,
-        "shared_per_multiprocessor": int(properties.max_shared_memory_per_multiprocessor),
-        "cluster_blocks": CLUSTER_BLOCKS if int(properties.compute_capability_major) >= 9 else 1,
+        "multiprocessors": attribute("MULTIPROCESSOR_COUNT"),
+        "shared_limit": attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - 4096,
+        "shared_per_multiprocessor": attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        "cluster_blocks": CLUSTER_BLOCKS if attribute("COMPUTE_CAPABILITY_MAJOR") >= 9 else 1,
     }
     return limits, memory_free(device_id)[1]
 
@@ -130,17 +130,16 @@ def _kernel(
     device_id: int,
     shared_bytes: int,
 ) -> Any:
-    device = cuda_core().Device(device_id)
     defines = kernel_defines(single, convolution, by_warp, threads, general, blocks_in_team)
-    kernel = load_kernel("nnls", entry, defines, device)
-    allow_shared_memory(kernel, shared_bytes, device_id)
+    kernel = runtime.load_kernel("nnls", entry, defines, device_id)
+    kernel.allow_shared_memory(shared_bytes, device_id)
     return kernel
 
 
 @functools.lru_cache(maxsize=64)
 def _sharing_kernel(entry: str, single: bool, convolution: bool, general: bool, device_id: int) -> Any:
     defines = sharing_defines(single, convolution, general)
-    return load_kernel("nnls_share", entry, defines, cuda_core().Device(device_id))
+    return runtime.load_kernel("nnls_share", entry, defines, device_id)
 
 
 def sharing_defines(single: bool, convolution: bool, general: bool) -> dict[str, str | int]:
@@ -226,7 +225,7 @@ def solve(batch: Batch) -> AnyResult:
     if not looks or small_systems.have_left_some(memory, counters, stream):
         _loaded.add(variant)
         kernel = _kernel("nnls_solve", *variant)
-        launch_with(kernel, launch, (chosen.blocks, 1), (chosen.threads, 1), shared_bytes, stream)
+        runtime.launch(kernel, chosen.blocks, chosen.threads, stream, launch, shared_bytes=shared_bytes)
         result = None
     memory.done(stream, keep)
     if batch.progress:
@@ -281,11 +280,11 @@ def _share(batch: Batch, memory: DeviceMemory, launch: Any, stream: int) -> list
         used, launch.shared = _shared_arrays(batch, memory)
         kept.append(used)
         n, stride = int(used[0].shape[1]), int(used[2].shape[1])
-        launch_with(_sharing_kernel("nnls_share_columns", *options), launch, (-(-n // 8), 1), (256, 1), 0, stream)
+        runtime.launch(_sharing_kernel("nnls_share_columns", *options), -(-n // 8), 256, stream, launch)
         tiles = -(-int(launch.shared.gram_stride) // 32)
         for products, first, last in _products(batch, launch.shared, stride):
             launch.products, launch.first_row, launch.last_row = products, first, last
-            launch_with(_sharing_kernel("nnls_share_gram", *options), launch, (tiles, tiles), (32, 8), 0, stream)
+            runtime.launch(_sharing_kernel("nnls_share_gram", *options), (tiles, tiles), (32, 8), stream, launch)
         described.append(bytes(launch.shared))
     if batch.has_which:
         dictionary = memory.upload(b"".join(described))

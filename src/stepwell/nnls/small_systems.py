@@ -11,7 +11,8 @@ from typing import Any
 
 from stepwell import _core
 from stepwell.arrays.device_memory import DeviceMemory
-from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, launch_with, load_kernel
+from stepwell.cuda import runtime
+from stepwell.cuda.driver import cuda_driver
 from stepwell.nnls.batch import Batch
 
 #: What the core calls where products come from.
@@ -88,7 +89,7 @@ def launch(
     kernel = _kernel("nnls_small", memory.device_id, fast, variant)
     blocks = min(-(-batch.systems * width // threads), BLOCKS[width] * multiprocessors)
     try:
-        launch_with(kernel, small, (blocks, 1), (threads, 1), fast, stream)
+        runtime.launch(kernel, blocks, threads, stream, small, shared_bytes=fast)
     except RuntimeError:
         return None, []  # no local memory for that many threads: all is for the other kernel
     full.handed, full.list = small.handed, small.list
@@ -105,23 +106,21 @@ def form_tables(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str,
     threads = THREADS[width_of(batch, "own_matrix")]
     blocks = min(-(-batch.systems // (threads // 32)), 64 * limits["multiprocessors"])
     kernel = _kernel("nnls_form_tables", memory.device_id, 0, tuple(defines(batch, "own_matrix").items()))
-    launch_with(kernel, full, (blocks, 1), (threads, 1), 0, stream)
+    runtime.launch(kernel, blocks, threads, stream, full)
     return tables
 
 
 def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
     """Whether there is something for the solver for all sizes, which takes waiting; True where it cannot be known."""
-    from cuda.bindings import driver
-
-    if int(driver.cuStreamIsCapturing(stream)[1]) != 0:
+    if int(cuda_driver().cuStreamIsCapturing(stream)[1]) != 0:
         return True
     return int(memory.read(counters, stream)[1]) > 0
 
 
 @functools.lru_cache(maxsize=64)
 def _kernel(entry: str, device_id: int, fast: int, variant: tuple[tuple[str, str | int], ...]) -> Any:
-    kernel = load_kernel("nnls_small", entry, dict(variant), cuda_core().Device(device_id))
-    allow_shared_memory(kernel, fast, device_id)
+    kernel = runtime.load_kernel("nnls_small", entry, dict(variant), device_id)
+    kernel.allow_shared_memory(fast, device_id)
     return kernel
 
 

@@ -7,8 +7,8 @@ share columns, as in projection and difference matrices, a row of the block is l
 from __future__ import annotations
 
 import functools
+import importlib.util
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.arrays import (
     Array,
@@ -21,7 +21,8 @@ from stepwell.arrays import (
     namespace_of,
     on_device_of,
 )
-from stepwell.cuda.nvrtc import cuda_core, load_kernel
+from stepwell.cuda.driver import import_cuda
+from stepwell.cuda.runtime import Device, Kernel, launch, load_kernel
 
 GROUP_ROWS, STEP_SLOTS, WARPS_IN_BLOCK = 8, 4, 4
 #: Columns of a tile and tiles of a panel, in double and in single precision.
@@ -119,13 +120,10 @@ def tiling(width: int, word: int) -> tuple[int, int]:
 def is_available() -> bool:
     """Whether kernels can be compiled and launched: cuda-core and NVRTC are there."""
     try:
-        from cuda.bindings import nvrtc
-
-        cuda_core()
-        nvrtc.nvrtcVersion()
+        import_cuda("cuda.bindings", "nvrtc").nvrtcVersion()
     except (ImportError, RuntimeError):  # a package or the library is missing
         return False
-    return True
+    return importlib.util.find_spec("cuda.core") is not None
 
 
 class BlockProduct:
@@ -137,7 +135,7 @@ class BlockProduct:
     def __init__(self, matrix: GroupedRows) -> None:
         self.matrix = matrix
         self._device_id = device_index(matrix.values)
-        self._device = cuda_core().Device(self._device_id)
+        self._device = Device(self._device_id)
         self._word = _word(matrix.values)
         self.least_columns = MIN_COLUMNS[self._word]
         self._groups = int(matrix.starts.shape[0]) - 1
@@ -148,10 +146,12 @@ class BlockProduct:
         block = as_contiguous(block)
         rows, width = self.matrix.shape[0], int(block.shape[1])
         out = empty_block(rows, width, block)
-        kernel, config, panels = _launch(self._word, width, self._groups, self._device_id)
+        panels, tiles = tiling(width, self._word)
+        kernel = _kernel(self._word, tiles, self._device_id)
         self._device.set_current()
         places = (*self._parts, device_address(block), device_address(out))
-        cuda_core().launch(_stream(current_stream(block)), config, kernel, *places, rows, width, panels)
+        grid, threads = self._groups * panels, 32 * WARPS_IN_BLOCK
+        launch(kernel, grid, threads, current_stream(block), *places, rows, width, panels)
         return out
 
 
@@ -168,21 +168,8 @@ def kernel_defines(word: int) -> dict[str, str | int]:
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(word: int, tiles: int, device_id: int) -> Any:
-    device = cuda_core().Device(device_id)
-    return load_kernel("sparse_product", f"spmm_{tiles}", kernel_defines(word), device)
-
-
-@functools.lru_cache(maxsize=512)
-def _launch(word: int, width: int, groups: int, device_id: int) -> tuple[Any, Any, int]:
-    panels, tiles = tiling(width, word)
-    config = cuda_core().LaunchConfig(grid=groups * panels, block=32 * WARPS_IN_BLOCK)
-    return _kernel(word, tiles, device_id), config, panels
-
-
-@functools.lru_cache(maxsize=8)
-def _stream(handle: int) -> Any:
-    return cuda_core().Stream.from_handle(handle)
+def _kernel(word: int, tiles: int, device_id: int) -> Kernel:
+    return load_kernel("sparse_product", f"spmm_{tiles}", kernel_defines(word), device_id)
 
 
 def _word(array: Array) -> int:

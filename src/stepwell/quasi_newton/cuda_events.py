@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.arrays import Array, current_stream
-from stepwell.cuda.devices import checked, cuda_driver
+from stepwell.cuda.driver import checked, cuda_driver
 from stepwell.quasi_newton.state import LOOK_EVERY
 
 WINDOW = LOOK_EVERY  # turns that are launched, or captured, together

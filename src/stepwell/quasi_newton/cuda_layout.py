@@ -7,11 +7,10 @@ src/core/quasi_newton/device_layout.hpp.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from stepwell import _core
 from stepwell.cuda.layouts import structure
-from stepwell.cuda.nvrtc import allow_shared_memory, cuda_core, load_kernel
+from stepwell.cuda.runtime import Device, Kernel, load_kernel
 from stepwell.quasi_newton.settings import HistoryDtype, Settings
 
 _CONSTANTS = _core.DEVICE_CONSTANTS
@@ -89,15 +88,14 @@ def kernel_defines(
 @functools.lru_cache(maxsize=64)
 def resident_kernel(
     name: str, entry: str, defines: tuple[tuple[str, str | int], ...], device_id: int
-) -> tuple[Any, int, int]:
+) -> tuple[Kernel, int, int]:
     """Return a kernel, the dynamic shared memory of a block and how many blocks the device holds at a time."""
-    device = cuda_core().Device(device_id)
     named = dict(defines)
-    kernel = load_kernel(name, entry, named, device)
+    kernel = load_kernel(name, entry, named, device_id)
     shared, threads = int(named["SW_STAGED_BYTES"]), int(named["SW_THREADS"])
-    allow_shared_memory(kernel, shared, device_id)
-    blocks = int(kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared))
-    return kernel, shared, blocks * int(device.properties.multiprocessor_count)
+    kernel.allow_shared_memory(shared, device_id)
+    blocks = kernel.resident_blocks(threads, shared)
+    return kernel, shared, blocks * Device(device_id).attribute("MULTIPROCESSOR_COUNT")
 
 
 def common_defines() -> list[dict[str, str | int]]:

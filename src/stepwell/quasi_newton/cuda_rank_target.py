@@ -15,7 +15,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, device_address, is_cuda, namespace_of
-from stepwell.cuda.nvrtc import cuda_core
+from stepwell.cuda.runtime import PinnedBuffer
 from stepwell.distributed import Pieces, Ranks
 from stepwell.quasi_newton.cuda_layout import (
     BLOCK,
@@ -112,7 +112,7 @@ class CudaRankTarget(OverRanks, DeviceVectors):
             self._options, bytes(engine), **host, chunk_length=length, chunk_before=pieces.before, parts=parts
         )
         self._problem.set_launch(
-            *_driver_functions(), int(kernel.handle), self._stream_handle, max(1, min(chunks * parts, resident)),
+            *_driver_functions(), kernel.handle, self._stream_handle, max(1, min(chunks * parts, resident)),
             BLOCK, shared,
         )  # fmt: skip
         self._problem.set_exchange(self._meet(ranks, pieces), functools.partial(_hold_failure, ranks))
@@ -125,8 +125,8 @@ class CudaRankTarget(OverRanks, DeviceVectors):
     def _take_pinned(self, **doubles: int) -> dict[str, int]:
         """Take memory of the host that the device writes to; return where each part of it begins."""
         total = sum(doubles.values())
-        self._pinned = cuda_core().LegacyPinnedMemoryResource().allocate(8 * total)
-        base = int(self._pinned.handle)
+        self._pinned = PinnedBuffer(8 * total)
+        base = self._pinned.handle
         numbers: np.ndarray = np.ctypeslib.as_array((ctypes.c_double * total).from_address(base))
         numbers[:] = 0
         found, offset = {}, 0

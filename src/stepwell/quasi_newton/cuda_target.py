@@ -14,8 +14,8 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, device_address
-from stepwell.cuda.devices import checked
-from stepwell.cuda.nvrtc import cuda_core
+from stepwell.cuda.driver import checked
+from stepwell.cuda.runtime import Event, PinnedBuffer, launch
 from stepwell.quasi_newton.cuda_events import WINDOW
 from stepwell.quasi_newton.cuda_layout import (
     BLOCK,
@@ -63,7 +63,6 @@ class CudaTarget(DeviceVectors):
         weights_vary: bool = False,
     ) -> None:
         super().__init__(start, box, weights, settings, weights_vary=weights_vary)
-        core = cuda_core()
         batch, m, single = self.batch, settings.m, self.dtype.itemsize == 4
         steps = (0, 0) if box is None else box.steps
         threads = WARP if self.n <= SMALL and m <= SMALL_CAPACITY else BLOCK
@@ -71,7 +70,7 @@ class CudaTarget(DeviceVectors):
             threads, m, single, box is not None, weights is not None, weights_vary, self._history, steps
         )
         kernel, shared, resident = resident_kernel(
-            "quasi_newton", "stepwell_turn", tuple(defines.items()), int(self.device.device_id)
+            "quasi_newton", "stepwell_turn", tuple(defines.items()), self.device.device_id
         )
         self._plan(resident, LONGEST_WALK[threads])
         gangs = self._gangs
@@ -91,8 +90,8 @@ class CudaTarget(DeviceVectors):
         }
         self._take_memory(start, doubles)
         at = self._at
-        self._pinned = core.LegacyPinnedMemoryResource().allocate(_core.STATE_SIZE + 64)
-        pinned = int(self._pinned.handle)
+        self._pinned = PinnedBuffer(_core.STATE_SIZE + 64)
+        pinned = self._pinned.handle
         host = (ctypes.c_char * (_core.STATE_SIZE + 64)).from_address(pinned)
         view = np.frombuffer(host, dtype=np.uint8)
         view[:] = 0
@@ -111,16 +110,10 @@ class CudaTarget(DeviceVectors):
         self._upload(at["control"], bytes(self._sizes["control"]))
         self._start_states(None if box is None else box.own)
         self._fill_zero(at["partials"], self._sizes["partials"])  # what the first decisions are rehearsed with
-        self._config = core.LaunchConfig(
-            grid=self._grid,
-            block=threads,
-            shmem_size=shared,
-            is_cooperative=not self._blocks_are_gangs,
-        )
-        self._launch, self._kernel = core.launch, kernel
-        self._f_ring: Any = None
-        self._stream.sync()
+        self._kernel, self._threads, self._shared_bytes = kernel, threads, shared
+        self._f_ring: PinnedBuffer | None = None
         self._launched, self._marks = 0, list[Any]()
+        self.wait()
 
     def _start_states(self, own_bounds: np.ndarray | None) -> None:
         """Set the states of all problems; `own_bounds` says what differs among them."""
@@ -156,7 +149,7 @@ class CudaTarget(DeviceVectors):
 
     def turn(self, f: Any, g: Array, part: int = WHOLE) -> None:
         """Launch one turn with values (a float, host or device array) and gradients at the trial points."""
-        self.launch(f, g, part, self._stream)
+        self.launch(f, g, part, self._stream_handle)
         self._launched += 1
         if self._launched % WINDOW == 0:
             self.played()
@@ -167,13 +160,14 @@ class CudaTarget(DeviceVectors):
         if len(self._marks) > 1:
             self._marks.pop(0).sync()
 
-    def launch(self, f: Any, g: Array, part: int, stream: Any) -> None:
-        """Launch one turn on a stream of cuda.core."""
+    def launch(self, f: Any, g: Array, part: int, stream: int) -> None:
+        """Launch one turn on a stream."""
         on_host = isinstance(f, float | np.ndarray)
-        self._launch(
-            stream,
-            self._config,
+        launch(
             self._kernel,
+            self._grid,
+            self._threads,
+            stream,
             self._at["engine"],
             self._at["states"],
             np.int32(self._blocks_are_gangs),
@@ -181,6 +175,8 @@ class CudaTarget(DeviceVectors):
             self._host_values(f) if on_host else device_address(f),
             np.int32(not on_host and "32" in str(f.dtype)),
             np.int32(part),
+            shared_bytes=self._shared_bytes,
+            cooperative=not self._blocks_are_gangs,
         )
         # Until the next turn: JAX may otherwise reuse their memory before the device has read it.
         self._kept_turn = (f, g)
@@ -190,8 +186,8 @@ class CudaTarget(DeviceVectors):
         count = self.batch
         if self._f_ring is None:
             length = max(64, count)
-            self._f_ring = cuda_core().LegacyPinnedMemoryResource().allocate(8 * length)
-            ring = (ctypes.c_double * length).from_address(int(self._f_ring.handle))
+            self._f_ring = PinnedBuffer(8 * length)
+            ring = (ctypes.c_double * length).from_address(self._f_ring.handle)
             self._f_values: np.ndarray = np.ctypeslib.as_array(ring)
             self._f_next = 0
         if self._f_next + count > len(self._f_values):
@@ -201,7 +197,7 @@ class CudaTarget(DeviceVectors):
         at = self._f_next
         self._f_values[at : at + count] = values
         self._f_next += count
-        return int(self._f_ring.handle) + 8 * at
+        return self._f_ring.handle + 8 * at
 
     @property
     def running(self) -> int:
@@ -210,7 +206,7 @@ class CudaTarget(DeviceVectors):
 
     def mark(self) -> Any:
         """Record an event after the turns launched so far."""
-        return self._stream.record()
+        return Event(self._stream_handle)
 
     def wait(self) -> None:
         """Wait until all launched turns have finished."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from stepwell.arrays import Array, capture
-from stepwell.cuda.nvrtc import cuda_core
 from stepwell.quasi_newton.cuda_events import WINDOW, TurnClock
 from stepwell.quasi_newton.state import WHOLE
 
@@ -99,7 +98,6 @@ class Windows:
             return
 
         def window(handle: int) -> list[Any]:
-            stream = cuda_core().Stream.from_handle(handle)
             kept = []
             for place in range(WINDOW):
                 if clock is not None:
@@ -109,7 +107,7 @@ class Windows:
                     raise TypeError("the objective returned a host number")
                 if clock is not None:
                     clock.record(place, 1, handle)
-                target.launch(f, g, WHOLE, stream)
+                target.launch(f, g, WHOLE, handle)
                 if clock is not None:
                     clock.record(place, 2, handle)
                 kept.append((f, g))

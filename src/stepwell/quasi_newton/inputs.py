@@ -53,9 +53,9 @@ def read_start(x0: Array, *, batch: bool = False, may_be_empty: bool = False) ->
     on_device = is_cuda(x0)
     if on_device:
         template = values = without_graph(view_foreign(x0))
-        dtype = str(values.dtype).rpartition(".")[2]
-        if dtype not in ("float64", "float32"):
-            raise TypeError(f"x0 has dtype {dtype}; allowed on a GPU: float64, float32")
+        name = str(values.dtype).rpartition(".")[2]
+        if name not in ("float64", "float32"):
+            raise TypeError(f"x0 has dtype {name}; allowed on a GPU: float64, float32")
         if not is_contiguous(values):
             raise ValueError("x0 is not contiguous; allowed on a GPU: a contiguous array (x0.contiguous(), or a copy)")
     else:
@@ -71,11 +71,14 @@ def read_start(x0: Array, *, batch: bool = False, may_be_empty: bool = False) ->
         require_shape(values.ndim == 2, "x0", values, "(B, n), one row per problem")
     require_shape(may_be_empty or 0 not in values.shape, "x0", values, "at least one variable")
     xp = namespace_of(values)
-    # (One number, by operations that most programs use anyway: a GPU library loads each from disk at its first use.)
-    if 0 not in values.shape and not math.isfinite(float(abs(values).max())):
+    # (Two numbers tell all that is asked, here and by project_start(): a GPU library loads each operation from disk at
+    # its first use. NaN is both the least and the largest.)
+    extremes = (0.0, 0.0) if 0 in values.shape else (float(values.min()), float(values.max()))
+    if not all(map(math.isfinite, extremes)):
         require_finite("x0", values)
     shape = tuple(map(int, values.shape))
-    variables = Variables(template, shape, numpy_dtype(values) if on_device else values.dtype, batch, on_device)
+    dtype = numpy_dtype(values) if on_device else values.dtype
+    variables = Variables(template, shape, dtype, batch, on_device, extremes)
     return variables, xp.reshape(values, (variables.problems, variables.size))
 
 
@@ -149,7 +152,8 @@ def check_box(lower: Array, upper: Array, dtype: np.dtype) -> Box | None:
     two = (low > -math.inf) & (high < math.inf)
     boxed = bool(two.all())
     if boxed or two.ndim == 1:
-        return Box(low, high, boxed)
+        known = isinstance(low, np.ndarray) and low.size == high.size == 1
+        return Box(low, high, boxed, numbers=(float(low.item()), float(high.item())) if known else None)
     none = ~((low > -math.inf) | (high < math.inf)).any(1)
     kinds = ((none, _core.OWN_BOUNDS_NONE), (two.all(1), _core.OWN_BOUNDS_BOXED))
     return Box(low, high, False, sum(host_copy(found).astype(np.int8) * kind for found, kind in kinds))
@@ -191,16 +195,13 @@ def _rounded_inwards(lower: Array, upper: Array, dtype: np.dtype) -> tuple[Array
     return xp.where(empty, nearest, low), xp.where(empty, nearest, high)
 
 
-def project_start(start: Array, box: Box | None) -> Array:
-    """Move starting points into the bounds, and say so where they were outside."""
+def project_start(start: Array, box: Box | None, extremes: tuple[float, float] = (-math.inf, math.inf)) -> Array:
+    """Move starting points, which lie between `extremes`, into the bounds, and say so where they were outside."""
     if box is None:
         return start
     xp = namespace_of(start)
-    if box.steps == (0, 0) and 0 not in start.shape:
-        # Mostly one number tells, by an operation that read_start() has used already (see there).
-        largest = float(abs(start).max())
-        if float(box.lower.max()) <= -largest and largest <= float(box.upper.max()):
-            return start
+    if box.numbers is not None and box.numbers[0] <= extremes[0] and extremes[1] <= box.numbers[1]:
+        return start
     inside = xp.minimum(xp.maximum(start, box.lower), box.upper)
     outside = inside != start
     if bool(outside.any()):

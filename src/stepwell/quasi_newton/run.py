@@ -55,7 +55,7 @@ class Run:
             return
         variables, start = read_start(x0, batch=batch)
         box = read_bounds(bounds, variables)
-        self._start(variables, project_start(start, box), box, h0, settings)
+        self._start(variables, project_start(start, box, variables.extremes), box, h0, settings)
 
     @classmethod
     def of(
@@ -80,7 +80,7 @@ class Run:
             box = read_bounds(bounds, variables)
             if h0 is not None and not callable(h0):
                 read_diagonal(h0, variables)
-            return variables, project_start(start, box), box
+            return variables, project_start(start, box, variables.extremes), box
 
         variables, start, box = together(ranks, read)
         piece, box, share = settle(ranks, comm, variables, box, h0, settings)

@@ -26,6 +26,7 @@ class Box(NamedTuple):
     upper: Array
     boxed: bool  # whether every variable has two finite bounds
     own: np.ndarray | None = None  # (B,): problems without a finite bound, or with two of every variable, as states say
+    numbers: tuple[float, float] | None = None  # both sides, where they are numbers that the host was given
 
     @property
     def steps(self) -> tuple[int, int]:

@@ -48,6 +48,7 @@ class Variables:
     dtype: np.dtype  #: float64 or float32
     is_batch: bool
     on_device: bool
+    extremes: tuple[float, float] = (-math.inf, math.inf)  #: between which the elements of x0 lie
 
     @property
     def problems(self) -> int:

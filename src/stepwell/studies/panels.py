@@ -92,28 +92,26 @@ class DevicePanel:
     THREADS = 256
 
     def __init__(self, left: Any, right: Any, out: Any, length: int) -> None:
-        from stepwell.cuda.nvrtc import cuda_core, load_kernel
+        from stepwell.cuda.devices import open_device
+        from stepwell.cuda.runtime import load_kernel
 
-        core = cuda_core()
-        device = core.Device(device_index(out))
-        device.set_current()
+        device = open_device(device_index(out))
         defines: dict[str, str | int] = {"SW_THREADS": self.THREADS}
-        self._core = core
-        self._kernel = load_kernel("panel_product", "stepwell_panel", defines, device, SOURCES / "cuda.cu")
-        blocks = 4 * int(device.properties.multiprocessor_count)
+        self._kernel = load_kernel("panel_product", "stepwell_panel", defines, device.device_id, SOURCES / "cuda.cu")
+        blocks = 4 * device.attribute("MULTIPROCESSOR_COUNT")
         self._blocks = max(1, min(blocks, length // (8 * self.THREADS // 32) // 4))
         self._work = out.new_zeros(64 * self._blocks + 1)
         self._panels = (left, right, out, length)
 
     def launch(self, stream: int) -> None:
         """Write the product to `out`, on a stream."""
+        from stepwell.cuda.runtime import launch
+
         left, right, out, length = self._panels
         work = device_address(self._work)
-        config = self._core.LaunchConfig(grid=self._blocks, block=self.THREADS)
-        on = self._core.Stream.from_handle(stream)
-        self._core.launch(
-            on, config, self._kernel, device_address(left), device_address(right), np.int64(length),
-            np.int64(left.stride(0)), work, device_address(out), work + 8 * 64 * self._blocks,
+        launch(
+            self._kernel, self._blocks, self.THREADS, stream, device_address(left), device_address(right), length,
+            left.stride(0), work, device_address(out), work + 8 * 64 * self._blocks,
         )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, device_address, namespace_of, numpy_dtype
 from stepwell.arrays.device_memory import DeviceMemory
+from stepwell.cuda.devices import open_device
 from stepwell.cuda.layouts import structure
-from stepwell.cuda.nvrtc import cuda_core, load_kernel
+from stepwell.cuda.runtime import launch, load_kernel
 
 THREADS = 256
 KERNEL_DEFINES: dict[str, str | int] = {"SW_THREADS": THREADS}
@@ -30,7 +31,7 @@ _FINISH_BLOCKS = 1024
 
 @functools.lru_cache(maxsize=64)
 def _kernel(name: str, device_id: int) -> Any:
-    return load_kernel("voronoi", f"voronoi_{name}", KERNEL_DEFINES, cuda_core().Device(device_id))
+    return load_kernel("voronoi", f"voronoi_{name}", KERNEL_DEFINES, device_id)
 
 
 def jump_steps(shape: tuple[int, int]) -> list[int]:
@@ -70,8 +71,7 @@ class DeviceVoronoi:
     ) -> None:
         memory = self.memory = DeviceMemory(template)
         self.shape, self.count = shape, count
-        self._device = cuda_core().Device(memory.device_id)
-        self._device.set_current()
+        self._device = open_device(memory.device_id)
         buckets = int(_core.voronoi_buckets(*shape, count))
         self._spans = -(-buckets // _SPAN)
         self.moments = None if weights is None else memory.zeros((count, 3), "int64")
@@ -98,14 +98,11 @@ class DeviceVoronoi:
         self._kept = [arrays, memory.upload(bytes(plan))]
         self._plan = memory.address(self._kept[1])
         self._flooded: list[Array] = []
-        properties = self._device.properties
-        self._most_blocks = 8 * int(properties.multiprocessor_count)
+        self._most_blocks = 8 * self._device.attribute("MULTIPROCESSOR_COUNT")
 
     def _launch(self, name: str, blocks: int, *arguments: Any) -> None:
-        core = cuda_core()
-        config = core.LaunchConfig(grid=max(1, blocks), block=THREADS)
-        stream = core.Stream.from_handle(self.memory.stream())
-        core.launch(stream, config, _kernel(name, self.memory.device_id), self._plan, *arguments)
+        kernel = _kernel(name, self.memory.device_id)
+        launch(kernel, max(1, blocks), THREADS, self.memory.stream(), self._plan, *arguments)
 
     def _over(self, items: int) -> int:
         """Blocks for a loop over so many items."""
