@@ -26,7 +26,7 @@ class Driver:
     CUfunction = staticmethod(lambda handle: ("function", handle))
 
     def __init__(self):
-        self.calls, self.answers = [], {}
+        self.calls, self.answers = [], {"cuCtxGetCurrent": (0, "context")}
 
     def __getattr__(self, name):
         if not name.startswith("cu"):
@@ -90,9 +90,13 @@ def test_an_event_is_asked_waited_for_and_given_back(driver):
         _ = event.is_done
     del event
     names = [call[0] for call in driver.calls]
-    assert names[:2] == ["cuEventCreate", "cuEventRecord"]
-    assert names[-1] == "cuEventDestroy"
+    assert names[:3] == ["cuEventCreate", "cuCtxGetCurrent", "cuEventRecord"]
+    assert driver.calls[-3:] == in_its_context("cuEventDestroy", "event")
     assert ("cuEventRecord", "event", 99) in driver.calls
+
+
+def in_its_context(*call):
+    return [("cuCtxPushCurrent", "context"), call, ("cuCtxPopCurrent",)]
 
 
 @pytest.mark.parametrize(
@@ -107,12 +111,30 @@ def test_memory_is_given_back_once(driver, make, taken, given_back):
     buffer = make()
     assert buffer.handle == 4096
     del buffer
-    assert driver.calls[-1] == given_back
+    assert driver.calls[-3:] == in_its_context(*given_back)
     driver.calls.clear()
     driver.answers[taken] = (Refused(2), 0)
     with pytest.raises(RuntimeError, match="OUT_OF_MEMORY"):
         make()
     assert [call[0] for call in driver.calls] == [taken]  # nothing to give back
+
+
+def test_code_is_loaded_once_and_shared_memory_only_grows(driver, monkeypatch):
+    driver.answers |= {"cuLibraryLoadData": (0, 5), "cuLibraryGetKernel": (0, 7), "cuKernelSetAttribute": (0,)}
+    names = types.SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+    driver.CUfunction_attribute, driver.CUkernel = names, int
+    monkeypatch.setattr(runtime, "compile_kernel", lambda *given: b"code")
+    monkeypatch.setattr(runtime, "_attribute", lambda *given: 9)
+    runtime._loaded_kernel.cache_clear()
+    try:
+        kernel = runtime.load_kernel("name", "entry", {"A": 1, "B": 2}, 0)
+        assert runtime.load_kernel("name", "entry", {"B": 2, "A": 1}, 0) is kernel
+        assert runtime.load_kernel("name", "entry", {"A": 1, "B": 3}, 0) is not kernel
+    finally:
+        runtime._loaded_kernel.cache_clear()
+    for size in (100, 60, 300):
+        kernel.allow_shared_memory(size, 0)
+    assert [call[2] for call in driver.calls if call[0] == "cuKernelSetAttribute"] == [100, 300]
 
 
 def test_checked():
@@ -158,7 +180,9 @@ def test_what_is_left_at_the_end_of_a_process_is_not_given_back():
     done = run_alone("""
 import types
 from stepwell.cuda import runtime
-driver = types.SimpleNamespace(cuMemAllocHost=lambda size: (0, 4096), cuMemFreeHost=None)
+driver = types.SimpleNamespace(
+    cuMemAllocHost=lambda size: (0, 4096), cuCtxGetCurrent=lambda: (0, 1), cuCtxPushCurrent=None, cuMemFreeHost=None
+)
 runtime.cuda_driver = lambda: driver
 kept = runtime.PinnedBuffer(64)
 """)

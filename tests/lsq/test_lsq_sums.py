@@ -124,6 +124,20 @@ def test_the_gap_of_frank_and_wolfe_bounds_the_error():
     np.testing.assert_allclose(r.gap, 2 * np.maximum(gap, 0), atol=1e-13 * (b**2).sum(axis=1).max())
 
 
+def test_the_gap_is_that_of_the_x_that_is_returned():
+    """Mixtures that fit to 1e-4, in float32: rounding x to it leaves a gap far above that of the x before."""
+    random = np.random.default_rng(5)
+    A = random.random((40, 6)).astype(np.float32)
+    b = (random.dirichlet(np.full(6, 4.0), 200) @ A.T + 1e-4 * random.normal(size=(200, 40))).astype(np.float32)
+    r = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1))
+    x, wide = r.x.astype(float), A.astype(float)
+    gradient = (x @ wide.T - b) @ wide
+    gap = 2 * ((gradient * x).sum(axis=1) - gradient.min(axis=1))
+    # The dual that it is found from is rounded to float32.
+    np.testing.assert_allclose(r.gap, np.maximum(gap, 0), atol=4 * np.finfo(np.float32).eps * np.abs(gradient).max())
+    assert np.median(gap / (b**2).sum(axis=1)) > 1e-10  # of the x before it was rounded it would be 1e-15
+
+
 @pytest.mark.parametrize("kind", ["one", "at most one", "a range", "coefficients", "masked", "float32"])
 def test_the_gap_is_that_of_the_vertices(kind):
     """At points that are not optimal, as a limit on solutions leaves them: over all vertices of what is allowed."""

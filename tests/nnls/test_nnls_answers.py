@@ -116,6 +116,9 @@ def test_empty_systems(shape):
     assert result.x.shape == (shape[1],)
     assert not result.x.any()
     assert result.residual == pytest.approx(np.sqrt(shape[0]))
+    alike = stepwell.nnls(np.zeros(shape), np.ones((5, shape[0])))  # many systems with one such matrix
+    assert alike.x.shape == (5, shape[1])
+    assert alike.residual == pytest.approx(np.full(5, np.sqrt(shape[0])))
     many = stepwell.nnls(np.zeros((0, 4, 5)), np.zeros((0, 4)))
     assert many.x.shape == (0, 5)
 

@@ -1,7 +1,7 @@
 // Vector registers of a CPU, written with the compiler's vector extension, so that one source serves SSE2,
 // AVX2, AVX-512 and NEON. Two widths:
-//   Pack         eight doubles whatever the instruction set: the order of every sum is the same on all of
-//   them Register<T>  one register of the set that is compiled for: for sums that have to stay in registers
+//   Pack         eight doubles whatever the instruction set: sums of packs have the same order on all of them
+//   Register<T>  one register of the set that is compiled for: for sums that have to stay in registers
 // A device has none of this.
 #pragma once
 

@@ -42,7 +42,7 @@ struct EngineView : BatchMemory<T, unsigned char> {
     void* workspaces;  // one per thread
     Exchange exchange = {};
     int64_t chunk_length = 0, chunk_before = 0;  // of the Cut, where n is a piece of the variables
-    bool whole = true;                           // the piece is all there is, or nothing
+    bool whole = true;                           // the piece is all there is
     double* kept = nullptr;                      // (batch, kept_stride): products of tiles (kept_grams.hpp)
     int64_t kept_stride = 0;
 };

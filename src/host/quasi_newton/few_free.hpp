@@ -39,9 +39,10 @@ public:
     template <class H>
     void gather(const unsigned char* bits, int packs, const double* g, const H* const* rows, int number) {
         pairs = number, free = 0;
+        waits = false;
         for (int k = 0; k < packs; ++k)
             for (unsigned some = bits[k]; some; some &= some - 1) {
-                const int i = k * lanes + __builtin_ctz(some);
+                const int i = k * lanes + lowest_bit(some);
                 gradient[free] = g[i];
                 variable[free++] = i;
             }
@@ -87,11 +88,9 @@ public:
             if (!eliminate<4>(row)) break;
         if (row + 4 > size) {
             const int left = size - row;
-            const bool sound = left == 3   ? eliminate<3>(row)
-                               : left == 2 ? eliminate<2>(row)
-                               : left == 1 ? eliminate<1>(row)
-                                           : true;
-            if (sound) row = size;
+            if (left == 3) eliminate<3>(row);
+            if (left == 2) eliminate<2>(row);
+            if (left == 1) eliminate<1>(row);
         }
         found.first = sound_rows >= pairs;
         found.second = sound_rows == size;
@@ -104,6 +103,7 @@ public:
 
     // The step over the free variables; the others' are left as they are.
     void step(double* steps) {
+        waits = true;
         double rest[most_free];
         for (int a = 0; a < free; ++a) rest[a] = row_at(2 * pairs + a)[pairs + free];
         for (int a = free - 1; a >= 0; --a) {
@@ -112,6 +112,10 @@ public:
             for (int b = 0; b < a; ++b) rest[b] -= row_at(2 * pairs + b)[pairs + a] * one;
         }
     }
+
+    // Whether there is a step since variables were gathered last.
+    bool has_step() const { return waits; }
+    void drop_step() { waits = false; }
 
     // What a walk along the path wants: K's factors, and the gradient in their basis.
     struct Path {
@@ -134,6 +138,7 @@ private:
     static constexpr int unit = max_of(4, slice_lanes), parts = unit / slice_lanes;
     std::vector<double> memory;
     int stride = 0, pairs = 0, free = 0, sound_rows = 0;
+    bool waits = false;
     int variable[most_free + 4];
     double gradient[most_free + lanes];
     double inverse[2 * most_pairs + most_free];  // of the pivots

@@ -121,6 +121,8 @@ public:
     }
 
     void aim() {
+        if constexpr (Sweeps::may_be_few)
+            if (exchange.call) sweeps.recall_step();
         const double* total = totals({.shape = aim_row, .decided = sweeps.scratch().coefficients},
                                      [&](double* rows) { return sweeps.aim(rows); });
         decide_aim(state, options, AimTotals::of(total));
@@ -178,7 +180,10 @@ private:
         const int size = 2 * state.pairs, factors = exchange.call ? size * size : 0;
         double* row = totals({.shape = {3 + factors + (exchange.call ? size : 0), 0, 0}}, [&](double* rows) {
             const int count = sweeps.factor_few(matrices, rows);
-            if (count && exchange.call) sweeps.put_path({rows + 3, rows + 3 + factors});
+            if (exchange.call && count) {
+                std::fill_n(rows + 3, factors + size, 0.0);
+                if (rows[0] > 0) sweeps.put_path({rows + 3, rows + 3 + factors});
+            }
             return count;
         });
         if (exchange.call) {

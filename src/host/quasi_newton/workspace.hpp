@@ -77,7 +77,7 @@ public:
     const double *x, *g, *path, *lower, *upper, *s, *y, *moving;
     double *x_tile, *g_tile, *lower_tile, *upper_tile, *s_tile, *y_tile, *moving_tile;
     double *root, *inverse_root, *mask, *breaks, *carried, *descent;
-    double *free_s, *free_y;         // s and y where a variable is free, else 0
+    double *free_s, *free_y;         // s and y where a variable is free; steps (few_free.hpp)
     unsigned char free[tile / 8];    // of the current tile: a bit each variable
     Run runs[tile / lanes];          // of packs in which something moves or is free
     int run_count, picked;           // how many runs, and packs in them

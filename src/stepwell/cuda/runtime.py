@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import pathlib
+import threading
 import weakref
 from typing import Any
 
@@ -22,17 +23,24 @@ class Kernel:
     """A kernel of compiled code, ready to launch. The code stays loaded: nobody knows who is still running it."""
 
     def __init__(self, code: bytes, entry: str) -> None:
+        self._allowed = 0
         driver = self.driver = cuda_driver()
         library = checked(*driver.cuLibraryLoadData(code, [], [], 0, [], [], 0))
         self.handle = int(checked(*driver.cuLibraryGetKernel(library, entry.encode())))
 
     def allow_shared_memory(self, size: int, device_id: int) -> None:
-        """Let it be launched with this many bytes of dynamic shared memory (more than 48 KiB must be asked for)."""
+        """Let it be launched with this many bytes of dynamic shared memory, or with more where that was allowed before.
+
+        (More than 48 KiB must be asked for.)
+        """
+        if size <= self._allowed:
+            return
         driver = self.driver
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         (error,) = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(self.handle), device_id)
         if int(error) != 0:
             raise RuntimeError(f"a kernel cannot have {size} bytes of shared memory on cuda:{device_id}: {error}")
+        self._allowed = size
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
         """Return how many blocks a multiprocessor of the current device holds at a time."""
@@ -52,8 +60,8 @@ def launch(
 ) -> None:
     """Launch a kernel on a stream (a handle) of the current device.
 
-    Arguments are whole numbers of eight bytes, among them addresses; floats; NumPy's numbers, which keep their size;
-    and ctypes structures, by value.
+    Arguments are whole numbers of eight bytes, among them addresses; NumPy's int32, of four; floats, of eight; and
+    ctypes structures, by value.
     """
     driver = kernel.driver
     blocks, threads = (size if isinstance(size, tuple) else (size, 1) for size in (grid, block))
@@ -78,8 +86,20 @@ def _type_of(argument: Any) -> Any:
 
 
 def _give_back_with(owner: Any, give_back: Any, *what: Any) -> None:
-    """Give something back when its owner goes; not at the end of the process, which gives everything back."""
-    weakref.finalize(owner, give_back, *what).atexit = False
+    """Give something back when its owner goes, in the context in which it was taken, whichever thread that happens in.
+
+    Not at the end of the process, which gives everything back.
+    """
+    driver = cuda_driver()
+    context = checked(*driver.cuCtxGetCurrent())
+    weakref.finalize(owner, _give_back, driver, context, give_back, *what).atexit = False
+
+
+def _give_back(driver: Any, context: Any, give_back: Any, *what: Any) -> None:
+    (error,) = driver.cuCtxPushCurrent(context)
+    give_back(*what)
+    if int(error) == 0:
+        driver.cuCtxPopCurrent()
 
 
 class Event:
@@ -174,5 +194,16 @@ def _keep_memory(device_id: int) -> None:
 def load_kernel(
     name: str, entry: str, defines: dict[str, str | int], device_id: int, path: pathlib.Path | None = None
 ) -> Kernel:
-    """Return a kernel ready to launch on a device."""
-    return Kernel(compile_kernel(name, defines, f"sm_{Device(device_id).arch}", path), entry)
+    """Return a kernel ready to launch on a device; the same one every time, since its code stays loaded."""
+    with _loading:
+        return _loaded_kernel(name, entry, tuple(sorted(defines.items())), device_id, path)
+
+
+_loading = threading.RLock()
+
+
+@functools.cache
+def _loaded_kernel(
+    name: str, entry: str, defines: tuple[tuple[str, str | int], ...], device_id: int, path: pathlib.Path | None
+) -> Kernel:
+    return Kernel(compile_kernel(name, dict(defines), f"sm_{Device(device_id).arch}", path), entry)

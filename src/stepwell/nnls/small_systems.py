@@ -112,7 +112,8 @@ def form_tables(batch: Batch, memory: DeviceMemory, full: Any, limits: dict[str,
 
 def have_left_some(memory: DeviceMemory, counters: Any, stream: int) -> bool:
     """Whether there is something for the solver for all sizes, which takes waiting; True where it cannot be known."""
-    if int(cuda_driver().cuStreamIsCapturing(stream)[1]) != 0:
+    error, capturing = cuda_driver().cuStreamIsCapturing(stream)
+    if int(error) != 0 or int(capturing) != 0:
         return True
     return int(memory.read(counters, stream)[1]) > 0
 

@@ -150,7 +150,8 @@ class DeviceVectors:
             raise MemoryError(_too_large(needed, *memory_free(index), index, self._m)) from error
 
     def _upload(self, address: int, data: bytes) -> None:
-        checked(*self._driver.cuMemcpyHtoD(address, data, len(data)))
+        # (Of memory that is not pinned the driver has a copy when it returns.)
+        checked(*self._driver.cuMemcpyHtoDAsync(address, data, len(data), self._stream_handle))
 
     def _copy(self, to: int, source: int, size: int) -> None:
         """Copy bytes on the device, on the caller's stream."""

@@ -20,9 +20,9 @@ constexpr int no_source = -1;
 inline int source_of(const Job& job, bool form_gram) {
     const Options& options = job.options;
     const Family& family = job.family;
-    if (options.update != nnls::gram || !options.guarded || options.chain || job.pulse_length)
-        return no_source;
     const int columns = job.columns + family.slack;
+    if (options.update != nnls::gram || !options.guarded || options.chain || job.pulse_length || columns == 0)
+        return no_source;
     if (family.gram) return columns <= gram_columns ? normal_equations : no_source;
     if (!shares_columns(job)) {
         const bool plain = !family.summed && !family.penalized && !family.weights;

@@ -67,6 +67,7 @@ struct Dual : System<Kind, Lanes> {
     // r = b - A x and w = A'r from A itself.
     SW_HD void dual_from_rows() {
         ++passes;
+        is_guess = false;
         if constexpr (Kind::shares) {
             squared_fit = this->template residual_of_rows<true>(true);
         } else if constexpr (Kind::source == own_matrix) {
