@@ -206,7 +206,8 @@ def petsc(starts: int) -> None:
     # TAO hands out views of its vectors; so do we.
     case = {"nx": 400, "iterations": 5000, "gtol": 1e-7, "ranks": 2, "threads": 1, "zero_copy": True}
     methods = {policy: case | {"cauchy": policy} for policy in ("exact", "first-interval", "none")}
-    methods |= {"none, float32 history": methods["none"] | {"history": "float32"}}
+    for history in ("float32", "bfloat16"):
+        methods[f"none, {history} history"] = methods["none"] | {"history": history}
     methods |= {name: case | {"tao": name} for name in ("blmvm", "bqnls")}
     methods |= {"floor": case | {"floor": True}}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in methods}

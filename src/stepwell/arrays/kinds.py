@@ -31,6 +31,9 @@ def kind_of(array: Array) -> str:
 def _find_kind(array: Array) -> str:
     if isinstance(array, np.ndarray | np.generic):
         return "numpy"
+    # By name first: where `torch.compile` traces this, it warns of the cache in the general look.
+    if (type(array).__module__, type(array).__name__) == ("torch", "Tensor"):
+        return "torch"
     if array_api_compat.is_torch_array(array):
         return "torch"
     if array_api_compat.is_cupy_array(array):
