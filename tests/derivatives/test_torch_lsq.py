@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -12,7 +15,10 @@ import stepwell
 
 torch = pytest.importorskip("torch")
 # PyTorch's own, where it first differentiates forwards or compiles.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:.*{own}:DeprecationWarning")
+    for own in ("torch.jit.script", "should not be instantiated")
+]
 random = np.random.default_rng(12)
 gradcheck, gradgradcheck = torch.autograd.gradcheck, torch.autograd.gradgradcheck
 
@@ -235,6 +241,19 @@ def test_transformations():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's compiler, about its own
+def test_a_first_call_may_be_compiled():
+    """Nothing of another call is at hand in a fresh process: neither kinds of arrays nor their namespaces."""
+    program = """
+import warnings, torch, stepwell
+warnings.filterwarnings("error", message="Dynamo detected")
+A, b = torch.eye(6, dtype=torch.float64), torch.ones(4, 6, dtype=torch.float64, requires_grad=True)
+solve = torch.compile(lambda A, b: stepwell.lsq_linear(A, b, (0, 0.5)).x, backend="eager", fullgraph=True)
+assert (solve(A, b) == 0.5).all()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 def test_compiled_exported_and_checked():
     given = (tensor(7, 5), tensor(3, 7), below(), above(), number(0.3))
     compiled = torch.compile(solution, fullgraph=True, backend="aot_eager")

@@ -12,7 +12,10 @@ Array = Any  # an array of any supported library
 
 
 # Asked in every call of every solver, and the same for all arrays of one type.
-_kinds: dict[type, str] = {}
+# (Plain Python's are known, and PyTorch's are found by name: where `torch.compile` traces a first call, it can make
+# nothing of a union of types and warns of a cache.)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray)
+_kinds: dict[type, str] = dict.fromkeys(_PLAIN, "numpy")
 _namespaces: dict[type, Any] = {}
 _bfloat16s: dict[Any, bool] = {}  # the same for all of one dtype
 
@@ -29,11 +32,10 @@ def kind_of(array: Array) -> str:
 
 
 def _find_kind(array: Array) -> str:
-    if isinstance(array, np.ndarray | np.generic):
-        return "numpy"
-    # By name first: where `torch.compile` traces this, it warns of the cache in the general look.
     if (type(array).__module__, type(array).__name__) == ("torch", "Tensor"):
         return "torch"
+    if isinstance(array, np.ndarray | np.generic):
+        return "numpy"
     if array_api_compat.is_torch_array(array):
         return "torch"
     if array_api_compat.is_cupy_array(array):
