@@ -78,6 +78,40 @@ def test_few_variables_which_one_rank_has(cauchy):
     np.testing.assert_allclose(np.concatenate([r.x for r in found[2]]), np.clip(centre, -1, 1), atol=1e-4)
 
 
+def test_few_variables_that_become_many():
+    """A chain pulled at one end: with every iteration one more variable leaves its bound.
+
+    Their model is that of few variables at first, and of all pairs later.
+    """
+    n = 40
+    options = {"maxcor": 5, "gtol": 1e-9, "ftol": 0, "maxiter": 60}
+
+    def fun(x):
+        pull = np.where(np.arange(x.size) < 1, 50.0, -0.01)
+        g = 2 * x - pull
+        g[1:] -= x[:-1]
+        g[:-1] -= x[1:]
+        return 0.5 * float(x @ (g - pull)), g
+
+    def program(comm):
+        layout = split(n, comm)
+        begin, end = layout
+
+        def piece(x):
+            f, g = fun(x)
+            return layout.chunk_sums(np.where(np.arange(x.size) < 1, f, 0.0)), g
+
+        start = np.zeros(end - begin)
+        return stepwell.minimize(piece, start, jac=True, bounds=(0.0, None), comm=layout, options=options)
+
+    plain = stepwell.minimize(fun, np.zeros(n), jac=True, bounds=(0.0, None), options=options)
+    assert (plain.x > 0).sum() > 2 * options["maxcor"]
+    for ranks in (1, 2, 3):
+        results = run_threads(ranks, program)
+        np.testing.assert_array_equal(np.concatenate([r.x for r in results]), plain.x)
+        assert {r.nfev for r in results} == {plain.nfev}
+
+
 @pytest.mark.parametrize("cauchy", ["exact", "first-interval"])
 def test_a_problem_with_a_halo(cauchy):
     nx = 150

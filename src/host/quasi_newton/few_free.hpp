@@ -39,7 +39,6 @@ public:
     template <class H>
     void gather(const unsigned char* bits, int packs, const double* g, const H* const* rows, int number) {
         pairs = number, free = 0;
-        waits = false;
         for (int k = 0; k < packs; ++k)
             for (unsigned some = bits[k]; some; some &= some - 1) {
                 const int i = k * lanes + lowest_bit(some);
@@ -113,7 +112,8 @@ public:
         }
     }
 
-    // Whether there is a step since variables were gathered last.
+    // Whether there is a step since a point was absorbed last, in this turn or, where its message failed, in
+    // one before.
     bool has_step() const { return waits; }
     void drop_step() { waits = false; }
 
@@ -164,14 +164,10 @@ private:
         for (int p = 0; p < slices; ++p) register_at(to + free + p * slice_lanes) = lanes_of(0);
     }
 
-    // Lane by lane, as sums of packs are formed.
     double over_free(const double* a, const double* b) const {
-        Pack sums{};
-        for (int i = 0; i < free; i += lanes)
-            for (int p = 0; p < slices; ++p)
-                slice_of(sums, p) +=
-                    load_slice(a + i + p * slice_lanes) * load_slice(b + i + p * slice_lanes);
-        return add_lanes(sums);
+        Slices sums;
+        for (int i = 0; i < free; i += lanes) sums.add_product(a + i, b + i);
+        return sums.total();
     }
 
     void fill(const SmallMatrices& m, const State& s, double theta) {

@@ -85,6 +85,32 @@ inline Lanes load_slice(const Narrow* p) {
     return load_wide<slice_lanes>(p);
 }
 
+// The lanes of one pack in registers.
+struct Slices {
+    Lanes part[slices] = {};
+
+    template <class T>
+    static Slices of(const T* p) {
+        Slices out;
+        for (int i = 0; i < slices; ++i) out.part[i] = load_slice(p + i * slice_lanes);
+        return out;
+    }
+    template <class A, class B>
+    void add_product(const A* a, const B* b) {
+        for (int i = 0; i < slices; ++i)
+            part[i] += load_slice(a + i * slice_lanes) * load_slice(b + i * slice_lanes);
+    }
+    void operator+=(const Slices& other) {
+        for (int i = 0; i < slices; ++i) part[i] += other.part[i];
+    }
+    Pack pack() const {
+        Pack out;
+        for (int i = 0; i < slices; ++i) slice_of(out, i) = part[i];
+        return out;
+    }
+    double total() const { return add_lanes(pack()); }
+};
+
 // A register of doubles rounded to float; what is stored is returned. (By name for NEON: GCC 12 rounds them
 // one by one.)
 inline Lanes store_narrow(float* p, Lanes values) {

@@ -50,10 +50,7 @@ public:
     void put_path(const FewFree::Path& path) { workspace(0).few.put_path(path); }
     void step_few() {
         if (chunks.count > 0) workspace(0).few.step(workspace(0).free_s);
-        steps_known = true;
     }
-    // After a message that failed and is sent again: the step of the turn before.
-    void recall_step() { steps_known = steps_known || workspace(0).few.has_step(); }
     BreakList break_list(int pairs) { return workspace(0).break_list(pairs); }
 
     int slope(double* rows) {
@@ -81,7 +78,6 @@ public:
     void stay() const {}
 
     int absorb(const SumLayout& layout, Gather gather, double* rows) {
-        workspace(0).few.drop_step();
         const HostVectors<T> here = at_point();
         const Absorb<T> sweep(here, state, options, layout, gather, gradient, true, alone);
         sets_known = gather == Gather::pair;
@@ -118,7 +114,7 @@ public:
 
     int aim(double* rows) {
         const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
-                           sets_known, steps_known && state.pairs > 0);
+                           sets_known, workspace(0).few.has_step() && state.pairs > 0);
         to_take = false;
         const auto aim_chunk = [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row, kept_of(begin, end));
@@ -145,7 +141,6 @@ private:
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     double* const kept;         // products of tiles (kept_grams.hpp), or null
     const bool alone;           // one chunk has all variables
-    bool steps_known = false;   // those of the free variables, in their buffer (few_free.hpp)
     bool to_take = false;       // the trial point is accepted, and x and g are still those before it
     bool sets_known = false;    // the free variables at the point are those of the kept products
 

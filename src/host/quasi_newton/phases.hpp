@@ -121,8 +121,6 @@ public:
     }
 
     void aim() {
-        if constexpr (Sweeps::may_be_few)
-            if (exchange.call) sweeps.recall_step();
         const double* total = totals({.shape = aim_row, .decided = sweeps.scratch().coefficients},
                                      [&](double* rows) { return sweeps.aim(rows); });
         decide_aim(state, options, AimTotals::of(total));

@@ -25,6 +25,7 @@ public:
     void chunk(int64_t begin, int64_t end, Workspace& w, double* row, double* kept) const {
         AbsorbTotals totals;
         totals.first_break = lowest_break.so_far();
+        w.few.drop_step();
         if (rows.are_products_only() && end - begin <= AbsorbFew::most) {
             take_few(begin, end, w, row, totals);
         } else {

@@ -120,32 +120,6 @@ inline Lanes as_stored(Lanes values) {
     }
 }
 
-// The lanes of one pack in registers.
-struct Slices {
-    Lanes part[slices] = {};
-
-    template <class T>
-    static Slices of(const T* p) {
-        Slices out;
-        for (int i = 0; i < slices; ++i) out.part[i] = load_slice(p + i * slice_lanes);
-        return out;
-    }
-    template <class A, class B>
-    void add_product(const A* a, const B* b) {
-        for (int i = 0; i < slices; ++i)
-            part[i] += load_slice(a + i * slice_lanes) * load_slice(b + i * slice_lanes);
-    }
-    void operator+=(const Slices& other) {
-        for (int i = 0; i < slices; ++i) part[i] += other.part[i];
-    }
-    Pack pack() const {
-        Pack out;
-        for (int i = 0; i < slices; ++i) slice_of(out, i) = part[i];
-        return out;
-    }
-    double total() const { return add_lanes(pack()); }
-};
-
 // What a comparison of registers finds: all bits of a lane, or none.
 typedef VectorOf<int64_t, slice_lanes>::aligned Flags;
 
