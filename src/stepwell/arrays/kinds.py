@@ -12,8 +12,8 @@ Array = Any  # an array of any supported library
 
 
 # Asked in every call of every solver, and the same for all arrays of one type.
-# (Plain Python's are known, and PyTorch's are found by name: where `torch.compile` traces a first call, it can make
-# nothing of a union of types and warns of a cache.)
+# (Plain Python's are known, and PyTorch's are found by name, kind and namespace: where `torch.compile` traces a first
+# call, it can make nothing of a union of types and warns of caches in the general look.)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray)
 _kinds: dict[type, str] = dict.fromkeys(_PLAIN, "numpy")
 _namespaces: dict[type, Any] = {}
@@ -100,9 +100,18 @@ def namespace_of(*arrays: Array) -> Any:
         return array_api_compat.array_namespace(*given)
     (only,) = types
     if only not in _namespaces:
-        plain = (only is np.ndarray or issubclass(only, np.generic)) and _NUMPY_IS_ONE
-        _namespaces[only] = np if plain else array_api_compat.array_namespace(given[0])
+        _namespaces[only] = _find_namespace(given[0])
     return _namespaces[only]
+
+
+def _find_namespace(array: Array) -> Any:
+    if _NUMPY_IS_ONE and (type(array) is np.ndarray or isinstance(array, np.generic)):
+        return np
+    if kind_of(array) == "torch":
+        import array_api_compat.torch
+
+        return array_api_compat.torch
+    return array_api_compat.array_namespace(array)
 
 
 # From 2.1 on NumPy has all that is used of the array API. (What stands in for it elsewhere takes a tenth of a second to

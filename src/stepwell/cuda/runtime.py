@@ -191,15 +191,15 @@ def _keep_memory(device_id: int) -> None:
         checked(*driver.cuMemPoolSetAttribute(pool, threshold, driver.cuuint64_t(2**64 - 1)))
 
 
+_loading = threading.RLock()
+
+
 def load_kernel(
     name: str, entry: str, defines: dict[str, str | int], device_id: int, path: pathlib.Path | None = None
 ) -> Kernel:
     """Return a kernel ready to launch on a device; the same one every time, since its code stays loaded."""
     with _loading:
         return _loaded_kernel(name, entry, tuple(sorted(defines.items())), device_id, path)
-
-
-_loading = threading.RLock()
 
 
 @functools.cache

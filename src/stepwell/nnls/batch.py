@@ -112,7 +112,7 @@ class Batch:
     @property
     def reports_active(self) -> bool:
         """Whether somebody reads which variables are in the factor."""
-        return self.family is None or self.chain or self.result.__name__ == "NNLSResult"
+        return self.chain or "active" in {field.name for field in dataclasses.fields(self.result)}
 
     def dense_matrix(self, number: int) -> Array:
         """Return one of the matrices in full."""
