@@ -108,9 +108,9 @@ def _find_namespace(array: Array) -> Any:
     if _NUMPY_IS_ONE and (type(array) is np.ndarray or isinstance(array, np.generic)):
         return np
     if kind_of(array) == "torch":
-        import array_api_compat.torch
+        from array_api_compat import torch as namespace
 
-        return array_api_compat.torch
+        return namespace
     return array_api_compat.array_namespace(array)
 
 
