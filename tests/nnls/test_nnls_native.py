@@ -18,3 +18,8 @@ def test_under_a_sanitizer(name, sanitizer, tmp_path):
 def test_small_systems(tmp_path):
     # Lanes that share a system take turns: what one reads too late shows in the answers, and in who is done.
     output_of(build(tmp_path, [ROOT / "tests/nnls/small_systems.cpp", POOL], ["-O0", "-g", *MEMORY]))
+
+
+def test_sweeps_of_a_core(tmp_path):
+    # Vectors shorter than registers, of whatever width these are here.
+    output_of(build(tmp_path, [ROOT / "tests/nnls/one_core_sweeps.cpp"], ["-O1", "-g", *MEMORY]))

@@ -147,6 +147,24 @@ inline Register<double> min_of(Register<double> a, Register<double> b) {
 }
 #endif
 
+// Folds the upper half of a vector's lanes onto the lower one until two are left, and these to one. (One lane
+// after the other would wait seven times where there are eight.)
+template <int count, class Fold>
+inline double fold_lanes(typename VectorOf<double, count>::anywhere v, Fold fold) {
+    if constexpr (count == 8) {
+        typedef VectorOf<double, 4>::anywhere Half;
+        return fold_lanes<4>(fold(Half(__builtin_shufflevector(v, v, 0, 1, 2, 3)),
+                                  Half(__builtin_shufflevector(v, v, 4, 5, 6, 7))),
+                             fold);
+    } else if constexpr (count == 4) {
+        typedef VectorOf<double, 2>::anywhere Half;
+        return fold_lanes<2>(
+            fold(Half(__builtin_shufflevector(v, v, 0, 1)), Half(__builtin_shufflevector(v, v, 2, 3))), fold);
+    } else {
+        return fold(double(v[0]), double(v[1]));
+    }
+}
+
 // The largest lane.
 inline double max_lane(Pack v) {
     v = larger(v, halves_swapped(v));

@@ -96,11 +96,13 @@ struct OneCore : TriangleSweeps {
     // w = c - the rows of a table whose x is in `support`, times x. All have a whole number of eights.
     void subtract_rows(const double* c, const double* table, int64_t stride, const double* x,
                        uint64_t support, int columns, double* w) const {
+        // (As many sums at work as hide how long each takes.)
+        constexpr int at_once = 8 * lot;
+        const int length = static_cast<int>(padded(columns));
         int base = 0;
-        // (Two eights at once: as many sums at work as hide how long each takes.)
-        for (; base + padding < columns; base += 2 * padding)
-            subtract_from<2 * padding>(c + base, table + base, stride, x, support, w + base);
-        if (base < columns) subtract_from<padding>(c + base, table + base, stride, x, support, w + base);
+        for (; base + at_once <= length; base += at_once)
+            subtract_from<at_once>(c + base, table + base, stride, x, support, w + base);
+        subtract_last<at_once - padding>(length - base, c + base, table + base, stride, x, support, w + base);
     }
 
     // The same of as few columns as inverses are kept for, all of them. (Two at a time, so that sums wait
@@ -268,6 +270,16 @@ private:
         for (int u = 0; u < some / lot; ++u) register_at(w + u * lot) = sum[u];
     }
 
+    // Those that are left, fewer than are taken at once.
+    template <int some>
+    static void subtract_last(int left, const double* c, const double* table, int64_t stride, const double* x,
+                              uint64_t support, double* w) {
+        if constexpr (some > 0) {
+            if (left == some) return subtract_from<some>(c, table, stride, x, support, w);
+            subtract_last<some - padding>(left, c, table, stride, x, support, w);
+        }
+    }
+
     static constexpr int lots = kept_columns / lot;  // registers of as many columns as inverses are kept for
     typedef VectorOf<int64_t, lot>::anywhere Bits;
     // The bits of the columns from `at` on.
@@ -311,9 +323,7 @@ private:
 #if defined(__aarch64__)
         return vmaxvq_f64(values);
 #else
-        double most = values[0];
-        for (int k = 1; k < lot; ++k) most = max_of(most, double(values[k]));
-        return most;
+        return fold_lanes<lot>(values, [](auto a, auto b) { return a < b ? b : a; });
 #endif
     }
     void clear(int from, int to) const {

@@ -12,15 +12,22 @@ namespace small {
 struct TriangleSweeps : OneLane {
     typedef Register<double> Lot;
     static constexpr int lot = register_lanes<double>;
+    // Rows of a factor are short, and triangles go by fours: of a register of eight numbers half would be
+    // left to loops that go one by one.
+    static constexpr int few = min_of(lot, 4);
+    typedef VectorOf<double, few>::anywhere Few;
 
-    // a . b by two registers: rows of a factor are short, and dot()'s packs of eight cost decays a tenth
-    // more.
+    // a . b by two registers: dot()'s packs of eight cost decays a tenth more.
     static double inner(const double* a, const double* b, int count) {
-        Lot sums[2] = {};
+        Few sums[2] = {};
         int i = 0;
-        for (; i + 2 * lot <= count; i += 2 * lot) {
-            sums[0] += register_at(a + i) * register_at(b + i);
-            sums[1] += register_at(a + i + lot) * register_at(b + i + lot);
+        for (; i + 2 * few <= count; i += 2 * few) {
+            sums[0] += few_at(a + i) * few_at(b + i);
+            sums[1] += few_at(a + i + few) * few_at(b + i + few);
+        }
+        if (few > 2 && i + few <= count) {
+            sums[0] += few_at(a + i) * few_at(b + i);
+            i += few;
         }
         double rest = 0;
         for (; i < count; ++i) {
@@ -57,7 +64,16 @@ struct TriangleSweeps : OneLane {
     // values = L^-T values, the same way.
     static void substitute_back(const double* factor, double* values, int rows) {
         int p = rows;
-        for (; p % 4 != 0; --p) add_scaled(-values[p - 1], row_of(factor, p - 1), values, p - 1);
+        for (; p % 4 != 0; --p) {
+            const double* last = row_of(factor, p - 1);
+            const double value = values[p - 1];
+            int i = 0;
+            for (; i + few <= p - 1; i += few) few_at(values + i) -= few_at(last + i) * value;
+            for (; i < p - 1; ++i) {
+                SW_SHORT_LOOP(i);
+                values[i] -= last[i] * value;
+            }
+        }
         for (p -= 4; p >= 0; p -= 4) {
             const double* row[4];
             for (int k = 0; k < 4; ++k) row[k] = row_of(factor, p + k);
@@ -68,23 +84,19 @@ struct TriangleSweeps : OneLane {
             values[p + 1] = v1;
             values[p + 2] = v2;
             int i = 0;
-            for (; i + lot <= p; i += lot)
-                register_at(values + i) -= (register_at(row[0] + i) * v0 + register_at(row[1] + i) * v1) +
-                                           (register_at(row[2] + i) * v2 + register_at(row[3] + i) * v3);
-            for (; i < p; ++i) {
-                SW_SHORT_LOOP(i);
-                values[i] -= (row[0][i] * v0 + row[1][i] * v1) + (row[2][i] * v2 + row[3][i] * v3);
-            }
+            for (; i < p; i += few)
+                few_at(values + i) -= (few_at(row[0] + i) * v0 + few_at(row[1] + i) * v1) +
+                                      (few_at(row[2] + i) * v2 + few_at(row[3] + i) * v3);
         }
     }
 
     // row = E values, E = D^-1; returns values . E values.
     static double scale_row(const double* values, const double* inverse_pivot, double* row, int count) {
-        Lot sum = {};
+        Few sum = {};
         int i = 0;
-        for (; i + lot <= count; i += lot) {
-            const Lot value = register_at(values + i), entry = value * register_at(inverse_pivot + i);
-            register_at(row + i) = entry;
+        for (; i + few <= count; i += few) {
+            const Few value = few_at(values + i), entry = value * few_at(inverse_pivot + i);
+            few_at(row + i) = entry;
             sum += entry * value;
         }
         double rest = 0;
@@ -97,22 +109,23 @@ struct TriangleSweeps : OneLane {
     }
 
 protected:
-    static double across(Lot sum) {
-        double all = sum[0];
-        for (int k = 1; k < lot; ++k) all += sum[k];
-        return all;
+    template <class Vector>
+    static double across(Vector sum) {
+        return fold_lanes<sizeof(Vector) / sizeof(double)>(sum, [](auto a, auto b) { return a + b; });
     }
 
 private:
+    static const Few& few_at(const double* p) { return *reinterpret_cast<const Few*>(p); }
+    static Few& few_at(double* p) { return *reinterpret_cast<Few*>(p); }
     static const double* row_of(const double* factor, int p) { return factor + p * (p - 1) / 2; }
 
     // Four rows with one vector.
     static void inner_four_rows(const double* const* row, const double* b, int length, double* sums) {
-        Lot all[4] = {};
+        Few all[4] = {};
         int i = 0;
-        for (; i + lot <= length; i += lot) {
-            const Lot u = register_at(b + i);
-            for (int k = 0; k < 4; ++k) all[k] += register_at(row[k] + i) * u;
+        for (; i + few <= length; i += few) {
+            const Few u = few_at(b + i);
+            for (int k = 0; k < 4; ++k) all[k] += few_at(row[k] + i) * u;
         }
         for (int k = 0; k < 4; ++k) sums[k] = across(all[k]);
         for (; i < length; ++i) {

@@ -1,0 +1,91 @@
+// The sweeps of a CPU's thread over short vectors against loops of one number at a time, for every length.
+// Tolerances: a sum of k products in any order is within k units of rounding of the sum of their sizes, and a
+// triangle adds one sum to the next.
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include "host/nnls/one_core.hpp"
+
+using namespace stepwell;
+using namespace stepwell::nnls;
+using namespace stepwell::nnls::small;
+
+namespace {
+
+std::mt19937_64 generator(7);
+int wrong = 0;
+
+// As many numbers between -1 and 1 as asked for, where the memory that may be read ends.
+std::vector<double> numbers(int count, double size = 1) {
+    std::uniform_real_distribution<double> between(-size, size);
+    std::vector<double> all(static_cast<size_t>(count));
+    for (double& one : all) one = between(generator);
+    return all;
+}
+
+void expect(const char* what, int length, double got, double wanted, double size) {
+    if (std::abs(got - wanted) <= 4 * (length + 1) * double_epsilon * size) return;
+    std::printf("%s, %d: %.17g in place of %.17g\n", what, length, got, wanted);
+    ++wrong;
+}
+
+void check_row(int count) {
+    const auto a = numbers(count), b = numbers(count);
+    double sum = 0, scaled = 0;
+    for (int i = 0; i < count; ++i) {
+        sum += a[i] * b[i];
+        scaled += a[i] * a[i] * b[i];
+    }
+    expect("inner", count, OneCore::inner(a.data(), b.data(), count), sum, count);
+    std::vector<double> row(static_cast<size_t>(count));
+    expect("scale_row", count, OneCore::scale_row(a.data(), b.data(), row.data(), count), scaled, count);
+    for (int i = 0; i < count; ++i) expect("scale_row's row", count, row[i], a[i] * b[i], 1);
+}
+
+// (Entries of the triangle are small, so that its inverse is as well behaved.)
+void check_triangle(int rows, int first) {
+    const auto factor = numbers(rows * (rows - 1) / 2, 0.5 / max_of(rows, 1));
+    const auto entry = [&](int p, int q) { return factor[static_cast<size_t>(p * (p - 1) / 2 + q)]; };
+    auto start = numbers(rows);
+    for (int p = 0; p < first; ++p) start[p] = 0;
+    auto wanted = start, got = start;
+    for (int p = first; p < rows; ++p)
+        for (int q = first; q < p; ++q) wanted[p] -= entry(p, q) * wanted[q];
+    OneCore::substitute(factor.data(), got.data(), rows, first);
+    for (int p = 0; p < rows; ++p) expect("substitute", rows, got[p], wanted[p], 2);
+    wanted = got = start;
+    for (int p = rows - 1; p > 0; --p)
+        for (int q = 0; q < p; ++q) wanted[q] -= entry(p, q) * wanted[p];
+    OneCore::substitute_back(factor.data(), got.data(), rows);
+    for (int p = 0; p < rows; ++p) expect("substitute_back", rows, got[p], wanted[p], 2);
+}
+
+void check_table(int columns) {
+    const int length = static_cast<int>(padded(columns));
+    const auto table = numbers(columns * length), c = numbers(length), x = numbers(columns);
+    const uint64_t all = columns < 64 ? bit_of(columns) - 1 : ~uint64_t(0);
+    std::vector<double> w(static_cast<size_t>(length));
+    OneCore core{};
+    for (const uint64_t support : {uint64_t(0), all, generator() & all}) {
+        core.subtract_rows(c.data(), table.data(), length, x.data(), support, columns, w.data());
+        for (int j = 0; j < columns; ++j) {
+            double sum = c[j];
+            for (int i = 0; i < columns; ++i)
+                if (support & bit_of(i)) sum -= table[i * length + j] * x[i];
+            expect("subtract_rows", columns, w[j], sum, columns + 1);
+        }
+    }
+}
+
+}  // namespace
+
+int main() {
+    for (int count = 0; count <= 70; ++count) check_row(count);
+    for (int rows = 0; rows <= 40; ++rows)
+        for (int first = 0; first <= rows; ++first) check_triangle(rows, first);
+    for (int columns = 1; columns <= 64; ++columns) check_table(columns);
+    std::printf("%d wrong\n", wrong);
+    return wrong > 0;
+}
