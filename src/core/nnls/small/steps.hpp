@@ -201,11 +201,16 @@ private:
             if (!(outside > least * square)) return false;
             const double inverse = 1 / outside;
             if constexpr (Kind::summed) in_sum = this->coefficient(j) - lanes.sum(in_sum);
-            this->each_position(place + 1, [&](int p, int t) {
-                if (p < place) return;
+            const auto set = [&](int t) {
                 inverse_pivot[t] = inverse;
                 if constexpr (Kind::summed) sum[t] = in_sum;
-            });
+            };
+            if constexpr (width == 1)
+                set(place);
+            else
+                this->each_position(place + 1, [&](int p, int t) {
+                    if (p == place) set(t);
+                });
             lanes.sync();
         }
         return true;
