@@ -72,6 +72,52 @@ def test_further_arguments_come_after_the_rows():
     np.testing.assert_array_equal(result.x, stepwell.minimize_batch(everything, START, jac=True).x)
 
 
+@pytest.mark.parametrize("options", [{}, {"threads": 3}, {"zero_copy": True}])
+def test_many_rows_are_points_of_their_own(options):
+    copies = 60  # enough that an array of points is worth keeping for the next
+    centres, weights = np.tile(CENTRES, (copies, 1)), np.tile(WEIGHTS, (copies, 1))
+    kept = []
+
+    def fun(x, rows):
+        found = value(x, centres[rows], weights[rows]), gradient(x, centres[rows], weights[rows])
+        if "zero_copy" not in options:
+            if len(kept) % 3:
+                x[...] = np.nan  # its own, to do with as it likes
+            kept.append((x, x.copy()))
+        return found
+
+    start = np.zeros((copies * PROBLEMS, SIZE))
+    result = stepwell.minimize_batch(fun, start, jac=True, bounds=BOUNDS, options=options)
+    alone = stepwell.minimize_batch(everything, START, jac=True, bounds=BOUNDS)
+    for name in ("x", "fun", "nfev"):
+        one = getattr(alone, name)
+        np.testing.assert_array_equal(getattr(result, name), np.tile(one, (copies,) + (1,) * (one.ndim - 1)))
+    assert result.rows_evaluated == result.nfev.sum()
+    for x, as_it_was in kept:
+        np.testing.assert_array_equal(x, as_it_was)
+
+
+def test_a_diagonal_that_changes():
+    options = {"h0": lambda x: 1 / (2 * WEIGHTS + 1.2 * (x - CENTRES) ** 2)}
+    result = stepwell.minimize_batch(Rows(), START, jac=True, bounds=BOUNDS, options=options)
+    whole = stepwell.minimize_batch(everything, START, jac=True, bounds=BOUNDS, options=options)
+    assert len(set(result.nfev)) > 3
+    np.testing.assert_array_equal(result.x, whole.x)
+    assert result.rows_evaluated == result.nfev.sum()
+
+
+def test_a_stop_while_some_have_ended():
+    def stop(intermediate_result):
+        if intermediate_result.running.sum() < PROBLEMS // 2:
+            raise StopIteration
+
+    result = stepwell.minimize_batch(Rows(), START, jac=True, callback=stop)
+    whole = stepwell.minimize_batch(everything, START, jac=True)
+    ended = result.success
+    assert 0 < ended.sum() < PROBLEMS
+    np.testing.assert_array_equal(result.x[ended], whole.x[ended])
+
+
 def test_rows_that_may_be_left_out():
     seen = []
 

@@ -15,9 +15,10 @@ SW_HD auto is_held(V x, V g, V lower, V upper) {
 }
 
 // Where the path x - t * descent meets a bound (Byrd et al. 1995, eq. 4.1); infinity if it never does.
-SW_HD double breakpoint(double x, double descent, double lower, double upper) {
-    const double distance = x - (descent < 0 ? upper : lower);  // one division: it is what this costs
-    return (descent < 0) | (descent > 0) ? distance / descent : double_infinity;
+template <class V>
+SW_HD V breakpoint(V x, V descent, V lower, V upper) {
+    const V distance = x - (descent < 0.0 ? upper : lower);  // one division: it is what this costs
+    return (descent < 0.0) | (descent > 0.0) ? distance / descent : V{} + double_infinity;
 }
 
 // Whether a bound may be met before `time`: true wherever breakpoint() is smaller, and seldom elsewhere; of
@@ -48,9 +49,10 @@ SW_HD double bound_ahead(double descent, double lower, double upper) {
 }
 
 // The largest multiple of a step that stays inside the bounds.
-SW_HD double feasible_multiple(double x, double step, double lower, double upper) {
-    const double distance = (step < 0 ? lower : upper) - x;
-    return (step < 0) | (step > 0) ? distance / step : double_infinity;
+template <class V>
+SW_HD V feasible_multiple(V x, V step, V lower, V upper) {
+    const V distance = (step < 0.0 ? lower : upper) - x;
+    return (step < 0.0) | (step > 0.0) ? distance / step : V{} + double_infinity;
 }
 
 // The same of a feasible multiple, by n < t d itself: where the step is 0 there is none.

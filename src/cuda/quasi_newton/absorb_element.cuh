@@ -130,7 +130,7 @@ __device__ inline bool may_break(const AbsorbShare& totals, double h, const Abso
 }
 __device__ inline void note_break(AbsorbShare& totals, double h, const AbsorbInput& in) {
     double& first = totals.scalars.first_break;
-    first = min_of(first, breakpoint(in.x, h * double(in.g), in.lower, in.upper));
+    first = min_of(first, breakpoint<double>(in.x, h * double(in.g), in.lower, in.upper));
     totals.soon = Real(first * (1 + 4e-6));
 }
 

@@ -139,7 +139,7 @@ __device__ inline Aimed aim_element(const State& state, const AimInput& in, int 
         step = aimed.step;
     }
     step = double(Real(step));  // as stored
-    if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple(x, step, lower, upper));
+    if (bounded) sums.step_limit = min_of(sums.step_limit, feasible_multiple<double>(x, step, lower, upper));
     add_product(slope, g, step);
     sums.direction_squared += step * step;
     return {goal, step};

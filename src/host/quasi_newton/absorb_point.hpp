@@ -247,18 +247,26 @@ private:
 
     // Whether a variable of a pack has moved that is held now.
     static bool has_moved(int begin, const Workspace& w) {
-        for (int i = begin; i < begin + lanes; ++i)
-            if (w.s[i] != 0 && !w.is_free(i)) return true;
-        return false;
+        Flags moved = {};
+        SW_UNROLLED
+        for (int slice = 0; slice < slices; ++slice)
+            moved |= (load_slice(w.s + begin + slice * slice_lanes) != 0.0) &
+                     ~chosen(w.free[begin / lanes], slice);
+        return any_lane(moved);
     }
 
     static void first_break_of(int pack, const Workspace& w, AbsorbTotals& totals) {
-        for (unsigned bits = w.free[pack]; bits; bits &= bits - 1) {
-            const int i = pack * lanes + lowest_bit(bits);
-            const Standing one =
-                classify_variable<false>(w.x[i], w.g[i], w.path[i], w.lower[i], w.upper[i], 0.0);
-            totals.first_break = min_of(totals.first_break, one.time);
+        const TilePlaces places(w);
+        Lanes least = lanes_of(totals.first_break);
+        SW_UNROLLED
+        for (int slice = 0; slice < slices; ++slice) {
+            const int i = pack * lanes + slice * slice_lanes;
+            if (!any_chosen(w.free[pack], slice)) continue;
+            const TileSlice at(places, i);
+            const Lanes time = breakpoint(at.x, load_slice(places.path + i), at.lower, at.upper);
+            least = chosen(w.free[pack], slice) ? min_of(least, time) : least;
         }
+        totals.first_break = least_lane(least);
     }
 
     void add_norms(int count, int packs, Workspace& w, AbsorbTotals& totals) const {

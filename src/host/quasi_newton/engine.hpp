@@ -45,6 +45,11 @@ struct EngineView : BatchMemory<T, unsigned char> {
     bool whole = true;                           // the piece is all there is
     double* kept = nullptr;                      // (batch, kept_stride): products of tiles (kept_grams.hpp)
     int64_t kept_stride = 0;
+    // The problems that have a turn, so many of them, in order; null: all. Values and gradients are those of
+    // the whole batch, or of these alone.
+    const int64_t* running = nullptr;
+    int64_t running_count = 0;
+    bool of_running_alone = false;
 };
 
 // A problem whose vectors are in a device's memory: it sweeps, the host decides.

@@ -14,6 +14,7 @@
 
 #include "core/quasi_newton/compact.hpp"
 #include "host/quasi_newton/history_rows.hpp"
+#include "host/quasi_newton/upcoming.hpp"
 
 SW_BEGIN
 
@@ -45,12 +46,13 @@ public:
                 gradient[free] = g[i];
                 variable[free++] = i;
             }
-        std::fill_n(gradient + free, lanes, 0.0);
+        std::fill_n(gradient + free, unit, 0.0);
         std::fill_n(variable + free, 4, variable[0]);
         stride = stride_for(pairs, free);
-        for (int a = 0; a < pairs; ++a) {
-            take(rows[a], row_of_y(a));
-            take(rows[pairs + a], row_of_s(a));
+        for (int first = 0; first < free; first += 4) take(rows, first);
+        for (int k = 0; k < 2 * pairs; ++k) {
+            double* behind = row_at(k) + pairs + free;
+            for (int p = 0; p < parts; ++p) register_at(behind + p * slice_lanes) = lanes_of(0);
         }
     }
 
@@ -68,7 +70,7 @@ public:
     // The newest was refused.
     void drop_newest() {
         const auto move = [&](const double* from, double* to) {
-            std::copy_n(from + pairs, free + lanes, to + pairs - 1);
+            std::copy_n(from + pairs, free + unit, to + pairs - 1);
         };
         for (int age = 0; age < pairs - 1; ++age) move(row_of_y(age), row_of_y(age));
         for (int age = 0; age < pairs - 1; ++age) move(row_of_s(age), row_at(pairs - 1 + age));
@@ -76,15 +78,18 @@ public:
     }
 
     // Factors K, then B over the free variables. `first` and `form` of what it returns are those of K and the
-    // gradient, `second` says whether the step is sound.
-    BothFactored factor(const SmallMatrices& m, const State& s) {
+    // gradient, `second` says whether the step is sound. The longest stretch of a turn in which little is
+    // read: what comes next is asked for here.
+    BothFactored factor(const SmallMatrices& m, const State& s, Upcoming& upcoming) {
         const double theta = 1 / s.gamma;
         fill(m, s, theta);
         BothFactored found{true, false, 0};
         const int size = pairs + free;
         int row = 0;
-        for (; row + 4 <= size; row += 4)
+        for (; row + 4 <= size; row += 4) {
+            upcoming.ask(24);
             if (!eliminate<4>(row)) break;
+        }
         if (row + 4 > size) {
             const int left = size - row;
             if (left == 3) eliminate<3>(row);
@@ -134,13 +139,13 @@ public:
     }
 
 private:
-    // Columns that are worked on at a time: with four rows enough sums to keep two multipliers busy.
+    // Columns that are worked on at a time.
     static constexpr int unit = max_of(4, slice_lanes), parts = unit / slice_lanes;
     std::vector<double> memory;
     int stride = 0, pairs = 0, free = 0, sound_rows = 0;
     bool waits = false;
     int variable[most_free + 4];
-    double gradient[most_free + lanes];
+    double gradient[most_free + unit];
     double inverse[2 * most_pairs + most_free];  // of the pivots
 
     static size_t stride_for(int pairs, int free) {
@@ -153,21 +158,27 @@ private:
     const double* row_of_y(int age) const { return row_at(age); }
     const double* row_of_s(int age) const { return row_at(pairs + age); }
 
+    // Of four variables, from the first on, what all rows have at them.
     template <class H>
-    void take(const H* from, double* row) const {
-        double* to = row + pairs;
-        for (int a = 0; a < free; a += 4) {
-            SW_UNROLLED
-            for (int b = a; b < a + 4; ++b) to[b] = widened(from[variable[b]]);
+    void take(const H* const* rows, int first) {
+        const int64_t a = variable[first], b = variable[first + 1], c = variable[first + 2],
+                      d = variable[first + 3];
+        double* to = row_at(0) + pairs + first;
+        for (int k = 0; k < 2 * pairs; ++k, to += stride) {
+            const H* from = rows[k];
+            const double at_a = widened(from[a]), at_b = widened(from[b]), at_c = widened(from[c]),
+                         at_d = widened(from[d]);
+            to[0] = at_a, to[1] = at_b, to[2] = at_c, to[3] = at_d;
         }
-        SW_UNROLLED
-        for (int p = 0; p < slices; ++p) register_at(to + free + p * slice_lanes) = lanes_of(0);
     }
 
     double over_free(const double* a, const double* b) const {
-        Slices sums;
-        for (int i = 0; i < free; i += lanes) sums.add_product(a + i, b + i);
-        return sums.total();
+        Lanes sums[parts] = {};
+        for (int i = 0; i < free; i += unit)
+            for (int p = 0; p < parts; ++p)
+                sums[p] += load_slice(a + i + p * slice_lanes) * load_slice(b + i + p * slice_lanes);
+        for (int p = 1; p < parts; ++p) sums[0] += sums[p];
+        return add_slice(sums[0]);
     }
 
     void fill(const SmallMatrices& m, const State& s, double theta) {
@@ -184,12 +195,13 @@ private:
             for (int b = a / unit * unit; b <= a; ++b) row[b] = y[b] = 0;
             row[a] = theta * ss[slot[a]];
             inverse[a] = -1 / sy[slot[a]];
-            for (int b = 0; b < free; ++b) row[pairs + b] *= theta;
+            for (int b = 0; b < free; b += slice_lanes) register_at(row + pairs + b) *= theta;
         }
         const int size = pairs + free;
         for (int a = 0; a < free; ++a) {
             double* row = row_at(2 * pairs + a);
-            std::fill(row + (pairs + a) / unit * unit, row + (size / unit + 1) * unit, 0.0);
+            for (int j = (pairs + a) / unit * unit; j < (size / unit + 1) * unit; j += slice_lanes)
+                register_at(row + j) = lanes_of(0);
             row[pairs + a] = theta;
             row[size] = -gradient[a];
         }
@@ -221,17 +233,23 @@ private:
             for (int a = 0; a < R; ++a)
                 for (int p = 0; p < parts; ++p)
                     sums[a][p] = load_slice(rows + a * stride + j + p * slice_lanes);
+            Lanes second[R][parts] = {};  // of every other row: sums enough to keep two multipliers busy
             const auto subtract = [&](const double* row, int count, const double (*factor)[R]) {
                 row += j;
-                for (int k = 0; k < count; ++k, row += stride, ++factor) {
+                const auto subtract_one = [&](Lanes(&from)[R][parts]) {
                     Lanes part[parts];
                     for (int p = 0; p < parts; ++p) part[p] = load_slice(row + p * slice_lanes);
                     for (int a = 0; a < R; ++a)
-                        for (int p = 0; p < parts; ++p) sums[a][p] -= (*factor)[a] * part[p];
-                }
+                        for (int p = 0; p < parts; ++p) from[a][p] -= (*factor)[a] * part[p];
+                    row += stride, ++factor;
+                };
+                for (int k = 0; k + 2 <= count; k += 2) subtract_one(sums), subtract_one(second);
+                if (count % 2) subtract_one(sums);
             };
             subtract(row_at(0), from_y, factors);
             subtract(row_at(pairs), first, factors + from_y);
+            for (int a = 0; a < R; ++a)
+                for (int p = 0; p < parts; ++p) sums[a][p] += second[a][p];
             if (j <= first) {  // the diagonal is here
                 double corner[R][unit];
                 for (int a = 0; a < R; ++a)

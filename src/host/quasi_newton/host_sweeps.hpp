@@ -43,7 +43,7 @@ public:
         FewFree& few = workspace(0).few;
         if (chunks.count == 0) return 0;
         if (state.pairs < few.taken()) few.drop_newest();
-        const BothFactored found = few.factor(matrices, state);
+        const BothFactored found = few.factor(matrices, state, workspace(0).upcoming);
         row[0] = found.first, row[1] = found.second, row[2] = found.form;
         return 1;
     }
@@ -81,6 +81,7 @@ public:
         const HostVectors<T> here = at_point();
         const Absorb<T> sweep(here, state, options, layout, gather, gradient, true, alone);
         sets_known = gather == Gather::pair;
+        tile_known = gather != Gather::again && chunks.count == 1 && v.n <= tile;
         return each_row(rows, gather == Gather::again ? regather_row(layout) : absorb_row(layout),
                         [&](int64_t begin, int64_t end, Workspace& w, double* row) {
                             sweep.chunk(begin, end, w, row, kept_of(begin, end));
@@ -88,6 +89,7 @@ public:
     }
 
     int list(const BreakList& list, double* rows) {
+        tile_known = false;
         const HostVectors<T> here = at_point();
         const BreakSweep<T> sweep(here, state, options);
         std::atomic<int> listed{0};
@@ -97,6 +99,7 @@ public:
     }
 
     int count(double* rows) {
+        tile_known = false;
         const HostVectors<T> here = at_point();
         const BreakSweep<T> sweep(here, state, options);
         return each_row(rows, {walk_bins, 0, 0}, [&](int64_t begin, int64_t end, Workspace& w, double* row) {
@@ -105,6 +108,7 @@ public:
     }
 
     int ties(double* rows) {
+        tile_known = false;
         const HostVectors<T> here = at_point();
         const BreakSweep<T> sweep(here, state, options);
         return each_row(rows, ties_row(state), [&](int64_t begin, int64_t end, Workspace& w, double* row) {
@@ -114,7 +118,7 @@ public:
 
     int aim(double* rows) {
         const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
-                           sets_known, workspace(0).few.has_step() && state.pairs > 0);
+                           sets_known, workspace(0).few.has_step() && state.pairs > 0, tile_known);
         to_take = false;
         const auto aim_chunk = [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row, kept_of(begin, end));
@@ -143,6 +147,7 @@ private:
     const bool alone;           // one chunk has all variables
     bool to_take = false;       // the trial point is accepted, and x and g are still those before it
     bool sets_known = false;    // the free variables at the point are those of the kept products
+    bool tile_known = false;    // the only tile is in its buffers, and it is known what is free of it
 
     void take_all() {
         accept_point(v, gradient, 0, v.n);

@@ -16,49 +16,54 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
     // A problem without bounds in a batch with some takes other sums, those that it takes alone.
     Options free = *e.options;
     free.bounded = free.boxed = 0;
-    auto run = [&](int64_t p, int threads, int workspace) {
+    const int64_t count = e.running ? e.running_count : e.batch;
+    const auto problem = [&](int64_t k) { return e.running ? e.running[k] : k; };
+    const bool many = count >= 2 * e.threads || (count > 1 && e.n < Chunks::worth_threads);
+    const Chunks chunks(e.n, many ? 1 : e.threads, {e.chunk_length, e.chunk_before});
+    const auto run = [&](int64_t k, int workspace) {
+        const int64_t p = problem(k), given = e.of_running_alone ? k : p;
         HostVectors<T> vectors = vectors_of<T, Byte>(e, p, slots);
         const bool is_free = e.states[p].own_bounds == OwnBounds::none;
         if (is_free) vectors.lower = vectors.upper = nullptr;
         const Options& options = is_free ? free : *e.options;
-        HostSweeps<T> sweeps(vectors, gradient + p * e.n, e.states[p], options,
-                             Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
-                             e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.whole);
+        HostSweeps<T> sweeps(vectors, gradient + given * e.n, e.states[p], options, chunks, workspaces,
+                             workspace, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.whole);
         Phases phases(sweeps, e.states[p], options,
                       small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
-        phases.turn(f[p], part);
+        phases.turn(f[given], part);
     };
     // Small problems one after the other: what the next will read is asked for while one has its turn.
     const int64_t vector = e.n * int64_t(sizeof(T)), history = slots * e.stride,
                   matrices = small_matrices_length(slots) * int64_t(sizeof(double));
     const bool asks = 3 * vector + 2 * history + matrices <= (int64_t(16) << 10);
-    const auto ask_for = [&](int64_t p) {
-        if (e.states[p].action == Action::done) return;
-        const auto ask = [](const void* from, int64_t bytes) {
-            for (int64_t at = 0; at < bytes; at += 64) prefetch(static_cast<const Byte*>(from) + at);
-        };
+    const auto expect = [&](int64_t p, Upcoming& upcoming) {
+        upcoming.clear();
+        upcoming.add(e.states + p, sizeof(State));
+        for (const T* one : {e.trial, e.d, e.g}) upcoming.add(one + p * e.n, vector);
+        for (const Byte* rows : {e.s, e.y}) upcoming.add(rows + p * history, history);
         // Bounded problems do not keep the last of the three matrices.
-        ask(reinterpret_cast<const Byte*>(e.small) + p * matrices, e.lower ? matrices / 3 * 2 : matrices);
-        for (const T* one : {e.trial, e.g, e.d}) ask(one + p * e.n, vector);
-        for (const Byte* rows : {e.s, e.y}) ask(rows + p * history, history);
+        upcoming.add(reinterpret_cast<const Byte*>(e.small) + p * matrices,
+                     e.lower ? matrices / 3 * 2 : matrices);
     };
-    const auto run_some = [&](int64_t begin, int64_t end, int threads, int workspace) {
-        for (int64_t p = begin; p < end; ++p) {
-            if (asks && p + 1 < end) ask_for(p + 1);
-            run(p, threads, workspace);
+    const auto run_some = [&](int64_t begin, int64_t end, int workspace) {
+        Upcoming& upcoming = workspaces[size_t(workspace)].upcoming;
+        for (int64_t k = begin; k < end; ++k) {
+            if (asks && k + 1 < end) expect(problem(k + 1), upcoming);
+            run(k, workspace);
+            upcoming.ask_for_rest();
         }
     };
-    const bool many = e.batch >= 2 * e.threads || (e.batch > 1 && e.n < Chunks::worth_threads);
     if (many && e.threads > 1) {
-        // Pieces of 16 problems: one slow problem does not hold the batch.
-        const int pieces = int((e.batch + 15) / 16);
-        Pool::instance().run(pieces, e.threads, [&](int piece, int thread) {
-            run_some(int64_t(piece) * 16, min_of(e.batch, int64_t(piece + 1) * 16), 1, thread);
+        // Pieces of 64 problems at most: of the first nothing is at hand, and the last must not be waited
+        // for.
+        const int64_t length = max_of(min_of(count / (8 * e.threads), int64_t(64)), int64_t(1));
+        Pool::instance().run(int(quotient_up(count, length)), e.threads, [&](int piece, int thread) {
+            run_some(piece * length, min_of(count, (piece + 1) * length), thread);
         });
     } else {
         std::optional<Pool::MoreToCome> sweeps;
         if (e.threads > 1 && e.n >= Chunks::worth_threads) sweeps.emplace();
-        run_some(0, e.batch, e.threads, 0);
+        run_some(0, count, 0);
     }
 }
 

@@ -96,9 +96,10 @@ public:
         this->chunk_length = length, this->chunk_before = before, this->whole = whole;
         forget();
     }
-    // What is kept of the products of pairs is taken anew; before the first turn, and where pairs have
-    // changed.
+    // What is kept of the products of pairs is taken anew, and who still runs; before the first turn, and
+    // where pairs and states have changed.
     void forget() {
+        is_listed = false;
         const Chunks chunks(n, 1, {this->chunk_length, this->chunk_before});
         this->kept_stride = KeptGrams::doubles_of(chosen, chunks);
         kept_products.assign(size_t(batch * this->kept_stride), 0.0);
@@ -123,23 +124,38 @@ public:
         require_size(batch == 1 && gradient.size() == size_t(n));
         {
             nb::gil_scoped_release release;
+            this->running = nullptr, is_listed = false;
             turn(&f, gradient.data(), TurnPart(part));
         }
         return flags(states[0]);
     }
-    // A batch: returns how many problems still run.
+    // A batch, with values and gradients of all problems or of those that still run: returns how many do
+    // then.
     int64_t turn_all(Vector<double> f, Vector<T> gradient, int part) {
-        require_size(f.size() == size_t(batch) && gradient.size() == size_t(batch * n));
+        list_running();
+        const size_t given = f.size();
+        require_size((given == size_t(batch) || given == still_running.size()) &&
+                     gradient.size() == given * size_t(n));
         nb::gil_scoped_release release;
+        this->running = still_running.data(), this->running_count = int64_t(still_running.size());
+        this->of_running_alone = given != size_t(batch);
         turn(f.data(), gradient.data(), TurnPart(part));
-        int64_t running = 0;
-        for (const State& state : all_states) running += state.action != Action::done;
-        return running;
+        // The rest of a turn that was cut comes with the same values.
+        if (TurnPart(part) != TurnPart::begin) {
+            std::erase_if(still_running, [this](int64_t p) { return states[p].action == Action::done; });
+        }
+        return int64_t(still_running.size());
+    }
+    // Their indices.
+    Numpy<int64_t> running_problems() {
+        list_running();
+        return Numpy<int64_t>(still_running.data(), {still_running.size()});
     }
     void stop(int64_t problem, int status) {
         require_size(problem >= 0 && problem < batch);
         State& state = states[problem];
         if (state.action == Action::done) return;
+        is_listed = false;
         state.status = Status(status);
         state.action = Action::done;
         if (state.started) std::memcpy(trial + problem * n, x + problem * n, size_t(n) * sizeof(T));
@@ -148,7 +164,7 @@ public:
     int64_t bytes() const {
         return int64_t(bytes_of_vectors(batch, n, chosen)) +
                int64_t(sizeof(double) * (all_small.size() + kept_products.size())) +
-               int64_t(sizeof(State) * all_states.size()) +
+               int64_t(sizeof(State) * all_states.size() + sizeof(int64_t) * still_running.capacity()) +
                engine_kernels().bytes_of_workspaces(this->workspaces);
     }
 
@@ -159,6 +175,17 @@ public:
 private:
     std::vector<double> kept_products;
     LargeMemory memory;
+    std::vector<int64_t> still_running;
+    bool is_listed = false;
+
+    void list_running() {
+        if (is_listed) return;
+        still_running.clear();
+        still_running.reserve(size_t(batch));
+        for (int64_t p = 0; p < batch; ++p)
+            if (states[p].action != Action::done) still_running.push_back(p);
+        is_listed = true;
+    }
 
     // Rows of the history begin where every type may, and neighbours may lie side by side.
     static int64_t stride_of(int64_t n, const Options& o) { return n * bytes_of(o.history); }
@@ -182,6 +209,7 @@ public:
     PointCopy(To to, int threads)
         : to(static_cast<Byte*>(to.data())),
           item(int64_t(to.itemsize())),
+          row(to.ndim() > 0 && to.shape(0) > 0 ? int64_t(to.nbytes() / to.shape(0)) : 0),
           chunks(int64_t(to.size()), threads) {}
     void copy(From vector) const {
         if (int64_t(vector.nbytes()) != chunks.n * item) throw nb::value_error("vectors of different sizes");
@@ -194,9 +222,26 @@ public:
         Pool::instance().run_awake(chunks.count, chunks.useful_threads(), copy_chunk);
     }
 
+    // The named rows of vectors, of which there may be fewer than it has room for.
+    void copy_rows(From vectors, Vector<int64_t> rows) const {
+        const auto count = int64_t(rows.size()), all = row ? int64_t(vectors.nbytes()) / row : 0;
+        const int64_t* const index = rows.data();
+        for (int64_t k = 0; k < count; ++k)
+            if (index[k] < 0 || index[k] >= all) throw nb::value_error("no such row");
+        if (count * row > chunks.n * item) throw nb::value_error("more rows than there is room for");
+        const Byte* const from = static_cast<const Byte*>(vectors.data());
+        nb::gil_scoped_release release;
+        constexpr int64_t length = 256;
+        const auto copy_some = [this, from, index, count](int piece, int) {
+            for (int64_t k = piece * length; k < std::min((piece + 1) * length, count); ++k)
+                std::memcpy(to + k * row, from + index[k] * row, size_t(row));
+        };
+        Pool::instance().run_awake(int(quotient_up(count, length)), chunks.threads, copy_some);
+    }
+
 private:
     Byte* const to;
-    const int64_t item;
+    const int64_t item, row;
     const Chunks chunks;
 };
 
@@ -228,6 +273,7 @@ void bind_engine(nb::module_& m, const char* name) {
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("stop", &E::stop)
+        .def_prop_ro("running", &E::running_problems, nb::rv_policy::reference_internal)
         .def_prop_ro("bytes", &E::bytes)
         .def_prop_ro("trial", rows(&E::trial), nb::rv_policy::reference_internal)
         .def_prop_ro("x", rows(&E::x), nb::rv_policy::reference_internal)
@@ -257,7 +303,8 @@ void bind_quasi_newton(nb::module_& m) {
     m.attr("MAX_CAPACITY") = max_capacity;
     nb::class_<PointCopy>(m, "PointCopy")
         .def(nb::init<PointCopy::To, int>(), nb::arg("to"), nb::arg("threads"), nb::keep_alive<1, 2>())
-        .def("__call__", &PointCopy::copy, nb::arg("vector"));
+        .def("__call__", &PointCopy::copy, nb::arg("vector"))
+        .def("rows", &PointCopy::copy_rows, nb::arg("vectors"), nb::arg("rows"));
 
     using L = LineSearchOptions;
     nb::class_<L>(m, "LineSearchOptions")

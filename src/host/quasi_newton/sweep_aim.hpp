@@ -15,8 +15,10 @@ public:
     // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
     // `sets_known`: the free variables are those of the kept products (kept_grams.hpp), found by this turn.
     // `steps_known`: those of the free variables are in their buffer already (few_free.hpp).
+    // `tile_known`: there is one tile, and this turn has absorbed the point, so that its vectors are in their
+    // buffers and it is known who is free.
     Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
-        const T* accepted, bool sets_known, bool steps_known)
+        const T* accepted, bool sets_known, bool steps_known, bool tile_known)
         : v(v),
           state(state),
           options(options),
@@ -24,6 +26,7 @@ public:
           accepted(accepted),
           sets_known(sets_known),
           steps_known(steps_known),
+          tile_known(tile_known),
           rule(aim_rule(state)) {}
 
     // Leaves the row of one chunk: aim_row. `kept`: the products of its tiles, or null.
@@ -36,14 +39,14 @@ public:
             const int count = int(min_of(int64_t(tile), end - at));
             const int packs = (count + lanes - 1) / lanes, padded = packs * lanes;
             if (accepted) accept_point(v, accepted, at, at + count);
-            w.g = w.path = view(w.g_tile, v.g + at, count, padded);
-            w.x = view(w.x_tile, v.x + at, count, padded);
+            w.g = w.path = view(w.g_tile, v.g + at, count, padded, tile_known);
+            w.x = view(w.x_tile, v.x + at, count, padded, tile_known);
             if (v.weights) {
                 widen(w.root, v.weights + at, count, padded);
                 for (int i = 0; i < padded; ++i) w.descent[i] = w.root[i] * w.g[i];
                 w.path = w.descent;
             }
-            if (v.lower) set_bounds(w, v, at, count, padded);
+            if (v.lower && !tile_known) set_bounds(w, v, at, count, padded);
             const Aims out{room(w.breaks, v.trial + at, count, padded),
                            room(w.moving_tile, v.d + at, count, padded)};
             pick_packs(at, packs, reinterpret_cast<const TileGram*>(kept), w, out);
@@ -66,7 +69,7 @@ private:
     const Options& options;
     const double* coefficients;
     const T* const accepted;
-    const bool sets_known, steps_known;
+    const bool sets_known, steps_known, tile_known;
     const AimRule rule;
     Lowest lowest_limit;
 
@@ -113,7 +116,7 @@ private:
         const TilePlaces places(w);
         if (sets_known && kept) {
             std::memcpy(w.free, kept->free, size_t(packs));
-        } else {
+        } else if (!tile_known) {
             for (int k = 0; k < packs; ++k) w.free[k] = free_lanes(places, k * lanes);
         }
         uint32_t open = 0;
@@ -290,11 +293,15 @@ private:
 
     static void limit_step(int pack, const Workspace& w, const TilePlaces& at, const Aims& out,
                            AimTotals& totals) {
-        for (unsigned bits = w.free[pack]; bits; bits &= bits - 1) {  // steps of the others are 0
-            const int i = pack * lanes + lowest_bit(bits);
-            totals.step_limit =
-                min_of(totals.step_limit, feasible_multiple(at.x[i], out.step[i], at.lower[i], at.upper[i]));
+        Lanes least = lanes_of(totals.step_limit);
+        SW_UNROLLED
+        for (int slice = 0; slice < slices; ++slice) {
+            const int i = pack * lanes + slice * slice_lanes;
+            if (!any_chosen(w.free[pack], slice)) continue;  // steps of the others are 0
+            least = min_of(least, feasible_multiple(load_slice(at.x + i), load_slice(out.step + i),
+                                                    load_slice(at.lower + i), load_slice(at.upper + i)));
         }
+        totals.step_limit = least_lane(least);
     }
 
     void measure(int begin, const TilePlaces& at, const Aims& out, AimTotals& totals) const {

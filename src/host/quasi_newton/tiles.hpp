@@ -31,16 +31,15 @@ inline void widen(double* out, const T* in, int count, int padded) {
 }
 
 // A tile in double, padded to whole packs: in place where it is so already, else a copy in the buffer.
-inline const double* view(double* buffer, const double* in, int count, int padded) {
-    if (count < padded) {
-        widen(buffer, in, count, padded);
-        return buffer;
-    }
-    return in;
+// `known`: which has it already.
+inline const double* view(double* buffer, const double* in, int count, int padded, bool known = false) {
+    if (count == padded) return in;
+    if (!known) widen(buffer, in, count, padded);
+    return buffer;
 }
 
-inline const double* view(double* buffer, const float* in, int count, int padded) {
-    widen(buffer, in, count, padded);
+inline const double* view(double* buffer, const float* in, int count, int padded, bool known = false) {
+    if (!known) widen(buffer, in, count, padded);
     return buffer;
 }
 
@@ -174,6 +173,17 @@ inline Lanes unless(Flags found, Lanes values) {
 // Of a pack's variables those with a bit, in a register of them.
 inline Flags chosen(unsigned char bits, int slice) {
     return ((Flags{} + int64_t(bits)) & lane_bits_of(slice)) != 0;
+}
+
+// Whether any variable in a register of a pack has a bit.
+inline bool any_chosen(unsigned char bits, int slice) {
+    return bits >> slice * slice_lanes & ((1 << slice_lanes) - 1);
+}
+
+inline double least_lane(Lanes v) {
+    double least = v[0];
+    for (int i = 1; i < slice_lanes; ++i) least = min_of(least, v[i]);
+    return least;
 }
 
 // work(first) for every pack for one of whose registers, from element i on, test(i) finds something.

@@ -93,6 +93,7 @@ public:
     double* multiples;  // coefficients of the rows in a direction, as `places`
     Scratch scratch;
     FewFree few;
+    Upcoming upcoming;
     std::vector<double> chunk_rows;  // what the chunks of a phase leave, in the first thread's workspace
 
     // The breakpoints of a walk; memory is taken by the first.

@@ -71,7 +71,7 @@ class HostTarget:
         self._turn_one = engine.turn_one
 
     def turn(self, f: Any, g: np.ndarray, part: int = WHOLE) -> None:
-        """Take values and gradients at the trial points and move these on."""
+        """Take values and gradients at the trial points, of all problems or of those that still run; move these on."""
         if self._alone:
             if self._turn_one(f if type(f) is float else f[0], g, part) & _ENDED:
                 self.running = 0
@@ -81,14 +81,18 @@ class HostTarget:
     def wait(self) -> None:
         """Return at once: turns are done when they return."""
 
+    def still_running(self) -> np.ndarray:
+        """Return the numbers of the problems that still run."""
+        return np.array(self._engine.running)
+
     def states(self) -> np.ndarray:
         """Return the states of the problems as they are; not to be written to."""
         return self._states
 
     def stop(self, status: int) -> None:
         """End all problems that still run."""
-        for problem in np.flatnonzero(self._states["action"] != _core.ACTION_DONE):
-            self._engine.stop(int(problem), status)
+        for problem in self.still_running().tolist():
+            self._engine.stop(problem, status)
         self.running = 0
 
     @property

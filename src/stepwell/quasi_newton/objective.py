@@ -154,9 +154,13 @@ class Objective:
     def _points_of(self, variables: Variables) -> Points:
         return Points(variables, self._zero_copy, self._compiled, self._threads)
 
-    def serve(self, variables: Variables, box: Box | None) -> None:
-        """Go on with other variables: fewer problems of the same kind."""
-        self._variables, self._points = variables, self._points_of(variables)
+    def serve(self, variables: Variables, box: Box | None, rows: np.ndarray | None = None) -> None:
+        """Go on with other variables: fewer problems of the same kind, of whose trial points `rows` are to be taken."""
+        self._variables = variables
+        if rows is None:
+            self._points = self._points_of(variables)
+        else:
+            self._points.serve(variables, rows)
         if self._differences is not None:
             self._differences = self._differences.within(box)
 

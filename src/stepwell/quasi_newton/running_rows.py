@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell import _core
 from stepwell.arrays import (
     Array,
     as_user_array,
@@ -81,6 +80,7 @@ class RunningRows:
     ) -> None:
         self._variables, self._box = run.variables, run.box
         self._in_steps = run.variables.on_device or shapes_are_compiled(run.variables.template)
+        self._gathers = False  # whether the objective takes its rows out of the trial points itself
         self._held = np.arange(run.variables.problems)
         self._rows: Any = self._shown(self._held)
         self._places: Any = self._rows
@@ -100,12 +100,12 @@ class RunningRows:
         return getattr(self._inner, name)
 
     def __call__(self, trial: Array) -> tuple[Any, Array]:
-        """Return f and g at the trial points of the rows held; the others keep what they had."""
+        """Return f and g at the trial points: of the rows held or, where others keep what they had, of all."""
         before = self._inner.nfev
-        if len(self._held) == self._variables.problems:
-            f, g = self._inner(trial)
-        else:
-            f, g = self._spread(*self._inner(take_rows(trial, self._places)))
+        whole = len(self._held) == self._variables.problems
+        f, g = self._inner(trial if whole or self._gathers else take_rows(trial, self._places))
+        if self._in_steps and not whole:  # some of the rows have ended: the target takes those of all problems
+            f, g = self._spread(f, g)
         self.rows_evaluated += len(self._held) * (self._inner.nfev - before)
         return f, g
 
@@ -128,13 +128,14 @@ class RunningRows:
         if not 0 < target.running < (STEP * held if self._in_steps else held):
             return False
         target.wait()
-        self._held = np.flatnonzero(target.states()["action"] != _core.ACTION_DONE)
+        self._held = target.still_running()
         if not len(self._held):
             return False
         self._rows = self._shown(self._held)
         self._places = copy_to_device_of(self._held, target.trial) if self._variables.on_device else self._held
         rows = dataclasses.replace(self._variables, shape=(len(self._held), *self._variables.own_shape))
-        self._inner.serve(rows, self._box_of_rows())
+        self._gathers = not (self._in_steps or self._inner.differenced)
+        self._inner.serve(rows, self._box_of_rows(), self._held if self._gathers else None)
         return True
 
     def _shown(self, rows: np.ndarray) -> Array:

@@ -54,7 +54,10 @@ class Target(Protocol):
         """The points to evaluate, (B, n); once a problem has ended, its solution. The next turn overwrites them."""
 
     def turn(self, f: Any, g: Array, part: int = WHOLE) -> None:
-        """Take values and gradients, checked, at the trial points; move these on. May return before it is done."""
+        """Take values and gradients, checked, at the trial points; move these on. May return before it is done.
+
+        On the host they may be those of the problems that still run alone.
+        """
 
     @property
     def running(self) -> int:
@@ -62,6 +65,9 @@ class Target(Protocol):
 
     def wait(self) -> None:
         """Wait until all turns are done and `running` is up to date."""
+
+    def still_running(self) -> np.ndarray:
+        """Return the numbers of the problems that still run, after waiting, in order: an array of the caller's."""
 
     def states(self) -> np.ndarray:
         """Return the state of each problem, a record of `STATE_DTYPE`, after waiting; not to be written to."""

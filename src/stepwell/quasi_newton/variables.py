@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -154,11 +153,19 @@ class Points:
         self._views = zero_copy or variables.on_device or view_is_copy(variables.template)
         self._shape = variables.shape
         self._is_numpy = same_library(variables.template, np.empty(0))
+        self._rows: np.ndarray | None = None
         self._own: np.ndarray = np.empty(0)
-        self._copy: Callable[[Array], None] | None = None
+        self._copy: _core.PointCopy | None = None
+
+    def serve(self, variables: Variables, rows: np.ndarray) -> None:
+        """Go on with fewer problems: `rows` of the trial points, on the host, become points of these variables."""
+        self._variables, self._shape, self._rows = variables, variables.shape, rows
 
     def __call__(self, trial: Array) -> Array:
         """Return trial points for the objective."""
+        if self._rows is not None:
+            own = self._own_rows(trial, self._rows)
+            return self._variables.shown(own) if self._views else self._variables.given(own)
         if self._plain:
             return trial.reshape(self._shape).copy()
         if self._views:
@@ -166,10 +173,22 @@ class Points:
         if trial.size < _WORTH_KEEPING:
             own = trial.reshape(self._shape).copy()
             return own if self._is_numpy else as_user_array(own, self._variables.template)
+        self._copier(trial)(trial)
+        return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
+
+    def _copier(self, trial: Array) -> _core.PointCopy:
+        """Return what copies to our own array, with room for as many points as are asked for now."""
         # Ours, its copier's, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
         # Differences take complex points in between: those of another type have a copy of their own.
         if self._copy is None or self._own.dtype != trial.dtype or sys.getrefcount(self._own) > 3:
             self._own = np.empty(self._shape, trial.dtype)
             self._copy = _core.PointCopy(self._own, self._threads)
-        self._copy(trial)
-        return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
+        return self._copy
+
+    def _own_rows(self, trial: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the named rows of trial points as an array of their own."""
+        if len(rows) * trial.shape[1] < _WORTH_KEEPING:
+            own: np.ndarray = trial[rows]
+            return own
+        self._copier(trial).rows(trial, rows)
+        return self._own[: len(rows)]
