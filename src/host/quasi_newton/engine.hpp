@@ -45,6 +45,7 @@ struct EngineView : BatchMemory<T, unsigned char> {
     bool whole = true;                           // the piece is all there is
     double* kept = nullptr;                      // (batch, kept_stride): products of tiles (kept_grams.hpp)
     int64_t kept_stride = 0;
+    T* copy = nullptr;  // of one problem: where a turn leaves its trial point a second time, for the caller
 };
 
 // A problem whose vectors are in a device's memory: it sweeps, the host decides.

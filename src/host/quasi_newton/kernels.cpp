@@ -23,7 +23,8 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
         const Options& options = is_free ? free : *e.options;
         HostSweeps<T> sweeps(vectors, gradient + p * e.n, e.states[p], options,
                              Chunks(e.n, threads, {e.chunk_length, e.chunk_before}), workspaces, workspace,
-                             e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.whole);
+                             e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.copy, e.whole,
+                             !e.exchange.call);
         Phases phases(sweeps, e.states[p], options,
                       small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
         phases.turn(f[p], part);

@@ -15,8 +15,9 @@ public:
     // `accepted`: the gradient at the trial point, which is taken over on the way; null: it has been.
     // `sets_known`: the free variables are those of the kept products (kept_grams.hpp), found by this turn.
     // `steps_known`: those of the free variables are in their buffer already (few_free.hpp).
+    // `copy`: where the trial point is left a second time; null: nowhere.
     Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
-        const T* accepted, bool sets_known, bool steps_known)
+        const T* accepted, bool sets_known, bool steps_known, T* copy)
         : v(v),
           state(state),
           options(options),
@@ -24,6 +25,7 @@ public:
           accepted(accepted),
           sets_known(sets_known),
           steps_known(steps_known),
+          copy(copy),
           rule(aim_rule(state)) {}
 
     // Leaves the row of one chunk: aim_row. `kept`: the products of its tiles, or null.
@@ -52,6 +54,7 @@ public:
             if (rule.confine == Confine::measure) continue;
             put_back(v.trial + at, out.goal, w.breaks, count);
             put_back(v.d + at, out.step, w.moving_tile, count);
+            if (copy) std::copy_n(v.trial + at, count, copy + at);
             slope.add(sum_products(w.g, out.step, packs));
             totals.direction_squared += sum_products(out.step, out.step, packs);
         }
@@ -67,6 +70,7 @@ private:
     const double* coefficients;
     const T* const accepted;
     const bool sets_known, steps_known;
+    T* const copy;
     const AimRule rule;
     Lowest lowest_limit;
 
