@@ -1,6 +1,6 @@
 #include "host/common/pool.hpp"
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,15 +12,16 @@ namespace stepwell {
 
 Pool& Pool::instance() {
     // Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no
-    // worker lives.
-    static std::mutex guard;
-    static Pool* pool = nullptr;
-    static pid_t owner = 0;
-    const std::lock_guard<std::mutex> lock(guard);
-    if (!pool || owner != getpid()) {
-        pool = new Pool;
-        owner = getpid();
-    }
+    // worker lives. (To ask for the process's number with every job would take as long as to hand it over.)
+    static std::atomic<Pool*> current{nullptr};
+    static const int forgotten_by_children =
+        pthread_atfork(nullptr, nullptr, [] { current.store(nullptr, std::memory_order_relaxed); });
+    (void)forgotten_by_children;  // where it fails, their callers work alone
+    Pool* pool = current.load(std::memory_order_acquire);
+    if (pool) return *pool;
+    Pool* const fresh = new Pool;
+    if (current.compare_exchange_strong(pool, fresh, std::memory_order_acq_rel)) return *fresh;
+    delete fresh;
     return *pool;
 }
 
@@ -95,9 +96,11 @@ void Pool::do_piece(int piece, int thread) noexcept {
 }
 
 // Claims pieces of one generation, the thread's own stretch first, until none is left or another job has
-// begun.
+// begun. What it has done it says once: the caller waits for the last piece, and every word of it would take
+// the line that all threads write from one core to another.
 void Pool::take_pieces(uint32_t generation, int thread) {
     const int shares = stretches.load(std::memory_order_relaxed);
+    int done = 0;
     for (int k = 0; k < shares; ++k) {
         const int share = (thread + k) % shares;
         std::atomic<uint64_t>& word = claims[share].word;
@@ -107,10 +110,11 @@ void Pool::take_pieces(uint32_t generation, int thread) {
             if (uint32_t(current >> 32) != generation || left == 0) break;
             if (!word.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel)) continue;
             do_piece(begin_of(share + 1, shares) - int(left), thread);
-            finished.fetch_add(1, std::memory_order_release);
+            ++done;
             current = word.load(std::memory_order_acquire);
         }
     }
+    if (done > 0) finished.fetch_add(done, std::memory_order_release);
 }
 
 int64_t Pool::now() {

@@ -79,8 +79,9 @@ private:
         std::atomic<uint64_t> word{0};
     };
     Claim claims[max_stretches];
-    std::atomic<uint32_t> epoch{0};
-    std::atomic<int> finished{0}, expecting{0};
+    alignas(64) std::atomic<uint32_t> epoch{0};  // which those without work look at
+    std::atomic<int> expecting{0};
+    alignas(64) std::atomic<int> finished{0};
     // Some twenty times what waking a thread takes: who sleeps after that has lost little.
     static constexpr int64_t longest_watch = 300'000;  // nanoseconds
     std::atomic<bool> comes_soon{false};

@@ -9,6 +9,10 @@
 SW_BEGIN
 
 // Where a new pair comes from and goes to, on one tile. H: the type of the history.
+struct Formed {
+    Lanes s, y;
+};
+
 template <class H>
 struct NewPair {
     const double *d, *g_before;
@@ -16,10 +20,6 @@ struct NewPair {
     H *s_row, *y_row;  // as it is stored
     double *s, *y;     // and as the sums see it: the same place where that is of doubles
     double* free_y;    // y over the free variables, where there are bounds
-
-    struct Formed {
-        Lanes s, y;
-    };
 
     // From element i on.
     Formed form(int i, Lanes g) const {
@@ -31,11 +31,11 @@ struct NewPair {
         if constexpr (sizeof(H) < sizeof(double)) register_at(s + i) = new_s, register_at(y + i) = new_y;
         return {new_s, new_y};
     }
-    // The same within bounds, and y over the free variables; s is returned.
-    Lanes form(int i, Lanes g, Flags held) const {
+    // The same within bounds, and y over the free variables.
+    Formed form(int i, Lanes g, Flags held) const {
         const Formed formed = form(i, g);
         register_at(free_y + i) = unless(held, formed.y);
-        return formed.s;
+        return formed;
     }
     // Asks for what it will read and write from element i on.
     void ask(int i) const {
@@ -48,7 +48,7 @@ struct NewPair {
 struct NoNewPair {
     const double* s;  // null: none
     void form(int, Lanes) const {}
-    Lanes form(int i, Lanes, Flags) const { return s ? load_slice(s + i) : lanes_of(0); }
+    Formed form(int i, Lanes, Flags) const { return {s ? load_slice(s + i) : lanes_of(0), lanes_of(0)}; }
     void ask(int) const {}
 };
 
@@ -85,7 +85,8 @@ public:
         } else {
             stand(NoNewPair{nullptr}, at, count, packs, w, totals);
         }
-        add_norms(count, packs, w, totals);
+        totals.held += count - (v.lower ? w.count_free(packs) : count);
+        if (!v.lower) add_norms(packs, w, totals);
     }
 
 private:
@@ -198,7 +199,7 @@ private:
         constexpr int64_t rare_bit = 256;  // beside those of the lanes
         const Lanes first = lanes_of(totals.first_break);
         Lanes top = lanes_of(0);
-        Slices squares;  // of the projected gradient
+        Lanes projected_2 = {}, gradient_2 = {}, moving_2 = {}, x_2 = {}, y_2 = {};  // squares
         uint32_t open = 0, rare_packs = 0;
         for (int k = 0; k < packs; ++k) {
             // Ten vectors at once are more than the hardware foresees: a little ahead in each.
@@ -216,13 +217,18 @@ private:
                 const Flags held = at.held();
                 const Lanes path = weighted ? load_slice(descent + i) : at.g;
                 const Lanes cut = projected_gradient(at.x, at.g, at.lower, at.upper);
-                const Lanes s = pair.form(i, at.g, held);  // before the older gradient is written over
+                const Formed formed = pair.form(i, at.g, held);  // before the older gradient is written over
                 to.take(i, at.x, at.g);
-                register_at(moving + i) = unless(held, weighted ? load_slice(root + i) * at.g : at.g);
-                squares.part[slice] += cut * cut;
+                const Lanes moves = unless(held, weighted ? load_slice(root + i) * at.g : at.g);
+                register_at(moving + i) = moves;
+                projected_2 += cut * cut;
+                gradient_2 += at.g * at.g;
+                moving_2 += moves * moves;
+                x_2 += at.x * at.x;
+                y_2 += formed.y * formed.y;
                 top = max_of(top, magnitude(cut));
                 free |= ~held & lane_bits_of(slice);
-                rare |= held ? reinterpret_cast<Flags>(s) : at.may_break_before(first, path);
+                rare |= held ? reinterpret_cast<Flags>(formed.s) : at.may_break_before(first, path);
             }
             const int64_t found = bits_of_any(free | (rare != 0 ? Flags{} + rare_bit : Flags{}));
             w.free[k] = (unsigned char)(found);
@@ -233,7 +239,11 @@ private:
         }
         for (int i = 0; i < slice_lanes; ++i)
             totals.projected_gradient = max_of(totals.projected_gradient, top[i]);
-        totals.projected_squared += squares.total();
+        totals.projected_squared += add_slice(projected_2);
+        totals.gradient_squared += add_slice(gradient_2);
+        totals.movable_descent += add_slice(moving_2);
+        totals.x_squared += add_slice(x_2);
+        w.own_y = add_slice(y_2);
         w.strays = false;
         for (; rare_packs; rare_packs &= rare_packs - 1) {
             const int k = __builtin_ctz(rare_packs);
@@ -269,26 +279,14 @@ private:
         totals.first_break = least_lane(least);
     }
 
-    void add_norms(int count, int packs, Workspace& w, AbsorbTotals& totals) const {
-        const int free = v.lower ? w.count_free(packs) : count;
-        totals.held += count - free;
-        if (!v.lower && !v.weights) {
-            const auto [gradient, x] = sums_of_squares<2>({w.g, w.x}, packs);
-            add_norms(gradient, gradient, x, totals);
-        } else {
-            const double* y = gather == Gather::pair ? w.y : w.g;
-            const auto [gradient, moving, x, own_y] = sums_of_squares<4>({w.g, w.moving, w.x, y}, packs);
-            add_norms(gradient, moving, x, totals);
-            w.own_y = own_y;
-        }
-        if (v.lower) return;  // the projected gradient was summed on the way
+    // Where there are no bounds.
+    void add_norms(int packs, const Workspace& w, AbsorbTotals& totals) const {
+        const auto [gradient, x] = sums_of_squares<2>({w.g, w.x}, packs);
+        totals.gradient_squared += gradient;
+        totals.movable_descent += v.weights ? sums_of_squares<1>({w.moving}, packs)[0] : gradient;
+        totals.x_squared += x;
         totals.projected_squared = totals.gradient_squared;
         totals.projected_gradient = max_of(totals.projected_gradient, largest_magnitude(w.g, packs));
-    }
-    static void add_norms(double gradient, double moving, double x, AbsorbTotals& totals) {
-        totals.gradient_squared += gradient;
-        totals.movable_descent += moving;
-        totals.x_squared += x;
     }
 
     // With those that the Cauchy path carries to their bounds.

@@ -69,17 +69,27 @@ private:
         set_mask(w);
         with_type(options.history, [&](auto type) {
             const auto rows = w.places<decltype(type)>();
-            if (adds_pair) {
+            if (adds_pair && w.strays) {
                 gather_columns<2, true>(rows, {w.moving, w.s}, count, w);
             } else {
                 gather_columns<1, true>(rows, {w.moving}, count, w);
             }
         });
-        form_tile_gram(w.picked, w, kept ? *kept : *w.tile_gram);
+        TileGram& gram = kept ? *kept : *w.tile_gram;
+        form_tile_gram(w.picked, w, gram);
+        if (adds_pair && !w.strays) add_products_with_s(gram, w);
         if (!kept) return;
         keep_gradient_sums(w, *kept);
         std::memcpy(kept->free, w.free, size_t(packs));
         kept->slots = slots_from(r);
+    }
+
+    // Where whoever has moved is free: products of rows with the new s are those over the free variables, to
+    // the last bit.
+    void add_products_with_s(TileGram& gram, Workspace& w) const {
+        const int *place = w.places_of_products(), s = 2 * layout.rows - 1;
+        for (int j = 0; j <= s; ++j)
+            w.fresh_sums[j * Workspace::columns].add(gram.products()[place[triangle(s, j)]]);
     }
 
     // Of a tile all of whose variables are held and have not moved: all products are zero.

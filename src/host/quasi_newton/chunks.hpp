@@ -3,6 +3,9 @@
 // batch. A problem over several ranks is cut by the number of all its variables, and ranks have whole chunks.
 #pragma once
 
+#include <atomic>
+#include <vector>
+
 #include "core/common/simd.hpp"
 #include "core/quasi_newton/totals.hpp"
 #include "host/common/pool.hpp"
@@ -27,8 +30,9 @@ struct Chunks {
     static constexpr int64_t max_length = 1 << 19;  // many ranks can share 128 chunks unevenly only
     static constexpr int64_t max_count = 32768;     // rows of one phase that somebody has to add up
     static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
-    // Two or three chunks cannot be shared evenly: where there would be fewer than five, they are this long.
-    static constexpr int64_t shared_length = 1024;
+    // Two or three chunks cannot be shared evenly: where there would be fewer than five, there are so many of
+    // one length.
+    static constexpr int64_t shared_count = 8;
 
     int64_t n, length, before;
     int count, threads;
@@ -39,13 +43,15 @@ struct Chunks {
         if (n == 0) count = 0;
     }
 
-    // The length of the chunks of n variables: whole tiles or, if chunks are to consist of `align` variables
-    // each (such as a row of a grid), a multiple of that.
+    // The length of the chunks of n variables: whole tiles, or whole packs where there are few chunks or, if
+    // chunks are to consist of `align` variables each (such as a row of a grid), a multiple of that.
     static int64_t length_of(int64_t n, int64_t align = 1) {
-        const int64_t least = n >= worth_threads && n <= 4 * min_length ? shared_length : min_length;
+        const bool is_shared = n >= worth_threads && n <= 4 * min_length;
+        const int64_t least = is_shared ? quotient_up(n, shared_count) : min_length;
         const int64_t shortest = quotient_up(n, max_count);
         const int64_t usual =
             max_of(max_of(min_of(quotient_up(n, usual_count), max_length), least), shortest);
+        if (is_shared && align <= 1) return quotient_up(usual, lanes) * lanes;
         const int64_t unit = align > 1 ? align : tile;
         const int64_t plain = quotient_up(usual, unit) * unit;
         if (plain % tile == 0) return plain;
@@ -106,6 +112,47 @@ inline void fold_rows(double* rows, int count, const RowShape& shape) {
     fold_rows(second, count - middle, shape);
     fold_row(rows, second, shape);
 }
+
+// The same, while rows come: done(row) folds what it can, by the thread that has made the second of two
+// neighbours and finds its own in its cache.
+class RowFolder {
+public:
+    RowFolder(double* rows, int count, const RowShape& shape)
+        : rows(rows), count(count), shape(shape), arrived(size_t(2) << most_below(count)) {}
+
+    void done(int row) {
+        struct {
+            int begin, middle, node;
+        } path[32];
+        int depth = 0;
+        for (int begin = 0, length = count, node = 1; length > 1; ++depth) {
+            const int half = length / 2;
+            path[depth] = {begin, begin + half, node};
+            const bool second = row >= begin + half;
+            begin += second ? half : 0;
+            length = second ? length - half : half;
+            node = 2 * node + second;
+        }
+        while (depth-- > 0) {
+            if (!arrived[size_t(path[depth].node)].exchange(true, std::memory_order_acq_rel)) return;
+            fold_row(place(path[depth].begin), place(path[depth].middle), shape);
+        }
+    }
+
+private:
+    double* const rows;
+    const int count;
+    const RowShape shape;
+    std::vector<std::atomic<bool>> arrived;  // one of the two below a node of the tree
+
+    // How many nodes of the tree are one below the other, at most.
+    static int most_below(int count) {
+        int levels = 0;
+        while (count > int64_t(1) << levels) ++levels;
+        return levels;
+    }
+    double* place(int row) const { return rows + int64_t(row) * shape.width(); }
+};
 
 // Rows of sums alone.
 inline void add_rows(double* rows, int count, int64_t length) {

@@ -50,6 +50,7 @@ struct EngineView : BatchMemory<T, unsigned char> {
     const int64_t* running = nullptr;
     int64_t running_count = 0;
     bool of_running_alone = false;
+    T* copy = nullptr;  // of one problem: where a turn leaves its trial point a second time, for the caller
 };
 
 // A problem whose vectors are in a device's memory: it sweeps, the host decides.

@@ -37,6 +37,19 @@ inline void dot_block(const double* const* rows, const double* const* columns, i
         for (int j = 0; j < C; ++j) sums[i][j] = add_slice(acc[i][j]);
 }
 
+// The same of four rows with themselves, but for what is above the diagonal: 4 loads for 10 products.
+inline void dot_triangle(const double* const* rows, int packs, double* const* sums) {
+    Lanes acc[4][4] = {};
+    for (int at = 0; at < packs * lanes; at += slice_lanes) {
+        Lanes a[4];
+        for (int i = 0; i < 4; ++i) a[i] = load_slice(rows[i] + at);
+        for (int i = 0; i < 4; ++i)
+            for (int j = 0; j <= i; ++j) acc[i][j] += a[i] * a[j];
+    }
+    for (int i = 0; i < 4; ++i)
+        for (int j = 0; j <= i; ++j) sums[i][j] = add_slice(acc[i][j]);
+}
+
 template <int R>
 inline void dot_columns(const double* const* rows, const double* const* columns, int count, int packs,
                         double* const* sums) {
@@ -153,7 +166,7 @@ inline void gather_rows(const T* const* rows, int row_count, const double* const
     }
 }
 
-// Lower triangle of tile · tileᵀ, stored as a full square of sums so that blocks need no special cases.
+// Lower triangle of tile · tileᵀ in a full square of sums. Above the diagonal there is something or other.
 inline void form_gram(const double* rows, int row_count, int stride, int packs, double* sums) {
     for (int i = 0; i < row_count; i += 4) {
         const int r = min_of(4, row_count - i), end = min_of(i + 4, row_count);
@@ -165,7 +178,11 @@ inline void form_gram(const double* rows, int row_count, int stride, int packs, 
             double* out[4];
             for (int b = 0; b < c; ++b) right[b] = rows + int64_t(j + b) * stride;
             for (int a = 0; a < r; ++a) out[a] = sums + int64_t(i + a) * row_count + j;
-            dot_rows(left, r, right, c, packs, out);
+            if (i == j && r == 4 && c == 4) {
+                dot_triangle(left, packs, out);
+            } else {
+                dot_rows(left, r, right, c, packs, out);
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ public:
 
     HostSweeps(const HostVectors<T>& v, const T* gradient, const State& state, const Options& options,
                const Chunks& chunks, std::vector<Workspace>& workspaces, int first_workspace, double* kept,
-               bool alone)
+               T* copy, bool alone, bool folds)
         : v(v),
           gradient(gradient),
           state(state),
@@ -24,7 +24,9 @@ public:
           workspaces(workspaces),
           first_workspace(first_workspace),
           kept(kept),
-          alone(alone && chunks.count == 1) {}
+          copy(copy),
+          alone(alone && chunks.count == 1),
+          folds(folds) {}
     HostSweeps(const HostSweeps&) = delete;
     // Whatever ended the turn, a message that raised too: an accepted point is not lost.
     ~HostSweeps() {
@@ -118,7 +120,7 @@ public:
 
     int aim(double* rows) {
         const Aim<T> sweep(v, state, options, scratch().coefficients, to_take ? gradient : nullptr,
-                           sets_known, workspace(0).few.has_step() && state.pairs > 0, tile_known);
+                           sets_known, workspace(0).few.has_step() && state.pairs > 0, tile_known, copy);
         to_take = false;
         const auto aim_chunk = [&](int64_t begin, int64_t end, Workspace& w, double* row) {
             sweep.chunk(begin, end, w, row, kept_of(begin, end));
@@ -127,7 +129,10 @@ public:
     }
 
     void step(double length) {
-        chunks.each([&](int, int64_t begin, int64_t end, int) { step_chunk(v, length, begin, end); });
+        chunks.each([&](int, int64_t begin, int64_t end, int) {
+            step_chunk(v, length, begin, end);
+            if (copy) std::copy(v.trial + begin, v.trial + end, copy + begin);
+        });
     }
 
     void end(bool at_start) {
@@ -144,7 +149,9 @@ private:
     std::vector<Workspace>& workspaces;
     const int first_workspace;  // problems of a batch run one per thread, each with that thread's workspace
     double* const kept;         // products of tiles (kept_grams.hpp), or null
+    T* const copy;              // of the trial point, or null
     const bool alone;           // one chunk has all variables
+    const bool folds;           // rows into one, on the way; else nobody has, and there is one a chunk
     bool to_take = false;       // the trial point is accepted, and x and g are still those before it
     bool sets_known = false;    // the free variables at the point are those of the kept products
     bool tile_known = false;    // the only tile is in its buffers, and it is known what is free of it
@@ -170,15 +177,23 @@ private:
                (begin + chunks.before) / chunks.length * KeptGrams::doubles_of_chunk(chunks, options.slots);
     }
 
-    // sweep(begin, end, workspace, row) for every chunk; returns how many there are.
+    // sweep(begin, end, workspace, row) for every chunk; returns how many rows there are then.
     template <class Sweep>
     int each_row(double* rows, const RowShape& shape, const Sweep& sweep, bool back = false) {
         const int64_t width = shape.width();
         const auto sweep_chunk = [&](int c, int64_t begin, int64_t end, int thread) {
             sweep(begin, end, workspace(thread), rows + c * width);
         };
-        chunks.each(sweep_chunk, back);
-        return chunks.count;
+        if (!folds || chunks.useful_threads() == 1) {
+            chunks.each(sweep_chunk, back);
+            return chunks.count;
+        }
+        RowFolder folder(rows, chunks.count, shape);
+        chunks.each([&](int c, int64_t begin, int64_t end, int thread) {
+            sweep_chunk(c, begin, end, thread);
+            folder.done(c);
+        });
+        return 1;
     }
 };
 

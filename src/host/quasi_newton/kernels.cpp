@@ -27,7 +27,8 @@ void turn(const EngineView<T>& e, const double* f, const T* gradient, TurnPart p
         if (is_free) vectors.lower = vectors.upper = nullptr;
         const Options& options = is_free ? free : *e.options;
         HostSweeps<T> sweeps(vectors, gradient + given * e.n, e.states[p], options, chunks, workspaces,
-                             workspace, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.whole);
+                             workspace, e.kept && !is_free ? e.kept + p * e.kept_stride : nullptr, e.copy,
+                             e.whole, !e.exchange.call);
         Phases phases(sweeps, e.states[p], options,
                       small_matrices(e.small + p * small_matrices_length(slots), slots), e.exchange);
         phases.turn(f[given], part);

@@ -1,11 +1,13 @@
 // Python bindings of the quasi-Newton engine: memory, turns, and views of the state.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <optional>
 
 #include "core/quasi_newton/decide.hpp"
 #include "host/common/bindings.hpp"
@@ -44,6 +46,8 @@ public:
     using EngineView<T>::batch, EngineView<T>::n, EngineView<T>::states, EngineView<T>::small;
     using EngineView<T>::x, EngineView<T>::g, EngineView<T>::d, EngineView<T>::trial;
     using EngineView<T>::s, EngineView<T>::y;
+
+    using Numbers = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
     Engine(int64_t batch, int64_t n, const Options& wanted, int threads)
         : EngineView<T>{},
@@ -104,6 +108,13 @@ public:
         this->kept_stride = KeptGrams::doubles_of(chosen, chunks);
         kept_products.assign(size_t(batch * this->kept_stride), 0.0);
         this->kept = kept_products.empty() ? nullptr : kept_products.data();
+    }
+    // Every turn leaves its trial point there as well, by the threads that have found it: each writes what
+    // its own cache holds. One problem alone.
+    void set_copy(std::optional<Numbers> to) {
+        require_size(!to || (batch == 1 && to->size() == size_t(n)));
+        this->copy = to ? to->data() : nullptr;
+        kept_copy = std::move(to);
     }
     void set_exchange(PythonExchange& between) { this->exchange = between.hook(); }
 
@@ -175,6 +186,7 @@ public:
 private:
     std::vector<double> kept_products;
     LargeMemory memory;
+    std::optional<Numbers> kept_copy;
     std::vector<int64_t> still_running;
     bool is_listed = false;
 
@@ -269,6 +281,7 @@ void bind_engine(nb::module_& m, const char* name) {
         .def("set_weights", &E::set_weights, nb::keep_alive<1, 2>())
         .def("set_chunks", &E::set_chunks, nb::arg("length"), nb::arg("before") = 0, nb::arg("whole") = true)
         .def("forget", &E::forget)
+        .def("set_copy", &E::set_copy, nb::arg("to").none())
         .def("set_exchange", &E::set_exchange, nb::keep_alive<1, 2>())
         .def("turn_one", &E::turn_one, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)
         .def("turn_all", &E::turn_all, nb::arg("f"), nb::arg("g"), nb::arg("part") = 0)

@@ -17,8 +17,9 @@ public:
     // `steps_known`: those of the free variables are in their buffer already (few_free.hpp).
     // `tile_known`: there is one tile, and this turn has absorbed the point, so that its vectors are in their
     // buffers and it is known who is free.
+    // `copy`: where the trial point is left a second time; null: nowhere.
     Aim(const HostVectors<T>& v, const State& state, const Options& options, const double* coefficients,
-        const T* accepted, bool sets_known, bool steps_known, bool tile_known)
+        const T* accepted, bool sets_known, bool steps_known, bool tile_known, T* copy)
         : v(v),
           state(state),
           options(options),
@@ -27,6 +28,7 @@ public:
           sets_known(sets_known),
           steps_known(steps_known),
           tile_known(tile_known),
+          copy(copy),
           rule(aim_rule(state)) {}
 
     // Leaves the row of one chunk: aim_row. `kept`: the products of its tiles, or null.
@@ -55,6 +57,7 @@ public:
             if (rule.confine == Confine::measure) continue;
             put_back(v.trial + at, out.goal, w.breaks, count);
             put_back(v.d + at, out.step, w.moving_tile, count);
+            if (copy) std::copy_n(v.trial + at, count, copy + at);
             slope.add(sum_products(w.g, out.step, packs));
             totals.direction_squared += sum_products(out.step, out.step, packs);
         }
@@ -70,6 +73,7 @@ private:
     const double* coefficients;
     const T* const accepted;
     const bool sets_known, steps_known, tile_known;
+    T* const copy;
     const AimRule rule;
     Lowest lowest_limit;
 

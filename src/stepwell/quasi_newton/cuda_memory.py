@@ -178,6 +178,10 @@ class DeviceVectors:
         """Return the states of the problems."""
         raise NotImplementedError
 
+    def still_running(self) -> np.ndarray:
+        """Return the numbers of the problems that still run."""
+        return np.flatnonzero(self.states()["action"] != _core.ACTION_DONE)
+
     def _write_states(self, states: np.ndarray) -> None:
         raise NotImplementedError
 

@@ -160,10 +160,6 @@ class CudaRankTarget(OverRanks, DeviceVectors):
         trial = self.trial
         return namespace_of(trial).zeros_like(trial)
 
-    def still_running(self) -> np.ndarray:
-        """Return the numbers of the problems that still run."""
-        return np.flatnonzero(self.states()["action"] != _core.ACTION_DONE)
-
     def states(self) -> np.ndarray:
         """Return the state, which is the host's; not to be written to."""
         if not self.follows:

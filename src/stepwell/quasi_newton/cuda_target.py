@@ -213,10 +213,6 @@ class CudaTarget(DeviceVectors):
         super().wait()
         self._marks.clear()
 
-    def still_running(self) -> np.ndarray:
-        """Return the numbers of the problems that still run."""
-        return np.flatnonzero(self.states()["action"] != _core.ACTION_DONE)
-
     def states(self) -> np.ndarray:
         """Return the states of the problems; of one problem alone as the last turn has shown it."""
         self.wait()

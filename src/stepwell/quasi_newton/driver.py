@@ -63,10 +63,13 @@ def drive(
     # Where every turn is looked at there is nothing to run ahead for.
     watched = after is not None or diagonal is not None or objective.differenced
 
+    evaluate = objective.__call__  # which Python calls faster than an object that has it
+
     def repeated() -> tuple[Any, bool]:
-        advance = target.repeated(lambda: objective(target.trial), turn, False if watched else graph, clock)
+        advance = target.repeated(lambda: evaluate(target.trial), turn, False if watched else graph, clock)
         return advance, hasattr(advance, "replays")
 
+    objective.follow(target)
     advance, replays = repeated()
     limit = began + settings.time_limit
     looking: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -75,6 +78,7 @@ def drive(
 
     # What no turn of this run has to look at is settled here: between evaluations of a microsecond every call counts.
     counted, timed = objective.differenced, limit < math.inf
+    narrow = getattr(objective, "narrow", None)
 
     def stop(status: Status) -> None:
         if checkpoint is not None:
@@ -101,7 +105,7 @@ def drive(
                     stop(Status.TIME_LIMIT)
                 if replays:
                     objective.replayed(advance.replays)
-                if objective.narrow(target):
+                if narrow is not None and narrow(target):
                     if clock is not None:
                         clock.gather()
                     advance, replays = repeated()

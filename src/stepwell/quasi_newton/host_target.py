@@ -78,6 +78,10 @@ class HostTarget:
         else:
             self.running = self._engine.turn_all(f, g, part)
 
+    def copy_points_to(self, points: np.ndarray | None) -> None:
+        """Let every turn leave its trial point in an array as well, until another one is given; one problem alone."""
+        self._engine.set_copy(points)
+
     def wait(self) -> None:
         """Return at once: turns are done when they return."""
 
@@ -138,4 +142,9 @@ class HostTarget:
         self, evaluate: Callable[[], tuple[Any, Any]], turn: Callable[..., None], graph: str | bool, clock: Any
     ) -> Callable[[], Any]:
         """Return a function that evaluates and turns once."""
-        return lambda: turn(*evaluate())
+
+        def advance() -> None:
+            f, g = evaluate()  # not turn(*evaluate()): that would be a call by way of C
+            turn(f, g)
+
+        return advance

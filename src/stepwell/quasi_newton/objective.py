@@ -148,11 +148,16 @@ class Objective:
         g = self._variables.read_gradient(g)
         if self._variables.on_device:
             wait_for_values(g)  # the turn would wait for it anyway; so its time counts as the objective's
+        self._points.settle()
         self.seconds += time.perf_counter() - start
         return f, g
 
     def _points_of(self, variables: Variables) -> Points:
         return Points(variables, self._zero_copy, self._compiled, self._threads)
+
+    def follow(self, target: Target) -> None:
+        """Take points from the turns of a target, where these can leave them."""
+        self._points.follow(target)
 
     def serve(self, variables: Variables, box: Box | None, rows: np.ndarray | None = None) -> None:
         """Go on with other variables: fewer problems of the same kind, of whose trial points `rows` are to be taken."""
@@ -178,12 +183,9 @@ class Objective:
         self.nfev += times
         self.njev += times
 
-    def narrow(self, target: Target) -> bool:
-        """Leave out problems that have ended: a function of the points alone sees all of them, whose data go by row."""
-        return False
-
     def close(self) -> None:
-        """End the processes that were started for differences."""
+        """End the processes that were started for differences, and give points up."""
+        self._points.leave()
         if self._workers is not None:
             self._workers.close()
 

@@ -99,7 +99,7 @@ class Variables:
     def read_values(self, f: Any) -> Any:
         """Check values of f: one number, or one a problem; on the device only where they lie there."""
         if not self.is_batch and not self.on_device:
-            return f if type(f) is float else scalar_of(f)
+            return float(f) if isinstance(f, float) else scalar_of(f)
         count = self.problems
         if self.on_device and is_cuda(f):
             f = view_foreign(f, self.template)
@@ -118,8 +118,10 @@ class Variables:
     def read_gradient(self, g: Any, name: str = "the gradient") -> Array:
         """Check a gradient: of x0's shape and dtype and in x0's place; what is on the host may have to be cast."""
         if not self.on_device:
-            plain = type(g) is np.ndarray and g.dtype == self.dtype and _lies_plain(g.flags)
-            gradient: Array = g if plain else read_host_array(name, g, self.dtype)
+            plain = type(g) is np.ndarray and g.dtype == self.dtype
+            if plain and g.flags.carray and g.shape == self.shape:
+                return g
+            gradient: Array = g if plain and _lies_plain(g.flags) else read_host_array(name, g, self.dtype)
         else:
             if not is_cuda(g):
                 where = device_name(self.template)
@@ -142,9 +144,10 @@ def _lies_plain(flags: Any) -> bool:
 class Points:
     """Trial points as the objective gets them: copies that it may keep and change.
 
-    A copy that nobody has kept is used again: a fresh one costs the operating system more than the copying. With
-    ``zero_copy``, and on a device, points are views that the solver overwrites. Functions that JAX has compiled see no
-    array, only its trace: they get NumPy's, which spares JAX the making of one of its own.
+    A copy that nobody has kept is used again: a fresh one costs the operating system more than the copying. Where the
+    target can, its turn leaves the next point there (`follow`), and nothing is copied afterwards. With ``zero_copy``,
+    and on a device, points are views that the solver overwrites. Functions that JAX has compiled see no array, only
+    its trace: they get NumPy's, which spares JAX the making of one of its own.
     """
 
     def __init__(self, variables: Variables, zero_copy: bool, compiled: bool = False, threads: int = 1) -> None:
@@ -155,7 +158,11 @@ class Points:
         self._is_numpy = same_library(variables.template, np.empty(0))
         self._rows: np.ndarray | None = None
         self._own: np.ndarray = np.empty(0)
-        self._copy: _core.PointCopy | None = None
+        self._copy: Any = None
+        self._references = 0  # to our copy, where nobody else has kept it; 0: there is none
+        self._leader: Any = None  # the target whose turns leave their points in our copy
+        self._led = False  # whether they do so
+        self._left = False  # whether one has
 
     def serve(self, variables: Variables, rows: np.ndarray) -> None:
         """Go on with fewer problems: `rows` of the trial points, on the host, become points of these variables."""
@@ -163,6 +170,9 @@ class Points:
 
     def __call__(self, trial: Array) -> Array:
         """Return trial points for the objective."""
+        if self._left and trial is self._leader.trial:
+            self._left = False  # once: the objective may change it
+            return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
         if self._rows is not None:
             own = self._own_rows(trial, self._rows)
             return self._variables.shown(own) if self._views else self._variables.given(own)
@@ -174,15 +184,34 @@ class Points:
             own = trial.reshape(self._shape).copy()
             return own if self._is_numpy else as_user_array(own, self._variables.template)
         self._copier(trial)(trial)
+        self._left = False
         return self._own[...] if self._is_numpy else as_user_array(self._own, self._variables.template)
+
+    def follow(self, target: Any) -> None:
+        """Let the turns of a target leave their points in our copy, if it can and if it pays."""
+        views = self._plain or self._views
+        if not views and hasattr(target, "copy_points_to") and target.batch == 1 and target.n >= _WORTH_KEEPING:
+            self._leader = target
+
+    def leave(self) -> None:
+        """Give our copy up."""
+        if self._leader is not None:
+            self._leader.copy_points_to(None)
+            self._leader, self._led, self._left = None, False, False
+
+    def settle(self) -> None:
+        """See to it, between an evaluation and the turn after it, that the turn leaves its point where nobody looks."""
+        if self._leader is not None:
+            if not self._led or sys.getrefcount(self._own) > self._references:
+                self._make(self._leader.trial.dtype)
+            self._left = True
 
     def _copier(self, trial: Array) -> _core.PointCopy:
         """Return what copies to our own array, with room for as many points as are asked for now."""
-        # Ours, its copier's, the argument of getrefcount, and nobody else's: arrays made of this one refer to it.
-        # Differences take complex points in between: those of another type have a copy of their own.
-        if self._copy is None or self._own.dtype != trial.dtype or sys.getrefcount(self._own) > 3:
-            self._own = np.empty(self._shape, trial.dtype)
-            self._copy = _core.PointCopy(self._own, self._threads)
+        # Arrays made of our copy refer to it. Differences take complex points in between: those of another type have
+        # a copy of their own.
+        if sys.getrefcount(self._own) > self._references or self._own.dtype != trial.dtype:
+            self._make(trial.dtype)
         return self._copy
 
     def _own_rows(self, trial: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -192,3 +221,11 @@ class Points:
             return own
         self._copier(trial).rows(trial, rows)
         return self._own[: len(rows)]
+
+    def _make(self, dtype: Any) -> None:
+        self._own = np.empty(self._shape, dtype)
+        self._copy = _core.PointCopy(self._own, self._threads)
+        self._led = self._leader is not None and dtype == self._leader.trial.dtype
+        if self._led:
+            self._leader.copy_points_to(self._own)
+        self._references = sys.getrefcount(self._own)
