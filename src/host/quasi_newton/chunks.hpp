@@ -30,9 +30,9 @@ struct Chunks {
     static constexpr int64_t max_length = 1 << 19;  // many ranks can share 128 chunks unevenly only
     static constexpr int64_t max_count = 32768;     // rows of one phase that somebody has to add up
     static constexpr int64_t worth_threads = 8192;  // below, waking a second thread costs more than it does
-    // Two or three chunks cannot be shared evenly: where there would be fewer than five, there are so many of
-    // one length.
-    static constexpr int64_t shared_count = 8;
+    // Two or three chunks cannot be shared evenly: where there would be fewer than five, there are eight of
+    // one length or, of aligned ones, as many as are about this long.
+    static constexpr int64_t shared_count = 8, shared_length = 1024;
 
     int64_t n, length, before;
     int count, threads;
@@ -47,11 +47,11 @@ struct Chunks {
     // chunks are to consist of `align` variables each (such as a row of a grid), a multiple of that.
     static int64_t length_of(int64_t n, int64_t align = 1) {
         const bool is_shared = n >= worth_threads && n <= 4 * min_length;
-        const int64_t least = is_shared ? quotient_up(n, shared_count) : min_length;
+        if (is_shared && align <= 1) return quotient_up(quotient_up(n, shared_count), lanes) * lanes;
+        const int64_t least = is_shared ? shared_length : min_length;
         const int64_t shortest = quotient_up(n, max_count);
         const int64_t usual =
             max_of(max_of(min_of(quotient_up(n, usual_count), max_length), least), shortest);
-        if (is_shared && align <= 1) return quotient_up(usual, lanes) * lanes;
         const int64_t unit = align > 1 ? align : tile;
         const int64_t plain = quotient_up(usual, unit) * unit;
         if (plain % tile == 0) return plain;
