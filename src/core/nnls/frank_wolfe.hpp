@@ -27,12 +27,16 @@ SW_HD Ascent ascent_of(const NnlsFamily& family, int64_t system, int n, const Sc
     return {top, product};
 }
 
-// The gap of Frank and Wolfe: 2 (max w's - w'x) over the s that are allowed.
+// The gap of Frank and Wolfe: 2 (max w's - w'x) over the s that are allowed, whose sums are at least `least`
+// and at most `most`. Numbers, or vectors of them.
+template <class Number>
+SW_HD Number frank_wolfe_gap(Number top, Number product, Number least, Number most) {
+    const Number gap = 2 * (top * (top > 0 ? most : least) - product);
+    return gap < 0 ? Number{} : gap;
+}
 SW_HD double frank_wolfe_gap(const NnlsFamily& family, int64_t system, const Ascent& w) {
-    const double least = max_of(family.sum_low[system * family.sum_stride], 0.0);
-    const double gap =
-        2 * (w.top * (w.top > 0 ? family.sum_high[system * family.sum_stride] : least) - w.product);
-    return gap < 0 ? 0.0 : gap;
+    return frank_wolfe_gap(w.top, w.product, max_of(family.sum_low[system * family.sum_stride], 0.0),
+                           family.sum_high[system * family.sum_stride]);
 }
 
 }  // namespace nnls

@@ -21,21 +21,21 @@ struct OneCore : TriangleSweeps {
     double* panel;                 // columns of a matrix of its own and b
     KeptInverses* kept = nullptr;  // where all systems have one matrix of few columns
 
-    // Of `group` systems with one matrix, b of each `step` numbers apart: A'b, a row of `stride` numbers
-    // each with zeros after it, of which b . b is the last. Of each they are summed in the same order,
-    // whichever the others are.
+    // Of `group` systems with one matrix, b of each `step` numbers apart: A'b, the numbers of a column side
+    // by side, with zeros after the last of them, and b . b from `squares` on. Of each they are summed in the
+    // same order, whichever the others are.
     static constexpr int group = systems_at_once;
     template <class Scalar>
     static void multiply_group(const Scalar* b, int64_t step, int here, int count, const Shared& shared,
-                               int columns, double* products, int stride) {
+                               int columns, double* products, double* squares) {
         const Scalar* row[group];
         for (int k = 0; k < group; ++k) row[k] = b + min_of(k, here - 1) * step;
         // (With the first four columns goes b . b, so that b is read once. What comes next is asked for
         // meanwhile, a part with each four: all of it with the first is more at once than a core waits for.)
         const int parts = (columns + 3) / 4, part = group * count / parts;
-        multiply_four<true>(row, count, shared, 0, columns, products, stride, b + group * step, parts);
+        multiply_four<true>(row, count, shared, 0, columns, products, squares, b + group * step, parts);
         for (int j = 4; j < columns; j += 4)
-            multiply_four<false>(row, count, shared, j, columns, products, stride,
+            multiply_four<false>(row, count, shared, j, columns, products, squares,
                                  b + group * step + j / 4 * part, parts);
     }
 
@@ -335,9 +335,9 @@ private:
 
     // Of rows of a group: products with four columns from j on, and with themselves. Of the rows that come
     // next one of so many parts is asked for meanwhile.
-    template <bool squares, class Scalar>
+    template <bool squared, class Scalar>
     static void multiply_four(const Scalar* const (&row)[group], int count, const Shared& shared, int j,
-                              int columns, double* products, int stride, const Scalar* next, int parts) {
+                              int columns, double* products, double* squares, const Scalar* next, int parts) {
         constexpr int line = 64 / sizeof(Scalar);
         const int pace = parts * lot;
         int due = 0;
@@ -357,21 +357,33 @@ private:
             for (int k = 0; k < group; ++k) {
                 const Lot value = lot_at(row[k] + i);
                 for (int q = 0; q < 4; ++q) sum[k][q] += entry[q] * value;
-                if (squares) square[k] += value * value;
+                if (squared) square[k] += value * value;
             }
         }
         const int here = min_of(4, columns - j);
-        for (int k = 0; k < group; ++k) {
-            double *into = products + k * stride + j, *own = products + (k + 1) * stride - 1;
-            for (int q = 0; q < 4; ++q) into[q] = q < here ? across(sum[k][q]) : 0.0;
-            if (squares) *own = across(square[k]);
-        }
+        double* into = products + group * j;
+        const Lot nothing = {};
+        for (int q = 0; q < 4; ++q)
+            for (int k = 0; k < group; k += 2)
+                write_across(q < here ? sum[k][q] : nothing, q < here ? sum[k + 1][q] : nothing,
+                             into + group * q + k);
+        for (int k = 0; squared && k < group; k += 2) write_across(square[k], square[k + 1], squares + k);
         for (int k = 0; k < group; ++k)
             for (int t = i; t < count; ++t) {
                 const double value = double(row[k][t]);
-                for (int q = 0; q < here; ++q) products[k * stride + j + q] += column[q][t] * value;
-                if (squares) products[(k + 1) * stride - 1] += value * value;
+                for (int q = 0; q < here; ++q) into[group * q + k] += column[q][t] * value;
+                if (squared) squares[k] += value * value;
             }
+    }
+
+    // The sums of two registers. (At once, where what reads them reads both.)
+    static void write_across(Lot a, Lot b, double* to) {
+#if defined(__aarch64__)
+        register_at(to) = vpaddq_f64(a, b);
+#else
+        to[0] = across(a);
+        to[1] = across(b);
+#endif
     }
 
     static Lot lot_at(const double* p) { return register_at(p); }

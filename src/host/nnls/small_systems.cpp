@@ -10,55 +10,56 @@ SW_BEGIN
 namespace nnls {
 namespace {
 
-typedef bool (*Way)(SmallSystems&, int64_t, const Shared&);
+typedef bool (*Way)(SmallSystems&, int64_t, int64_t, const Shared&);
 
-// A row of A'b, zeros up to a whole number of eights, and then b'b.
+// Entries of A'b, zeros up to a whole number of eights; b'b comes after them.
 int linear_length(const Job& job) {
-    return static_cast<int>(padded(job.columns + job.family.slack)) + 1;
+    return static_cast<int>(padded(job.columns + job.family.slack));
 }
 
 // The solutions on all columns of the systems whose products are there.
 template <class Kind>
 void guess(SmallSystems& given, int64_t system, int here, small::OneCore& core) {
     const Job& job = given.job;
-    const Family& family = job.family;
     if (!given.guesses_known) {
         small::Store<Kind, 1> store;
         small::Solver<Kind, small::OneCore> solver(job, system, given.products, core, store);
         given.guesses_known = true;
         given.has_guesses =
-            !family.mask && !job.warm_values && !job.warm_marks && solver.keep_inverse_of_all();
+            !job.family.mask && !job.warm_values && !job.warm_marks && solver.keep_inverse_of_all();
+        if (given.has_guesses)
+            given.guess_table.take(given.products, given.kept->of(small::bit_of(job.columns) - 1),
+                                   job.columns, Kind::summed, solver.counted());
     }
     if (!given.has_guesses) return;
-    double sums[small::systems_at_once] = {};
-    for (int k = 0; Kind::summed && k < here; ++k)
-        sums[k] = family.sum_high[(system + k) * family.sum_stride];
-    const auto& kept = given.kept->of(small::bit_of(job.columns) - 1);
-    small::Guesses::find<Kind::summed>(kept, given.products, job.columns, given.linear.get(),
-                                       linear_length(job), sums, given.guesses);
+    const auto find = job.columns <= 4 ? small::Guesses<Kind, 4>::find : small::Guesses<Kind, 8>::find;
+    given.answered = find(job, given.guess_table, system, here, given.linear.get(), given.guesses);
 }
 
 // A'b and b'b of this system, and at once of those that come next.
 template <class Kind>
-void multiply(SmallSystems& given, int64_t system, const Shared& shared, small::OneCore& core) {
+void multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& shared, small::OneCore& core) {
     typedef small::OneCore Core;
     typedef typename Kind::Scalar Scalar;
     constexpr bool guesses = small::Solver<Kind, Core>::sweeps_signs;
     const Job& job = given.job;
     const int length = linear_length(job);
     if (system < given.first || system >= given.last || shared.columns != given.multiplied) {
-        const int64_t here = job.family.which ? 1 : min_of<int64_t>(Core::group, job.systems - system);
+        const int64_t here = job.family.which ? 1 : min_of<int64_t>(Core::group, end - system);
         const Scalar* b = static_cast<const Scalar*>(job.b) + system * job.b_stride;
         Core::multiply_group(b, job.b_stride, static_cast<int>(here), job.rows, shared, job.columns,
-                             given.linear.get(), length);
+                             given.linear.get(), given.linear.get() + Core::group * length);
         given.first = system;
         given.last = system + here;
         given.multiplied = shared.columns;
+        given.answered = 0;
         if constexpr (guesses) guess<Kind>(given, system, static_cast<int>(here), core);
     }
-    if (guesses && given.has_guesses) given.products.guess = given.guesses + (system - given.first);
-    given.products.linear = given.linear.get() + (system - given.first) * length;
-    given.products.squared_b = given.products.linear[length - 1];
+    const int64_t place = system - given.first;
+    if constexpr (guesses) given.products.guess = given.has_guesses ? given.guesses + place : nullptr;
+    given.products.linear = given.linear.get() + place;
+    given.products.linear_step = Core::group;
+    given.products.squared_b = given.linear.get()[Core::group * length + place];
 }
 
 // What all systems of a matrix work with.
@@ -84,7 +85,7 @@ void take_matrix(SmallSystems& given, const Shared& shared) {
 }
 
 template <class Kind>
-bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
+bool solve_as(SmallSystems& given, int64_t system, int64_t end, const Shared& shared) {
     typedef typename Kind::Scalar Scalar;
     const Job& job = given.job;
     small::OneCore core;
@@ -94,7 +95,8 @@ bool solve_as(SmallSystems& given, int64_t system, const Shared& shared) {
     small::Products& products = given.products;
     if constexpr (Kind::shares) {
         take_matrix(given, shared);
-        multiply<Kind>(given, system, shared, core);
+        multiply<Kind>(given, system, end, shared, core);
+        if (given.is_answered(system)) return true;
     }
     if constexpr (Kind::source == small::own_matrix) {
         core.form_table(static_cast<const Scalar*>(job.a) + system * job.a_stride, job.row_stride,
@@ -172,8 +174,8 @@ SmallSystems::SmallSystems(const HostJob& host)
       panel((small::max_tabled_columns + 1) * small::panel_stride),
       table(small::table_length(small::max_tabled_columns)),
       units(padded(host.job.columns + 1)),
-      linear(small::OneCore::group * linear_length(host.job)) {
-    std::fill_n(linear.get(), small::OneCore::group * linear_length(job), 0.0);
+      linear(small::OneCore::group * (linear_length(host.job) + 1)) {
+    std::fill_n(linear.get(), small::OneCore::group * (linear_length(job) + 1), 0.0);
     const int source = small::source_of(job, host.form_gram);
     if (source == small::one_matrix && keeps_inverses(job)) kept = std::make_unique<small::KeptInverses>();
     way_ = host.single ? way_for<float>(job, source) : way_for<double>(job, source);

@@ -15,8 +15,14 @@ class SmallSystems {
 public:
     // Of systems that have a source (small/choice.hpp).
     explicit SmallSystems(const HostJob& host);
-    // False where the solver for all sizes has to see to it; `shared` is of the system's matrix.
-    bool solve(int64_t system, const Shared& shared) { return way_(*this, system, shared); }
+    // False where the solver for all sizes has to see to it; `shared` is of the system's matrix. Those up to
+    // `end` are to follow.
+    bool solve(int64_t system, int64_t end, const Shared& shared) {
+        return is_answered(system) || way_(*this, system, end, shared);
+    }
+    bool is_answered(int64_t system) const {
+        return system >= first && system < last && (answered >> (system - first) & 1);
+    }
 
     // What the ways work with.
     const Job& job;
@@ -30,9 +36,11 @@ public:
     // Their guesses, where the matrix has them; it is looked at once.
     small::Guess guesses[small::systems_at_once];
     bool guesses_known = false, has_guesses = false;
+    small::GuessTable guess_table;
+    unsigned answered = 0;  // a bit for each that its guess has solved
 
 private:
-    bool (*way_)(SmallSystems&, int64_t, const Shared&);
+    bool (*way_)(SmallSystems&, int64_t, int64_t, const Shared&);
 };
 
 }  // namespace nnls

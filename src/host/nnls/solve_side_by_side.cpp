@@ -60,11 +60,12 @@ struct SideBySide {
             Bench<Matrix>& bench = benches[thread];
             try {
                 if (tries && !bench.small) bench.small = std::make_unique<SmallSystems>(host);
-                for (int64_t system = p * piece; system < std::min(job.systems, (p + 1) * piece); ++system) {
+                const int64_t end = std::min(job.systems, (p + 1) * piece);
+                for (int64_t system = p * piece; system < end; ++system) {
                     const int64_t index = matrix_number(job, system);
                     const Shared& own =
                         job.family.which ? common[static_cast<size_t>(index)]->shared : shared;
-                    if (tries && bench.small->solve(system, own)) continue;
+                    if (tries && bench.small->solve(system, end, own)) continue;
                     if (!bench.worker) bench.worker = std::make_unique<Worker<Matrix>>(host, extent, shared);
                     Task<Matrix>& task = bench.worker->own.task;
                     task.take(bench.worker->matrices.read(index, kind));

@@ -58,21 +58,21 @@ struct Answer : Sums<Kind, Lanes> {
         }
     }
 
+    SW_HD Counts counted() const {
+        Counts counts{this->insertions, this->removals, this->solves, this->passes, {}};
+        SW_UNROLL
+        for (int k = 0; k < 4; ++k) counts.costs[k] = this->costs[k];
+        return counts;
+    }
+
     // False where x is beyond the largest number of its kind.
     SW_HD bool answer() {
         if (!write_vectors()) return false;
-        const double room = is_relative_to_b(job.family) ? b_norm : size;
         if (lanes.lane() == 0) {
+            const double measure = measure_of(job, b_norm, size);
             job.residual[system] = square_root(squared_fit);
-            job.violation[system] = room > 0 ? max_of(top, slope) / room : 0.0;
-            job.status[system] = converged;
-            job.insertions[system] = this->insertions;
-            job.removals[system] = this->removals;
-            job.solves[system] = this->solves;
-            job.passes[system] = this->passes;
-            job.escalated[system] = 0;
-            SW_UNROLL
-            for (int k = 0; k < 4; ++k) job.costs[4 * system + k] = this->costs[k];
+            job.violation[system] = measure > 0 ? max_of(top, slope) / measure : 0.0;
+            write_counts<1>(job, system, counted());
         }
         if (job.family.general) write_more();
         return true;
@@ -127,12 +127,6 @@ private:
     SW_HD void write_sum(const Scalar* out, const Scalar* dual) {
         const Family& family = job.family;
         const int given = job.columns;
-        if (this->knows_guess()) {
-            family.equality_error[system] = absolute(this->deficit);
-            if (family.gap)
-                family.gap[system] = frank_wolfe_gap(family, system, this->products.guess->ascent);
-            return;
-        }
         double sum = 0;
         SW_ROLLED
         for (int j = 0; j < given; ++j)

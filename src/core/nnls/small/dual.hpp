@@ -38,7 +38,6 @@ struct Dual : System<Kind, Lanes> {
     double squared_residual = 0;         // the penalty included; of a table only where it is needed
     double squared_fit = 0;              // without it
     double multiplier = 0, deficit = 0;  // of a bound sum; what x misses of it
-    bool is_guess = false;               // x is what was guessed, and all else known
     // Norms of columns, a whole number of eights, where sweeps read them and each system has its own.
     double own_norm[Lanes::has_sweeps && Base::own_norms ? Kind::capacity : 1];
     bool has_norms = false;
@@ -51,7 +50,6 @@ struct Dual : System<Kind, Lanes> {
     template <bool judges = true>
     SW_HD void dual_from_table() {
         top = 0;
-        is_guess = false;
         if constexpr (Lanes::has_sweeps)
             table_by_sweep();
         else if constexpr (width > 1)
@@ -67,7 +65,6 @@ struct Dual : System<Kind, Lanes> {
     // r = b - A x and w = A'r from A itself.
     SW_HD void dual_from_rows() {
         ++passes;
-        is_guess = false;
         if constexpr (Kind::shares) {
             squared_fit = this->template residual_of_rows<true>(true);
         } else if constexpr (Kind::source == own_matrix) {
@@ -96,7 +93,7 @@ struct Dual : System<Kind, Lanes> {
     SW_HD void fit_from_table() {
         double inside = 0;
         if constexpr (Lanes::has_sweeps)
-            inside = knows_guess() ? products.guess->inside : inner(x, c) + inner(x, w);
+            inside = inner(x, c) + inner(x, w);
         else
             this->each_column([&](int j, int t) { inside += x[j] * (c[t] + w[j]); });
         inside = lanes.sum(inside);
@@ -149,18 +146,6 @@ struct Dual : System<Kind, Lanes> {
         else
             this->each_column([&](int j, int) { reached += this->coefficient(j) * x[j]; });
         deficit = this->wanted - lanes.sum(reached);
-    }
-
-    SW_HD bool knows_guess() const { return Base::sweeps_signs && is_guess; }
-
-    // All columns are in the factor, and x is what was guessed.
-    SW_HD void take_guessed_dual() {
-        const Guess& guess = *products.guess;
-        support = passive;
-        deficit = guess.deficit;
-        multiplier = guess.multiplier;
-        measure(guess.slope, guess.sizes);
-        is_guess = true;
     }
 
     // Whether a column is out of the factor and may enter it.
@@ -327,14 +312,9 @@ private:
                 if (support & bit_of(j)) sizes += absolute(x[j]) * this->norm(j, t);
             });
         }
-        measure(lanes.most(steepest), lanes.sum(sizes));
-    }
-
-    SW_HD void measure(double steepest, double sizes) {
-        slope = steepest;
-        size = b_norm + sizes;
-        const double measure = is_relative_to_b(job.family) ? b_norm : size;
-        slack = max_of(job.options.tolerance * measure, job.options.rounding * size);
+        slope = lanes.most(steepest);
+        size = b_norm + lanes.sum(sizes);
+        slack = slack_of(job, b_norm, size);
     }
 
     // The multiplier mu of a bound sum makes w + mu s zero on the columns in the factor: -s'w / s's over

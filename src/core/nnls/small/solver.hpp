@@ -100,13 +100,17 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
         return this->advance(limit);
     }
 
-    // For a host's thread, before there are guesses: false where there are none with this matrix.
+    // For a host's thread, before there are guesses: false where there are none with this matrix. Then it is
+    // counted what a system takes that one of them solves.
     SW_HD bool keep_inverse_of_all() {
         static_assert(Base::sweeps_signs);
         if constexpr (Base::keeps_sum)
             if (!(this->products.sum->weight > 0)) this->keep_sum(*this->products.sum);
         this->shut = ~(bit_of(n) - 1);
-        return !(Base::keeps_sum ? this->products.sum->nothing : this->products.nothing) && enter_all();
+        if ((Base::keeps_sum ? this->products.sum->nothing : this->products.nothing) || !enter_all())
+            return false;
+        this->solves = this->passes = 1;
+        return true;
     }
 
     SW_HD bool finish() {
@@ -141,7 +145,7 @@ private:
         }
         if (!from_table)
             this->dual_from_rows();
-        else if (!this->knows_guess())
+        else
             this->dual_from_table();
         const bool nothing_left = top <= slack, steep = slope > slack;
         // Where products have few digits of a pivot, A refines the point whatever the dual says.
@@ -218,7 +222,7 @@ private:
         if constexpr (Kind::source == normal_equations) return true;
         if constexpr (Base::certifies) {
             this->fit_from_table();
-            return squared_fit > large_residual * size * size && !this->rounding_hides_a_dual() &&
+            return is_large(squared_fit, size) && !this->rounding_hides_a_dual() &&
                    !(Kind::shares && this->has_weak_pivot());
         }
         return false;
@@ -266,9 +270,9 @@ private:
         if (!enter_all()) return false;
         const int all = count;
         if constexpr (Base::sweeps_signs) {
-            if (this->products.guess && this->products.guess->least > 0) {
+            if (this->products.guess && this->products.guess->is_positive) {
                 ++this->solves;
-                this->take_guessed_dual();
+                this->support = this->passive;
                 return true;
             }
         }

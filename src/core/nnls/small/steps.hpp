@@ -49,7 +49,6 @@ struct Steps : Dual<Kind, Lanes> {
 
     SW_HD void set_out(double towards, uint64_t columns) {
         on_the_way = true;
-        this->is_guess = false;
         left = 1;
         inward = towards;
         entered = columns;

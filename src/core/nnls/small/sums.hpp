@@ -108,7 +108,6 @@ struct Sums : Steps<Kind, Lanes> {
         }
         if (where < 0 || !(highest > absolute(rest))) return;
         this->set_x(where, x[where] + rest / this->coefficient(where));
-        this->is_guess = false;
     }
 
 private:

@@ -5,7 +5,7 @@
 
 #include "core/nnls/rounding.hpp"
 #include "core/nnls/scaling.hpp"
-#include "core/nnls/small/tables.hpp"
+#include "core/nnls/small/report.hpp"
 #include "core/nnls/stacked.hpp"
 
 SW_BEGIN
@@ -61,7 +61,7 @@ struct System {
           lanes(lanes),
           n(job.columns + job.family.slack),
           x(sweeps_signs && products.guess ? products.guess->x : store.x),
-          w(sweeps_signs && products.guess ? products.guess->w : store.w),
+          w(store.w),
           table(store.table),
           order(store.order),
           row_residuals(store.residual) {}
@@ -257,16 +257,16 @@ struct System {
     // another solver has to see to it: it is told apart there what is wrong, if something is.
     SW_HD bool begin() {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
-        if (!sweeps_signs || !products.guess)
-            each<own_columns>(swept(), [&](int j, int t) {
-                x[j] = w[j] = 0;
-                if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
-                if constexpr (own_norms) own_inverse[t] = 0;
-            });
+        each<own_columns>(swept(), [&](int j, int t) {
+            if (!sweeps_signs || !products.guess) x[j] = 0;
+            w[j] = 0;
+            if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
+            if constexpr (own_norms) own_inverse[t] = 0;
+        });
         read_mask();
         lanes.sync();
         if constexpr (Kind::shares && Lanes::has_sweeps) {
-            for (int j = 0; j < swept(); ++j) c[j] = products.linear[j];
+            for (int j = 0; j < swept(); ++j) c[j] = products.linear[j * products.linear_step];
             squared_b = products.squared_b;
         } else if constexpr (Kind::shares) {
             squared_b = residual_of_rows<true>(false);
@@ -274,7 +274,7 @@ struct System {
         } else if (!read_table()) {
             return false;
         }
-        if (!(squared_b == 0 ? is_zero() : squared_b > 1e-200 && squared_b < 1e200)) return false;
+        if (!(squared_b == 0 ? is_zero() : is_in_range(squared_b))) return false;
         b_norm = square_root(squared_b);
         if constexpr (keeps_sum) {
             if (!(products.sum->weight > 0)) keep_sum(*products.sum);
@@ -298,6 +298,9 @@ struct System {
             kept.norm[j] = square(j) * kept.inverse_norm[j];
             kept.inverse[j] = 1 / kept.coefficients[j];
             if (!(scale(j) > 0) || !(kept.inverse_norm[j] > 0)) kept.nothing |= bit_of(j);
+            const int best = kept.pivot;
+            if (kept.coefficients[j] * kept.norm[best] > kept.coefficients[best] * kept.norm[j])
+                kept.pivot = j;
         }
     }
 

@@ -1,7 +1,6 @@
 // What a small system is compiled for, the products it works with, and the memory of its own.
 #pragma once
 
-#include "core/nnls/frank_wolfe.hpp"
 #include "core/nnls/small/lanes.hpp"
 #include "core/nnls/workspace.hpp"
 
@@ -86,17 +85,13 @@ struct KeptSum {
     double weight = 0;     // of the row of the sum; 0 where nothing is known yet
     uint64_t nothing = 0;  // columns that cannot enter
     double coefficients[64], inverse[64], inverse_norm[64], norm[64];  // inverse: of coefficients
+    int pivot = 0;  // the column whose x changes Ax least for what it changes the sum
 };
 
-// What a host's thread finds for some systems at once: x on all columns, its dual, with the multiplier of a
-// sum, and what judges them.
+// What a host's thread finds for some systems at once: x on all columns, from which a system goes on.
 struct Guess {
-    double x[kept_columns], w[kept_columns];  // each system works on its own from here on
-    double least;                             // of x
-    double deficit, multiplier;               // of a bound sum
-    double slope, sizes;                      // the largest |w_j| over its norm; the sum of |x_j| norm_j
-    double inside;                            // x . (A'b + w)
-    Ascent ascent;
+    double x[kept_columns];
+    bool is_positive;  // all of x
 };
 
 // What systems with one matrix share: its scaled columns, and products that may lie in faster memory.
@@ -110,9 +105,10 @@ struct Products {
     const double* entries = nullptr;
     int64_t row_step = 0, column_step = 0;
     const double* table = nullptr;  // of a matrix of its own
-    // A'b of the system, a whole number of eights, and b'b, where a host's thread has formed them for some
-    // systems at once; and columns of zeros, where it has looked for them.
+    // A'b of the system, a whole number of eights, so far apart, and b'b, where a host's thread has formed
+    // them for some systems at once; and columns of zeros, where it has looked for them.
     const double* linear = nullptr;
+    int64_t linear_step = 1;
     double squared_b = 0;
     uint64_t nothing = 0;
     const double* norm = nullptr;  // of columns, a whole number of eights, for who has sweeps
