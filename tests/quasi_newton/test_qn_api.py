@@ -81,6 +81,42 @@ def test_points_that_several_threads_copy_are_the_callers(threads):
     assert np.array_equal(first.x, second.x)
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("form", ["changed", "returned", "kept for the next", "changed in between"])
+def test_large_points_are_the_functions_own(form, library):
+    """A turn leaves the next point of 10,000 variables in the last one's memory, unless somebody has that still."""
+    xp = np if library == "numpy" else pytest.importorskip("torch")
+    target, weights = np.linspace(-3, 5, 10_000), np.geomspace(1, 100, 10_000)
+    own_target, own_weights = xp.asarray(target), xp.asarray(weights)
+    last = []
+
+    def changed(x):
+        f, g = float((own_weights * (x - own_target) ** 2).sum()), 2 * own_weights * (x - own_target)
+        x[:] = 1e30
+        return f, g
+
+    def returned(x):
+        x -= own_target
+        f = float((own_weights * x**2).sum())
+        x *= 2 * own_weights
+        return f, x
+
+    def kept(x):
+        last[:] = [*last[-1:], (x, x + 0.0)]
+        return changed(x + 0.0)
+
+    functions = {"changed": (changed, True), "returned": (returned, True), "kept for the next": (kept, True)}
+    functions["changed in between"] = lambda x: changed(x)[0], lambda x: returned(x)[1]
+    fun, jac = functions[form]
+    options = {"threads": 2, "ftol": 0, "gtol": 1e-3}
+    found = stepwell.minimize(fun, xp.asarray(np.zeros(10_000)), jac=jac, bounds=(-1.0, 1.0), options=options)
+    assert found.nit > 5
+    assert found.success
+    # The projected gradient, 2 w (x - target), is at most gtol, and w at least 1.
+    np.testing.assert_allclose(np.asarray(found.x), np.clip(target, -1, 1), atol=5e-4)
+    assert all(np.array_equal(np.asarray(x), np.asarray(copy)) for x, copy in last)
+
+
 @pytest.mark.parametrize("form", ["remembering", "changing"])
 def test_code_written_for_scipy_may_keep_and_change_its_points(form):
     found = []
