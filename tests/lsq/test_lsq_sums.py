@@ -195,3 +195,22 @@ def test_columns_of_very_different_sizes_are_judged_by_their_own():
         assert min(breaches) < 1e-10, seed
         converged += r.status == NNLSStatus.CONVERGED
     assert converged > 290
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1e-25), (np.float64, 1e-60)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_residual_far_below_the_sum(dtype, size, masked):
+    """A column of zeros takes the sum, beside which b is next to nothing: the residual has its digits all the same."""
+    rng = np.random.default_rng(3)
+    A = np.abs(rng.standard_normal((9, 3)))
+    A[:, 1] = 0
+    b = size * (rng.uniform(0.3, 1, (8, 3)) @ A.T + 0.2 * rng.standard_normal((8, 9)))
+    A, b = A.astype(dtype), b.astype(dtype)
+    mask = np.ones((8, 3), bool) if masked else None
+    found = stepwell.lsq_linear(A, b, (0, np.inf), sum_bounds=(1, 1), mask=mask)
+    x = found.x.astype(np.float64)
+    assert found.success.all()
+    assert x.sum(1) == pytest.approx(1, rel=4 * float(np.finfo(dtype).eps))
+    direct = np.linalg.norm((x @ A.T.astype(np.float64) - b) / size, axis=1)
+    # Residuals are a tenth of b and more: of their squares at most two digits are lost.
+    assert found.residual / size == pytest.approx(direct, rel=100 * 2.3e-16 + 10 * float(np.finfo(dtype).eps))

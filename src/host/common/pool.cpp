@@ -10,13 +10,18 @@
 
 namespace stepwell {
 
+namespace {
+
+// Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no worker
+// lives. (To ask for the process's number with every job would take as long as to hand it over.)
+constinit std::atomic<Pool*> current{nullptr};
+// When the module is loaded. Where it fails, the callers of children work alone.
+[[maybe_unused]] const int forgotten_by_children =
+    pthread_atfork(nullptr, nullptr, [] { current.store(nullptr, std::memory_order_relaxed); });
+
+}  // namespace
+
 Pool& Pool::instance() {
-    // Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no
-    // worker lives. (To ask for the process's number with every job would take as long as to hand it over.)
-    static std::atomic<Pool*> current{nullptr};
-    static const int forgotten_by_children =
-        pthread_atfork(nullptr, nullptr, [] { current.store(nullptr, std::memory_order_relaxed); });
-    (void)forgotten_by_children;  // where it fails, their callers work alone
     Pool* pool = current.load(std::memory_order_acquire);
     if (pool) return *pool;
     Pool* const fresh = new Pool;

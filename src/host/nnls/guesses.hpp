@@ -167,7 +167,8 @@ private:
     struct Point {
         Systems c[width], squared_b, wanted;  // A'b, b'b and the sum
         Systems x[width], missed;             // of the sum
-        Systems w[width], multiplier, product, residual, violation;
+        Systems w[width], multiplier, residual, violation;
+        Systems product;  // x'w, of a bound sum
 
         // x on all columns. Of a bound sum the pivot takes what the others leave of it, so that nothing is
         // missed but what rounding does.
@@ -210,23 +211,18 @@ private:
             for (int j = 0; j < width; ++j) w[j] = c[j];
             for (int i = 0; i < width; ++i)
                 for (int j = 0; j < width; ++j) w[j].subtract(x[i], table.gram[i][j]);
-            Systems sizes, slope, inside;
-            if constexpr (summed) {
-                Systems other;
-                multiplier = Systems();
-                for (int j = 0; j < width; j += 2) {
-                    multiplier.add(w[j], table.multiplier[j]);
-                    other.add(w[j + 1], table.multiplier[j + 1]);
-                }
-                multiplier.add(other, 1);
-                for (int j = 0; j < width; ++j) w[j].add(multiplier, table.coefficients[j]);
+            // x'(c + w), w without the multiplier of a sum: with it the residual would be a difference of
+            // numbers as large as that sum.
+            Systems sizes, slope, inside, other;
+            for (int j = 0; j < width; ++j) {
+                inside.add_product(x[j], c[j]);
+                other.add_product(x[j], w[j]);
             }
-            product = Systems();
+            inside.add(other, 1);
+            if constexpr (summed) add_multiplier(table);
             for (int j = 0; j < width; ++j) {
                 sizes.add(x[j].size(), table.norm[j]);
                 slope.take_more(w[j].size() * table.inverse_norm[j]);
-                inside.add_product(x[j], c[j]);
-                product.add_product(x[j], w[j]);
             }
             // (The table has the damping in it.)
             if (!summed && job.options.damping > 0)
@@ -237,14 +233,27 @@ private:
             Bits holds[parts];
             for (int p = 0; p < parts; ++p) {
                 const Side b_norm = root_of(squared_b.part[p]), size = b_norm + sizes.part[p];
-                Side fit = squared_b.part[p] - (inside.part[p] + product.part[p]);
-                if constexpr (summed) fit += multiplier.part[p] * (wanted.part[p] - missed.part[p]);
-                holds[p] = is_in_range(squared_b.part[p]) & is_large(fit, size) &
+                const Side fit = squared_b.part[p] - inside.part[p];
+                holds[p] = is_in_range(squared_b.part[p]) & is_large(fit, size) & (fit < double_infinity) &
                            (slope.part[p] <= slack_of(job, b_norm, size));
                 residual.part[p] = root_of(fit);
                 violation.part[p] = slope.part[p] / measure_of(job, b_norm, size);
             }
             return joined(holds);
+        }
+
+        void add_multiplier(const GuessTable& table) {
+            Systems other;
+            multiplier = product = Systems();
+            for (int j = 0; j < width; j += 2) {
+                multiplier.add(w[j], table.multiplier[j]);
+                other.add(w[j + 1], table.multiplier[j + 1]);
+            }
+            multiplier.add(other, 1);
+            for (int j = 0; j < width; ++j) {
+                w[j].add(multiplier, table.coefficients[j]);
+                product.add_product(x[j], w[j]);
+            }
         }
 
         void hand_over(int k, bool is_positive, int columns, Guess& own) const {

@@ -79,8 +79,7 @@ void take_matrix(SmallSystems& given, const Shared& shared) {
         if (!(units[j] > 0 && shared.norm && shared.norm[j] > 0)) products.nothing |= small::bit_of(j);
     }
     products.unit = units;
-    given.sum.weight = 0;
-    given.sum.nothing = 0;
+    given.sum = small::KeptSum();
     products.sum = &given.sum;
 }
 

@@ -198,6 +198,7 @@ class Points:
         if self._leader is not None:
             self._leader.copy_points_to(None)
             self._leader, self._led, self._left = None, False, False
+            self._references = 0  # the target had one of them
 
     def settle(self) -> None:
         """See to it, between an evaluation and the turn after it, that the turn leaves its point where nobody looks."""

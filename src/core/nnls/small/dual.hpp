@@ -89,15 +89,17 @@ struct Dual : System<Kind, Lanes> {
         judge_the_rest();
     }
 
-    // |b - A x|^2 from tables without a penalty: b.b - x.(c + w), w without the multiplier of a sum.
+    // |b - A x|^2 from tables without a penalty: b.b - x.(c + w), w without the multiplier of a sum. (Taken
+    // out of each, since what it takes of them all may be far larger than b.b.)
     SW_HD void fit_from_table() {
         double inside = 0;
-        if constexpr (Lanes::has_sweeps)
+        if constexpr (Kind::summed)
+            this->each_column([&](int j, int t) { inside += x[j] * (c[t] + (w[j] - in_multiplier(j))); });
+        else if constexpr (Lanes::has_sweeps)
             inside = inner(x, c) + inner(x, w);
         else
             this->each_column([&](int j, int t) { inside += x[j] * (c[t] + w[j]); });
         inside = lanes.sum(inside);
-        if constexpr (Kind::summed) inside -= multiplier * (this->wanted - deficit);
         squared_residual = squared_fit = squared_b - inside;
         // The table has the damping in it.
         if (!Kind::bounded && job.options.damping > 0) {
