@@ -165,6 +165,12 @@ inline double fold_lanes(typename VectorOf<double, count>::anywhere v, Fold fold
     }
 }
 
+// The lanes of a vector added up, in the order of add_lanes() where there are eight.
+template <class Vector>
+inline double sum_of_lanes(Vector v) {
+    return fold_lanes<sizeof(Vector) / sizeof(double)>(v, [](auto a, auto b) { return a + b; });
+}
+
 // The largest lane.
 inline double max_lane(Pack v) {
     v = larger(v, halves_swapped(v));

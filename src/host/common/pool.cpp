@@ -14,18 +14,18 @@ namespace {
 
 // Never destroyed, so that workers asleep at exit are harmless; made anew in a forked child, where no worker
 // lives. (To ask for the process's number with every job would take as long as to hand it over.)
-constinit std::atomic<Pool*> current{nullptr};
+constinit std::atomic<Pool*> of_process{nullptr};
 // When the module is loaded. Where it fails, the callers of children work alone.
 [[maybe_unused]] const int forgotten_by_children =
-    pthread_atfork(nullptr, nullptr, [] { current.store(nullptr, std::memory_order_relaxed); });
+    pthread_atfork(nullptr, nullptr, [] { of_process.store(nullptr, std::memory_order_relaxed); });
 
 }  // namespace
 
 Pool& Pool::instance() {
-    Pool* pool = current.load(std::memory_order_acquire);
+    Pool* pool = of_process.load(std::memory_order_acquire);
     if (pool) return *pool;
     Pool* const fresh = new Pool;
-    if (current.compare_exchange_strong(pool, fresh, std::memory_order_acq_rel)) return *fresh;
+    if (of_process.compare_exchange_strong(pool, fresh, std::memory_order_acq_rel)) return *fresh;
     delete fresh;
     return *pool;
 }

@@ -203,7 +203,7 @@ struct OneCore : TriangleSweeps {
                 sizes[k] += size_of(register_at(x + at)) * register_at(norm + at);
             }
         return {highest(larger_of(top[0], top[1])), highest(larger_of(slope[0], slope[1])),
-                across(sizes[0] + sizes[1])};
+                sum_of_lanes(sizes[0] + sizes[1])};
     }
 
     // a . b over the columns of a set.
@@ -211,7 +211,7 @@ struct OneCore : TriangleSweeps {
         Lot sum = {};
         for (int at = 0; at < length; at += lot)
             sum += Lot(Bits(register_at(a + at)) & in_set(columns, at)) * register_at(b + at);
-        return across(sum);
+        return sum_of_lanes(sum);
     }
 
     // to = values * by; false where one is not finite.
@@ -230,7 +230,7 @@ struct OneCore : TriangleSweeps {
             to[j] = Scalar(values[j] * by[j]);
             rest += double(to[j]) * 0.0;
         }
-        return across(odd) + rest == 0;
+        return sum_of_lanes(odd) + rest == 0;
     }
 
     // A byte a column: `one` for those of a set, but `other` for those of another; else zero.
@@ -253,7 +253,7 @@ struct OneCore : TriangleSweeps {
             for (int j = here; j < length; ++j) to[j] = 0;
             for (int j = 0; j < length; j += lot) odd += register_at(to + j) * 0.0;
         }
-        return across(odd) == 0;
+        return sum_of_lanes(odd) == 0;
     }
 
 private:
@@ -365,9 +365,10 @@ private:
         const Lot nothing = {};
         for (int q = 0; q < 4; ++q)
             for (int k = 0; k < group; k += 2)
-                write_across(q < here ? sum[k][q] : nothing, q < here ? sum[k + 1][q] : nothing,
-                             into + group * q + k);
-        for (int k = 0; squared && k < group; k += 2) write_across(square[k], square[k + 1], squares + k);
+                write_sum_of_lanes(q < here ? sum[k][q] : nothing, q < here ? sum[k + 1][q] : nothing,
+                                   into + group * q + k);
+        for (int k = 0; squared && k < group; k += 2)
+            write_sum_of_lanes(square[k], square[k + 1], squares + k);
         for (int k = 0; k < group; ++k)
             for (int t = i; t < count; ++t) {
                 const double value = double(row[k][t]);
@@ -377,12 +378,12 @@ private:
     }
 
     // The sums of two registers. (At once, where what reads them reads both.)
-    static void write_across(Lot a, Lot b, double* to) {
+    static void write_sum_of_lanes(Lot a, Lot b, double* to) {
 #if defined(__aarch64__)
         register_at(to) = vpaddq_f64(a, b);
 #else
-        to[0] = across(a);
-        to[1] = across(b);
+        to[0] = sum_of_lanes(a);
+        to[1] = sum_of_lanes(b);
 #endif
     }
 
@@ -420,8 +421,9 @@ private:
                 sum[both - 1][j] += register_at(column[j] + i + lot) * next;
             }
         }
-        double all = across(square[0] + square[1]), rest[most];
-        for (int j = 0; j < most; ++j) rest[j] = across(both > 1 ? sum[0][j] + sum[both - 1][j] : sum[0][j]);
+        double all = sum_of_lanes(square[0] + square[1]), rest[most];
+        for (int j = 0; j < most; ++j)
+            rest[j] = sum_of_lanes(both > 1 ? sum[0][j] + sum[both - 1][j] : sum[0][j]);
         for (; i < count; ++i) {
             double r = double(b[i]);
             for (int j = 0; j < most; ++j) r -= column[j][i] * factor[j];
@@ -487,7 +489,7 @@ private:
             even[2] += register_at(c2 + i) * u;
             even[3] += register_at(c3 + i) * u;
         }
-        for (int k = 0; k < 4; ++k) sums[k] = across(even[k] + odd[k]);
+        for (int k = 0; k < 4; ++k) sums[k] = sum_of_lanes(even[k] + odd[k]);
     }
 
     // Some rows of A, and of b after its last column, one column after the other; the rest of the last eight
@@ -542,7 +544,7 @@ private:
                 if (row > column || column > n || row > n) continue;
                 // Row i of products with the columns, then those with b.
                 double& into = column < n ? table[row * n + column] : table[n * n + row];
-                into += across(sums[p][q]);
+                into += sum_of_lanes(sums[p][q]);
             }
     }
 };

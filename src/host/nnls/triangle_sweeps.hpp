@@ -34,7 +34,7 @@ struct TriangleSweeps : OneLane {
             SW_SHORT_LOOP(i);
             rest += a[i] * b[i];
         }
-        return across(sums[0] + sums[1]) + rest;
+        return sum_of_lanes(sums[0] + sums[1]) + rest;
     }
 
     // values = L^-1 values, the first `rows`, of which those before `first` are zero; L, a unit triangle, by
@@ -105,13 +105,7 @@ struct TriangleSweeps : OneLane {
             row[i] = values[i] * inverse_pivot[i];
             rest += row[i] * values[i];
         }
-        return across(sum) + rest;
-    }
-
-protected:
-    template <class Vector>
-    static double across(Vector sum) {
-        return fold_lanes<sizeof(Vector) / sizeof(double)>(sum, [](auto a, auto b) { return a + b; });
+        return sum_of_lanes(sum) + rest;
     }
 
 private:
@@ -127,7 +121,7 @@ private:
             const Few u = few_at(b + i);
             for (int k = 0; k < 4; ++k) all[k] += few_at(row[k] + i) * u;
         }
-        for (int k = 0; k < 4; ++k) sums[k] = across(all[k]);
+        for (int k = 0; k < 4; ++k) sums[k] = sum_of_lanes(all[k]);
         for (; i < length; ++i) {
             SW_SHORT_LOOP(i);
             for (int k = 0; k < 4; ++k) sums[k] += row[k][i] * b[i];

@@ -8,11 +8,11 @@
 
 SW_BEGIN
 
-// Where a new pair comes from and goes to, on one tile. H: the type of the history.
 struct Formed {
     Lanes s, y;
 };
 
+// Where a new pair comes from and goes to, on one tile. H: the type of the history.
 template <class H>
 struct NewPair {
     const double *d, *g_before;
@@ -239,11 +239,11 @@ private:
         }
         for (int i = 0; i < slice_lanes; ++i)
             totals.projected_gradient = max_of(totals.projected_gradient, top[i]);
-        totals.projected_squared += add_slice(projected_2);
-        totals.gradient_squared += add_slice(gradient_2);
-        totals.movable_descent += add_slice(moving_2);
-        totals.x_squared += add_slice(x_2);
-        w.own_y = add_slice(y_2);
+        totals.projected_squared += sum_of_lanes(projected_2);
+        totals.gradient_squared += sum_of_lanes(gradient_2);
+        totals.movable_descent += sum_of_lanes(moving_2);
+        totals.x_squared += sum_of_lanes(x_2);
+        w.own_y = sum_of_lanes(y_2);
         w.strays = false;
         for (; rare_packs; rare_packs &= rare_packs - 1) {
             const int k = __builtin_ctz(rare_packs);

@@ -178,7 +178,7 @@ private:
             for (int p = 0; p < parts; ++p)
                 sums[p] += load_slice(a + i + p * slice_lanes) * load_slice(b + i + p * slice_lanes);
         for (int p = 1; p < parts; ++p) sums[0] += sums[p];
-        return add_slice(sums[0]);
+        return sum_of_lanes(sums[0]);
     }
 
     void fill(const SmallMatrices& m, const State& s, double theta) {

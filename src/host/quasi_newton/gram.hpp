@@ -34,7 +34,7 @@ inline void dot_block(const double* const* rows, const double* const* columns, i
         }
     }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = add_slice(acc[i][j]);
+        for (int j = 0; j < C; ++j) sums[i][j] = sum_of_lanes(acc[i][j]);
 }
 
 // The same of four rows with themselves, but for what is above the diagonal: 4 loads for 10 products.
@@ -47,7 +47,7 @@ inline void dot_triangle(const double* const* rows, int packs, double* const* su
             for (int j = 0; j <= i; ++j) acc[i][j] += a[i] * a[j];
     }
     for (int i = 0; i < 4; ++i)
-        for (int j = 0; j <= i; ++j) sums[i][j] = add_slice(acc[i][j]);
+        for (int j = 0; j <= i; ++j) sums[i][j] = sum_of_lanes(acc[i][j]);
 }
 
 template <int R>
@@ -137,7 +137,7 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
         for (int at = 0; at < lanes; at += slice_lanes) add(padded, at, whole + at);
     }
     for (int i = 0; i < R; ++i)
-        for (int j = 0; j < C; ++j) sums[i][j] = add_slice(acc[i][j]);
+        for (int j = 0; j < C; ++j) sums[i][j] = sum_of_lanes(acc[i][j]);
 }
 
 // sums[i * stride + j] = row i · column j over the picked packs of a tile of `count` elements; with a mask,

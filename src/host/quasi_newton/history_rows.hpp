@@ -65,17 +65,6 @@ inline Lanes& slice_of(Pack& pack, int slice) {
     return reinterpret_cast<Lanes*>(&pack)[slice];
 }
 
-// The lanes of a register added up.
-inline double add_slice(Lanes v) {
-    if constexpr (slices == 1) {
-        return add_lanes(*reinterpret_cast<const Pack*>(&v));
-    } else if constexpr (slice_lanes == 4) {
-        return (v[0] + v[2]) + (v[1] + v[3]);
-    } else {
-        return v[0] + v[1];
-    }
-}
-
 inline Lanes load_slice(const double* p) {
     return register_at(p);
 }

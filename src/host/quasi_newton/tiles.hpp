@@ -181,9 +181,7 @@ inline bool any_chosen(unsigned char bits, int slice) {
 }
 
 inline double least_lane(Lanes v) {
-    double least = v[0];
-    for (int i = 1; i < slice_lanes; ++i) least = min_of(least, v[i]);
-    return least;
+    return fold_lanes<slice_lanes>(v, [](auto a, auto b) { return min_of(a, b); });
 }
 
 // work(first) for every pack for one of whose registers, from element i on, test(i) finds something.
