@@ -82,11 +82,13 @@ struct OneCore : TriangleSweeps {
         for (int k = 0; k < table_length(n); ++k) table[k] = 0;
         for (int first = 0; first < count; first += panel_rows) {
             const int length = take_panel(a, row_stride, b, first, count, n);
+            // What comes next, or with the next system, is brought near meanwhile.
+            const Scalar* next = a + (first + panel_rows) * row_stride;
             // (After the last column comes b.)
             for (int i = 0; i <= n; i += 2) {
                 int j = i;
-                for (; j + 1 < n; j += 4) add_products<4>(i, j, n, length, table);
-                if (j <= n) add_products<2>(i, j, n, length, table);
+                for (; j + 1 < n; j += 4) next = add_products<4>(i, j, n, length, table, next);
+                if (j <= n) next = add_products<2>(i, j, n, length, table, next);
             }
         }
         for (int i = 0; i < n; ++i)
@@ -523,19 +525,24 @@ private:
         return length;
     }
 
-    // Of a panel: the products of columns i and i + 1 with some from j on.
-    template <int some>
-    void add_products(int i, int j, int n, int length, double* table) const {
+    // Of a panel: the products of columns i and i + 1 with some from j on. With each eight rows a line from
+    // `next` on is asked for; returns the one after them.
+    template <int some, class Scalar>
+    const Scalar* add_products(int i, int j, int n, int length, double* table, const Scalar* next) const {
         Lot sums[2][some] = {};
         const double *a0 = panel + i * panel_stride, *a1 = panel + min_of(i + 1, n) * panel_stride;
         const double* other[some];
         for (int q = 0; q < some; ++q) other[q] = panel + min_of(j + q, n) * panel_stride;
-        for (int t = 0; t < length; t += lot) {
-            const Lot u = register_at(a0 + t), v = register_at(a1 + t);
-            for (int q = 0; q < some; ++q) {
-                const Lot c = register_at(other[q] + t);
-                sums[0][q] += u * c;
-                sums[1][q] += v * c;
+        for (int eight = 0; eight < length; eight += padding) {
+            prefetch(next);
+            next += 64 / sizeof(Scalar);
+            for (int t = eight; t < eight + padding; t += lot) {
+                const Lot u = register_at(a0 + t), v = register_at(a1 + t);
+                for (int q = 0; q < some; ++q) {
+                    const Lot c = register_at(other[q] + t);
+                    sums[0][q] += u * c;
+                    sums[1][q] += v * c;
+                }
             }
         }
         for (int p = 0; p < 2; ++p)
@@ -546,6 +553,7 @@ private:
                 double& into = column < n ? table[row * n + column] : table[n * n + row];
                 into += sum_of_lanes(sums[p][q]);
             }
+        return next;
     }
 };
 
