@@ -198,14 +198,33 @@ struct OneCore : TriangleSweeps {
             for (int k = 0; k < step / lot; ++k) {
                 const int at = j + k * lot;
                 const Lot dual = register_at(w + at) * register_at(inverse + at);
-                Lot score = dual;
-                if constexpr (bounded) score = Lot(Bits(score) ^ (in_set(at_upper, at) & INT64_MIN));
+                const Lot score = score_of<bounded>(dual, at_upper, at);
                 top[k] = larger_of(top[k], Lot(Bits(score) & in_set(at_bound, at)));
                 slope[k] = larger_of(slope[k], Lot(Bits(size_of(dual)) & in_set(inside, at)));
                 sizes[k] += size_of(register_at(x + at)) * register_at(norm + at);
             }
         return {highest(larger_of(top[0], top[1])), highest(larger_of(slope[0], slope[1])),
                 sum_of_lanes(sizes[0] + sizes[1])};
+    }
+
+    // The first column at a bound that has a score.
+    template <bool bounded>
+    static int place_of_score(double score, const double* w, const double* inverse, uint64_t at_bound,
+                              uint64_t at_upper, int length) {
+        Bits found = {};
+        for (int at = 0; at < length; at += lot) {
+            const Lot own = score_of<bounded>(register_at(w + at) * register_at(inverse + at), at_upper, at);
+            found |= (own == score) & place_of(at);
+        }
+        return lowest_of(joined(found) & at_bound);
+    }
+
+    // Sets both to zero.
+    static void clear_two(double* a, double* b, int length) {
+        for (int at = 0; at < length; at += lot) {
+            SW_SHORT_LOOP(at);
+            register_at(a + at) = register_at(b + at) = Lot{};
+        }
     }
 
     // a . b over the columns of a set.
@@ -284,6 +303,12 @@ private:
 
     static constexpr int lots = kept_columns / lot;  // registers of as many columns as inverses are kept for
     typedef VectorOf<int64_t, lot>::anywhere Bits;
+    // Duals over their norms, from `at` on, with the other sign at upper bounds.
+    template <bool bounded>
+    static Lot score_of(Lot dual, uint64_t at_upper, int at) {
+        if constexpr (bounded) return Lot(Bits(dual) ^ (in_set(at_upper, at) & INT64_MIN));
+        return dual;
+    }
     // The bits of the columns from `at` on.
     static Bits place_of(int at) {
         static constexpr struct Places {

@@ -3,6 +3,7 @@
 // before.
 #pragma once
 
+#include "core/nnls/small/choice.hpp"
 #include "core/nnls/small/lanes.hpp"
 
 SW_BEGIN
@@ -16,6 +17,19 @@ struct TriangleSweeps : OneLane {
     // left to loops that go one by one.
     static constexpr int few = min_of(lot, 4);
     typedef VectorOf<double, few>::anywhere Few;
+
+    // to[p] = value(p), for places from `first` on. In fours, as substitute() reads them: a register that is
+    // read from several stores waits until all of them are in the cache.
+    template <class Value>
+    static void fill(double* to, int first, int count, Value value) {
+        int p = first;
+        for (; few == 4 && p + 4 <= count; p += 4)
+            put_four(to + p, value(p), value(p + 1), value(p + 2), value(p + 3));
+        for (; p < count; ++p) {
+            SW_SHORT_LOOP(p);
+            to[p] = value(p);
+        }
+    }
 
     // a . b by two registers: dot()'s packs of eight cost decays a tenth more.
     static double inner(const double* a, const double* b, int count) {
@@ -52,10 +66,7 @@ struct TriangleSweeps : OneLane {
             const double v2 = (values[p + 2] - sums[2] - row[2][p] * v0) - row[2][p + 1] * v1;
             const double v3 =
                 (values[p + 3] - sums[3] - row[3][p] * v0 - row[3][p + 1] * v1) - row[3][p + 2] * v2;
-            values[p] = v0;
-            values[p + 1] = v1;
-            values[p + 2] = v2;
-            values[p + 3] = v3;
+            put_four(values + p, v0, v1, v2, v3);
         }
         if (p == first) ++p;
         for (; p < rows; ++p) values[p] -= inner(row_of(factor, p) + first, values + first, p - first);
@@ -108,7 +119,50 @@ struct TriangleSweeps : OneLane {
         return sum_of_lanes(sum) + rest;
     }
 
+    // L D L' of so many rows, without the rows and columns of some places.
+    static void take_out(double* factor, double* inverse_pivot, int rows, uint64_t places) {
+        while (places) {
+            const int last = 63 - __builtin_clzll(places);
+            take_out_one(factor, inverse_pivot, rows--, last);
+            places ^= bit_of(last);
+        }
+    }
+
 private:
+    // What follows a place has d v v' more without it, d the pivot and v the column there. (Gill, Golub,
+    // Murray and Saunders 1974, method C1, with 1/alpha instead of alpha: a sum of what is positive.)
+    static void take_out_one(double* factor, double* inverse_pivot, int rows, int place) {
+        double left[most_positions], taken[most_positions], inverse_alpha = inverse_pivot[place];
+        for (int i = place + 1; i < rows; ++i) {
+            const double* row = row_of(factor, i);
+            double* to = factor + (i - 1) * (i - 2) / 2;
+            for (int j = 0; j < place; ++j) {
+                SW_SHORT_LOOP(j);
+                to[j] = row[j];
+            }
+            double v = row[place];
+            const int before = i - place - 1;
+            for (int j = 0; j < before; ++j) {
+                SW_SHORT_LOOP(j);
+                const double entry = row[place + 1 + j];
+                v -= left[j] * entry;
+                to[place + j] = entry + taken[j] * v;
+            }
+            const double inverse = inverse_pivot[i], next = inverse_alpha + v * v * inverse, part = 1 / next;
+            left[before] = v;
+            taken[before] = v * (inverse * part);
+            inverse_pivot[i - 1] = inverse * (inverse_alpha * part);
+            inverse_alpha = next;
+        }
+    }
+
+    static void put_four(double* to, double a, double b, double c, double d) {
+        typedef VectorOf<double, 4>::anywhere Four;
+        if constexpr (few == 4)
+            *reinterpret_cast<Four*>(to) = Four{a, b, c, d};
+        else
+            to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+    }
     static const Few& few_at(const double* p) { return *reinterpret_cast<const Few*>(p); }
     static Few& few_at(double* p) { return *reinterpret_cast<Few*>(p); }
     static const double* row_of(const double* factor, int p) { return factor + p * (p - 1) / 2; }

@@ -304,7 +304,8 @@ private:
                 w, this->inverse_norms(), x, norms(), at_bound, this->at_upper, passive, this->swept());
             top = judged.top;
             if (top > 0)
-                for (uint64_t rest = at_bound; score(top_column = lowest_of(rest)) != top;) rest &= rest - 1;
+                top_column = lanes.template place_of_score<Kind::bounded>(
+                    top, w, this->inverse_norms(), at_bound, this->at_upper, this->swept());
             steepest = judged.slope;
             sizes = judged.sizes;
         } else {

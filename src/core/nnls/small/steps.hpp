@@ -182,7 +182,7 @@ private:
         SW_ROLLED
         for (; factored < count; ++factored) {
             const int place = factored, j = order[place];
-            this->each_position(place, [&](int p, int t) { step[t] = this->product_apart(j, order[p]); });
+            fill_step(0, place, [&](int p) { return this->product_apart(j, order[p]); });
             substitute(step, place);
             double *const row = factor + place * (place - 1) / 2, inside = 0, in_sum = 0;
             if constexpr (Lanes::has_sweeps) {
@@ -296,6 +296,17 @@ private:
         return lanes.pick(mine, p % width);
     }
 
+    // step at the places from `first` up to `end`.
+    template <class Value>
+    SW_HD void fill_step(int first, int end, Value value) {
+        if constexpr (Lanes::has_sweeps)
+            lanes.fill(step, first, end, value);
+        else
+            this->each_position(end, [&](int p, int t) {
+                if (p >= first) step[t] = value(p);
+            });
+    }
+
     // values = L^-1 values, the first `rows`, of which those before `first` are zero. A thread takes a row
     // after the other, lanes a column.
     SW_HD void substitute(double (&values)[own_positions], int rows, int first = 0) const {
@@ -353,7 +364,8 @@ private:
         int first = 0;
         if (entered != none)
             for (first = count; first > 0 && (entered & bit_of(order[first - 1]));) --first;
-        this->each_position(count, [&](int p, int t) { step[t] = p >= first ? left * w[order[p]] : 0.0; });
+        this->each_position(first, [&](int, int t) { step[t] = 0; });
+        fill_step(first, count, [&](int p) { return left * w[order[p]]; });
         substitute(step, count, first);
         direct(left * deficit);
         substitute_back();
@@ -377,14 +389,14 @@ private:
     SW_HD bool walk(double alpha) {
         if constexpr (keeps_inverses) return walk_by_columns(alpha);
         int place = 0, first = count;
-        uint64_t gone = 0, up = 0, zero = 0;
+        uint64_t gone = 0, up = 0, zero = 0, places = 0;
         const auto take = [&](int begin, double by) {
             const int p = begin + lanes.lane(), j = p < count ? order[p] : 0;
             bool stays = false;
             if (p < count) {
                 stays = moves(j, alpha, by);
                 if (x[j] == 0) zero |= bit_of(j);
-                if (!stays) gone |= bit_of(j);
+                if (!stays) gone |= bit_of(j), places |= bit_of(p);
                 if (!stays && by > 0) up |= bit_of(j);
             }
             const unsigned staying = lanes.votes(stays), leaving = lanes.votes(p < count && !stays);
@@ -402,8 +414,20 @@ private:
             for (int t = 0; t < own_positions; ++t)
                 if (width * t < count) take(width * t, step[t]);
         }
+        const int rows = factored;
         depart(lanes.join(gone), lanes.join(up), lanes.join(zero), first, place);
+        if constexpr (Lanes::has_sweeps) take_out(places, rows, first);
         return !Kind::summed || count > 0;
+    }
+
+    // The rows of L without those of some places, the first of them at `first`. (A device's threads find them
+    // anew: each would take out others.)
+    SW_HD void take_out(uint64_t places, int rows, int first) {
+        lanes.take_out(factor, inverse_pivot, rows, places);
+        factored = count;
+        if constexpr (Kind::summed)
+            for (int p = first; p < count; ++p)
+                sum[p] = this->coefficient(order[p]) - lanes.inner(factor + p * (p - 1) / 2, sum, p);
     }
 
     // The same where a column's position is its number.

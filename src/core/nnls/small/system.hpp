@@ -257,9 +257,9 @@ struct System {
     // another solver has to see to it: it is told apart there what is wrong, if something is.
     SW_HD bool begin() {
         shut = n < 64 ? ~uint64_t(0) << n : 0;
+        if constexpr (Lanes::has_sweeps) lanes.clear_two(sweeps_signs && products.guess ? w : x, w, swept());
         each<own_columns>(swept(), [&](int j, int t) {
-            if (!sweeps_signs || !products.guess) x[j] = 0;
-            w[j] = 0;
+            if constexpr (!Lanes::has_sweeps) x[j] = w[j] = 0;
             if constexpr (!(Kind::shares && Lanes::has_sweeps)) c[t] = 0;
             if constexpr (own_norms) own_inverse[t] = 0;
         });
