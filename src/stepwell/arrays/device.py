@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,19 @@ def from_dlpack(exported: Any, template: Array) -> Array:
     return jax.dlpack.from_dlpack(exported)
 
 
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage is collected inside: an array among it would give its memory back, which ends a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collection()
 def capture(template: Array, work: Any) -> Any:
     """Capture ``work(stream)`` in a CUDA graph; returns a function that replays it on the caller's stream.
 
