@@ -21,7 +21,9 @@ public:
           f(f),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
           products(e.small + problem * small_matrices_length(slots)),
-          matrices(small_matrices(small_history ? m.products : products, slots)) {}
+          matrices(small_matrices(small_history ? m.products : products, slots)) {
+        if (small_history && !keeps_yy) matrices.yy = m.products;
+    }
 
     // With the state loaded. Only a diagonal that varies is asked for between two parts of a turn.
     __device__ void run(TurnPart part) {
