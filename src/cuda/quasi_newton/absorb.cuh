@@ -122,7 +122,8 @@ private:
         if (!staged) {
 #pragma unroll
             for (int k = 0; k < thread_columns; ++k) {
-                if (column_of(k) < count) loaded[k].template load<gather>(v, numbers, at + column_of(k));
+                const int i = column_of(k);
+                loaded[k].template load<gather>(v, numbers, at + (i < count ? i : 0));
             }
             if (lone_warp) __syncwarp();  // (see absorb_rows)
         }
