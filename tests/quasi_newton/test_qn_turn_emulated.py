@@ -55,6 +55,8 @@ CASES = {
     "three blocks of rows, diagonal, walks": (64, 10, "float64", ("rosenbrock", {"n": 30}), (-1.5, 0.8), True, "exact"),
     "a warp, refused trial points": (32, 4, "float64", ("rosenbrock", {"n": 14}), None, False, "exact"),
     "a warp, single precision": (32, 5, "float32", ("torsion", {"nx": 9, "ny": 9}), "own", False, "none"),
+    "a warp, whole tiles and a part": (32, 8, "float64", ("torsion", {"nx": 14, "ny": 11}), (0.0, 0.2), False, "exact"),
+    "history of bfloat16, a warp, doubles": (32, 8, "float64", ("torsion", {"nx": 14, "ny": 11}), "own", False, "none"),
     "a grid, walks": (64, 6, "float64", ("rosenbrock", {"n": 300}), (-1.5, 0.8), True, "exact"),
     "one block of rows": (64, 3, "float64", ("wood", {"n": 24}), None, True, "exact"),
     "a diagonal that may vary": (64, 5, "float64", ("beale", {"n": 24}), (-2.0, 2.4), True, "exact"),

@@ -133,7 +133,7 @@ SW_HD void store_whole_ss(Team& team, const SmallMatrices& m, const State& s, co
 // variable is free. `rows` of the sums may exceed s.pairs by one, when the newest pair was refused.
 template <class Team>
 SW_HD_CALLED void form_model(Team& team, const Scratch& w, const SmallMatrices& m, const State& s,
-                             const SumLayout& layout, const double* sums, double theta, bool with_k) {
+                             const SumLayout layout, const double* sums, double theta, bool with_k) {
     const int r = s.pairs, c = m.slots, size = 2 * r, rows = layout.rows;
     const double gamma = s.gamma;
     each_entry(team, r, [&](bool a_is_s, int a_age, bool b_is_s, int b_age) {

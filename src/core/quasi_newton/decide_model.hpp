@@ -108,7 +108,7 @@ SW_HD void judge_model(State& s, const Options& o, const BothFactored& factors) 
 // After the absorb sweep.
 template <class Team>
 SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m,
-                                const Scratch& w, const AbsorbTotals& found, const SumLayout& layout,
+                                const Scratch& w, const AbsorbTotals& found, const SumLayout layout,
                                 const double* sums) {
     if (layout.rows > 0) take_pair(team, s, o, m, layout, sums);
     if (o.weights_vary) store_whole_ss(team, m, s, layout, sums);

@@ -142,9 +142,12 @@ SW_HD constexpr int inputs_ahead_of(int kept_bytes) {
 SW_HD constexpr int stage_bytes_of(int capacity, int kept_bytes, int threads) {
     return 8 * row_blocks_of(capacity) * kept_bytes * pitch_of(capacity, kept_bytes, threads);
 }
-// What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged.
+// What a thread takes of a vector at a time in the aim sweep: 16 bytes, where lots are staged. Where a warp
+// has a problem to itself it takes so many elements of a row in the absorb sweep as well: of narrow ones
+// four, so that the lanes which share a row read all of the 32 bytes that come with each.
 SW_HD constexpr int lot_length(int capacity, int real_bytes, int kept_bytes, int threads) {
-    return stages_lots(capacity, real_bytes, kept_bytes, threads) ? 16 / real_bytes : 2;
+    if (stages_lots(capacity, real_bytes, kept_bytes, threads)) return 16 / real_bytes;
+    return threads == warp_threads && kept_bytes < 8 ? 4 : 2;
 }
 // Numbers of a block that sums over its threads and warps take between the sweeps, in what was staged
 // (sums.cuh, strip_sums.cuh).

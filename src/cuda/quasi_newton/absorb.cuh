@@ -31,7 +31,7 @@ public:
     // Tile after tile, whose rows are read where they lie.
     __device__ void run_direct() const {
 #pragma unroll 1
-        for (int64_t at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
+        for (Index at = c.last_tile(); at >= c.begin; at = c.tile_before(at)) {
             sync_columns();  // the tile's buffer is free
             form(at, 0);
             sync_columns();
@@ -43,7 +43,7 @@ public:
     // multiplied, those that the coming one needs are under way, and the inputs of the ones after it.
     __device__ void run_staged(const int64_t* offsets) const {
         const RowCopies copies(v, r, gather == Gather::pair ? r - 1 : r, head, offsets);
-        auto fetch_rows = [&](int64_t at, int stage) {
+        auto fetch_rows = [&](Index at, int stage) {
             const AbsorbTile& t = tiles[stage % tile_buffers];
             if (at + tile <= c.n) {
                 if (at >= c.begin) copies.copy<true>(at, tile, t, staged_history(stage));
@@ -52,7 +52,7 @@ public:
             }
             commit_copies();
         };
-        int64_t at = -1, coming = c.last_tile();  // none, and the first
+        Index at = -1, coming = c.last_tile();  // none, and the first
 #pragma unroll
         for (int k = 0; k < inputs_ahead; ++k) {
             fetch_inputs(tile_after(coming, k), k);
@@ -94,13 +94,13 @@ private:
     const BoundNumbers numbers;
 
     // The one so many after it, in the order of the sweep.
-    __device__ int64_t tile_after(int64_t at, int count) const {
+    __device__ Index tile_after(Index at, int count) const {
 #pragma unroll
         for (int k = 0; k < count; ++k) at = c.tile_before(at);
         return at;
     }
 
-    __device__ void fetch_inputs(int64_t at, int which) const {
+    __device__ void fetch_inputs(Index at, int which) const {
         begin_copies();
         if (at >= c.begin) {
 #pragma unroll
@@ -114,16 +114,18 @@ private:
     }
 
     // The elements of a tile. The newest pair is put among the staged rows as it is formed.
-    __device__ void form(int64_t at, int stage, int inputs = 0) const {
+    __device__ void form(Index at, int stage, int inputs = 0) const {
         AbsorbTile& t = tiles[stage % tile_buffers];
-        const int count = int(min_of(int64_t(tile), c.n - at));
+        const int count = int(min_of(Index(tile), c.n - at));
         // Not staged: all of them on their way before the first is used.
         AbsorbInput loaded[thread_columns];
         if (!staged) {
 #pragma unroll
             for (int k = 0; k < thread_columns; ++k) {
-                if (column_of(k) < count) loaded[k].template load<gather>(v, at + column_of(k));
+                const int i = column_of(k);
+                loaded[k].template load<gather>(v, numbers, at + (i < count ? i : 0));
             }
+            if (lone_warp) __syncwarp();  // (see absorb_rows)
         }
 #pragma unroll
         for (int k = 0; k < thread_columns; ++k) {
@@ -159,11 +161,11 @@ private:
         }
     }
 
-    __device__ void multiply(int64_t at, int stage) const {
+    __device__ void multiply(Index at, int stage) const {
         if (r == 0) return;
         const AbsorbTile& t = tiles[stage % tile_buffers];
-        const int count = int(min_of(int64_t(tile), c.n - at));
-        if (staged && count == tile) {
+        const int count = int(min_of(Index(tile), c.n - at));
+        if ((staged || lone_warp) && count == tile) {
             absorb_rows<true>(v, layout, head, at, count, t, strip, stage, sums);
         } else {
             absorb_rows<false>(v, layout, head, at, count, t, strip, stage, sums);

@@ -10,7 +10,7 @@ struct AbsorbInput {
     Real g, x, g_before, d, lower, upper, weight;
 
     template <Gather gather>
-    __device__ void load(const Vectors& v, int64_t i) {
+    __device__ void load(const Vectors& v, const BoundNumbers& numbers, Index i) {
         g = v.gradient[i];
         x = v.at[i];
         if (gather == Gather::pair) {
@@ -18,8 +18,8 @@ struct AbsorbInput {
             d = v.d[i];
         }
         if (bounded) {
-            lower = v.lower_of(i);
-            upper = v.upper_of(i);
+            lower = lower_step ? v.lower[i] : numbers.lower;
+            upper = upper_step ? v.upper[i] : numbers.upper;
         }
         if (weighted) weight = v.weights[i];
     }

@@ -13,7 +13,7 @@ __device__ inline CarefulSum slope_chunk(const Vectors& v, const Chunk& c) {
         Real g[at_once], d[at_once];
 #pragma unroll
         for (int k = 0; k < at_once; ++k) {
-            const int64_t i = c.element<1>(place + k * threads);
+            const Index i = c.element<1>(place + k * threads);
             g[k] = i < c.n ? __ldcg(v.gradient + i) : Real(0);
             d[k] = i < c.n ? __ldcg(v.d + i) : Real(0);
         }
@@ -48,7 +48,7 @@ struct AimInput {
     static constexpr int rows = weight_row - 2 + weighted;
     Lot x = {}, g = {}, lower = {}, upper = {}, weight = {};
 
-    __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, int64_t i, int count) {
+    __device__ AimInput(const Vectors& v, const BoundNumbers& numbers, Index i, int count) {
         x = v.some(v.at + i, count);
         g = v.some(v.gradient + i, count);
         if (bounded) {
@@ -72,7 +72,7 @@ struct AimInput {
     }
 
     // The same on its way through shared memory, where a thread has a place of its own, or two.
-    __device__ static void fetch(const Vectors& v, int64_t i, int count, int which) {
+    __device__ static void fetch(const Vectors& v, Index i, int count, int which) {
         begin_copies();
         const bool whole = v.in_lots && count == lot;
         const auto copy = [&](int row, const Real* from) {
@@ -164,11 +164,11 @@ __device__ inline void add_multiple(double (&sum)[lot], double coefficient, cons
 // A thread's lots straight from global memory: up to ten pairs are all on their way before the first is used.
 class DirectLots {
 public:
-    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r, int64_t) : v(v), plan(plan), r(r) {}
+    __device__ DirectLots(const Vectors& v, const AimPlan& plan, int r, Index) : v(v), plan(plan), r(r) {}
 
-    __device__ void begin(int64_t, bool) const {}
+    __device__ void begin(Index, bool) const {}
     template <class Next>
-    __device__ void take(int64_t i, bool needed, int64_t, const Next&, Combined& toward) const {
+    __device__ void take(Index i, bool needed, Index, const Next&, Combined& toward) const {
         if (!needed) return;
         constexpr int group = capacity <= 10 ? capacity : 8;
         int a = 0;
@@ -208,20 +208,20 @@ class StagedLots {
 public:
     // `end` of the chunk: beyond it nothing is fetched, which would still be on its way when the memory has
     // other uses.
-    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r, int64_t end)
+    __device__ StagedLots(const Vectors& v, const AimPlan& plan, int r, Index end)
         : v(v),
           plan(plan),
           end(r > 0 ? end : 0),
           mine(reinterpret_cast<HistoryLot*>(dynamic_shared) + threadIdx.x) {}
 
     // Before the first lot.
-    __device__ void begin(int64_t i, bool needed) const {
+    __device__ void begin(Index i, bool needed) const {
         fetch(i, needed, 0);
         fetch(i, needed, capacity);
     }
     // Takes the lot at i; the one at `following` is begun, if next() says that it is needed.
     template <class Next>
-    __device__ void take(int64_t, bool needed, int64_t following, const Next& next, Combined& toward) const {
+    __device__ void take(Index, bool needed, Index following, const Next& next, Combined& toward) const {
         add_rows(toward.y, plan.y, needed, 0);
         const bool needs = next();
         fetch(following, needs, 0);
@@ -232,11 +232,11 @@ public:
 private:
     const Vectors& v;
     const AimPlan& plan;
-    const int64_t end;
+    const Index end;
     HistoryLot* const mine;  // the next one of this thread is a block's further
 
     // One half: `first` is 0 for Y, and the number of rows before them for S.
-    __device__ void fetch(int64_t i, bool needed, int first) const {
+    __device__ void fetch(Index i, bool needed, int first) const {
         begin_copies();
         if (i < end && needed) {
             const Kept* from = (first ? v.s : v.y) + i;
@@ -265,9 +265,9 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
     const BoundNumbers numbers(v);
     const Lots lots(v, plan, state.pairs, c.n);
     // Of the elements of a lot: how many there are, none beyond the end.
-    const auto count_at = [&](int64_t i) { return int(clamp_to(c.n - i, int64_t(0), int64_t(lot))); };
+    const auto count_at = [&](Index i) { return int(clamp_to(c.n - i, Index(0), Index(lot))); };
     int place = threadIdx.x;
-    int64_t i = c.element<lot>(place), following;
+    Index i = c.element<lot>(place), following;
     AimInput in(v, numbers, i, ahead == Ahead::registers ? count_at(i) : 0);
     bool needed = true;
     if (ahead_shared) AimInput::fetch(v, i, count_at(i), 0);
@@ -299,7 +299,7 @@ __device__ inline void aim_chunk(const Vectors& v, const State& state, const Aim
         }
         if (ahead == Ahead::two_lots) {
             in.take(numbers, which);
-            const int64_t after = c.element<lot>(place + threads);
+            const Index after = c.element<lot>(place + threads);
             AimInput::fetch(v, after, count_at(after), which);
             which ^= 1;
         }

@@ -72,7 +72,7 @@ protected:
         if (gang.only_decides()) return;
         const int chunks = m.engine.chunks;
         for (int chunk = gang.first_chunk(); chunk < chunks; chunk += gang.workers()) {
-            work(chunk, Chunk{int64_t(chunk) * span, int64_t(chunks) * span, m.engine.n});
+            work(chunk, Chunk{Index(chunk) * span, Index(chunks) * span, Index(m.engine.n)});
         }
     }
 

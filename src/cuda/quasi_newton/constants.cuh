@@ -45,6 +45,8 @@ constexpr int lot = lot_length(capacity, sizeof(Real), sizeof(Kept), threads);
 // problems too few neighbours are held together to be worth the looking.)
 constexpr bool selective = bounded && !SW_WEIGHTS_VARY && !lone_warp;
 using Engine = DeviceEngine<Real, Kept>;
+// Counts variables of a problem. (Those of a warp are few: it needs its registers for other things.)
+using Index = Choice<lone_warp, int, int64_t>::type;
 
 // Chunks may begin anywhere, not only where several elements can be read at a time: of ranks alone.
 #if !defined(SW_ANY_BEGIN)

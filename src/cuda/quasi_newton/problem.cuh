@@ -13,35 +13,35 @@ SW_BEGIN
 // The variables that one member of a gang handles: every so many spans. Neighbouring spans are worked on at
 // the same time by neighbouring blocks, which keeps the many streams of a sweep within few pages of memory.
 struct Chunk {
-    int64_t begin, stride, n;
+    Index begin, stride, n;
 
     // The absorb sweep goes from the last tile to the first, the aim sweep after it from the first to the
     // last: what the one read at its end is still in the cache when the other begins, and the other way
     // round.
-    __device__ int64_t last_tile() const {
-        const int64_t last = begin + (n - 1 - begin) / stride * stride;
-        return last + (min_of(int64_t(span), n - last) - 1) / tile * tile;
+    __device__ Index last_tile() const {
+        const Index last = begin + (n - 1 - begin) / stride * stride;
+        return last + (min_of(Index(span), n - last) - 1) / tile * tile;
     }
-    __device__ int64_t tile_before(int64_t at) const {
+    __device__ Index tile_before(Index at) const {
         return tile == span || (at - begin) % span == 0 ? at + span - tile - stride : at - tile;
     }
     // Where the elements of a chunk lie, `wide` of them at each place; beyond the last one, not below n.
     template <int wide>
-    __device__ int64_t element(int place) const {
+    __device__ Index element(int place) const {
         constexpr int places = span / wide;
-        return begin + int64_t(place / places) * stride + place % places * wide;
+        return begin + Index(place / places) * stride + place % places * wide;
     }
     // Whether that span and all after it lie beyond the end.
     template <int wide>
     __device__ bool ends(int place) const {
-        return begin + int64_t(place / (span / wide)) * stride >= n;
+        return begin + Index(place / (span / wide)) * stride >= n;
     }
     // Calls work(i) for every `wide`-th element, thread after thread.
     template <int wide = 1, class Work>
     __device__ void each_element(const Work& work) const {
 #pragma unroll 1
         for (int place = threadIdx.x; !ends<wide>(place); place += threads) {
-            const int64_t i = element<wide>(place);
+            const Index i = element<wide>(place);
             if (i < n) work(i);
         }
     }

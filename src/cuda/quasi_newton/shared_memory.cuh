@@ -10,7 +10,9 @@ SW_BEGIN
 
 // Up to this capacity decisions are taken on matrices in shared memory; beyond it, in global memory.
 constexpr bool small_history = capacity <= 10;
-constexpr int64_t shared_products = small_matrices_length(slots);
+// Where G comes from sums, yᵀy is not kept, and nobody asks for it.
+constexpr bool keeps_yy = !(bounded || SW_WEIGHTS_VARY);
+constexpr int shared_products = int(small_matrices_length(slots)) - (keeps_yy ? 0 : slots * slots);
 
 // What free_memory() is for: the numbers of a fold, and blocks of sums, which one warp has in its registers.
 constexpr int free_length = staged ? staged_bytes / int(sizeof(double)) : fold_length;

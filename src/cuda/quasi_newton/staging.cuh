@@ -64,11 +64,13 @@ __device__ inline int column_of(int k) {
     return by_warps ? int(threadIdx.x >> 5) * warp_columns + int(threadIdx.x & 31) + 32 * k
                     : int(threadIdx.x) + threads * k;
 }
-// A warp multiplies eight columns at a time: the first ones, and how far the next are.
+// Four lanes share the columns of a row that a warp reads at a time, so many each: the first ones, and how
+// far the next are.
+constexpr int lane_columns = lone_warp ? lot : 2;
 __device__ inline int first_column() {
     return int(threadIdx.x >> 5) * (by_warps ? warp_columns : 8);
 }
-constexpr int column_step = by_warps ? 8 : 8 * warps;
+constexpr int column_step = (by_warps ? 1 : warps) * 4 * lane_columns;
 
 // Between those who share columns.
 __device__ inline void sync_columns() {

@@ -119,12 +119,30 @@ __device__ inline void multiply_rows(const Two (&values)[row_blocks], Two riding
 // it has nobody to work while it waits.
 constexpr int steps_at_once = lone_warp ? 4 : 1;
 
+// What a lane reads of a row at a time, by twos. Narrow numbers stay as they are until they are used.
+struct LanePair {
+    Two value = {0, 0};
+    __device__ void load(const Kept* p) { value = staged ? load_two(p) : load_two_kept(p); }
+    __device__ Two two(int) const { return value; }
+};
+struct LaneLot {
+    LotOf<Kept> value = {};
+    __device__ void load(const Kept* p) {
+        *reinterpret_cast<WordsOf<Kept>*>(&value) = *reinterpret_cast<const WordsOf<Kept>*>(p);
+    }
+    __device__ Two two(int pair) const {
+        return {double(widened(value.of[2 * pair])), double(widened(value.of[2 * pair + 1]))};
+    }
+};
+using LaneRow = Choice<lane_columns == 2, LanePair, LaneLot>::type;
+static_assert(!any_begin || lane_columns == 2);
+
 // `whole`: a full tile; else what lies beyond the end of the variables counts as zero.
 template <bool whole>
-__device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, int64_t at, int count,
+__device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, int head, Index at, int count,
                                    const AbsorbTile& t, int strip, int stage, StripSums& sums) {
     const int lane = threadIdx.x & 31, r = layout.rows;
-    const int place = first_column() + 2 * (lane & 3);  // this lane's first column
+    const int place = first_column() + lane_columns * (lane & 3);  // this lane's first column
     // Staged rows lie side by side; others where the ring has them.
     const Kept* rows[staged ? 1 : row_blocks];
     if (staged) {
@@ -139,13 +157,14 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
         }
     }
     const double *riding = t.riders[min_of(lane >> 2, int(no_row))] + place, *masks = t.mask + place;
+    constexpr int whole_steps = warp_columns / (4 * lane_columns);
     const int ends = by_warps ? min_of(first_column() + warp_columns, count) : count;
-    const int steps = whole ? warp_columns / 8 : (ends - first_column() + column_step - 1) / column_step;
-#pragma unroll(whole ? warp_columns / 8 : 1)
+    const int steps = whole ? whole_steps : (ends - first_column() + column_step - 1) / column_step;
+#pragma unroll(whole && !lone_warp ? whole_steps : 1)
     for (int begin = 0; begin < steps; begin += steps_at_once) {
         // All lanes take part in every instruction; those beyond the end contribute zeros. Rows are padded to
-        // a multiple of four elements: an odd last column is read with its neighbour, then masked off.
-        Two loaded[steps_at_once][row_blocks];
+        // a multiple of four elements: an odd last column is read with its neighbours, then masked off.
+        LaneRow loaded[steps_at_once][row_blocks];
         if (!t.needs(place + begin * column_step)) continue;  // the same for the whole warp
 #pragma unroll
         for (int k = 0; k < steps_at_once; ++k) {
@@ -154,10 +173,10 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
 #pragma unroll
             for (int b = 0; b < row_blocks; ++b) {
                 if (staged) {
-                    loaded[k][b] = load_two(rows[0] + b * 8 * pitch + offset);
+                    loaded[k][b].load(rows[0] + b * 8 * pitch + offset);
                 } else {
                     const Kept* row = rows[staged ? 0 : b];
-                    loaded[k][b] = row && first ? load_two_kept(row + offset) : Two{0, 0};
+                    if (row && first) loaded[k][b].load(row + offset);
                 }
             }
         }
@@ -166,26 +185,32 @@ __device__ inline void absorb_rows(const Vectors& v, const SumLayout& layout, in
 #pragma unroll
         for (int k = 0; k < steps_at_once; ++k) {
             if (steps_at_once > 1 && begin + k >= steps) break;
-            const int offset = (begin + k) * column_step, column = place + offset;
-            const bool first = whole || column < count, second = whole || column + 1 < count;
-            Two(&values)[row_blocks] = loaded[k];
-            for (Two& value : values) {
-                if (!first) value.a = 0;
-                if (!second) value.b = 0;
-            }
-            if (weighted) {
-                const double ra = first ? t.root_of(column) : 1.0, rb = second ? t.root_of(column + 1) : 1.0;
+#pragma unroll
+            for (int pair = 0; pair < lane_columns / 2; ++pair) {
+                const int offset = (begin + k) * column_step + 2 * pair, column = place + offset;
+                const bool first = whole || column < count, second = whole || column + 1 < count;
+                Two values[row_blocks];
 #pragma unroll
                 for (int b = 0; b < row_blocks; ++b) {
-                    const bool is_s = is_of_s(b * 8 + (lane >> 2));
-                    values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
-                    values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
+                    values[b] = loaded[k][b].two(pair);
+                    if (!first) values[b].a = 0;
+                    if (!second) values[b].b = 0;
                 }
+                if (weighted) {
+                    const double ra = first ? t.root_of(column) : 1.0,
+                                 rb = second ? t.root_of(column + 1) : 1.0;
+#pragma unroll
+                    for (int b = 0; b < row_blocks; ++b) {
+                        const bool is_s = is_of_s(b * 8 + (lane >> 2));
+                        values[b].a = is_s ? values[b].a / ra : values[b].a * ra;
+                        values[b].b = is_s ? values[b].b / rb : values[b].b * rb;
+                    }
+                }
+                Two ride = load_two(riding + offset), mask = load_two(masks + offset);
+                if (!first) ride.a = mask.a = 0;
+                if (!second) ride.b = mask.b = 0;
+                multiply_rows(values, ride, mask, strip, sums);
             }
-            Two ride = load_two(riding + offset), mask = load_two(masks + offset);
-            if (!first) ride.a = mask.a = 0;
-            if (!second) ride.b = mask.b = 0;
-            multiply_rows(values, ride, mask, strip, sums);
         }
     }
 }
@@ -272,12 +297,13 @@ __device__ __noinline__ void add_blocks(const SumLayout layout, int strip, int f
     __syncthreads();
 }
 
-// The same for a warp that is alone: what it has of a block is all there is.
+// The same for a warp that is alone: what it has of a block is all there is. (Inlined: with the block known,
+// little is left of the places.)
 template <class Places>
-__device__ __noinline__ void put_sums_of_block(const SumLayout layout, int strip, int index, double first,
-                                               double second, double* to) {
+__device__ inline void put_sums_of_block(const SumLayout& layout, int strip, int index, double first,
+                                         double second, double* to) {
     const int lane = threadIdx.x & 31;
-    SW_ROLLED
+#pragma unroll
     for (int k = 0; k < 2; ++k) {
         const int place = Places::of(layout, strip, index, lane >> 2, 2 * (lane & 3) + k);
         if (place >= 0) to[place] = 0.0 + (k ? second : first);

@@ -21,7 +21,9 @@ public:
           f(f),
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
           products(e.small + problem * small_matrices_length(slots)),
-          matrices(small_matrices(small_history ? m.products : products, slots)) {}
+          matrices(small_matrices(small_history ? m.products : products, slots)) {
+        if (small_history && !keeps_yy) matrices.yy = m.products;
+    }
 
     // With the state loaded. Only a diagonal that varies is asked for between two parts of a turn.
     __device__ void run(TurnPart part) {
@@ -239,8 +241,9 @@ private:
 
     // (Part of the kernel: as a function of its own it would have fewer registers for its loads.)
     __device__ void aim_sweep() {
-        const Vectors v = m.vectors;
-        const ChunkSums sums = this->sums;
+        // (A warp that is alone has its registers for the rows of the history.)
+        const typename Choice<lone_warp, const Vectors&, Vectors>::type v = m.vectors;
+        const typename Choice<lone_warp, const ChunkSums&, ChunkSums>::type sums = this->sums;
         const double* coefficients = gang.decides() ? w.coefficients : m.received_coefficients();
         __syncthreads();
         make_plan(m.plan, m.state, v.stride, coefficients);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 from typing import Any
 
@@ -16,6 +17,7 @@ NO_DEVICE = "{}: install NVIDIA's driver where there is a GPU, or keep the array
 
 
 _importing = threading.RLock()
+_imported: dict[str, Any] = {}  # whole, by name
 
 
 def import_cuda(package: str, module: str | None = None) -> Any:
@@ -24,12 +26,17 @@ def import_cuda(package: str, module: str | None = None) -> Any:
     One thread at a time: its packages import each other, and of two threads that import them for the first time Python
     may hand one a package that is half made.
     """
+    name = package if module is None else f"{package}.{module}"
+    found = _imported.get(name)
+    if found is not None and sys.modules.get(name) is found and sys.modules.get(package) is not None:
+        return found
     with _importing:
         try:
-            found = importlib.import_module(package)
-            return found if module is None else importlib.import_module(f"{package}.{module}")
+            importlib.import_module(package)
+            found = _imported[name] = importlib.import_module(name)
         except ImportError as error:
             raise ImportError(INSTALL) from error
+    return found
 
 
 def cuda_driver() -> Any:

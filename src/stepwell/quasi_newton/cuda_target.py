@@ -14,7 +14,6 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import Array, device_address
-from stepwell.cuda.driver import checked
 from stepwell.cuda.runtime import Event, PinnedBuffer, launch
 from stepwell.quasi_newton.cuda_events import WINDOW
 from stepwell.quasi_newton.cuda_layout import (
@@ -113,6 +112,7 @@ class CudaTarget(DeviceVectors):
         self._kernel, self._threads, self._shared_bytes = kernel, threads, shared
         self._f_ring: PinnedBuffer | None = None
         self._launched, self._marks = 0, list[Any]()
+        self._room: np.ndarray | None = None
         self.wait()
 
     def _start_states(self, own_bounds: np.ndarray | None) -> None:
@@ -123,8 +123,8 @@ class CudaTarget(DeviceVectors):
             states["own_bounds"] = own_bounds
             self._upload(to, states.tobytes())
             return
-        checked(*self._driver.cuMemcpyHtoDAsync(to, one, len(one), self._stream_handle))
-        filled = 1
+        filled = min(self.batch, 64)
+        self._upload(to, one * filled)
         while filled < self.batch:  # twice as many with each copy
             more = min(filled, self.batch - filled)
             self._copy(to + filled * len(one), to, more * len(one))
@@ -157,6 +157,8 @@ class CudaTarget(DeviceVectors):
     def played(self) -> None:
         """Note that a window of turns has been launched; the host is at most two of them ahead of the device."""
         self._marks.append(self.mark())
+        if self._room is None and self.batch > 1:
+            self._room = np.full(self.batch * _core.STATE_SIZE, 0, np.uint8)  # for states(), while there is time
         if len(self._marks) > 1:
             self._marks.pop(0).sync()
 
@@ -218,7 +220,10 @@ class CudaTarget(DeviceVectors):
         self.wait()
         if self.batch == 1:
             return self.report
-        return np.frombuffer(self._download("states", np.empty(self.batch * _core.STATE_SIZE, np.uint8)), STATE_DTYPE)
+        room, self._room = self._room, None
+        if room is None:
+            room = np.empty(self.batch * _core.STATE_SIZE, np.uint8)
+        return np.frombuffer(self._download("states", room), STATE_DTYPE)
 
     def _evaluated(self) -> bool:
         self.wait()

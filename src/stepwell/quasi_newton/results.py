@@ -57,10 +57,12 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
 
     # Thousands of problems end in few ways: what a way means is looked up once for each.
     codes, info = states["status"].astype(np.int64), states["info"].astype(np.int64)
-    _, example, which = np.unique(codes * 2**32 + info, return_index=True, return_inverse=True)
-    reasons = [Status.of(code) for code in codes[example].tolist()]
-    meaning = [message_of(reason, code, "") for reason, code in zip(reasons, info[example].tolist())]
-    messages = _each(meaning, which)
+    least, most = int(info.min()), int(info.max())
+    which = codes * (most - least + 1) + (info - least)
+    ways = np.flatnonzero(np.bincount(which)).tolist()
+    known = [divmod(way, most - least + 1) for way in ways]
+    reasons = {way: Status.of(code) for way, (code, _) in zip(ways, known)}
+    messages = _each({way: message_of(reasons[way], least + rest, "") for way, (_, rest) in zip(ways, known)}, which)
     for problem in np.flatnonzero(codes == Status.LINE_SEARCH.value).tolist():
         doubt = doubt_about(states[problem])
         messages[problem] = message_of(Status.LINE_SEARCH, int(info[problem]), doubt)
@@ -78,9 +80,12 @@ def batch_result(states: Any, *, calls_a_point: int, **fields: Any) -> BatchResu
     )
 
 
-def _each(ways: list[Any], which: np.ndarray) -> list[Any]:
-    """Return the way of every problem; NumPy makes the list in a tenth of the time."""
-    chosen: list[Any] = np.array(ways, dtype=object)[which].tolist()
+def _each(meaning: dict[int, Any], which: np.ndarray) -> list[Any]:
+    """Return what the way of every problem means; NumPy makes the list in a tenth of the time."""
+    by_way = np.empty(max(meaning) + 1, dtype=object)
+    for way, words in meaning.items():
+        by_way[way] = words
+    chosen: list[Any] = by_way[which].tolist()
     return chosen
 
 
