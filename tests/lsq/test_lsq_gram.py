@@ -49,6 +49,16 @@ def test_dependent_columns_of_normal_equations():
     np.testing.assert_allclose(r.x[:, :4] + r.x[:, 4:], plain.x, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1e-90, 1.0, 1e90])
+def test_a_column_leaves_beside_one_of_another_size(size):
+    """Columns of lengths 1/size and size; the first has to leave: then x is c/G of the other alone."""
+    G = np.array([[1 / size**2, 0.6], [0.6, size**2]])
+    c = np.array([0.5 / size, size])
+    result = stepwell.lsq_gram(G, c, (0, np.inf), warm_start=np.ones((1, 2), dtype=bool))
+    assert result.success
+    np.testing.assert_allclose(np.ravel(result.x), [0, 1 / size], rtol=1e-12)
+
+
 def test_errors_of_normal_equations():
     with pytest.raises(ValueError, match=r"G has shape \(3, 2\); allowed: \(n, n\) or"):
         stepwell.lsq_gram(np.ones((3, 2)), np.ones(2))

@@ -83,6 +83,8 @@ template <class Element>
 using WordsOf = typename Choice<sizeof(LotOf<Element>) == 16, uint4,
                                 typename Choice<sizeof(LotOf<Element>) == 8, uint2, uint32_t>::type>::type;
 
+static_assert(!lots_staged || sizeof(Lot) <= 16, "a copy to shared memory has at most 16 bytes");
+
 // From global memory, past the first-level cache: data that a sweep reads once.
 template <class Element>
 __device__ inline LotOf<Element> stream_lot(const Element* p) {

@@ -2,9 +2,9 @@
 //
 // Dot products of rows are taken by the double-precision tensor instruction mma.m8n8k4: of eight rows and
 // four columns each lane holds one element, row lane/4, column lane%4, and that register serves as both
-// operands of a Gram matrix. The order of columns does not matter to a sum, so each lane loads 16 bytes: two
-// columns, two instructions. The vectors s, y, √h g (masked) and the carried displacements ride along as a
-// further block of eight rows.
+// operands of a Gram matrix. The order of columns does not matter to a sum, so each lane loads 16 bytes, two
+// columns for two instructions (of a narrow history a warp four of each). The vectors s, y, √h g (masked) and
+// the carried displacements ride along as a further block of eight rows.
 #pragma once
 
 #include "cuda/common/tensor.cuh"

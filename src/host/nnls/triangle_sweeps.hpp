@@ -148,9 +148,11 @@ private:
                 v -= left[j] * entry;
                 to[place + j] = entry + taken[j] * v;
             }
-            const double inverse = inverse_pivot[i], next = inverse_alpha + v * v * inverse, part = 1 / next;
+            // (v / d first: v^2 may be beyond all numbers where columns are as far apart in size.)
+            const double inverse = inverse_pivot[i], scaled = v * inverse, next = inverse_alpha + v * scaled;
+            const double part = 1 / next;
             left[before] = v;
-            taken[before] = v * (inverse * part);
+            taken[before] = scaled * part;
             inverse_pivot[i - 1] = inverse * (inverse_alpha * part);
             inverse_alpha = next;
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -174,16 +175,25 @@ def from_dlpack(exported: Any, template: Array) -> Array:
     return jax.dlpack.from_dlpack(exported)
 
 
+_captures_lock, _captures, _collects = threading.Lock(), 0, True
+
+
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
     """No garbage is collected inside: an array among it would give its memory back, which ends a capture."""
-    enabled = gc.isenabled()
-    gc.disable()
+    global _captures, _collects
+    with _captures_lock:
+        if _captures == 0:
+            _collects = gc.isenabled()
+            gc.disable()
+        _captures += 1
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        with _captures_lock:
+            _captures -= 1
+            if _captures == 0 and _collects:
+                gc.enable()
 
 
 @_without_collection()
