@@ -196,15 +196,11 @@ private:
         const TilePlaces places(w);
         const double *descent = w.descent, *root = w.root;
         double* moving = w.moving_tile;
-        constexpr uint64_t rare_bit = 256;  // beside those of the lanes
+        constexpr int64_t rare_bit = 256;  // beside those of the lanes
         const Lanes first = lanes_of(totals.first_break);
         Lanes top = lanes_of(0);
         Lanes projected_2 = {}, gradient_2 = {}, moving_2 = {}, x_2 = {}, y_2 = {};  // squares
         uint32_t open = 0, rare_packs = 0;
-        const Byte* const* rows = w.places<Byte>();
-        const Byte* const first_rows[] = {rows[0], rows[1], rows[2], rows[3]};
-        const int64_t pack_bytes = pairs > 0 ? lanes * bytes_of(options.history) : 0;  // of none, null
-        int64_t asked = 0;
         for (int k = 0; k < packs; ++k) {
             // Ten vectors at once are more than the hardware foresees: a little ahead in each.
             const int ahead = (k + 8) * lanes;
@@ -234,16 +230,12 @@ private:
                 free |= ~held & lane_bits_of(slice);
                 rare |= held ? reinterpret_cast<Flags>(formed.s) : at.may_break_before(first, path);
             }
-            const uint64_t found =
-                uint64_t(bits_of_any(free | (rare != 0 ? Flags{} + int64_t(rare_bit) : Flags{})));
+            const int64_t found = bits_of_any(free | (rare != 0 ? Flags{} + rare_bit : Flags{}));
             w.free[k] = (unsigned char)(found);
             rare_packs |= uint32_t(found / rare_bit) << k;
-            // No branch: it would wait for all of the above, and which packs are free is not foreseen. Where
-            // one is not, the same is asked for once more, which costs nothing.
-            const bool is_open = found % rare_bit != 0;
-            open |= uint32_t(is_open) << k;
-            asked = is_open ? k * pack_bytes : asked;
-            for (const Byte* row : first_rows) prefetch(row + asked);
+            if (!w.free[k]) continue;
+            open |= uint32_t(1) << k;
+            w.prefetch_rows(min_of(4, 2 * pairs), k * lanes * bytes_of(options.history));
         }
         for (int i = 0; i < slice_lanes; ++i)
             totals.projected_gradient = max_of(totals.projected_gradient, top[i]);
