@@ -1,6 +1,6 @@
 """The quasi-Newton engine over ranks of MPI: against no communicator, against threads, against PETSc/TAO.
 
-    python benchmarks/ranks.py                # all parts, about eight minutes on two cores
+    python benchmarks/ranks.py                # all parts, about twelve minutes on two cores
     python benchmarks/ranks.py --part one     # one of: one, two, start, latency, petsc
 
 Bounded torsion, float64, m = 8. Solver time: between evaluations, without the objective; ranks meet in a barrier at the
@@ -9,8 +9,9 @@ several times in turn with its counterpart, each time in a process (or mpiexec) 
 medians. Tables go to the screen, raw figures to benchmarks/results/ranks.json.
 
 The part petsc needs petsc4py with the mpi4py that it was built for (STEPWELL_MPIEXEC names its mpiexec), and is left
-out elsewhere; it takes medians over several starts, the same for all solvers. Beside it stand two floors, measured on
-the same ranks in the same run: the objective as often as TAO called it and, as often as TAO iterated, a bare pass over
+out elsewhere; all solvers keep as many pairs and begin from the same starts, over which it takes medians. It is done
+with five pairs, TAO's default, and with eight. Beside the latter stand two floors, measured on the same ranks in the
+same run: the objective as often as TAO called it and, as often as TAO iterated, a bare pass over
 the bytes that an iteration with m pairs has to move where variables are free (`bare_iteration` in common.py, with the
 free variables of a run from the same start), without and with its arithmetic, and the two messages that cannot be
 spared: sums before the direction, and value and slope after it.
@@ -25,6 +26,8 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import time
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,8 @@ from common import bare_iteration, save, table
 
 NAME = "ranks"
 ROUNDS = 5
+# A run beside which other programs took more than this share of one processor is made again, so many times at most.
+QUIET, TRIES = 0.05, 10
 
 
 # ---- the work of one rank, in a process of its own ------------------------------------------------------------------
@@ -102,7 +107,8 @@ def worker(case: dict[str, Any]) -> None:
         values, gradient = fun(x)
         return float(layout.total(totals, values[:, None], tree)[0]), gradient
 
-    options = {"maxcor": 8, "gtol": case.get("gtol", 0), "ftol": 0, "maxiter": case["iterations"], "maxfun": 10**6}
+    options = {"maxcor": case.get("pairs", 8), "gtol": case.get("gtol", 0), "ftol": 0}
+    options |= {"maxiter": case["iterations"], "maxfun": 10**6}
     options |= {"cauchy": case.get("cauchy", "exact"), "history": case.get("history", "float64")}
     options |= {"zero_copy": case.get("zero_copy", False)}
 
@@ -131,8 +137,6 @@ def worker(case: dict[str, Any]) -> None:
 
 def latency() -> None:
     """Print the time of an exchange of an ordinary message on this rank."""
-    import time
-
     from mpi4py import MPI
 
     from stepwell.distributed import Ranks
@@ -151,14 +155,30 @@ def latency() -> None:
 
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
-    """Run a case in processes of its own and return what the first rank found."""
+    """Run a case in processes of its own, and again while others are busy; return what the first rank found."""
     mpiexec = os.environ.get("STEPWELL_MPIEXEC", os.path.join(sysconfig.get_path("scripts"), "mpiexec"))
     start = [] if case["ranks"] == "none" else [mpiexec, "-n", str(case["ranks"])]
     command = [*start, sys.executable, __file__, "--worker", json.dumps(case)]
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1")
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=environment)
+    for _ in range(TRIES):
+        began, others = time.perf_counter(), work_of_others()
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=environment)
+        others = (work_of_others() - others) / (time.perf_counter() - began)
+        if others < QUIET:
+            break
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return found | {"others": others}
+
+
+def work_of_others() -> float:
+    """Return seconds that processors have spent on other programs than this one and its children; 0 if nobody says."""
+    if not os.path.exists("/proc/stat"):
+        return 0.0
+    with open("/proc/stat") as file:
+        user, nice, system, _idle, _waiting, *interrupts = (int(word) for word in file.readline().split()[1:9])
+    mine = os.times()
+    own = mine.user + mine.system + mine.children_user + mine.children_system
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK") - own
 
 
 def in_turn(cases: dict[str, dict[str, Any]], rounds: int) -> dict[str, list[dict[str, Any]]]:
@@ -194,28 +214,53 @@ def spread(values: list[float]) -> str:
     return middle if least == most else f"{middle} ({least} to {most})"
 
 
-def petsc(starts: int) -> None:
+def geometric_mean(values: list[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def petsc(starts: int, pairs: int) -> None:
     """Seconds to the same projected gradient on two ranks: ours by each policy, BLMVM (which has none) and BQNLS.
 
     Where a run ends hangs on last bits: 598 iterations in one version of a solver, 712 in the next. So all begin from
-    several starts, the same for each, and what is compared are medians over them.
+    several starts, the same for each, and what is compared are medians over them; and geometric means, which do not
+    ask which run of the one stands beside which of the other.
     """
     if importlib.util.find_spec("petsc4py") is None:
         print("petsc: left out, there is no petsc4py here\n")
         return
     # TAO hands out views of its vectors; so do we.
-    case = {"nx": 400, "iterations": 5000, "gtol": 1e-7, "ranks": 2, "threads": 1, "zero_copy": True}
+    case = {"nx": 400, "iterations": 5000, "gtol": 1e-7, "ranks": 2, "threads": 1, "zero_copy": True, "pairs": pairs}
     methods = {policy: case | {"cauchy": policy} for policy in ("exact", "first-interval", "none")}
     for history in ("float32", "bfloat16"):
         methods[f"none, {history} history"] = methods["none"] | {"history": history}
     methods |= {name: case | {"tao": name} for name in ("blmvm", "bqnls")}
-    methods |= {"floor": case | {"floor": True}}
+    if pairs % 8 == 0:  # as the floor has them
+        methods |= {"floor": case | {"floor": True}}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in methods}
     for start in range(starts):
         for name, method in methods.items():
             found[name].append(run(method | {"start": start}))
-    floor = {field: median(found["floor"], field) for field in ("evaluation", "bytes", "arithmetic", "message")}
     runs = {name: one for name, one in found.items() if name != "floor"}
+    if "floor" in found:
+        runs |= floors(found)
+    rows = []
+    for name, one in runs.items():
+        fields = ("seconds", "iterations", "evaluations", "objective", "ms")
+        rows.append([name, *(spread([of_start[field] for of_start in one]) for field in fields)])
+        for peer in ("blmvm", "bqnls"):
+            ratios = [theirs["seconds"] / ours["seconds"] for theirs, ours in zip(found[peer], one, strict=True)]
+            other = "floor" in name and peer not in name
+            rows[-1] += ["", ""] if other else [spread(ratios), geometric_mean(ratios)]
+    print(f"To the same projected gradient, {pairs} pairs")
+    head = ["method", "seconds", "iterations", "evaluations", "objective, s", "solver, ms an iteration"]
+    table([*head, "BLMVM / it", "geometric mean", "BQNLS / it", "geometric mean"], rows)
+    save(NAME, f"petsc, {pairs} pairs", found)
+
+
+def floors(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return what runs with the steps of TAO's would take that do no more than they have to."""
+    floor = {field: median(found["floor"], field) for field in ("evaluation", "bytes", "arithmetic", "message")}
+    runs = {}
     for peer in ("blmvm", "bqnls"):
         for kind in ("bytes", "arithmetic"):
             step = floor[kind] + 2 * floor["message"]
@@ -225,17 +270,7 @@ def petsc(starts: int) -> None:
                 | {"seconds": one["evaluations"] * floor["evaluation"] + one["iterations"] * step}
                 for one in found[peer]
             ]
-    rows = []
-    for name, one in runs.items():
-        fields = ("seconds", "iterations", "evaluations", "objective", "ms")
-        rows.append([name, *(spread([of_start[field] for of_start in one]) for field in fields)])
-        for peer in ("blmvm", "bqnls"):
-            pairs = zip(found[peer], one, strict=True)
-            other = "floor" in name and peer not in name
-            rows[-1].append("" if other else spread([theirs["seconds"] / ours["seconds"] for theirs, ours in pairs]))
-    head = ["method", "seconds", "iterations", "evaluations", "objective, s", "solver, ms an iteration"]
-    table([*head, "BLMVM / it", "BQNLS / it"], rows)
-    save(NAME, "petsc", found)
+    return runs
 
 
 def free_along(case: dict[str, Any], fun: Torsion) -> list[np.ndarray]:
@@ -250,7 +285,8 @@ def free_along(case: dict[str, Any], fun: Torsion) -> list[np.ndarray]:
         free.append(np.packbits(~held))
         return values, g
 
-    options = {"maxcor": 8, "gtol": case["gtol"], "ftol": 0, "maxiter": case["iterations"], "maxfun": 10**6}
+    options = {"maxcor": case["pairs"], "gtol": case["gtol"], "ftol": 0, "maxiter": case["iterations"]}
+    options |= {"maxfun": 10**6}
     bounds, x0 = (-fun.upper, fun.upper), fun.start(case["start"])
     stepwell.minimize(noted, x0, jac=True, bounds=bounds, comm=fun.layout, options=options)
     return [np.unpackbits(bits, count=x0.size).astype(bool) for bits in free]
@@ -262,8 +298,6 @@ def floor_of(case: dict[str, Any]) -> None:
     A bare iteration reads rows where variables are free; it is timed with those of several iterations, evenly spread
     over a run, and their mean counts.
     """
-    import time
-
     from mpi4py import MPI
 
     import stepwell
@@ -284,7 +318,7 @@ def floor_of(case: dict[str, Any]) -> None:
     row, sums = np.ones(56), np.empty(56)
     for at in np.linspace(0, len(free) - 1, 16).astype(int):
         for kind in ("bytes", "arithmetic"):  # one after the other: caches hold as much of its memory as of a solver's
-            bare = bare_iteration(free[at], 8, arithmetic=kind == "arithmetic")
+            bare = bare_iteration(free[at], case["pairs"], arithmetic=kind == "arithmetic")
             here: dict[str, list[float]] = {"evaluation": [], kind: [], "message": []}
             for _ in range(12):
                 here["evaluation"].append(in_step(lambda: fun(x)))
@@ -299,10 +333,22 @@ def floor_of(case: dict[str, Any]) -> None:
         print(json.dumps(found))
 
 
+def kept_pairs(solver: Any, petsc: Any) -> int:
+    """Return how many pairs a solver of TAO keeps, of which only what it prints about itself tells."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = os.path.join(solver.comm.tompi4py().bcast(folder), "view")
+        viewer = petsc.Viewer().createASCII(place, comm=solver.comm)
+        solver.view(viewer)
+        viewer.destroy()
+        solver.comm.barrier()
+        with open(place) as file:  # (its diagonal has a history of one)
+            found = max(int(line.split(":")[1]) for line in file if "Max. storage" in line)
+        solver.comm.barrier()
+    return found
+
+
 def tao(case: dict[str, Any]) -> None:
     """Solve the same problem by TAO, to the same projected gradient, which its own test is replaced by."""
-    import time
-
     from mpi4py import MPI
     from petsc4py import PETSc
 
@@ -339,8 +385,8 @@ def tao(case: dict[str, Any]) -> None:
 
     solver = PETSc.TAO().create(comm)
     solver.setType(case["tao"])
-    PETSc.Options()["tao_lmm_vectors"] = 8
-    PETSc.Options()["mat_lmvm_hist_size"] = 8
+    # By the solver's own prefix: without one PETSc takes the option, and keeps five pairs.
+    PETSc.Options()[f"tao_{case['tao']}_mat_lmvm_hist_size"] = case["pairs"]
     solver.setFromOptions()
     solver.setObjectiveGradient(value, x.duplicate())
     solver.setVariableBounds(lower, upper)
@@ -349,6 +395,7 @@ def tao(case: dict[str, Any]) -> None:
     began = time.perf_counter()
     solver.solve(x)
     seconds = time.perf_counter() - began - inside[1]
+    assert kept_pairs(solver, PETSc) == case["pairs"]
     if comm.rank == 0:
         steps = solver.getIterationNumber()
         found = {"seconds": seconds, "iterations": steps, "ms": 1e3 * (seconds - inside[0]) / max(steps, 1)}
@@ -360,6 +407,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("one", "two", "start", "latency", "petsc"))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--starts", type=int, default=7, help="of the part petsc")
+    parser.add_argument("--pairs", type=int, help="of the part petsc; 5 and then 8 unless given")
     parser.add_argument("--worker")
     chosen = parser.parse_args()
     if chosen.worker:
@@ -391,7 +439,8 @@ def main() -> None:
         table(["ranks", "microseconds"], [[count, one["microseconds"]] for count, one in found.items()])
         save(NAME, "latency", found)
     if "petsc" in wanted:
-        petsc(chosen.starts)
+        for pairs in [chosen.pairs] if chosen.pairs else [5, 8]:
+            petsc(chosen.starts, pairs)
 
 
 if __name__ == "__main__":

@@ -108,33 +108,35 @@ inline void gather_block(const T* const* rows, const double* const* columns, con
     Lanes acc[R][C] = {};
     int64_t copied = 0;
     const auto add = [&](const auto& from, int64_t at, int64_t k) {
-        Lanes factor[C];
-        for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
-        const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
-        for (int i = 0; i < R; ++i) {
-            const Lanes value = load_slice(from[i] + at);
-            for (int j = 0; j < C; ++j) acc[i][j] += value * factor[j];
-            if (masked) register_at(copy[i] + copied) = value * kept;
+        Lanes value[R][slices_at_once];
+        for (int i = 0; i < R; ++i) load_slices(from[i] + at, value[i]);
+        SW_UNROLLED
+        for (int slice = 0; slice < slices_at_once; ++slice, k += slice_lanes) {
+            Lanes factor[C];
+            for (int j = 0; j < C; ++j) factor[j] = load_slice(column[j] + k);
+            const Lanes kept = masked ? load_slice(mask + k) : Lanes{};
+            for (int i = 0; i < R; ++i) {
+                for (int j = 0; j < C; ++j) acc[i][j] += value[i][slice] * factor[j];
+                if (masked) register_at(copy[i] + copied) = value[i][slice] * kept;
+            }
+            if (masked) copied += slice_lanes;
         }
-        if (masked) copied += slice_lanes;
     };
     for (int p = 0; p < picks.count; ++p) {
         const int64_t end = min_of(picks.runs[p].end * lanes, whole);
-        // Not pack by pack: GCC would move sums from register to register between the slices of one.
-        for (int64_t k = picks.runs[p].begin * lanes; k < end; k += slice_lanes) {
-            // What is picked of the next rows: pieces too short for the hardware to foresee. A row or two
-            // with every slice.
-            const int slice = int(k / slice_lanes % slices);
-            if constexpr (R == slices) {
-                prefetch(next[slice] + k);
-            } else {
-                for (int i = slice; i < R; i += slices) prefetch(next[i] + k);
-            }
+        // Not pack by pack: GCC would move sums from register to register between the parts of one.
+        for (int64_t k = picks.runs[p].begin * lanes; k < end; k += lanes_at_once) {
+            // What is picked of the next rows: pieces too short for the hardware to foresee. Some of the rows
+            // with every part of a pack.
+            constexpr int parts = lanes / lanes_at_once;
+            const unsigned part = unsigned(k) / lanes_at_once % parts;
+            for (unsigned i = 0; i < R; i += parts)
+                if (R % parts == 0 || i + part < R) prefetch(next[i + part] + k);
             add(row, k, k);
         }
     }
     if (has_rest) {
-        for (int at = 0; at < lanes; at += slice_lanes) add(padded, at, whole + at);
+        for (int at = 0; at < lanes; at += lanes_at_once) add(padded, at, whole + at);
     }
     for (int i = 0; i < R; ++i)
         for (int j = 0; j < C; ++j) sums[i][j] = sum_of_lanes(acc[i][j]);

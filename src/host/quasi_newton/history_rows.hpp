@@ -74,6 +74,26 @@ inline Lanes load_slice(const Narrow* p) {
     return load_wide<slice_lanes>(p);
 }
 
+// Registers of a row that are loaded together. Two for NEON: one load has four floats.
+#if defined(__aarch64__)
+constexpr int slices_at_once = 2;
+#else
+constexpr int slices_at_once = 1;
+#endif
+constexpr int lanes_at_once = slices_at_once * slice_lanes;
+
+template <class T>
+inline void load_slices(const T* p, Lanes (&out)[slices_at_once]) {
+    for (int i = 0; i < slices_at_once; ++i) out[i] = load_slice(p + i * slice_lanes);
+}
+
+#if defined(__aarch64__)
+inline void load_slices(const float* p, Lanes (&out)[slices_at_once]) {
+    const float32x4_t four = vld1q_f32(p);
+    out[0] = vcvt_f64_f32(vget_low_f32(four)), out[1] = vcvt_high_f64_f32(four);
+}
+#endif
+
 // The lanes of one pack in registers.
 struct Slices {
     Lanes part[slices] = {};

@@ -228,11 +228,15 @@ private:
             for (int i = picks.runs[p].begin * lanes; i < end; i += lanes) {
                 for (int b = 0; b < 4; ++b) prefetch(next[b] + i);
                 SW_UNROLLED
-                for (int slice = 0; slice < slices; ++slice) {
-                    const int j = i + slice * slice_lanes;
-                    Lanes sum = c[0] * load_slice(rows[0] + j);
-                    for (int b = 1; b < 4; ++b) sum += c[b] * load_slice(rows[b] + j);
-                    register_at(out + j) = adds ? load_slice(from + j) + sum : sum;
+                for (int at_once = i; at_once < i + lanes; at_once += lanes_at_once) {
+                    Lanes row[4][slices_at_once];
+                    for (int b = 0; b < 4; ++b) load_slices(rows[b] + at_once, row[b]);
+                    for (int slice = 0; slice < slices_at_once; ++slice) {
+                        const int j = at_once + slice * slice_lanes;
+                        Lanes sum = c[0] * row[0][slice];
+                        for (int b = 1; b < 4; ++b) sum += c[b] * row[b][slice];
+                        register_at(out + j) = adds ? load_slice(from + j) + sum : sum;
+                    }
                 }
             }
         }
