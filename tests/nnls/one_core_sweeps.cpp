@@ -62,6 +62,33 @@ void check_triangle(int rows, int first) {
     for (int p = 0; p < rows; ++p) expect("substitute_back", rows, got[p], wanted[p], 2);
 }
 
+// L D L' of what stays is what it was, whatever is taken out.
+void check_take_out(int rows) {
+    const auto factor = numbers(rows * (rows - 1) / 2, 0.5 / max_of(rows, 1));
+    auto inverse_pivot = numbers(rows);
+    for (double& one : inverse_pivot) one = 1.5 + one / 2;
+    const auto product = [](const auto& triangle, const auto& inverse, int p, int q) {
+        const auto entry = [&](int row, int k) {
+            return k < row ? triangle[static_cast<size_t>(row * (row - 1) / 2 + k)] : 1.0;
+        };
+        double sum = 0;
+        for (int k = 0; k <= q; ++k) sum += entry(p, k) * entry(q, k) / inverse[k];
+        return sum;
+    };
+    const uint64_t all = bit_of(rows) - 1;
+    for (const uint64_t places : {uint64_t(0), all, generator() & all, all & 1, all & ~(all >> 1)}) {
+        auto got = factor, pivots = inverse_pivot;
+        OneCore::take_out(got.data(), pivots.data(), rows, places);
+        std::vector<int> stays;
+        for (int p = 0; p < rows; ++p)
+            if (!(places & bit_of(p))) stays.push_back(p);
+        for (int p = 0; p < static_cast<int>(stays.size()); ++p)
+            for (int q = 0; q <= p; ++q)
+                expect("take_out", rows, product(got, pivots, p, q),
+                       product(factor, inverse_pivot, stays[p], stays[q]), 2);
+    }
+}
+
 void check_table(int columns) {
     const int length = static_cast<int>(padded(columns));
     const auto table = numbers(columns * length), c = numbers(length), x = numbers(columns);
@@ -85,6 +112,7 @@ int main() {
     for (int count = 0; count <= 70; ++count) check_row(count);
     for (int rows = 0; rows <= 40; ++rows)
         for (int first = 0; first <= rows; ++first) check_triangle(rows, first);
+    for (int rows = 1; rows <= 40; ++rows) check_take_out(rows);
     for (int columns = 1; columns <= 64; ++columns) check_table(columns);
     std::printf("%d wrong\n", wrong);
     return wrong > 0;

@@ -105,7 +105,7 @@ SW_HD void judge_model(State& s, const Options& o, const BothFactored& factors) 
     if (!factors.first || (s.action == Action::aim && !factors.second)) aim_without_history(s);
 }
 
-// After the absorb sweep.
+// After the absorb sweep. (The layout by value: a device has it in registers then, not in memory.)
 template <class Team>
 SW_HD_CALLED void decide_absorb(Team& team, State& s, const Options& o, const SmallMatrices& m,
                                 const Scratch& w, const AbsorbTotals& found, const SumLayout layout,

@@ -22,6 +22,7 @@ public:
           spare(e.partials + (slot + 1) * e.partial_stride - e.sums),
           products(e.small + problem * small_matrices_length(slots)),
           matrices(small_matrices(small_history ? m.products : products, slots)) {
+        // Loads of it whose numbers nobody uses have to go somewhere.
         if (small_history && !keeps_yy) matrices.yy = m.products;
     }
 

@@ -135,7 +135,7 @@ private:
         double left[most_positions], taken[most_positions], inverse_alpha = inverse_pivot[place];
         for (int i = place + 1; i < rows; ++i) {
             const double* row = row_of(factor, i);
-            double* to = factor + (i - 1) * (i - 2) / 2;
+            double* to = row_of(factor, i - 1);
             for (int j = 0; j < place; ++j) {
                 SW_SHORT_LOOP(j);
                 to[j] = row[j];
@@ -167,7 +167,10 @@ private:
     }
     static const Few& few_at(const double* p) { return *reinterpret_cast<const Few*>(p); }
     static Few& few_at(double* p) { return *reinterpret_cast<Few*>(p); }
-    static const double* row_of(const double* factor, int p) { return factor + p * (p - 1) / 2; }
+    template <class Number>
+    static Number* row_of(Number* factor, int p) {
+        return factor + p * (p - 1) / 2;
+    }
 
     // Four rows with one vector.
     static void inner_four_rows(const double* const* row, const double* b, int length, double* sums) {
