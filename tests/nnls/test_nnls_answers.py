@@ -153,6 +153,34 @@ def test_damping_is_a_block_of_rows(shape, options):
         np.testing.assert_allclose(certified(A, b[s], lam=0.7, **options).x, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5, 1e-7])
+@pytest.mark.parametrize("kind", ["unlike", "alike", "smooth", "of many sizes"])
+def test_damped_columns_that_enter_many_at_once(kind, noise):
+    rng = np.random.default_rng(17)
+    m, n = 56, 40
+    spread = np.linspace(0, 1, m)[:, None] - np.linspace(0, 1, n)
+    A = {
+        "unlike": lambda: rng.normal(size=(m, n)),
+        "alike": lambda: np.exp(-0.5 * (spread / 0.03) ** 2),
+        "smooth": lambda: np.exp(-7e-3 * np.arange(1, m + 1)[:, None] / np.geomspace(0.01, 2, n)),
+        "of many sizes": lambda: rng.random((m, n)) * 10.0 ** rng.integers(-3, 4, n),
+    }[kind]()
+    b = (rng.random((60, n)) * (rng.random((60, n)) < 0.3)) @ A.T
+    b += noise * np.abs(b).mean() * rng.standard_normal(b.shape)
+    lam = 0.01 * np.linalg.norm(A, 2)
+    result = certified(A, b, lam=lam)
+    stacked = np.vstack([A, lam * np.eye(n)])
+    whole = A.astype(np.longdouble)
+    for s in range(60):
+        # (What rounding of b does is at most |b| / lam times it, and the square of the condition that of x.)
+        expected, _ = scipy_nnls(stacked, np.r_[b[s], np.zeros(n)])
+        atol = 1e4 * 16 * np.finfo(float).eps * np.linalg.norm(b[s]) / lam
+        np.testing.assert_allclose(result.x[s], expected, rtol=0, atol=atol)
+        exact = np.linalg.norm((b[s] - whole @ result.x[s]).astype(float))
+        size = np.linalg.norm(b[s]) + np.linalg.norm(A, axis=0) @ result.x[s]
+        assert abs(result.residual[s] - exact) <= 1e-11 * exact + 16 * np.finfo(float).eps * size
+
+
 @pytest.mark.parametrize("rows", [60, 40, 95])
 @pytest.mark.parametrize("method", ["auto", "qr"])
 def test_a_convolution_is_its_dense_matrix(rows, method):

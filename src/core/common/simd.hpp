@@ -89,6 +89,18 @@ inline Register<T>& register_at(T* p) {
     return *reinterpret_cast<Register<T>*>(p);
 }
 
+// Zeros that the compiler does not know of: it would clear sums by a string instruction, in memory, that are
+// better begun in registers.
+inline Register<double> unknown_zeros() {
+    Register<double> zeros = {};
+#if defined(__aarch64__)
+    asm("" : "+w"(zeros));
+#elif defined(__x86_64__)
+    asm("" : "+v"(zeros));
+#endif
+    return zeros;
+}
+
 // Asks for the line that holds p; any address will do. For what the hardware cannot foresee: asked for a
 // vector that is read from end to end, it only gets in the way of loads.
 template <class T>
@@ -149,19 +161,18 @@ inline Register<double> min_of(Register<double> a, Register<double> b) {
 
 // Folds the upper half of a vector's lanes onto the lower one until two are left, and these to one. (One lane
 // after the other would wait seven times where there are eight.)
-template <int count, class Fold>
-inline double fold_lanes(typename VectorOf<double, count>::anywhere v, Fold fold) {
+template <int count, class Number = double, class Fold>
+inline Number fold_lanes(typename VectorOf<Number, count>::anywhere v, Fold fold) {
+    typedef typename VectorOf<Number, (count + 1) / 2>::anywhere Half;
     if constexpr (count == 8) {
-        typedef VectorOf<double, 4>::anywhere Half;
-        return fold_lanes<4>(fold(Half(__builtin_shufflevector(v, v, 0, 1, 2, 3)),
-                                  Half(__builtin_shufflevector(v, v, 4, 5, 6, 7))),
-                             fold);
+        return fold_lanes<4, Number>(fold(Half(__builtin_shufflevector(v, v, 0, 1, 2, 3)),
+                                          Half(__builtin_shufflevector(v, v, 4, 5, 6, 7))),
+                                     fold);
     } else if constexpr (count == 4) {
-        typedef VectorOf<double, 2>::anywhere Half;
-        return fold_lanes<2>(
+        return fold_lanes<2, Number>(
             fold(Half(__builtin_shufflevector(v, v, 0, 1)), Half(__builtin_shufflevector(v, v, 2, 3))), fold);
     } else {
-        return fold(double(v[0]), double(v[1]));
+        return fold(Number(v[0]), Number(v[1]));
     }
 }
 

@@ -18,6 +18,11 @@ struct TriangleSweeps : OneLane {
     static constexpr int few = min_of(lot, 4);
     typedef VectorOf<double, few>::anywhere Few;
 
+    template <class Number>
+    static Number* row_of(Number* factor, int p) {
+        return factor + p * (p - 1) / 2;
+    }
+
     // to[p] = value(p), for places from `first` on. In fours, as substitute() reads them: a register that is
     // read from several stores waits until all of them are in the cache.
     template <class Value>
@@ -94,10 +99,14 @@ struct TriangleSweeps : OneLane {
             values[p] = v0;
             values[p + 1] = v1;
             values[p + 2] = v2;
-            int i = 0;
-            for (; i < p; i += few)
-                few_at(values + i) -= (few_at(row[0] + i) * v0 + few_at(row[1] + i) * v1) +
-                                      (few_at(row[2] + i) * v2 + few_at(row[3] + i) * v3);
+            // (The next four first, and those that are known last in each: what waits for all of this are
+            // they.)
+            for (int i = p - few; i >= 0; i -= few) {
+                Few rest = few_at(values + i) - few_at(row[3] + i) * v3;
+                rest -= few_at(row[2] + i) * v2;
+                rest -= few_at(row[1] + i) * v1;
+                few_at(values + i) = rest - few_at(row[0] + i) * v0;
+            }
         }
     }
 
@@ -119,6 +128,52 @@ struct TriangleSweeps : OneLane {
         return sum_of_lanes(sum) + rest;
     }
 
+    // What becomes four rows of L at once: the products of four columns with those of the rows that are
+    // there, side by side, a whole number of fours of them (whatever the last hold).
+    typedef double Fours[most_positions][4];
+
+    // values = L^-1 values, for four at once, four rows at a time.
+    static void substitute_four(const double* factor, Fours& values, int rows) {
+        for (int p = 0; p < rows; p += 4) {
+            const double* row[4];
+            Four own[4];
+            for (int k = 0; k < 4; ++k) {
+                row[k] = row_of(factor, p + k);
+                own[k] = Four(values[p + k]);
+            }
+            for (int q = 0; q < p; ++q) {
+                const Four value(values[q]);
+                for (int k = 0; k < 4; ++k) own[k].subtract(value, row[k][q]);
+            }
+            for (int q = 0; q < 3; ++q)
+                for (int k = q + 1; k < 4; ++k) own[k].subtract(own[q], row[k][p + q]);
+            for (int k = 0; k < 4; ++k) own[k].keep(values[p + k]);
+        }
+    }
+
+    // Rows E values, E = D^-1, and values' E values.
+    static void scale_four(const Fours& values, const double* inverse_pivot, int count,
+                           double* const (&row)[4], double (&products)[4][4]) {
+        Four sums[4];
+        const auto scale = [&](int p) {
+            const Four value(values[p]);
+            Four scaled = value;
+            scaled.multiply(inverse_pivot[p]);
+            for (int k = 0; k < 4; ++k) sums[k].add(scaled, values[p][k]);
+            return scaled;
+        };
+        int p = 0;
+        for (; p + 2 <= count; p += 2) {
+            const Four first = scale(p), second = scale(p + 1);
+            for (int k = 0; k < 4; ++k) *reinterpret_cast<Two*>(row[k] + p) = Two{first.at(k), second.at(k)};
+        }
+        if (p < count) {
+            const Four last = scale(p);
+            for (int k = 0; k < 4; ++k) row[k][p] = last.at(k);
+        }
+        for (int k = 0; k < 4; ++k) sums[k].keep(products[k]);
+    }
+
     // L D L' of so many rows, without the rows and columns of some places.
     static void take_out(double* factor, double* inverse_pivot, int rows, uint64_t places) {
         while (places) {
@@ -129,6 +184,30 @@ struct TriangleSweeps : OneLane {
     }
 
 private:
+    typedef VectorOf<double, 2>::anywhere Two;
+
+    // Four numbers, in one register or two.
+    struct Four {
+        Few part[4 / few] = {};
+        Four() = default;
+        explicit Four(const double* values) {
+            for (int u = 0; u < 4 / few; ++u) part[u] = few_at(values + u * few);
+        }
+        double at(int k) const { return part[k / few][k % few]; }
+        void multiply(double by) {
+            for (int u = 0; u < 4 / few; ++u) part[u] *= by;
+        }
+        void add(const Four& other, double by) {
+            for (int u = 0; u < 4 / few; ++u) part[u] += other.part[u] * by;
+        }
+        void subtract(const Four& other, double by) {
+            for (int u = 0; u < 4 / few; ++u) part[u] -= other.part[u] * by;
+        }
+        void keep(double* values) const {
+            for (int u = 0; u < 4 / few; ++u) few_at(values + u * few) = part[u];
+        }
+    };
+
     // What follows a place has d v v' more without it, d the pivot and v the column there. (Gill, Golub,
     // Murray and Saunders 1974, method C1, with 1/alpha instead of alpha: a sum of what is positive.)
     static void take_out_one(double* factor, double* inverse_pivot, int rows, int place) {
@@ -136,12 +215,9 @@ private:
         for (int i = place + 1; i < rows; ++i) {
             const double* row = row_of(factor, i);
             double* to = row_of(factor, i - 1);
-            for (int j = 0; j < place; ++j) {
-                SW_SHORT_LOOP(j);
-                to[j] = row[j];
-            }
             double v = row[place];
             const int before = i - place - 1;
+            move_down(row, to, place);
             for (int j = 0; j < before; ++j) {
                 SW_SHORT_LOOP(j);
                 const double entry = row[place + 1 + j];
@@ -158,6 +234,16 @@ private:
         }
     }
 
+    // Copies numbers to places before them.
+    static void move_down(const double* from, double* to, int count) {
+        int j = 0;
+        for (; j + few <= count; j += few) few_at(to + j) = few_at(from + j);
+        for (; j < count; ++j) {
+            SW_SHORT_LOOP(j);
+            to[j] = from[j];
+        }
+    }
+
     static void put_four(double* to, double a, double b, double c, double d) {
         typedef VectorOf<double, 4>::anywhere Four;
         if constexpr (few == 4)
@@ -167,10 +253,6 @@ private:
     }
     static const Few& few_at(const double* p) { return *reinterpret_cast<const Few*>(p); }
     static Few& few_at(double* p) { return *reinterpret_cast<Few*>(p); }
-    template <class Number>
-    static Number* row_of(Number* factor, int p) {
-        return factor + p * (p - 1) / 2;
-    }
 
     // Four rows with one vector.
     static void inner_four_rows(const double* const* row, const double* b, int length, double* sums) {

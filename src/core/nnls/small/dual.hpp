@@ -41,6 +41,8 @@ struct Dual : System<Kind, Lanes> {
     // Norms of columns, a whole number of eights, where sweeps read them and each system has its own.
     double own_norm[Lanes::has_sweeps && Base::own_norms ? Kind::capacity : 1];
     bool has_norms = false;
+    // What columns gain by leaving their bounds, zero of the others, where sweeps judge.
+    double scores[Lanes::has_sweeps ? Kind::capacity : 1];
 
     SW_HD Dual(const Job& job, int64_t system, const Products& products, const Lanes& lanes,
                Store<Kind, width>& store)
@@ -150,11 +152,15 @@ struct Dual : System<Kind, Lanes> {
         deficit = this->wanted - lanes.sum(reached);
     }
 
-    // Whether a column is out of the factor and may enter it.
-    SW_HD bool is_at_bound(int j) const { return !((passive | this->shut) & bit_of(j)); }
+    // Whether a column is out of the factor and may enter it; and all that are.
+    SW_HD bool is_at_bound(int j) const { return out_of_factor() & bit_of(j); }
+    SW_HD uint64_t out_of_factor() const { return ~(passive | this->shut); }
 
-    // What column j, at a bound, gains by leaving it, of a thread that has all of w.
-    SW_HD double score(int j) const { return score_of(j, j, w[j]); }
+    // The column with the largest score.
+    SW_HD int find_top_column() const {
+        if constexpr (Lanes::has_sweeps) return lanes.place_of_score(top, scores, this->swept());
+        return top_column;
+    }
 
 private:
     // Over all columns, for who has sweeps; what is kept of them ends in zeros.
@@ -299,13 +305,10 @@ private:
         top_column = lanes.place_of_most(top, top_column);
         double steepest = 0, sizes = 0;
         if constexpr (Lanes::has_sweeps) {
-            const uint64_t at_bound = ~(passive | this->shut);
-            const auto judged = lanes.template judge<Kind::bounded>(
-                w, this->inverse_norms(), x, norms(), at_bound, this->at_upper, passive, this->swept());
+            const auto judged =
+                lanes.template judge<Kind::bounded>(w, this->inverse_norms(), x, norms(), out_of_factor(),
+                                                    this->at_upper, passive, this->swept(), scores);
             top = judged.top;
-            if (top > 0)
-                top_column = lanes.template place_of_score<Kind::bounded>(
-                    top, w, this->inverse_norms(), at_bound, this->at_upper, this->swept());
             steepest = judged.slope;
             sizes = judged.sizes;
         } else {

@@ -124,6 +124,8 @@ private:
     enum class Verdict { optimal, leave, look_again, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
+    // After as many a step ends where a bound is met, as before: so what goes to and fro ends as well.
+    int bends_left = 6;
 
     SW_HD void begin_set() {
         refinements = looks = 0;
@@ -131,6 +133,12 @@ private:
     }
 
     SW_HD Verdict judge_point() {
+        if constexpr (Lanes::has_sweeps) {
+            if (this->bent) {
+                settled = this->bent = false;
+                --bends_left;
+            }
+        }
         // Where nothing can enter, and tables are not enough, A itself has the next word.
         if (from_table && settled && Kind::shares && !Base::certifies && !trusting &&
             !~(passive | this->shut))
@@ -170,16 +178,23 @@ private:
             // (A dual that is not a number is none of these.)
             if (!(top > slack) || count == Kind::positions || (!from_table && ++looks > 4))
                 return Verdict::leave;
-            const int j = this->top_column;
-            inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
-            if constexpr (!Base::keeps_all) w[j] = inward * top / this->inverse_norm(j, j);
-            this->enter(j);
-            entering = bit_of(j);
-            int more = 0;
-            if constexpr (Lanes::has_sweeps && !Kind::summed)
-                if (is_damped(j)) more = enter_neighbours(entering);
-            if (more > 0) inward = 0;
-            this->count_insertions(1 + more);
+            uint64_t columns = this->none;
+            if constexpr (Lanes::has_sweeps && !Kind::summed) columns = damped_columns_at_peaks();
+            if (columns) {
+                const int before = count;
+                entering = columns & ~passive;
+                this->enter_some(entering);
+                entering &= passive;
+                this->count_insertions(count - before);
+                this->may_bend = bends_left > 0;
+            } else {
+                const int j = this->find_top_column();
+                inward = this->at_upper & bit_of(j) ? -1.0 : 1.0;
+                if constexpr (!Base::keeps_all) w[j] = inward * top / this->inverse_norm(j, j);
+                this->enter(j);
+                entering = bit_of(j);
+                this->count_insertions(1);
+            }
             refinements = 0;
         }
         settled = true;
@@ -199,31 +214,33 @@ private:
         return added > 1e-7 * this->square(j);
     }
 
-    // A damped solution has its columns in clusters, where those beside one another are alike: with the
-    // column that enters go all beside one in the factor whose duals ask for it too. (What then has to go the
-    // other way leaves at once, and the way down is as sure as with one: their duals all point inward.)
-    // Returns how many.
-    SW_HD int enter_neighbours(uint64_t& entering) {
-        int entered = 0;
-        SW_ROLLED
-        for (uint64_t rest = (passive << 1 | passive >> 1) & ~(passive | this->shut); rest;
-             rest &= rest - 1) {
-            const int j = lowest_of(rest);
-            if (count == Kind::positions || !(this->score(j) > 0.2 * top)) continue;
-            this->enter(j);
-            entering |= bit_of(j);
-            ++entered;
-        }
-        return entered;
+    // Where columns are damped, many enter at once: those whose scores are not less than those of the columns
+    // beside them, and those beside one of these or beside one in the factor, as columns that are alike
+    // come in clusters; all with scores of some size. (What then has to go the other way leaves at once, and
+    // the way down is as sure as with one: their duals all point inward.) None where they are not damped.
+    SW_HD uint64_t damped_columns_at_peaks() {
+        if (!(Kind::penalized ? nu > 0 : job.options.damping > 0)) return 0;
+        const auto found = lanes.find_peaks(0.05 * top, this->scores, this->swept());
+        if (!found.peaks || !is_damped(lowest_of(found.peaks))) return 0;
+        const uint64_t near = passive | found.peaks;
+        return found.above & (found.peaks | near << 1 | near >> 1);
     }
 
     // Whether the table alone certifies the point.
     SW_HD bool is_certain() {
         if constexpr (Kind::source == normal_equations) return true;
         if constexpr (Base::certifies) {
+            if (Kind::shares && this->has_weak_pivot()) return false;
             this->fit_from_table();
-            return is_large(squared_fit, size) && !this->rounding_hides_a_dual() &&
-                   !(Kind::shares && this->has_weak_pivot());
+            if (!is_large(squared_fit, size)) {
+                if constexpr (!(Kind::shares && Lanes::has_sweeps)) return false;
+                if (!(squared_fit > 1e-9 * size * size)) return false;
+                ++this->passes;
+                const double below = this->squared_residual - squared_fit;
+                squared_fit = this->template residual_of_rows<false>(true);
+                this->squared_residual = squared_fit + below;
+            }
+            return !this->rounding_hides_a_dual();
         }
         return false;
     }

@@ -266,7 +266,7 @@ struct System {
         read_mask();
         lanes.sync();
         if constexpr (Kind::shares && Lanes::has_sweeps) {
-            for (int j = 0; j < swept(); ++j) c[j] = products.linear[j * products.linear_step];
+            lanes.gather(products.linear, products.linear_step, c, swept());
             squared_b = products.squared_b;
         } else if constexpr (Kind::shares) {
             squared_b = residual_of_rows<true>(false);
