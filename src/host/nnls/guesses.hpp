@@ -56,6 +56,18 @@ struct GuessTable {
     }
 };
 
+// The solutions on all columns of some systems, the numbers of a column side by side.
+struct GuessedGroup {
+    double x[kept_columns][systems_at_once];
+    unsigned positive;  // a bit for each of which all x are
+
+    // What the k-th goes on from.
+    void hand_over(int k, int columns, Guess& own) const {
+        own.is_positive = positive >> k & 1;
+        for (int j = 0; j < kept_columns; ++j) own.x[j] = j < columns ? x[j][k] : 0.0;
+    }
+};
+
 // Of systems of a kind with at most `width` columns. Nothing goes across lanes: the numbers of a system do
 // not depend on the others.
 template <class Kind, int width>
@@ -65,7 +77,7 @@ public:
     // a bit for each that is answered. (Numbers are written of those that are not as well: who solves them
     // writes over these.)
     static unsigned find(const Job& job, const GuessTable& table, int64_t first, int here,
-                         const double* linear, Guess* found) {
+                         const double* linear, GuessedGroup& found) {
         Point at;
         for (int j = 0; j < width; ++j) at.c[j] = Systems::from(linear + group * j);
         at.squared_b = Systems::from(linear + group * kept_columns);
@@ -76,22 +88,14 @@ public:
                 at.wanted.set(k, sums[k * job.family.sum_stride]);
         }
         at.solve(table);
-        const unsigned positive = at.positive();
-        unsigned held = 0;
-        if (positive && !job.family.variance && !job.family.used_lam) held = positive & at.judge(job, table);
-        const auto hand_over = [&](unsigned systems) {
-            for (int k = 0; k < here; ++k)
-                if (systems >> k & 1) at.hand_over(k, positive >> k & 1, job.columns, found[k]);
-        };
-        hand_over(~held);
+        // (Whatever becomes of them: whether they are answered is known late, and seldom foreseen.)
+        for (int j = 0; j < width; ++j) at.x[j].write(found.x[j], group);
+        const unsigned positive = found.positive = at.positive();
+        if (!positive || job.family.variance || job.family.used_lam) return 0;
+        const unsigned held = positive & at.judge(job, table);
         if (!held) return 0;
-        if constexpr (sizeof(Scalar) < sizeof(double)) {
-            hand_over(held);
-            at.round(job, table);
-        }
-        const unsigned finite = at.write(job, table, first, here);
-        if constexpr (sizeof(Scalar) == sizeof(double)) hand_over(held & ~finite);
-        return held & finite;
+        if constexpr (sizeof(Scalar) < sizeof(double)) at.round(job, table);
+        return held & at.write(job, table, first, here);
     }
 
 private:
@@ -219,6 +223,7 @@ private:
                 other.add_product(x[j], w[j]);
             }
             inside.add(other, 1);
+            product = other;
             if constexpr (summed) add_multiplier(table);
             for (int j = 0; j < width; ++j) {
                 sizes.add(x[j].size(), table.norm[j]);
@@ -244,21 +249,16 @@ private:
 
         void add_multiplier(const GuessTable& table) {
             Systems other;
-            multiplier = product = Systems();
+            multiplier = Systems();
             for (int j = 0; j < width; j += 2) {
                 multiplier.add(w[j], table.multiplier[j]);
                 other.add(w[j + 1], table.multiplier[j + 1]);
             }
             multiplier.add(other, 1);
-            for (int j = 0; j < width; ++j) {
-                w[j].add(multiplier, table.coefficients[j]);
-                product.add_product(x[j], w[j]);
-            }
-        }
-
-        void hand_over(int k, bool is_positive, int columns, Guess& own) const {
-            own.is_positive = is_positive;
-            for (int j = 0; j < kept_columns; ++j) own.x[j] = j < columns ? x[j % width].of(k) : 0.0;
+            for (int j = 0; j < width; ++j) w[j].add(multiplier, table.coefficients[j]);
+            // x'(w + mu s), where s'x is what was wanted but for what is missed.
+            product.add_product(multiplier, wanted);
+            for (int p = 0; p < parts; ++p) product.part[p] -= multiplier.part[p] * missed.part[p];
         }
 
         // The residual and the dual that are reported belong to the x that is returned.

@@ -55,8 +55,12 @@ void multiply(SmallSystems& given, int64_t system, int64_t end, const Shared& sh
         given.answered = 0;
         if constexpr (guesses) guess<Kind>(given, system, static_cast<int>(here), core);
     }
+    if (given.is_answered(system)) return;
     const int64_t place = system - given.first;
-    if constexpr (guesses) given.products.guess = given.has_guesses ? given.guesses + place : nullptr;
+    if constexpr (guesses) {
+        if (given.has_guesses) given.guesses.hand_over(static_cast<int>(place), job.columns, given.guess);
+        given.products.guess = given.has_guesses ? &given.guess : nullptr;
+    }
     given.products.linear = given.linear.get() + place;
     given.products.linear_step = Core::group;
     given.products.squared_b = given.linear.get()[Core::group * length + place];

@@ -34,7 +34,8 @@ public:
     int64_t first = 0, last = 0;
     const double* multiplied = nullptr;
     // Their guesses, where the matrix has them; it is looked at once.
-    small::Guess guesses[small::systems_at_once];
+    small::GuessedGroup guesses;
+    small::Guess guess;  // of the system that is solved
     bool guesses_known = false, has_guesses = false;
     small::GuessTable guess_table;
     unsigned answered = 0;  // a bit for each that its guess has solved
