@@ -181,6 +181,25 @@ def test_damped_columns_that_enter_many_at_once(kind, noise):
         assert abs(result.residual[s] - exact) <= 1e-11 * exact + 16 * np.finfo(float).eps * size
 
 
+def test_the_residual_of_single_precision_belongs_to_the_rounded_x():
+    rng = np.random.default_rng(18)
+    A = (rng.random((4000, 12)) + 1).astype(np.float32)
+    b = (rng.random((20, 12)).astype(np.float32) @ A.T + 1e-4 * rng.standard_normal((20, 4000))).astype(np.float32)
+    result = certified(A, b, lam=0.05)
+    exact = np.linalg.norm(b.astype(float) - result.x.astype(float) @ A.T.astype(float), axis=1)
+    np.testing.assert_allclose(result.residual, exact, rtol=2 * np.finfo(np.float32).eps)
+
+
+def test_damped_systems_with_nearly_as_many_positive_columns_as_a_small_factor_has():
+    rng = np.random.default_rng(19)
+    A = rng.normal(size=(80, 63))
+    b = (rng.random((200, 63)) * (rng.random((200, 63)) < 0.3)) @ A.T + 0.05 * rng.standard_normal((200, 80))
+    result = certified(A, b, lam=1e-3 * np.linalg.norm(A, 2))
+    few = np.count_nonzero(result.x, axis=1) < 36
+    assert few.any()
+    assert not result.escalated[few].any()
+
+
 @pytest.mark.parametrize("rows", [60, 40, 95])
 @pytest.mark.parametrize("method", ["auto", "qr"])
 def test_a_convolution_is_its_dense_matrix(rows, method):

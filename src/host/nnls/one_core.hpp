@@ -272,7 +272,6 @@ private:
                    int columns) const {
         const int here = min_of(panel_rows, count - first), length = static_cast<int>(padded(here));
         // Two rows and two columns at a time.
-        typedef VectorOf<double, 2>::anywhere Two;
         int i = 0;
         for (; i + 2 <= here; i += 2) {
             const Scalar *upper = a + (first + i) * row_stride, *below = upper + row_stride;

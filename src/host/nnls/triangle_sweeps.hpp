@@ -17,11 +17,7 @@ struct TriangleSweeps : OneLane {
     // left to loops that go one by one.
     static constexpr int few = min_of(lot, 4);
     typedef VectorOf<double, few>::anywhere Few;
-
-    template <class Number>
-    static Number* row_of(Number* factor, int p) {
-        return factor + p * (p - 1) / 2;
-    }
+    typedef VectorOf<double, 2>::anywhere Two;
 
     // to[p] = value(p), for places from `first` on. In fours, as substitute() reads them: a register that is
     // read from several stores waits until all of them are in the cache.
@@ -184,8 +180,6 @@ struct TriangleSweeps : OneLane {
     }
 
 private:
-    typedef VectorOf<double, 2>::anywhere Two;
-
     // Four numbers, in one register or two.
     struct Four {
         Few part[4 / few] = {};
@@ -245,9 +239,9 @@ private:
     }
 
     static void put_four(double* to, double a, double b, double c, double d) {
-        typedef VectorOf<double, 4>::anywhere Four;
+        typedef VectorOf<double, 4>::anywhere Whole;
         if constexpr (few == 4)
-            *reinterpret_cast<Four*>(to) = Four{a, b, c, d};
+            *reinterpret_cast<Whole*>(to) = Whole{a, b, c, d};
         else
             to[0] = a, to[1] = b, to[2] = c, to[3] = d;
     }

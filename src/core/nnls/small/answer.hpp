@@ -52,9 +52,23 @@ struct Answer : Sums<Kind, Lanes> {
         lanes.sync();
         if (from_table) {
             this->dual_from_table();
-            if constexpr (certifies) this->fit_from_table();
+            if constexpr (certifies) {
+                this->fit_from_table();
+                finish_fit();
+            }
         } else {
             this->dual_from_rows();
+        }
+    }
+
+    // The fit from A where products do not have its digits.
+    SW_HD void finish_fit() {
+        if (is_large(squared_fit, size)) return;
+        if constexpr (Kind::shares && Lanes::has_sweeps) {
+            const double below = this->squared_residual - squared_fit;
+            ++this->passes;
+            squared_fit = this->template residual_of_rows<false>(true);
+            this->squared_residual = squared_fit + below;
         }
     }
 

@@ -117,7 +117,7 @@ struct Dual : System<Kind, Lanes> {
     // Whether rounding may hide that a column should leave its bound: a dual is within it, and the residual
     // is so small that a better one would tell. All of w is there.
     SW_HD bool rounding_hides_a_dual() const {
-        if (!~(passive | this->shut)) return false;
+        if (!out_of_factor()) return false;
         const double finest =
             max_of(job.options.tolerance * b_norm, job.options.rounding * square_root(squared_residual));
         if (!(finest < 0.01 * slack)) return false;

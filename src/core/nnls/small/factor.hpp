@@ -114,7 +114,7 @@ struct Factor : Dual<Kind, Lanes> {
         factored = count;
         if constexpr (Kind::summed)
             for (int p = first; p < count; ++p)
-                sum[p] = this->coefficient(order[p]) - lanes.inner(factor + p * (p - 1) / 2, sum, p);
+                sum[p] = this->coefficient(order[p]) - lanes.inner(row_of(factor, p), sum, p);
     }
 
 private:
@@ -128,7 +128,7 @@ private:
             const int place = factored, j = order[place];
             fill_step(0, place, [&](int p) { return this->product_apart(j, order[p]); });
             substitute(step, place);
-            double *const row = factor + place * (place - 1) / 2, inside = 0, in_sum = 0;
+            double *const row = row_of(factor, place), inside = 0, in_sum = 0;
             if constexpr (Lanes::has_sweeps) {
                 inside = lanes.scale_row(step, inverse_pivot, row, place);
                 if constexpr (Kind::summed) in_sum = lanes.inner(row, sum, place);
@@ -163,13 +163,14 @@ private:
     // none waits for the one before.
     SW_HD bool complete_some(double least) {
         const int before = factored, here = min_of(4, count - before);
+        static_assert(Kind::positions % 4 == 0 && sizeof(typename Lanes::Fours) >= 4 * 8 * Kind::positions);
         alignas(32) typename Lanes::Fours values;
         alignas(32) double products[4][4];
         double spare[Kind::positions], apart[4][4];  // `apart`: L D among themselves
         double* row[4];
         int column[4];
         for (int k = 0; k < 4; ++k) {
-            row[k] = k < here ? lanes.row_of(factor, before + k) : spare;
+            row[k] = k < here ? row_of(factor, before + k) : spare;
             column[k] = order[before + min_of(k, here - 1)];
         }
         for (int p = 0; p < before; ++p)
@@ -271,7 +272,7 @@ private:
             lanes.substitute(factor, values, rows, first);
         } else if constexpr (width == 1) {
             for (int p = first + 1; p < rows; ++p) {
-                const double* row = factor + p * (p - 1) / 2;
+                const double* row = row_of(factor, p);
                 double part[2] = {values[p], 0};
                 SW_UNROLL_BY(4)
                 for (int q = first; q < p; ++q) part[q % 2] -= row[q] * values[q];
@@ -282,7 +283,7 @@ private:
             for (int q = first; q < rows - 1; ++q) {
                 const double value = value_at(values, q);
                 this->each_position(rows, [&](int p, int t) {
-                    if (p > q) values[t] -= factor[p * (p - 1) / 2 + q] * value;
+                    if (p > q) values[t] -= row_of(factor, p)[q] * value;
                 });
             }
         }
@@ -296,7 +297,7 @@ private:
         } else if constexpr (width == 1) {
             for (int p = Kind::positions - 1; p > 0; --p) {
                 if (p >= count) continue;
-                const double* row = factor + p * (p - 1) / 2;
+                const double* row = row_of(factor, p);
                 const double value = step[p];
                 SW_UNROLL_BY(4)
                 for (int q = 0; q < p; ++q) step[q] -= row[q] * value;
@@ -304,7 +305,7 @@ private:
         } else {
             SW_UNROLL_BY(2)
             for (int p = count - 1; p > 0; --p) {
-                const double* row = factor + p * (p - 1) / 2;
+                const double* row = row_of(factor, p);
                 const double value = value_at(step, p);
                 this->each_position(p, [&](int q, int t) { step[t] -= row[q] * value; });
             }

@@ -38,6 +38,14 @@ SW_HD int bits_in(unsigned bits) {
 #endif
 }
 
+SW_HD int bits_in(uint64_t bits) {
+#if defined(__CUDA_ARCH__)
+    return __popcll(bits);
+#else
+    return __builtin_popcountll(bits);
+#endif
+}
+
 // The place of the lowest bit that is set, of those of which one is.
 SW_HD int lowest_of(uint64_t bits) {
 #if defined(__CUDA_ARCH__)
@@ -49,6 +57,12 @@ SW_HD int lowest_of(uint64_t bits) {
 
 SW_HD uint64_t bit_of(int j) {
     return uint64_t(1) << j;
+}
+
+// Row p of a triangle by rows without its diagonal.
+template <class Number>
+SW_HD Number* row_of(Number* triangle, int p) {
+    return triangle + p * (p - 1) / 2;
 }
 
 }  // namespace small

@@ -124,29 +124,33 @@ private:
     enum class Verdict { optimal, leave, look_again, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
-    // After as many a step ends where a bound is met, as before: so what goes to and fro ends as well.
-    int bends_left = 6;
+    // Bent steps that there may be; after them every step ends where a bound is met, so that nothing goes to
+    // and fro.
+    int bends_left = 0;
 
     SW_HD void begin_set() {
         refinements = looks = 0;
+        bends_left = 6;
         limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
     }
 
     SW_HD Verdict judge_point() {
+        // (The step after a bent one is none of refinement.)
+        bool bent = false;
         if constexpr (Lanes::has_sweeps) {
             if (this->bent) {
+                bent = true;
                 settled = this->bent = false;
                 --bends_left;
             }
         }
         // Where nothing can enter, and tables are not enough, A itself has the next word.
-        if (from_table && settled && Kind::shares && !Base::certifies && !trusting &&
-            !~(passive | this->shut))
+        if (from_table && settled && Kind::shares && !Base::certifies && !trusting && !this->out_of_factor())
             from_table = false;
         // (All threads of a warp judge: few of them would be ready to leave it out.)
         if (Lanes::has_sweeps && from_table && !settled && count > 0) {
             this->template dual_from_table<false>();
-            ++refinements;
+            refinements += !bent;
             settled = true;
             this->set_out(0, this->none);
             return Verdict::step;
@@ -163,7 +167,7 @@ private:
         double inward = 0;
         uint64_t entering = this->none;
         if (refines) {
-            ++refinements;
+            refinements += !bent;
         } else if (nothing_left) {
             if (trusting) return Verdict::optimal;
             const bool at_rest = !steep || (refinements >= 3 && (Kind::source == normal_equations ||
@@ -182,9 +186,8 @@ private:
             if constexpr (Lanes::has_sweeps && !Kind::summed) columns = damped_columns_at_peaks();
             if (columns) {
                 const int before = count;
-                entering = columns & ~passive;
-                this->enter_some(entering);
-                entering &= passive;
+                entering = columns;
+                this->enter_some(columns);
                 this->count_insertions(count - before);
                 this->may_bend = bends_left > 0;
             } else {
@@ -217,31 +220,35 @@ private:
     // Where columns are damped, many enter at once: those whose scores are not less than those of the columns
     // beside them, and those beside one of these or beside one in the factor, as columns that are alike
     // come in clusters; all with scores of some size. (What then has to go the other way leaves at once, and
-    // the way down is as sure as with one: their duals all point inward.) None where they are not damped.
+    // the way down is as sure as with one: their duals all point inward.) None where one of the first is not
+    // damped, or where there is no room for all.
     SW_HD uint64_t damped_columns_at_peaks() {
         if (!(Kind::penalized ? nu > 0 : job.options.damping > 0)) return 0;
-        const auto found = lanes.find_peaks(0.05 * top, this->scores, this->swept());
-        if (!found.peaks || !is_damped(lowest_of(found.peaks))) return 0;
-        const uint64_t near = passive | found.peaks;
-        return found.above & (found.peaks | near << 1 | near >> 1);
+        const auto found = lanes.find_peaks(max_of(0.05 * top, slack), this->scores, this->swept());
+        for (uint64_t rest = found.peaks; rest; rest &= rest - 1)
+            if (!is_damped(lowest_of(rest))) return 0;
+        const uint64_t near = passive | found.peaks,
+                       columns = found.above & (found.peaks | near << 1 | near >> 1);
+        return count + bits_in(columns) <= Kind::positions ? columns : 0;
     }
 
     // Whether the table alone certifies the point.
     SW_HD bool is_certain() {
         if constexpr (Kind::source == normal_equations) return true;
         if constexpr (Base::certifies) {
-            if (Kind::shares && this->has_weak_pivot()) return false;
             this->fit_from_table();
-            if (!is_large(squared_fit, size)) {
-                if constexpr (!(Kind::shares && Lanes::has_sweeps)) return false;
-                if (!(squared_fit > 1e-9 * size * size)) return false;
-                ++this->passes;
-                const double below = this->squared_residual - squared_fit;
-                squared_fit = this->template residual_of_rows<false>(true);
-                this->squared_residual = squared_fit + below;
-            }
-            return !this->rounding_hides_a_dual();
+            if (!is_large(squared_fit, size) && !has_duals_of_small_fit()) return false;
+            if (this->rounding_hides_a_dual() || (Kind::shares && this->has_weak_pivot())) return false;
+            if constexpr (sizeof(Scalar) == sizeof(double))
+                this->finish_fit();  // (of others when x is rounded)
+            return true;
         }
+        return false;
+    }
+
+    SW_HD bool has_duals_of_small_fit() const {
+        if constexpr (Kind::shares && Lanes::has_sweeps && !Kind::bounded)
+            return job.options.damping > 0 && squared_fit > judged_residual * size * size;
         return false;
     }
 
@@ -307,7 +314,7 @@ private:
     SW_HD bool enter_all() {
         const int before = count;
         const uint64_t at_upper = this->at_upper, passive = this->passive;
-        this->enter_some(~(passive | this->shut));
+        this->enter_some(this->out_of_factor());
         if (!this->complete_factor(max_of(weak_pivot, smallest_pivot<Kind>(n)))) {
             leave_again(before, passive, at_upper);
             return false;

@@ -31,15 +31,17 @@ struct Steps : Factor<Kind, Lanes> {
                 Store<Kind, width>& store)
         : Base(job, system, products, lanes, store) {}
 
-    // The way from x to the solution on the columns of the factor: so much of the dual is left; a column just
-    // inserted, at the last place, has to go `inward`, 1 up, -1 down, 0 where there is none.
+    // The way from x to the solution on the columns of the factor: so much of the dual is left; one column
+    // that entered, at the last place, has to go `inward`, 1 up, -1 down; 0 where there is none, or more than
+    // one.
     bool on_the_way = false;
     double left = 1, inward = 0;
     // The columns that entered, where the duals of the others in the factor are left as they are, rounding
     // that a step of refinement sees to; else none.
     static constexpr uint64_t none = 0;
     uint64_t entered = none;
-    // Whether the next solution is gone to all the way, what is beyond a bound at that bound: then x is off.
+    // Whether the next step may be bent: all of it is taken, and what would be beyond a bound is at that
+    // bound, so that x is no solution; and whether the last one was.
     bool may_bend = false, bent = false;
 
     SW_HD void set_out(double towards, uint64_t columns) {
@@ -53,6 +55,8 @@ struct Steps : Factor<Kind, Lanes> {
     // another solver has to see to it.
     SW_HD bool advance(int max_solves) {
         if (solves >= max_solves || !this->complete_factor()) return false;
+        const bool bends = Lanes::has_sweeps && may_bend;
+        may_bend = false;
         ++solves;
         this->solve(left, entered);
         if (inward != 0) {
@@ -69,8 +73,8 @@ struct Steps : Factor<Kind, Lanes> {
             on_the_way = false;
             return true;
         }
-        if (Lanes::has_sweeps && may_bend) {
-            may_bend = on_the_way = false;
+        if (bends) {
+            on_the_way = false;
             bent = true;
             return walk(1);
         }
@@ -162,10 +166,11 @@ private:
             const int p = begin + lanes.lane(), j = p < count ? order[p] : 0;
             bool stays = false;
             if (p < count) {
-                stays = moves(j, alpha, by);
+                const int met = moves(j, alpha, by);
+                stays = met == 0;
                 if (x[j] == 0) zero |= bit_of(j);
                 if (!stays) gone |= bit_of(j), places |= bit_of(p);
-                if (!stays && by > 0) up |= bit_of(j);
+                if (met > 0) up |= bit_of(j);
             }
             const unsigned staying = lanes.votes(stays), leaving = lanes.votes(p < count && !stays);
             if (leaving) first = min_of(first, begin + lowest_of(leaving));
@@ -220,10 +225,10 @@ private:
     SW_HD bool walk_by_columns(double alpha) {
         uint64_t gone = 0, up = 0, zero = 0;
         this->each_in_factor([&](int j, int t) {
-            const bool stays = moves(j, alpha, step[t]);
+            const int met = moves(j, alpha, step[t]);
             if (x[j] == 0) zero |= bit_of(j);
-            if (!stays) gone |= bit_of(j);
-            if (!stays && step[t] > 0) up |= bit_of(j);
+            if (met != 0) gone |= bit_of(j);
+            if (met > 0) up |= bit_of(j);
         });
         leave(gone, up, zero);
         return !Kind::summed || count > 0;
@@ -235,12 +240,14 @@ private:
         depart(gone, up, zero, bits_in(in & ((out & -out) - 1)), bits_in(in & ~out));
     }
 
-    // Moves x_j by alpha of its step, to a bound where it meets one: false then.
-    SW_HD bool moves(int j, double alpha, double by) {
+    // Moves x_j by alpha of its step, to a bound where it meets one: 1 the upper, -1 the lower, 0 none.
+    SW_HD int moves(int j, double alpha, double by) {
         const double moved = x[j] + alpha * by, low = this->lower(j), high = this->upper(j);
         const bool stays = room(j, by) > alpha && (by > 0 ? moved < high : moved > low);
-        x[j] = stays ? clamp_to(moved, low, high) : by > 0 ? high : low;
-        return stays;
+        // (It may be at its upper bound, and its step be zero.)
+        const bool up = by > 0 || !(moved < high);
+        x[j] = stays ? clamp_to(moved, low, high) : up ? high : low;
+        return stays ? 0 : up ? 1 : -1;
     }
 
     // The columns that are gone, some to their upper bounds, and all whose x is zero now; of `stay` that stay

@@ -72,6 +72,9 @@ constexpr int guessed_columns = 16;
 // Where the residual is at least so much of |b| + sum |a_j x_j|, squared, products formed once give it to
 // eleven digits, and the dual as well as another pass over A would.
 constexpr double large_residual = 1e-5;
+// Of damped systems down to this much they give duals to a part of what rounding leaves of them, though not
+// the residual.
+constexpr double judged_residual = 1e-9;
 
 // With at most so many columns of one matrix, a slack included, a host's thread keeps for all systems what
 // solves on each set of them; there are 2^columns.
