@@ -23,3 +23,8 @@ def test_small_systems(tmp_path):
 def test_sweeps_of_a_core(tmp_path):
     # Vectors shorter than registers, of whatever width these are here.
     output_of(build(tmp_path, [ROOT / "tests/nnls/one_core_sweeps.cpp"], ["-O1", "-g", *MEMORY]))
+
+
+def test_systems_of_a_core(tmp_path):
+    # What is read before it is written differs between two runs, in memory of zeros and of ones.
+    output_of(build(tmp_path, [ROOT / "tests/nnls/one_core_systems.cpp"], ["-O1", "-g", *MEMORY]))
