@@ -17,7 +17,7 @@ Array = Any  # an array of any supported library
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray)
 _kinds: dict[type, str] = dict.fromkeys(_PLAIN, "numpy")
 _namespaces: dict[type, Any] = {}
-_bfloat16s: dict[Any, bool] = {}  # the same for all of one dtype
+_dtype_names: dict[Any, str] = {}
 
 
 def kind_of(array: Array) -> str:
@@ -259,16 +259,21 @@ def rows_contiguous(array: Array) -> Array:
 
 def is_bfloat16(array: Array) -> bool:
     """Whether an array holds bfloat16: real numbers in half precision, which NumPy itself does not know."""
-    dtype = getattr(array, "dtype", None)
-    known = _bfloat16s.get(dtype)
-    if known is None:
-        known = _bfloat16s[dtype] = str(dtype).rpartition(".")[2] == "bfloat16"
-    return known
+    return dtype_name(getattr(array, "dtype", None)) == "bfloat16"
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the name of any library's dtype, the same for all of them: ``"float64"``."""
+    # (Asked for in every turn of a solver, and NumPy takes microseconds to put one together.)
+    name = _dtype_names.get(dtype)
+    if name is None:
+        name = _dtype_names[dtype] = str(dtype).rpartition(".")[2]
+    return name
 
 
 def numpy_dtype(array: Array) -> np.dtype:
     """Return the NumPy dtype that corresponds to an array's."""
-    return np.dtype(str(array.dtype).rpartition(".")[2])
+    return np.dtype(dtype_name(array.dtype))
 
 
 def shapes_are_compiled(array: Array) -> bool:

@@ -14,6 +14,7 @@ from stepwell.arrays import (
     as_user_array,
     copy_to_device_of,
     describe_home,
+    dtype_name,
     holds_double,
     host_view,
     is_bfloat16,
@@ -253,7 +254,7 @@ def working_dtype(*parts: Any) -> str:
 
 def _as_numpy_dtype(dtype: Any) -> np.dtype:
     try:
-        return np.dtype(str(dtype).rpartition(".")[2])
+        return np.dtype(dtype_name(dtype))
     except TypeError:  # of another library
         return np.dtype(np.float64)
 

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, device_address, is_cuda, namespace_of
+from stepwell.arrays import Array, device_address, dtype_name, is_cuda, namespace_of
 from stepwell.cuda.runtime import PinnedBuffer
 from stepwell.distributed import Pieces, Ranks
 from stepwell.quasi_newton.cuda_layout import (
@@ -146,7 +146,7 @@ class CudaRankTarget(OverRanks, DeviceVectors):
         self._device_value = (0, 0, False)
         if is_cuda(given):
             count = math.prod(given.shape)
-            self._device_value = (device_address(given), count, "32" in str(given.dtype))
+            self._device_value = (device_address(given), count, dtype_name(given.dtype) == "float32")
             arriving = self._values[:count]
             f = f._replace(number=arriving.reshape(())) if f.chunks is None else f._replace(chunks=arriving)
         super().turn(f, g, part)

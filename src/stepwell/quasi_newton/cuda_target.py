@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, device_address
+from stepwell.arrays import Array, device_address, dtype_name
 from stepwell.cuda.runtime import Event, PinnedBuffer, launch
 from stepwell.quasi_newton.cuda_events import WINDOW
 from stepwell.quasi_newton.cuda_layout import (
@@ -175,7 +175,7 @@ class CudaTarget(DeviceVectors):
             np.int32(self._blocks_are_gangs),
             device_address(g),
             self._host_values(f) if on_host else device_address(f),
-            np.int32(not on_host and "32" in str(f.dtype)),
+            np.int32(not on_host and dtype_name(f.dtype) == "float32"),
             np.int32(part),
             shared_bytes=self._shared_bytes,
             cooperative=not self._blocks_are_gangs,

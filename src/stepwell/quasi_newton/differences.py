@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of, with_column
+from stepwell.arrays import Array, copy_to_device_of, dtype_name, host_copy, namespace_of, with_column
 from stepwell.quasi_newton.target import Box
 
 #: The schemes, and the power of the rounding error that is their best relative step.
@@ -117,7 +117,7 @@ class Differences:
 
 def rounding_of(value: Any, dtype: np.dtype) -> float:
     """Relative rounding of points of a dtype or of what a function returned for them, whichever is coarser."""
-    name = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    name = dtype_name(getattr(value, "dtype", None))
     return max(float(np.finfo(dtype).eps), _ROUNDING.get(name, 0.0))
 
 

@@ -19,6 +19,7 @@ from stepwell.arrays import (
     copy_to_device_of,
     default_float,
     double_precision,
+    dtype_name,
     host_copy,
     is_bfloat16,
     is_contiguous,
@@ -53,7 +54,7 @@ def read_start(x0: Array, *, batch: bool = False, may_be_empty: bool = False) ->
     on_device = is_cuda(x0)
     if on_device:
         template = values = without_graph(view_foreign(x0))
-        name = str(values.dtype).rpartition(".")[2]
+        name = dtype_name(values.dtype)
         if name not in ("float64", "float32"):
             raise TypeError(f"x0 has dtype {name}; allowed on a GPU: float64, float32")
         if not is_contiguous(values):

@@ -20,6 +20,7 @@ from stepwell.arrays import (
     as_user_array,
     copy_to_device_of,
     device_name,
+    dtype_name,
     is_array,
     is_cuda,
     jax_does_alike,
@@ -105,7 +106,7 @@ class Variables:
             f = view_foreign(f, self.template)
             if math.prod(f.shape) != count:
                 raise ValueError(f"fun returned values of shape {tuple(f.shape)}; allowed: {count} of them")
-            if str(f.dtype).rpartition(".")[2] not in _REAL:
+            if dtype_name(f.dtype) not in _REAL:
                 raise TypeError(f"fun returned values of dtype {f.dtype}; allowed: {', '.join(_REAL)}")
             return as_contiguous(f)
         if count == 1 and not self.is_batch:
@@ -128,7 +129,7 @@ class Variables:
                 raise TypeError(f"{name} is a {type(g).__name__} on the host; allowed: an array on {where}")
             gradient = view_foreign(g, self.template)
             require_one_home(name, gradient, "x0", self.template)
-            if str(gradient.dtype).rpartition(".")[2] != str(self.dtype):
+            if dtype_name(gradient.dtype) != dtype_name(self.dtype):
                 raise TypeError(f"{name} has dtype {gradient.dtype}; allowed: {self.template.dtype}, as x0")
             gradient = as_contiguous(gradient)  # (a copy of a transposed array would be transposed as well)
         if gradient.shape != self.shape:
