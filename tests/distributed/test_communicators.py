@@ -181,7 +181,8 @@ def test_process_groups_of_torch(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     monkeypatch.setenv("PYTHONPATH", str(Path(rank_problems.__file__).parent))
-    command = [sys.executable, "-c", GLOO_PROGRAM]
+    # (Unbuffered: what was said stays said where the group's own threads do not outlive their end.)
+    command = [sys.executable, "-u", "-c", GLOO_PROGRAM]
     started = [
         subprocess.Popen([*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True)
         for rank in range(2)
