@@ -223,8 +223,10 @@ private:
                 other.add_product(x[j], w[j]);
             }
             inside.add(other, 1);
-            product = other;
-            if constexpr (summed) add_multiplier(table);
+            if constexpr (summed) {
+                product = other;
+                add_multiplier(table);
+            }
             for (int j = 0; j < width; ++j) {
                 sizes.add(x[j].size(), table.norm[j]);
                 slope.take_more(w[j].size() * table.inverse_norm[j]);

@@ -185,10 +185,9 @@ private:
             uint64_t columns = this->none;
             if constexpr (Lanes::has_sweeps && !Kind::summed) columns = damped_columns_at_peaks();
             if (columns) {
-                const int before = count;
                 entering = columns;
                 this->enter_some(columns);
-                this->count_insertions(count - before);
+                this->count_insertions(bits_in(columns));
                 this->may_bend = bends_left > 0;
             } else {
                 const int j = this->find_top_column();

@@ -197,12 +197,7 @@ private:
     SW_HD bool walk_to_zero(double alpha) {
         const int before = count, rows = factored;
         uint64_t places = 0, gone = 0;
-        for (int p = 0; p < before; ++p) {
-            const double from = x[order[p]], by = step[p], to = from + alpha * by;
-            // (What would be above zero after all of the step has more room than that.)
-            places |= uint64_t(!(from + by > 0 || (to > 0 && room(order[p], by) > alpha))) << p;
-            x[order[p]] = to;
-        }
+        for (int p = 0; p < before; ++p) places |= uint64_t(moves(order[p], alpha, step[p]) != 0) << p;
         const int first = places ? lowest_of(places) : before;
         int stay = first;
         for (int p = first; p < before; ++p) {
@@ -213,7 +208,6 @@ private:
                 continue;
             }
             gone |= bit_of(j);
-            x[j] = 0;
         }
         removals += before - stay;
         depart(gone, 0, gone, first, stay);
@@ -243,9 +237,15 @@ private:
     // Moves x_j by alpha of its step, to a bound where it meets one: 1 the upper, -1 the lower, 0 none.
     SW_HD int moves(int j, double alpha, double by) {
         const double moved = x[j] + alpha * by, low = this->lower(j), high = this->upper(j);
+        if constexpr (Lanes::has_sweeps && !Kind::bounded) {
+            // (What would be above zero after all of the step has more room than that.)
+            const bool above = x[j] + by > 0 || (moved > 0 && room(j, by) > alpha);
+            x[j] = above ? moved : 0.0;
+            return above ? 0 : -1;
+        }
         const bool stays = room(j, by) > alpha && (by > 0 ? moved < high : moved > low);
         // (It may be at its upper bound, and its step be zero.)
-        const bool up = by > 0 || !(moved < high);
+        const bool up = by > 0 || moved >= high;
         x[j] = stays ? clamp_to(moved, low, high) : up ? high : low;
         return stays ? 0 : up ? 1 : -1;
     }
