@@ -1,0 +1,287 @@
+"""Holds what a call returned against the problem it was given, in wide precision; a list of what is wrong."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from fuzzing.common import exact
+from fuzzing.lsq import levels
+from fuzzing.lsq.cases import Case
+from fuzzing.lsq.feasibility import feasible
+from fuzzing.lsq.optimality import DOUBLE, FLOAT, Breach, breach, tolerance
+from fuzzing.lsq.problem import Problem, read, rows_of
+from stepwell.nnls import NNLSStatus
+
+RULES = ("chi2", "discrepancy", "gcv", "lcurve")
+
+
+@dataclasses.dataclass
+class Finding:
+    """Something wrong with one system (or all, -1), in a word and in a sentence."""
+
+    kind: str
+    system: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"[{self.kind}] system {self.system}: {self.text}"
+
+
+@dataclasses.dataclass
+class Verdict:
+    findings: list[Finding]
+    counts: collections.Counter[str]
+
+
+def judge(case: Case) -> Verdict:
+    """Make the call and look at everything that came back."""
+    counts: collections.Counter[str] = collections.Counter()
+    problem = read(case)
+    try:
+        result = case.call()
+    except (ValueError, TypeError) as error:
+        counts["refused"] += 1
+        reason = refusal(case, problem)
+        if reason is None:
+            return Verdict([Finding("refused", -1, f"{type(error).__name__}: {error}")], counts)
+        return Verdict([], counts)
+    answer = Answer(case, problem, result)
+    answer.look()
+    counts["systems"] += problem.shape[0]
+    for status in answer.status:
+        counts[f"status {NNLSStatus.of(int(status)).name}"] += 1
+    return Verdict(answer.findings, counts)
+
+
+def refusal(case: Case, problem: Problem) -> str | None:
+    """Why a call may be refused, if it may."""
+    lone = case.turned().ndim == 1
+    matrix = case.matrix()
+    shared = matrix.ndim == 2 or case.options.get("which") is not None
+    if lone and not problem.finite.all():
+        return "one system that is not finite"
+    if shared and not np.isfinite(matrix).all():
+        return "a shared matrix that is not finite"
+    if (problem.lower > problem.upper).any() or (problem.low > problem.high).any():
+        return "crossed bounds"
+    if case.options.get("noise") is None and "equality" in case.options and case.options.get("uncertainty"):
+        return "uncertainty of equalities without noise"
+    return None
+
+
+class Answer:
+    """A result, as arrays with systems first."""
+
+    def __init__(self, case: Case, problem: Problem, result: Any) -> None:
+        self.case, self.problem, self.result = case, problem, result
+        self.systems, self.n = problem.shape
+        self.findings: list[Finding] = []
+        across = case.function == "nnls" and case.options.get("axis", 0) == 1 and case.b.ndim == 2
+        x = np.asarray(result.x)
+        want = case.turned().shape[:-1]
+        if not across and x.shape != (*want, self.n):
+            self.find("shape", -1, f"x has shape {x.shape} for systems of shape {want} and {self.n} unknowns")
+        self.x = (x.T if across else x).reshape(self.systems, self.n).astype(np.float64)
+        dual = np.asarray(result.dual)
+        self.dual = (dual.T if across else dual).reshape(self.systems, self.n)
+        self.status = self.per_system("status").astype(int)
+        self.residual = self.per_system("residual")
+        self.violation = self.per_system("violation")
+        given = case.options.get("lam", 0.0)
+        self.rule = given if isinstance(given, str) else None
+        self.lam = exact(self.per_system("lam"))
+        if self.rule is None:
+            rounded = problem.single and case.function != "lsq_gram"
+            exactly = exact(rows_of(given, self.systems, None, rounded))
+            told = ~np.isnan(self.lam)
+            if not np.allclose(self.lam[told].astype(float), exactly[told].astype(float), rtol=1e-6, atol=0):
+                self.find("lam", -1, f"lam is {self.lam[:3].astype(float)}, given {exactly[:3].astype(float)}")
+            self.lam = exactly
+        self.equations = case.matrix().shape[-2]
+        self.room = tolerance(problem, self.equations + (0 if problem.L is None else len(problem.L)))
+        tol = case.options.get("tol")
+        self.room_of_tol = self.room + (0.0 if tol is None else 2.0 * tol)
+
+    def per_system(self, name: str) -> np.ndarray:
+        value = np.asarray(getattr(self.result, name))
+        return np.broadcast_to(value.reshape(-1), (self.systems,)) if value.size == 1 else value.reshape(self.systems)
+
+    def find(self, kind: str, system: int, text: str) -> None:
+        self.findings.append(Finding(kind, system, text))
+
+    def find_each(self, kind: str, bad: np.ndarray, text: Any) -> None:
+        """A finding of each system that is bad."""
+        for i in np.nonzero(bad)[0]:
+            self.find(kind, int(i), text(int(i)))
+
+    def look(self) -> None:
+        """Everything that is asked of an answer."""
+        problem, status = self.problem, self.status
+        solved = ~np.isin(status, (NNLSStatus.NON_FINITE, NNLSStatus.INFEASIBLE))
+        self.statuses(solved)
+        good = solved & problem.finite & np.isfinite(self.x).all(axis=1)
+        self.find_each(
+            "not finite", solved & ~np.isfinite(self.x).all(axis=1), lambda i: f"x is {self.x[i]}, {self.name(i)}"
+        )
+        good &= ~(problem.lower > problem.upper).any(axis=1)
+        if not good.any():
+            return
+        where = np.nonzero(good)[0]
+        part, x, lam = problem.part(good), self.x[good], self.lam[good]
+        multipliers = getattr(self.result, "multipliers", None)
+        if multipliers is not None:
+            multipliers = np.asarray(multipliers).reshape(self.systems, -1)[good]
+            multipliers = multipliers if multipliers.shape[1] == len(problem.C) else None
+        outside = ((x < part.lower) | (x > part.upper)).any(axis=1)
+        self.find_each("outside", _spread(outside, where, self.systems), lambda i: "x is outside its bounds")
+        found = breach(part, x, lam, multipliers)
+        self.optimal(where, part, x, found)
+        self.constraints(where, part, exact(x))
+        self.certificate(where, part, exact(x), found)
+        if self.rule is not None:
+            levels.look(self, where, part, x, lam, found)
+
+    def name(self, i: int) -> str:
+        return NNLSStatus.of(int(self.status[i])).name
+
+    def statuses(self, solved: np.ndarray) -> None:
+        """Statuses that say there is no answer have to be true."""
+        problem, status = self.problem, self.status
+        for i in range(self.systems):
+            if status[i] == NNLSStatus.INFEASIBLE:
+                if feasible(problem, i) > 0 and problem.finite[i]:
+                    self.find("infeasible", i, "INFEASIBLE, and there is a feasible x")
+            elif not problem.finite[i]:
+                if status[i] != NNLSStatus.NON_FINITE and feasible(problem, i) >= 0:
+                    self.find("finite", i, f"holds NaN or infinity, and is {self.name(i)}")
+            elif status[i] == NNLSStatus.NON_FINITE:
+                self.find("finite", i, f"NON_FINITE, and all of it is finite; x is {self.x[i][:4]}")
+            elif (problem.lower[i] > problem.upper[i]).any() or (len(problem.C) and feasible(problem, i) < 0):
+                self.find("feasible", i, f"no x is feasible, and it is {self.name(i)}")
+
+    def optimal(self, where: np.ndarray, part: Problem, x: np.ndarray, found: Breach) -> None:
+        """CONVERGED means optimal, and the violation reported is what there is."""
+        finished = self.status[where] == NNLSStatus.CONVERGED
+        b_norm = part.b_norm()
+        bad = finished & (found.worst > self.room_of_tol) & ~_is_nothing(part, x, found, b_norm)
+        self.find_each(
+            "kkt",
+            _spread(bad, where, self.systems),
+            lambda i: (
+                f"CONVERGED, and the conditions are broken by {found.worst[_at(where, i)]:.2e} (room {self.room_of_tol:.0e}); "
+                f"violation {self.violation[i]:.1e}"
+            ),
+        )
+        # Of nnls the violation is over |a_j||b|, else over |a_j|(|b| + sum |a_k||x_k|).
+        told = self.violation[where]
+        if self.case.function == "nnls":
+            told = told * np.where(found.size > 0, b_norm / np.where(found.size > 0, found.size, 1), 0).astype(float)
+        lies = finished & (told > 10 * self.room_of_tol)
+        # No answer is worse than a point that anyone can name.
+        best = part.objective(part.nearest_to_zero(), self.lam[where]) if len(part.C) == 0 else np.full(len(x), np.inf)
+        own = part.objective(exact(x), self.lam[where])
+        worse = finished & (own > best * (1 + self.room_of_tol) + 1e-6 * (own if part.G is not None else 0))
+        self.find_each(
+            "worse",
+            _spread(worse, where, self.systems),
+            lambda i: (
+                f"CONVERGED with the objective {float(own[_at(where, i)]):.3e}; the point of the bounds nearest to zero has {float(best[_at(where, i)]):.3e}"
+            ),
+        )
+        self.find_each(
+            "status",
+            _spread(lies, where, self.systems),
+            lambda i: f"CONVERGED, and violation is {self.violation[i]:.2e}",
+        )
+        # What did not converge may be wrong, but has to say so.
+        blind = ~finished & (found.worst > 1e-6) & (told < 1e-3 * found.worst) & ~_is_nothing(part, x, found, b_norm)
+        self.find_each(
+            "certificate",
+            _spread(blind, where, self.systems),
+            lambda i: (
+                f"{self.name(i)}: the conditions are broken by {found.worst[_at(where, i)]:.2e}, violation says {self.violation[i]:.1e}"
+            ),
+        )
+
+    def constraints(self, where: np.ndarray, part: Problem, x: np.ndarray) -> None:
+        """Sums and equalities are met, and what is reported of them is true."""
+        if len(part.C) == 0:
+            return
+        eps = FLOAT if part.single else DOUBLE
+        values, sizes = x @ part.C.T, np.abs(x) @ np.abs(part.C).T
+        missed = np.maximum(np.maximum(part.low - values, values - part.high), 0)
+        ends = np.minimum(
+            np.where(np.isfinite(part.low), np.abs(part.low), np.inf),
+            np.where(np.isfinite(part.high), np.abs(part.high), np.inf),
+        )
+        sizes = sizes + np.where(np.isfinite(ends), ends, 0)
+        room = 16 * self.n * eps if part.exact_row else 1e-10 if not part.single else 1e-5
+        over = (missed / np.where(sizes > 0, sizes, 1)).max(axis=1)
+        finished = self.status[where] == NNLSStatus.CONVERGED
+        self.find_each(
+            "sum" if part.exact_row else "equality",
+            _spread(finished & (over > room), where, self.systems),
+            lambda i: (
+                f"CONVERGED, and the sum or equality is missed by {float(missed[_at(where, i)].max()):.2e}, {float(over[_at(where, i)]):.1e} of its terms"
+            ),
+        )
+        told = exact(self.per_system("equality_error")[where])
+        worst = missed.max(axis=1)
+        off = np.abs(told - worst) > 0.01 * np.maximum(told, worst) + 1e-10 * sizes.max(axis=1) * (
+            1e6 if part.single else 1
+        )
+        self.find_each(
+            "equality_error",
+            _spread(off, where, self.systems),
+            lambda i: f"equality_error is {float(told[_at(where, i)]):.3e}, truly {float(worst[_at(where, i)]):.3e}",
+        )
+
+    def certificate(self, where: np.ndarray, part: Problem, x: np.ndarray, found: Breach) -> None:
+        """The residual and the states are those of x."""
+        finished = self.status[where] == NNLSStatus.CONVERGED
+        state = getattr(self.result, "state", None)
+        if state is not None:
+            state = np.asarray(state).reshape(self.systems, self.n)[where]
+            wrong = ((state == -1) & (x != part.lower) | (state == 1) & (x != part.upper)).any(axis=1)
+            self.find_each(
+                "state", _spread(wrong, where, self.systems), lambda i: "state says at a bound, and x is not there"
+            )
+        if part.G is not None:
+            return
+        true = np.sqrt((part.fit(x) ** 2).sum(axis=1))
+        told = exact(self.residual[where])
+        sure = 1e-10 if not part.single else 1e-5
+        off = (
+            finished
+            & ~(np.abs(told - true) <= sure * found.size + 1e-300)
+            & ~_is_nothing(part, x, found, part.b_norm())
+        )
+        if len(part.C) and not part.exact_row:
+            off = finished & ~(np.abs(told - true) <= 1e-6 * found.size)
+        self.find_each(
+            "residual",
+            _spread(off, where, self.systems),
+            lambda i: f"residual is {float(told[_at(where, i)]):.6e}, truly {float(true[_at(where, i)]):.6e}",
+        )
+
+
+def _is_nothing(part: Problem, x: np.ndarray, found: Breach, b_norm: np.ndarray) -> np.ndarray:
+    """b = 0 and x = 0 but for a rounding of the nearest bound: conditions of nothing have no scale."""
+    nearest = np.minimum(np.abs(part.lower), np.abs(part.upper))
+    nearest = np.where(np.isfinite(nearest) & (nearest > 0), nearest, 0)
+    size = (found.norms * nearest).sum(axis=1)
+    return (b_norm == 0) & (found.size <= 1e-13 * size)
+
+
+def _spread(values: np.ndarray, where: np.ndarray, systems: int) -> np.ndarray:
+    full = np.zeros(systems, bool)
+    full[where] = values
+    return full
+
+
+def _at(where: np.ndarray, i: int) -> int:
+    return int(np.searchsorted(where, i))
