@@ -511,6 +511,8 @@ protected:
         remember();
         this->set_penalty(penalty);
         rebuild(ws.best_order, ws.best_x, best_count, task.options.update, false);
+        // (Free columns that depended on others may no longer do so.)
+        if constexpr (Matrix::general) this->insert_free();
         factor.settled = 0;
         from_gram = task.shared.gram != nullptr;
     }

@@ -121,7 +121,7 @@ struct Bounded : Insertion<Team, Matrix> {
     // The free columns enter first, and never leave; those that depend on others of them stay out.
     SW_HD void insert_free() {
         for (int j = 0; j < this->columns(); ++j)
-            if ((ws.state[j] & is_free) && task.norm_of(j) > 0) insert_called(j);
+            if ((ws.state[j] & (is_free | is_positive)) == is_free && task.norm_of(j) > 0) insert_called(j);
     }
 
     // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
