@@ -33,7 +33,8 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
         const double missing = double_nan();
         write_x(job, system, x, active);
         const bool lost = is_lost();
-        const Measured measured = lost ? Measured{missing, missing, missing} : measure(job, system, b, x);
+        const Measured measured =
+            lost ? Measured{missing, missing, missing, missing} : measure(job, system, b, x);
         team.each(n, [&](int j) {
             const double scale = lost ? 0.0 : task.scale_of(j);
             dual[j] = Scalar(lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
@@ -131,7 +132,7 @@ private:
             find_dual(job, system, b, x);
         else
             fit = (ws.metric ? this->squared_fit() : squared_residual) / b_scale / b_scale;
-        Measured measured{0, b_norm, 0};
+        Measured measured{0, b_norm, 0, square_root(fit) * b_scale};
         const int n = task.matrix.top.columns;
         const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
@@ -154,8 +155,21 @@ private:
             const double low = this->sum_low, high = this->sum_high;
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
+            if (this->columns() > n)
+                measured.breach = max_of(measured.breach, breach_of_slack(sum, measured.sum_size));
         }
         return measured;
+    }
+
+    // The same of the column that takes the rest of a sum: its dual, the multiplier, has to be zero unless
+    // the sum is at one of its ends.
+    SW_HD double breach_of_slack(double sum, double sum_size) const {
+        const int j = task.matrix.top.columns;
+        const double rest = this->wanted_sum() - sum, room = 64 * double_epsilon * sum_size;
+        double low = this->slack_low(), high = this->slack_high();
+        if (rest <= low + room) low = max_of(low, rest);
+        if (rest >= high - room) high = min_of(high, rest);
+        return breach_of(rest, low, high, ws.w[j]) * task.inverse_norm_of(j);
     }
 
     template <class Scalar>

@@ -210,7 +210,7 @@ private:
             const double noise = family.noise[system * family.noise_stride] * b_scale;
             double rows = 0;
             team.each(task.matrix.top.rows, [&](int i) { rows += ws.metric[i] > 0 ? 1.0 : 0.0; });
-            level = team.sum(rows) * noise * noise;
+            level = min_of(team.sum(rows) * noise * noise, LevelSearch::highest);
         }
         const double wanted = level - phi0,
                      rounding = task.options.rounding * (b_norm + this->reference_size);

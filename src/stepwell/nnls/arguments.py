@@ -296,6 +296,7 @@ def check_gram(
     lead = () if lone else (int(linear.shape[0]),)
     linear = linear[None] if lone else linear
     reader = Reader(linear, lead, False)
+    reader.rounds_bounds = single
     squared = None if bb is None else reader.rows("bb", bb, None).reshape(-1)
     given = reader.doubles(reader.home("G", matrix))
     xp = arrays.namespace_of(given)

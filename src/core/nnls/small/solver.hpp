@@ -342,7 +342,7 @@ private:
             level = family.chi2 * unpenalized;
             if (family.rule == rule_discrepancy) {
                 const double noise = family.noise[system * family.noise_stride];
-                level = job.rows * noise * noise;
+                level = min_of(job.rows * noise * noise, LevelSearch::highest);
             }
             const double rounding = job.options.rounding * b_norm;
             // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
