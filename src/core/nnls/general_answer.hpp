@@ -40,7 +40,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
             dual[j] = Scalar(lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
         });
         const double seminorm = lost ? missing : norm_of_penalty(x);
-        residual = lost ? missing : square_root(fit);
+        residual = lost ? missing : residual_norm / b_scale;
         violation = lost ? missing : violation_of(job, measured);
         if (!lost) tally.status = judged_status(job, measured, sizeof(Scalar) < sizeof(double), tally.status);
         team.sync();
@@ -53,7 +53,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
             family.equality_error[system] = lost ? missing : measured.sum_error;
             if (family.used_lam) {
                 family.used_lam[system] = square_root(factor.penalty);
-                family.fit[system] = lost ? missing : fit;
+                family.fit[system] = residual * residual;
                 family.seminorm[system] = seminorm;
             }
         }
@@ -78,7 +78,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
     }
 
 private:
-    double fit = 0;  // |Ax - b|^2 of the x that is returned, in the caller's units
+    double residual_norm = 0;  // |Ax - b| of the x that is returned, scaled as b is
 
     SW_HD bool is_lost() const { return tally.status == non_finite || tally.status == infeasible; }
 
@@ -131,8 +131,9 @@ private:
         if (sizeof(Scalar) < sizeof(double) || summed || this->relaxes || this->reference_size != 0)
             find_dual(job, system, b, x);
         else
-            fit = (ws.metric ? this->squared_fit() : squared_residual) / b_scale / b_scale;
-        Measured measured{0, b_norm, 0, square_root(fit) * b_scale};
+            residual_norm =
+                square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
+        Measured measured{0, b_norm, 0, residual_norm};
         const int n = task.matrix.top.columns;
         const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
@@ -194,8 +195,7 @@ private:
         });
         team.each(matrix.rows_beneath(),
                   [&](int i) { r[matrix.below + i] *= i < matrix.summed ? 0.0 : factor.penalty; });
-        square = team.sum(square);
-        fit = square / b_scale / b_scale;
+        residual_norm = square_root(team.sum(square));
         team.sync();
         if (task.extent.gram_only)
             dual_of_gram(family, system, scaled);

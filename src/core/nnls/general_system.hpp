@@ -194,8 +194,8 @@ private:
         team.sync();
         team.each(n, [&](int j) {
             if (ws.penalty_square) {
-                ws.penalty_square[j] = shared ? task.shared.penalty_diagonal[j]
-                                              : ws.scale[j] * ws.scale[j] * square_in_penalty(matrix, j);
+                ws.penalty_square[j] =
+                    shared ? task.shared.penalty_diagonal[j] : square_in_penalty(matrix, j, ws.scale[j]);
             }
             if (matrix.summed) {
                 ws.sum_of[j] = task.scale_of(j) * matrix.coefficient(j);

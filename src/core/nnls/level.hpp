@@ -43,7 +43,9 @@ struct LevelSearch {
     // end.
     SW_HD bool next(double above, double derivative, double wanted) {
         const double h = above > 1e-300 * wanted ? logarithm(above / wanted) : -690.0;
-        const double slope = clamp_to(above > 0 ? derivative / above : 2.0, 0.2, 2.5);
+        // (Of numbers near the largest and the smallest the derivative may not be one.)
+        const bool known = above > 0 && is_finite(derivative);
+        const double slope = clamp_to(known ? derivative / above : 2.0, 0.2, 2.5);
         const Point before = last;
         last = {s, h, slope};
         if (h > 0) {
