@@ -179,7 +179,7 @@ def tikhonov(
             system = TikhonovSystem(*parts, sums=sums) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
-                result.lam_at_end = choice.ends
+                result.lam_at_end = problem.of_columns(choice.ends)
                 _warn_of_ends(lam, choice.ends)
             return result
         except OutOfRange as found:  # only of an operator that was not rescaled yet

@@ -7,11 +7,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
+from stepwell.arrays import host_copy, is_array
 from stepwell.bounds import split_bounds
 from stepwell.checks import read_array
 from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
-from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram
+from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram, read_matrix
 from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equalities import read_equality, solve_with_equalities
@@ -130,7 +133,7 @@ def lsq_linear(
         return differentiable
     coefficients = None
     if equality is not None:
-        matrix: Any = A if isinstance(A, Convolution) else read_array("A", A)
+        matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
         right: Any = read_array("b", b)
         A, b = matrix, right
         in_rows = right[None] if right.ndim == 1 else right.reshape(-1, right.shape[-1])
@@ -207,7 +210,7 @@ def lsq_gram(
     Parameters
     ----------
     G : array, shape (n, n) or (systems, n, n)
-        Symmetric and positive semidefinite. A column that depends on others to n ulp is not used.
+        Symmetric (to rounding) and positive semidefinite. A column that depends on others to n ulp is not used.
     c : array, shape (n,) or (systems, n)
         Of the same library and device as `G`.
     bb : float or array, shape (systems,), optional
@@ -250,7 +253,10 @@ def _lsq_gram(G: Any, c: Any, *, lam: Any, keep_factor: bool = False, **given: A
         batch = dataclasses.replace(batch, family=dataclasses.replace(batch.family, keep_factor=True))
     result = solve(batch)
     assert isinstance(result, LSQResult)
-    return result if isinstance(lam, float | int) and lam == 0 else dataclasses.replace(result, lam=lam)
+    if isinstance(lam, float | int) and lam == 0:
+        return result
+    one = float(np.ravel(host_copy(lam))[0]) if batch.lone and is_array(lam) else lam
+    return dataclasses.replace(result, lam=one)
 
 
 #: `lsq_gram` of arrays without a graph, whose result has what derivatives solve with.
