@@ -111,7 +111,7 @@ def tikhonov(A: Any, B: Any, lam: Any, L: Any, *, axis: int, **options: Any) -> 
     require_shape(lams.shape in ((1,), (B.shape[1],)), "lam", lams, f"one number, or one a column ({B.shape[1]})")
     how = (options["method"], options["tol"], options["maxiter"])
     X = _tikhonov(how, A, B, lams, None if L is None else jnp.asarray(L, A.dtype))
-    return _result(X.T if across else X[:, 0] if vector else X, lams)
+    return _result(X.T if across else X[:, 0] if vector else X, lams[0] if vector else lams)
 
 
 def cg(H: Any, B: Any, *, axis: int, **options: Any) -> LinearResult:

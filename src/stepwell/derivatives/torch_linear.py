@@ -277,7 +277,7 @@ def tikhonov(A: Any, B: Any, lam: Any, L: Any, *, axis: int, **options: Any) -> 
             plain = plain_tikhonov(*map(without_graph, (A, B, lam, L)), axis=axis, **options)
         _warn_of_unsolved(plain)
         X = plain.x.T if across else plain.x if B.ndim == 2 else plain.x[:, None]
-        lam = torch.as_tensor(plain.lam) if isinstance(lam, str) else lam
+        lam = torch.as_tensor(plain.lam, dtype=torch.float64) if isinstance(lam, str) else lam
     lams = torch.atleast_1d(lam if isinstance(lam, Tensor) else torch.as_tensor(lam, dtype=torch.float64))
     if _dense(A, L) and (traced or A.shape[-1] <= DIRECT_SIZE):
         dtype = torch.float32 if all(t.dtype == torch.float32 for t in (A, B)) else torch.float64
@@ -306,7 +306,7 @@ def tikhonov(A: Any, B: Any, lam: Any, L: Any, *, axis: int, **options: Any) -> 
 
         X = _reattached(X, gradient, solve)
     x = X.T if across else X if B.ndim == 2 else X[:, 0]
-    return LinearResult.of_traced(x, lams) if plain is None else replace(plain, x=x)
+    return LinearResult.of_traced(x, lams[0] if B.ndim == 1 else lams) if plain is None else replace(plain, x=x)
 
 
 def _by_lam(product: Any, lams: Tensor, G: Tensor, options: dict[str, Any]) -> Tensor:

@@ -37,7 +37,7 @@ from stepwell.krylov.selection import RULES, Choice, Rule, choose
 from stepwell.krylov.solving import DEFAULT_WIDTH, SETTINGS, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
-from stepwell.typing import ArrayLike, Function, NumberOrArray, OperatorLike
+from stepwell.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
 
 
 @renamed(max_iter="maxiter")
@@ -58,7 +58,7 @@ def tikhonov(
     joint: bool = False,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
-    bounds: tuple[Any, Any] | None = None,
+    bounds: BoundsLike | None = None,
     comm: Any = None,
 ) -> LinearResult:
     """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B, within bounds where they are given.
@@ -105,10 +105,10 @@ def tikhonov(
         Bytes for earlier directions. More of it saves products.
     width : int, default 256
         Maximum number of columns that ``"block"`` takes into one block.
-    bounds : pair (lower, upper), optional
-        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. Zero must
-        lie within them. L-BFGS-B takes all columns at once, whatever their λ; ``method`` stays
-        ``"auto"``, and the only rule for λ is ``"discrepancy"``.
+    bounds : pair (lower, upper), Bounds or array, optional
+        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. In whatever
+        form :func:`stepwell.lsq_linear` reads, too. Zero must lie within them. L-BFGS-B takes all columns
+        at once, whatever their λ; ``method`` stays ``"auto"``, and the only rule for λ is ``"discrepancy"``.
     comm : optional
         A communicator, as `stepwell.distributed.read_comm` takes it, where unknowns and equations lie over ranks: every
         rank hands in its piece of B and x0 and gets its piece of x, and A, L and the preconditioner map its pieces to
@@ -179,7 +179,7 @@ def tikhonov(
             system = TikhonovSystem(*parts, sums=sums) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
-                result.lam_at_end = choice.ends
+                result.lam_at_end = problem.of_columns(choice.ends)
                 _warn_of_ends(lam, choice.ends)
             return result
         except OutOfRange as found:  # only of an operator that was not rescaled yet

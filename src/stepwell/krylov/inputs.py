@@ -99,6 +99,12 @@ class Problem:
         """Return the same problem, given A divided by a number."""
         return replace(self, A=A, x0=None if self.x0 is None else self.x0 * unit, unit=unit)
 
+    def of_columns(self, values: Any) -> Any:
+        """Return what every column has one of as the caller expects it: of a vector the one value."""
+        if len(self.given.shape) != 1:
+            return values
+        return values[0].item() if isinstance(values, np.ndarray) else values[0]
+
     def result(self, account: Account, **facts: Any) -> LinearResult:
         """Bring the solutions back to the caller's scale, library, dtype and shape."""
         x = account.x
@@ -116,9 +122,11 @@ class Problem:
         if not same_library(x, self.given):
             x = as_user_array(host_view(x), self.given)
         exchanges, bytes_sent = self.sums.sent
+        if facts["lam"] is not None:
+            facts["lam"] = self.of_columns(facts["lam"])
         return LinearResult(
             x=x,
-            status=account.status,
+            status=self.of_columns(account.status),
             residual=account.residual,
             iterations=account.iterations,
             products=account.products,

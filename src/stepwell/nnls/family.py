@@ -173,13 +173,10 @@ class Reader:
         """Return numbers of the host's where b lives."""
         return arrays.bytes_on_device(values, self.b) if self.on_device else arrays.as_readable(values)
 
-    def bounds(self, name: str, value: Any, length: int | None) -> tuple[Array, Array]:
+    def bounds(self, name: str, value: tuple[Any, Any], length: int | None) -> tuple[Array, Array]:
         """Return two rows of bounds, either of which may be infinite on its own side."""
-        pair = isinstance(value, tuple | list) and len(value) == 2
-        require_kind(pair, name, value, "a pair (lower, upper)")
         ends = []
-        for end, given, sign in (("lower", value[0], -1.0), ("upper", value[1], 1.0)):
-            bound = sign * INFINITY if given is None else given
+        for end, bound, sign in (("lower", value[0], -1.0), ("upper", value[1], 1.0)):
             words = f"numbers, or {'-' if sign < 0 else ''}inf for none"
             row = self.rows(f"{name} ({end})", bound, length, functools.partial(_is_bound, sign), words)
             if self.rounds_bounds and not self.single:
