@@ -104,7 +104,7 @@ class Answer:
         self.equations = case.matrix().shape[-2]
         self.room = tolerance(problem, self.equations + (0 if problem.L is None else len(problem.L)))
         tol = case.options.get("tol")
-        self.room_of_tol = self.room + (0.0 if tol is None else 2.0 * tol)
+        self.room_of_tol = self.room + (0.0 if tol is None else 10.0 * tol)  # each scales a sum's part in its own way
 
     def per_system(self, name: str) -> np.ndarray:
         value = np.asarray(getattr(self.result, name))
@@ -208,6 +208,8 @@ class Answer:
         # Where b = 0 bounds are the only scale; of normal equations squares are rounded.
         terms = (part.norms(lam) * np.abs(x)).sum(axis=1)
         worse &= ~((part.b_norm() == 0) & (own <= (self.room_of_tol * terms) ** 2))
+        if part.single:
+            worse &= own > best + (8 * FLOAT * terms) ** 2
         if part.G is not None:
             worse &= own > best + self.room_of_tol * terms**2
         self.find_each(
@@ -284,8 +286,9 @@ class Answer:
 
 def _is_nothing(part: Problem, x: np.ndarray, found: Breach, b_norm: np.ndarray) -> np.ndarray:
     """b = 0 and x = 0 but for a rounding of the nearest bound or end: conditions of nothing have no scale."""
-    nearest = np.minimum(np.abs(part.lower), np.abs(part.upper))
-    nearest = np.where(np.isfinite(nearest) & (nearest > 0), nearest, 0)
+    sizes = [np.where(np.isfinite(end) & (end != 0), np.abs(end), np.inf) for end in (part.lower, part.upper)]
+    nearest = np.minimum(*sizes)
+    nearest = np.where(np.isfinite(nearest), nearest, 0)
     size = (found.norms * nearest).sum(axis=1)
     if len(part.C):
         ends = np.minimum(np.abs(part.low), np.abs(part.high))
