@@ -247,7 +247,9 @@ def test_wide_convolutions_do_not_converge_with_columns_set_aside(method, insert
     rng = np.random.default_rng(2)
     A = stepwell.Convolution(rng.normal(size=(60, 24)), 90, m=60, origin=3)
     result = certified(A, rng.normal(size=(60, 60)), method=method, insertion=insertion)
-    assert np.all(result.status == NNLSStatus.CONVERGED)
+    # x of 1e11 and more has no digits that would show a small violation: it is not called converged.
+    np.testing.assert_array_equal(result.status == NNLSStatus.CONVERGED, result.violation <= 1e-7)
+    assert np.sum(result.status == NNLSStatus.CONVERGED) >= 44
 
 
 def test_a_long_convolution_takes_little_memory():

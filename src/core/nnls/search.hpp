@@ -36,19 +36,14 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
         const Family& family = job.family;
         const bool given = family.rule == rule_given && family.penalized;
         const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
-        tally.status = this->begin_general(job, system, b, lam * lam);
-        if (tally.status != converged) return;
-        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
-        // begin at its upper end.
-        const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
-        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
-        if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
-        tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
-        if (family.rule != rule_given && tally.status != limit) {
-            this->trusting = true;
-            search(job, system, unit, near * near);
-            this->trusting = false;
-            tally.status = this->iterate_called(Pending::nothing);
+        team.each(this->columns(), [&](int j) { ws.kept_bounds[j] = 0; });
+        team.sync();
+        for (beyond = true; beyond;) {
+            beyond = false;
+            tally.status = this->begin_general(job, system, b, lam * lam);
+            if (tally.status != converged) return;
+            solve_once(job, system, b, warm, near);
+            if (beyond) this->empty_factor(task.options.update);
         }
         this->mend_sum();
         this->finish();
@@ -104,6 +99,31 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     }
 
 private:
+    bool beyond = false;  // a far bound that does not count would have to
+
+    // With the bounds that count. Ends early where others would have to.
+    template <class Scalar>
+    SW_HD void solve_once(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
+                          double near) {
+        const Family& family = job.family;
+        at_end = 0;
+        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
+        // begin at its upper end.
+        const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
+        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
+        if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
+        tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
+        if (tally.status == limit) return;
+        beyond = this->keep_met_bounds();
+        if (family.rule == rule_given || beyond) return;
+        this->trusting = true;
+        search(job, system, unit, near * near);
+        this->trusting = false;
+        if (beyond) return;
+        tally.status = this->iterate_called(Pending::nothing);
+        if (tally.status != limit) beyond = this->keep_met_bounds();
+    }
+
     // A point of the path of solutions: phi, its derivative by ln nu, and psi.
     struct Point {
         double phi, slope, psi;
@@ -134,6 +154,7 @@ private:
         ++evaluations;
         this->refactor(nu);
         this->iterate_called(factor.count > 0 ? Pending::solution : Pending::nothing);
+        if (this->keep_met_bounds()) beyond = true;
         Point point;
         point.phi = this->squared_fit();
         // ws.r is now -L x in the rows of the penalty.
@@ -194,7 +215,9 @@ private:
         const double wanted = level - phi0,
                      rounding = task.options.rounding * (b_norm + this->reference_size);
         fresh = false;
-        if (!(wanted > 0) || phi0 <= rounding * rounding || factor.count == 0) {
+        // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
+        const bool nothing_left = family.rule == rule_chi2 && phi0 <= rounding * rounding;
+        if (!(wanted > 0) || nothing_left || factor.count == 0) {
             at_end = -1;
             return;
         }

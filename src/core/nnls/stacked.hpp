@@ -190,15 +190,27 @@ SW_CALL double square_in_penalty(const Stacked<Top>& matrix, int j) {
     return square;
 }
 
-// scale_column() for a stacked matrix, whose columns may be zero in A: they then have the scale of their rows
-// beneath. `norm` is that of the scaled column of A.
+// The largest |L_ij| of column j.
+template <class Top>
+SW_CALL double largest_in_penalty(const Stacked<Top>& matrix, int j) {
+    double largest = 0;
+    for (int i = 0; i < matrix.penalty_rows; ++i)
+        largest = max_of(largest, absolute(matrix.entry_beneath(matrix.summed + i, j)));
+    return largest;
+}
+
+// scale_column() for a stacked matrix, whose columns may be nothing in A beside their rows beneath: they then
+// have the scale of these, so that no square overflows. `norm` is that of the scaled column of A.
 template <class Top>
 SW_CALL bool scale_stacked(const Stacked<Top>& matrix, int j, double square, double& scale, double& norm) {
+    constexpr double far_apart = 1e70;
     scale = norm = 0;
     if (j < matrix.top.columns && !scale_column(matrix.top, j, square, 0.0, scale, norm)) return false;
-    if (scale > 0) return true;
-    const double own = square_in_penalty(matrix, j);
-    scale = own > 0 ? power_below(square_root(own)) : matrix.summed ? 1.0 : 0.0;
+    const double beneath = largest_in_penalty(matrix, j);
+    if (scale > 0 && !(beneath * scale > far_apart)) return true;
+    const double own = beneath >= smallest_size ? power_below(beneath) : matrix.summed ? 1.0 : 0.0;
+    norm = scale > 0 ? norm * (own / scale) : 0.0;
+    scale = own;
     return true;
 }
 

@@ -82,6 +82,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
 
     // A dual and a solution, or one of them.
     SW_HD bool go_on() {
+        if (--turns_left < 0) return false;
         if (!this->on_the_way) {
             const Verdict verdict = judge_point();
             if (verdict == Verdict::look_again) return true;
@@ -124,6 +125,7 @@ private:
     enum class Verdict { optimal, leave, look_again, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
+    int turns_left = 0;  // with this lambda: few of them solve nothing
     // Bent steps that there may be; after them every step ends where a bound is met, so that nothing goes to
     // and fro.
     int bends_left = 0;
@@ -132,6 +134,7 @@ private:
         refinements = looks = 0;
         bends_left = 6;
         limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
+        turns_left = 2 * (limit - this->solves) + max_idle_turns;
     }
 
     SW_HD Verdict judge_point() {
@@ -342,7 +345,9 @@ private:
                 level = job.rows * noise * noise;
             }
             const double rounding = job.options.rounding * b_norm;
-            if (!(level > unpenalized) || unpenalized <= rounding * rounding || count == 0) {
+            // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
+            const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
+            if (!(level > unpenalized) || nothing_left || count == 0) {
                 at_end = -1;
                 return false;
             }

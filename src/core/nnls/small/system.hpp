@@ -46,6 +46,9 @@ struct System {
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
     uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
     uint64_t masked = 0;  // that are not there
+    // With bounds so far away that x would lose its digits to them: they do not count while nothing is beyond
+    // them (types.hpp: far_bounds).
+    uint64_t far_below = 0, far_above = 0;
     double squared_b = 0, b_norm = 0;
     double nu = 0;               // lambda^2 of a penalty
     double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
@@ -179,13 +182,20 @@ struct System {
         return upper ? family.upper[system * family.upper_stride + j]
                      : family.lower[system * family.lower_stride + j];
     }
+    // Bounds as they count: far ones are infinite.
+    SW_HD double bound(int j, bool upper) const {
+        if constexpr (Kind::boxed)
+            if ((upper ? far_above : far_below) & bit_of(j))
+                return upper ? double_infinity : -double_infinity;
+        return given_bound(j, upper);
+    }
     SW_HD double lower(int j) const {
         if (!Kind::boxed && !is_slack(j)) return 0.0;
-        return in_units_of(j, given_bound(j, false));
+        return in_units_of(j, bound(j, false));
     }
     SW_HD double upper(int j) const {
         if (!Kind::boxed && !is_slack(j)) return double_infinity;
-        const double high = in_units_of(j, given_bound(j, true));
+        const double high = in_units_of(j, bound(j, true));
         if (Kind::summed && drops_upper && is_finite(high)) {
             const double low = lower(j), s = coefficient(j);
             if (!(at_upper & bit_of(j)) && s * high - s * low >= wanted - least_sum) return double_infinity;
@@ -517,6 +527,35 @@ private:
         return 1 / (power * power);
     }
 
+    SW_HD void find_far_bounds() {
+        uint64_t below = 0, above = 0;
+        each_column([&](int j, int t) {
+            if (is_slack(j) || is_masked(j)) return;
+            const double low = given_bound(j, false), high = given_bound(j, true);
+            if (!(low < high)) return;
+            const double inverse = inverse_norm(j, t), reach = far_bounds * reach_of(j, inverse);
+            const bool nothing = !(scale(j) > 0) || !(inverse > 0);  // x changes nothing
+            const auto is_far = [&](double bound) {
+                return is_finite(bound) && (nothing ? bound != 0 : absolute(in_units_of(j, bound)) > reach);
+            };
+            if (is_far(low)) below |= bit_of(j);
+            if (is_far(high)) above |= bit_of(j);
+        });
+        far_below = lanes.join(below);
+        far_above = lanes.join(above);
+    }
+    // What b, or the sum, would make of x_j if nothing else took part in it.
+    SW_HD double reach_of(int j, double inverse) const {
+        double reach = b_norm * inverse;
+        if constexpr (Kind::summed) {
+            const Family& family = job.family;
+            const double low = family.sum_low[system * family.sum_stride],
+                         high = family.sum_high[system * family.sum_stride], s = coefficient(j);
+            if (s > 0) reach += absolute(is_finite(high) ? high : is_finite(low) ? low : 0.0) / s;
+        }
+        return reach;
+    }
+
     SW_HD bool put_at_bounds() {
         uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
         bool crossed = false;
@@ -524,12 +563,13 @@ private:
             shut |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
             return true;
         }
+        if constexpr (Kind::boxed) find_far_bounds();
         each_column([&](int j, int t) {
             const uint64_t bit = bit_of(j);
             const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);
             if (nothing || masked) out |= bit;
             if constexpr (Kind::bounded) {
-                const double low = given_bound(j, false), high = given_bound(j, true);
+                const double low = bound(j, false), high = bound(j, true);
                 const bool fixed = low == high;
                 crossed = crossed || !(low <= high);
                 if (fixed) out |= bit;
