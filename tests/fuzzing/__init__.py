@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fuzzing import arguments, files, linear, minimizing, systems, tessellating
-from fuzzing.lsq import describe, lsq
+from fuzzing.lsq import describe, least_squares
 
 KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None]] = {
     "minimize": minimizing.minimize,
@@ -19,7 +19,7 @@ KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None
     "trouble": minimizing.trouble,
     "nnls": systems.nnls,
     "convolution": systems.convolution,
-    "lsq": lsq,
+    "lsq": least_squares,
     "tikhonov": linear.tikhonov,
     "projected": linear.projected,
     "cg": linear.cg,

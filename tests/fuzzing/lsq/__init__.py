@@ -12,9 +12,16 @@ from fuzzing.lsq.drawing import draw
 from fuzzing.lsq.judging import judge
 
 
-def lsq(rng: np.random.Generator) -> collections.Counter[str]:
+#: Cases of which something is called so are left out: `--avoid` of tests/fuzz.py.
+avoided: list[str] = []
+
+
+def least_squares(rng: np.random.Generator) -> collections.Counter[str]:
     """One call; returns how many systems it had of each kind, raises where an answer is wrong."""
-    return hold_case(draw(rng))
+    case = draw(rng)
+    if any(word in kind for word in avoided for kind in case.kinds):
+        return collections.Counter()
+    return hold_case(case)
 
 
 def hold_case(case: Case) -> collections.Counter[str]:

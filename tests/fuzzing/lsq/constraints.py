@@ -21,6 +21,7 @@ BOUNDS = (
     "above zero",
     "mixed",
     "mixed",
+    "mixed far",
     "equal",
     "far",
     "far",
@@ -68,7 +69,7 @@ def bounds(d: Draw, x: np.ndarray, unit: float) -> None:
         upper = np.where((form == 0) | (form == 2), INF, upper)
         upper = np.where(form == 3, lower, upper)
         lower = np.where(form == 4, 0.0, lower)
-        if kind == "mixed":
+        if kind == "mixed far":
             lower = np.where((form == 5) & (rng.random(d.n) < 0.5), -far, lower)
             upper = np.where((form == 6) & (rng.random(d.n) < 0.5), far, upper)
         if kind == "crossed":

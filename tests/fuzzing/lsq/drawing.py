@@ -230,7 +230,7 @@ def draw_rest(d: Draw, x: np.ndarray) -> None:
     if d.chance(0.07):
         options["tol"] = float(pick(rng, 1e-10, 1e-6, 1e-3))
         d.note("tol")
-    if d.chance(0.07) and (options.get("equality") is None or "noise" in options):
+    if d.chance(0.07) and (options.get("equality") is None or "noise" in options) and "update" not in options:
         options["uncertainty"] = "variance"
         d.note("uncertainty")
     options["threads"] = int(pick(rng, 1, 1, 1, 2))

@@ -97,14 +97,14 @@ class Answer:
         if self.rule is None:
             rounded = problem.single and case.function != "lsq_gram"
             exactly = exact(rows_of(given, self.systems, None, rounded))
-            told = ~np.isnan(self.lam)
+            told = (self.status <= NNLSStatus.DEPENDENT) & ~np.isnan(self.lam)
             if not np.allclose(self.lam[told].astype(float), exactly[told].astype(float), rtol=1e-6, atol=0):
                 self.find("lam", -1, f"lam is {self.lam[:3].astype(float)}, given {exactly[:3].astype(float)}")
             self.lam = exactly
         self.equations = case.matrix().shape[-2]
         self.room = tolerance(problem, self.equations + (0 if problem.L is None else len(problem.L)))
         tol = case.options.get("tol")
-        self.room_of_tol = self.room + (0.0 if tol is None else 2.0 * tol)
+        self.room_of_tol = self.room + (0.0 if tol is None else 10.0 * tol)  # each scales a sum's part in its own way
 
     def per_system(self, name: str) -> np.ndarray:
         value = np.asarray(getattr(self.result, name))
@@ -181,17 +181,7 @@ class Answer:
         if self.case.function == "nnls":
             told = told * np.where(found.size > 0, b_norm / np.where(found.size > 0, found.size, 1), 0).astype(float)
         lies = finished & (told > 10 * self.room_of_tol)
-        # No answer is worse than a point that anyone can name.
-        best = part.objective(part.nearest_to_zero(), self.lam[where]) if len(part.C) == 0 else np.full(len(x), np.inf)
-        own = part.objective(exact(x), self.lam[where])
-        worse = finished & (own > best * (1 + self.room_of_tol) + 1e-6 * (own if part.G is not None else 0))
-        self.find_each(
-            "worse",
-            _spread(worse, where, self.systems),
-            lambda i: (
-                f"CONVERGED with the objective {float(own[_at(where, i)]):.3e}; the point of the bounds nearest to zero has {float(best[_at(where, i)]):.3e}"
-            ),
-        )
+        self.no_worse(where, part, exact(x), finished & ~_is_nothing(part, x, found, b_norm))
         self.find_each(
             "status",
             _spread(lies, where, self.systems),
@@ -204,6 +194,30 @@ class Answer:
             _spread(blind, where, self.systems),
             lambda i: (
                 f"{self.name(i)}: the conditions are broken by {found.worst[_at(where, i)]:.2e}, violation says {self.violation[i]:.1e}"
+            ),
+        )
+
+    def no_worse(self, where: np.ndarray, part: Problem, x: np.ndarray, finished: np.ndarray) -> None:
+        """No answer is worse than a point that anyone can name: that of the bounds nearest to zero."""
+        if len(part.C):
+            return
+        point, lam = part.nearest_to_zero(), self.lam[where]
+        best, own = part.objective(point, lam), part.objective(x, lam)
+        size = part.b_norm() + (part.norms(lam) * np.abs(point)).sum(axis=1)
+        worse = finished & (own > best + self.room_of_tol * size**2)
+        # Where b = 0 bounds are the only scale; of normal equations squares are rounded.
+        terms = (part.norms(lam) * np.abs(x)).sum(axis=1)
+        worse &= ~((part.b_norm() == 0) & (own <= (self.room_of_tol * terms) ** 2))
+        if part.single:
+            worse &= own > best + (8 * FLOAT * terms) ** 2
+        if part.G is not None:
+            worse &= own > best + self.room_of_tol * terms**2
+        self.find_each(
+            "worse",
+            _spread(worse, where, self.systems),
+            lambda i: (
+                f"CONVERGED with the objective {float(own[_at(where, i)]):.3e}; the point of the bounds nearest to "
+                f"zero has {float(best[_at(where, i)]):.3e}"
             ),
         )
 
@@ -220,7 +234,8 @@ class Answer:
         )
         sizes = sizes + np.where(np.isfinite(ends), ends, 0)
         room = 16 * self.n * eps if part.exact_row else 1e-10 if not part.single else 1e-5
-        over = (missed / np.where(sizes > 0, sizes, 1)).max(axis=1)
+        counted = np.where((missed <= 1e-14 * _least_unit(part, self.lam[where])[:, None]) & (ends == 0), 0, missed)
+        over = (counted / np.where(sizes > 0, sizes, 1)).max(axis=1)
         finished = self.status[where] == NNLSStatus.CONVERGED
         self.find_each(
             "sum" if part.exact_row else "equality",
@@ -270,11 +285,23 @@ class Answer:
 
 
 def _is_nothing(part: Problem, x: np.ndarray, found: Breach, b_norm: np.ndarray) -> np.ndarray:
-    """b = 0 and x = 0 but for a rounding of the nearest bound: conditions of nothing have no scale."""
-    nearest = np.minimum(np.abs(part.lower), np.abs(part.upper))
-    nearest = np.where(np.isfinite(nearest) & (nearest > 0), nearest, 0)
+    """b = 0 and x = 0 but for a rounding of the nearest bound or end: conditions of nothing have no scale."""
+    sizes = [np.where(np.isfinite(end) & (end != 0), np.abs(end), np.inf) for end in (part.lower, part.upper)]
+    nearest = np.minimum(*sizes)
+    nearest = np.where(np.isfinite(nearest), nearest, 0)
     size = (found.norms * nearest).sum(axis=1)
+    if len(part.C):
+        ends = np.minimum(np.abs(part.low), np.abs(part.high))
+        over = np.abs(part.C)[None] / np.where(found.norms > 0, found.norms, 1)[:, None, :]
+        size = size + (np.where(np.isfinite(ends), ends, 0) / np.maximum(over.max(axis=2), 1e-300)).sum(axis=1)
     return (b_norm == 0) & (found.size <= 1e-13 * size)
+
+
+def _least_unit(part: Problem, lam: np.ndarray) -> np.ndarray:
+    """The least size that Cx has where an x explains b alone: a sum of exactly 0 is met to its rounding."""
+    norms = part.norms(lam)
+    over = norms / np.maximum(np.abs(part.C).max(axis=0), 1e-300)
+    return part.b_norm() / np.maximum(over.max(axis=1), np.longdouble(1e-4000))
 
 
 def _spread(values: np.ndarray, where: np.ndarray, systems: int) -> np.ndarray:

@@ -50,8 +50,15 @@ def breach(problem: Problem, x: np.ndarray, lam: np.ndarray, multipliers: np.nda
     # x below the normal numbers has few digits.
     tiny = np.longdouble(2.0) ** (-149 + 30 if problem.single else -1074 + 50)
     size = size + norms.sum(axis=1) * tiny
-    low, high = x <= problem.lower, x >= problem.upper
     unit = norms * np.where(size > 0, size, 1)[:, None]
+    # At a bound is what a step to it would change Kx by no more than rounding does.
+    with np.errstate(invalid="ignore"):
+        near = norms * np.minimum(x - problem.lower, problem.upper - x) <= 1e-15 * size[:, None]
+        nearer = x - problem.lower <= problem.upper - x
+        if problem.single:
+            end = np.where(nearer, problem.lower, problem.upper)
+            near |= np.abs(x - end) <= 2 * FLOAT * np.abs(end)
+    low, high = (x <= problem.lower) | near & nearer, (x >= problem.upper) | near & ~nearer
     if len(problem.C) == 0:
         worst = plain(w, unit, low, high)
     elif len(problem.C) == 1:
