@@ -214,7 +214,8 @@ class ProjectedCG:
         if problem.columns != 1:
             raise ValueError(f"b has {problem.columns} columns; allowed: one at a time")
         limit = iteration_limit(maxiter, problem.unknowns.whole)
-        sums.agree("lam, memory, augmented, tol, maxiter", (self.lam, self.memory, self.augmented, tol, limit))
+        kept = {name: getattr(self, name) for name in ("lam", "memory", "augmented")}
+        sums.agree_all(kept | {"tol": tol, "maxiter": limit})
         if self._in_units is not None:
             problem = problem.in_units(*self._in_units)
         try:

@@ -10,7 +10,7 @@ A message carries, besides the sums, what a rank wants all others to know: an er
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,10 +181,10 @@ class Sums:
         if self.ranks is not None:
             self._exchange(np.empty(0))
 
-    def agree(self, argument: str, value: Any) -> None:
-        """Raise on all ranks unless all have the same value of an argument."""
+    def agree_all(self, values: Mapping[str, Any]) -> None:
+        """Raise on all ranks unless all have the same values of these arguments; the error names one that differs."""
         if self.ranks is not None:
-            self.ranks.agree(argument, value)
+            self.ranks.agree_all(values)
 
     def ask_to_stop(self) -> None:
         """Ask all ranks, with the next message, to stop."""
