@@ -26,7 +26,6 @@ from stepwell.arrays.blocks import (
     factor_positive,
     plus_diagonal,
     plus_multiple,
-    plus_product,
     solve_positive,
     solve_with_triangle,
     take_columns,
@@ -97,6 +96,7 @@ from stepwell.arrays.kinds import (
     strides_of,
 )
 from stepwell.arrays.lazy import is_container, is_labelled, is_lazy, without_labels
+from stepwell.arrays.products import matrix_product, plus_product, transposed_product
 
 __all__ = [
     "Array",
@@ -146,6 +146,7 @@ __all__ = [
     "jax_does_alike",
     "jax_double",
     "kind_of",
+    "matrix_product",
     "namespace_of",
     "numpy_dtype",
     "on_device_of",
@@ -169,6 +170,7 @@ __all__ = [
     "take_columns",
     "take_rows",
     "to_host",
+    "transposed_product",
     "value_and_gradient",
     "view_foreign",
     "view_is_copy",

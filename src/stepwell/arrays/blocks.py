@@ -9,6 +9,7 @@ import numpy as np
 
 from stepwell.arrays.conversion import copy_to_device_of
 from stepwell.arrays.kinds import Array, kind_of, namespace_of
+from stepwell.arrays.products import in_full_precision, rounds_products
 
 
 def empty_block(rows: int, columns: int, template: Array) -> Array:
@@ -64,13 +65,6 @@ def with_rows(block: Array, rows: Array, values: Array) -> Array:
         return block.at[rows].set(values)
     block[rows] = values
     return block
-
-
-def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
-    """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
-    if kind_of(block) == "torch":
-        return block.addmm(left, right, alpha=sign)
-    return block + left @ right if sign > 0 else block - left @ right
 
 
 def add_products(array: Array, left: Array, right: Array) -> Array:
@@ -139,6 +133,9 @@ def factor_positive(matrix: Array) -> Callable[[Array], Array]:
 
     The matrix may be overwritten. Where it is not positive definite the solutions are not finite.
     """
+    if rounds_products(matrix):  # solving with triangles multiplies, too
+        xp, solve_wide = namespace_of(matrix), factor_positive(in_full_precision(matrix))
+        return lambda rhs: xp.astype(solve_wide(xp.astype(rhs, xp.float64)), rhs.dtype)
     kind = kind_of(matrix)
     if kind == "torch":
         import torch
@@ -178,8 +175,8 @@ def solve_positive(matrix: Array, rhs: Array) -> Array:
     if kind_of(matrix) == "torch":
         import torch
 
-        factor, trouble = torch.linalg.cholesky_ex(matrix)
-        found = torch.cholesky_solve(rhs, factor)
+        factor, trouble = torch.linalg.cholesky_ex(in_full_precision(matrix))
+        found = torch.cholesky_solve(rhs.to(factor.dtype), factor).to(rhs.dtype)
         return torch.where((trouble > 0)[..., None, None], torch.nan, found)
     return namespace_of(matrix).linalg.solve(matrix, rhs)
 
@@ -192,9 +189,9 @@ def solve_with_triangle(columns: Array, rhs: Array) -> Array:
     if kind_of(columns) == "torch":
         import torch
 
-        R = torch.linalg.qr(columns, mode="r").R
-        half = torch.linalg.solve_triangular(R.mT, rhs, upper=False)
-        return torch.linalg.solve_triangular(R, half, upper=True)
+        R = torch.linalg.qr(in_full_precision(columns), mode="r").R
+        half = torch.linalg.solve_triangular(R.mT, rhs.to(R.dtype), upper=False)
+        return torch.linalg.solve_triangular(R, half, upper=True).to(rhs.dtype)
     xp = namespace_of(columns)
     R = xp.linalg.qr(columns)[1]
     return xp.linalg.solve(R, xp.linalg.solve(xp.matrix_transpose(R), rhs))

@@ -42,7 +42,6 @@ class GroupCommunicator:
         self._finish(distributed.all_gather(rows, mine, group=self._group, async_op=True))
         return np.concatenate([one.numpy()[:count] for one, count in zip(rows, counts)])
 
-
     def _finish(self, work: Any) -> None:
         """Wait for an exchange, as long as the limit allows; without one, as long as the group does."""
         if self._timeout is None:

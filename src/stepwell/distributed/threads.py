@@ -35,7 +35,9 @@ class ThreadCommunicator:
             received: np.ndarray = np.concatenate(self._rows)
             self._meeting.wait(self._timeout)  # nobody puts down the next row before all have read this one
         except threading.BrokenBarrierError:
-            raise TimeoutError(f"a rank among {self.size} threads has not come to an exchange within {limit:g} s") from None
+            raise TimeoutError(
+                f"a rank among {self.size} threads has not come to an exchange within {limit:g} s"
+            ) from None
         if received.size != sum(counts):
             raise RuntimeError(f"rows of {received.size} numbers; expected {list(counts)}")
         return received

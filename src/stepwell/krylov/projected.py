@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import checkpoints
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host, transposed_product
 from stepwell.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
 from stepwell.deprecation import renamed
 from stepwell.krylov import saved_solver
@@ -321,8 +321,9 @@ class ProjectedCG:
         space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), self.memory)
         mix = copy_to_device_of(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
         system = TikhonovSystem(operator, penalty, np.array([self.lam / unit]), kept[0].T)
-        expected = kept[1].T @ mix
-        gap = to_host(system.sums.norms(system.product(kept[0].T @ mix) - expected) / system.sums.norms(expected))
+        expected = transposed_product(kept[1], mix)
+        found = system.product(transposed_product(kept[0], mix))
+        gap = to_host(system.sums.norms(found - expected) / system.sums.norms(expected))
         if not gap[0] <= 1e-3:
             raise ValueError("A, L: not the operators for which the directions were saved")
         space.restore(kept[0], kept[1], kept[2], scores, held["panels"], float(held["longest"]))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, to_host
+from stepwell.arrays import Array, column_dots, copy_to_device_of, matrix_product, namespace_of, to_host
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
 from stepwell.operators import Operator
@@ -257,7 +257,7 @@ def column_norms(block: Array) -> Array:
 def rows_times(rows: Array, column: Array) -> Array:
     """Inner products of all rows with a column, of what this rank has: ``rows @ column``."""
     if not isinstance(rows, np.ndarray):
-        return rows @ column
+        return matrix_product(rows, column)
     out = np.empty(rows.shape[0], dtype=rows.dtype)
     _core.rows_dots(rows, np.ascontiguousarray(column[:, 0], dtype=rows.dtype), out, default_threads())
     return out[:, None]
