@@ -15,7 +15,7 @@ from spread_operators import SpreadMatrix, gathered
 import stepwell
 from stepwell import LinearStatus
 from stepwell.distributed import RankError, run_threads
-from stepwell.krylov.block import _KeptBlocks
+from stepwell.krylov.kept import KeptBlocks
 from stepwell.krylov.projected import conjugacy_error
 from stepwell.krylov.reductions import Sums
 
@@ -199,13 +199,13 @@ def test_memory_is_that_of_all_ranks(monkeypatch):
     """As many directions are kept on two and three ranks as on one, and no more than there is room for."""
     most, few = 12, 8 * 2 * N * 12
     held = {}
-    inner = _KeptBlocks.add
+    inner = KeptBlocks.add
 
     def add(self, *new):
         inner(self, *new)
         held.setdefault(self.sums.ranks.size, []).append(self.bytes_held // (8 * 2 * N))
 
-    monkeypatch.setattr(_KeptBlocks, "add", add)
+    monkeypatch.setattr(KeptBlocks, "add", add)
     for size in (1, 2, 3):
         assert all(result.success for _, result in on_ranks(size, lambda c, s: solved(c, s, "block", memory=few)))
     assert {max(counts) for counts in held.values()} == {most}

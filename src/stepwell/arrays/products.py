@@ -57,7 +57,7 @@ def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Arra
     """Return ``block + sign * left @ right`` as a new array in full precision, in one pass where the library can."""
     kind = kind_of(block)
     if kind == "jax":
-        return _jax_products()[1 if sign > 0 else 2](block, left, right)
+        return _jax_products()[1](block, left, right, float(sign))
     if kind == "torch" and not rounds_products(block):
         return block.addmm(left, right, alpha=sign)
     product = matrix_product(left, right)
@@ -124,7 +124,7 @@ def _in_double(left: Array, right: Array) -> Array:
 
 @functools.cache
 def _jax_products() -> tuple[Any, ...]:
-    """``left.T @ right``, ``block + left @ right`` and ``block - left @ right``, each one program of JAX."""
+    """``left.T @ right`` and ``block + left @ (sign * right)``, each one program of JAX."""
     import jax
 
     def product(left: Array, right: Array) -> Array:
@@ -132,6 +132,5 @@ def _jax_products() -> tuple[Any, ...]:
 
     return (
         jax.jit(lambda left, right: product(left.T, right)),
-        jax.jit(lambda block, left, right: block + product(left, right)),
-        jax.jit(lambda block, left, right: block - product(left, right)),
+        jax.jit(lambda block, left, right, sign: block + product(left, sign * right)),
     )

@@ -371,7 +371,7 @@ class Projected(Method):
 
     def start(self, system: System) -> Start | None:
         """Start from the projection of the data, without Aᵀb; None where there is nothing to project on."""
-        panels = self.space.panels()
+        panels = self.space.working_panels()
         if not (self.augmented and panels and self.space.keeps_images and isinstance(system, TikhonovSystem)):
             return None
         data = system.data()
@@ -384,7 +384,7 @@ class Projected(Method):
         for panel, share in zip(panels, shares):  # Aᵀb = r + Hx
             rhs, overlap = plus_rows_and_overlaps(rhs, panel.products, share, gradient)
             overlaps += [] if overlap is None else [overlap]
-        coefficients = np.concatenate([to_host(share)[:, 0] for share in shares])
+        coefficients = np.concatenate([to_host(share)[: panel.count, 0] for panel, share in zip(panels, shares)])
         known = np.concatenate(system.sums.total(*overlaps)) if overlaps else None
         self._projected = gradient, coefficients.tolist(), known
         return Start(x, state, gradient, rhs)
@@ -457,15 +457,13 @@ class Projected(Method):
         """Galerkin solution over the kept directions, what remains of both residuals, and the coefficients."""
         x = namespace_of(residual).zeros_like(residual)
         coefficients: list[float] = []
-        for panel in self.space.panels():
-            width = panel.count if self.augmented else 1
-            for i in range(0, panel.count, width):
-                directions, products = panel.directions[i : i + width], panel.products[i : i + width]
-                share = self.space.sums.rows_times(directions, residual)  # PᵀHP = I
-                x, residual = plus_rows(x, directions, share), plus_rows(residual, products, share, -1)
-                if data is not None and panel.images is not None:
-                    data = plus_rows(data, panel.images[i : i + width], share, -1)
-                coefficients += to_host(share)[:, 0].tolist()
+        for panel in self.space.working_panels():
+            for part in [panel] if self.augmented else [panel.row(i) for i in range(panel.count)]:
+                share = self.space.sums.rows_times(part.directions, residual)  # PᵀHP = I
+                x, residual = plus_rows(x, part.directions, share), plus_rows(residual, part.products, share, -1)
+                if data is not None and part.images is not None:
+                    data = plus_rows(data, part.images, share, -1)
+                coefficients += to_host(share)[: part.count, 0].tolist()
         return x, residual, data, coefficients
 
 

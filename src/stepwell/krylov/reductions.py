@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, column_dots, copy_to_device_of, matrix_product, namespace_of, to_host
+from stepwell.arrays import Array, column_dots, column_norms, copy_to_device_of, matrix_product, namespace_of, to_host
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
 from stepwell.operators import Operator
@@ -245,13 +245,6 @@ class Sums:
 #: For blocks that are whole.
 WHOLE = Sums()
 _NOTHING = np.empty(0)
-
-
-def column_norms(block: Array) -> Array:
-    """Euclidean norm of every column of what this rank has, on the block's device."""
-    if isinstance(block, np.ndarray):
-        return np.sqrt(column_dots(block, block))
-    return namespace_of(block).linalg.vector_norm(block, axis=0)
 
 
 def rows_times(rows: Array, column: Array) -> Array:

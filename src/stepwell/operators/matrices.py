@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from stepwell.arrays import (
     Array,
     as_readable,
+    empty_block,
     is_array,
     is_cuda,
     matrix_product,
@@ -143,7 +144,12 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     if isinstance(A, np.ndarray) and A.dtype in (np.float32, np.float64):
         return Operator(*dense_products(A), tuple(A.shape), A[:0, :0], A, copied)
     return Operator(
-        lambda X: matrix_product(A, X), lambda Y: transposed_product(A, Y), tuple(A.shape), A[:0, :0], A, copied
+        lambda X: matrix_product(A, X),
+        lambda Y: transposed_product(A, Y),
+        tuple(A.shape),
+        empty_block(0, 0, A),
+        A,
+        copied,
     )
 
 
