@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, matrix_product, namespace_of
 from stepwell.checks import require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.nnls.arguments import without_column
@@ -162,7 +162,7 @@ def _gradient(
     xp = namespace_of(entries, b)
     if kind == GRAM:
         square = (lam * lam)[..., None]
-        whole = entries if L is None else entries + square[..., None] * (L.T @ L)
+        whole = entries if L is None else entries + square[..., None] * matrix_product(L.T, L)
         image = matrix_of(whole, kind).normal_times(y) if product is None else product(whole, y)
         return (entries, b - image - square * y, lam) if L is None else (whole, b - image, xp.zeros_like(lam))
     if problem.weights is not None:
@@ -196,7 +196,7 @@ def _bound_rows(problem: Problem, x: Array, y: Array) -> tuple[Array | None, Arr
         rest.append(xp.where(bound, s - y.sum(-1), zero)[..., None])
     if problem.C is not None:
         rows.append(xp.broadcast_to(problem.C, (*x.shape[:-1], *problem.C.shape)))
-        rest.append(problem.d - y @ problem.C.T)
+        rest.append(problem.d - matrix_product(y, problem.C.T))
     if not rows:
         return None, None
     return xp.concat(rows, axis=-2), xp.concat(rest, axis=-1)

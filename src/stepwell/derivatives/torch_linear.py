@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
-from stepwell.arrays import without_graph
+from stepwell.arrays import matrix_product, without_graph
 from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import read_axis, require, require_kind, warn_caller
 from stepwell.derivatives import linear
@@ -107,7 +107,7 @@ class _Cg(torch.autograd.Function):
     def backward(ctx: Any, G: Tensor) -> Any:
         H, X = ctx.saved_tensors
         U = _solved(H, G, ctx.how)
-        own = -(U @ X.mT + X @ U.mT) / 2 if ctx.needs_input_grad[0] else None
+        own = -(matrix_product(U, X.mT) + matrix_product(X, U.mT)) / 2 if ctx.needs_input_grad[0] else None
         return own, U, None, None, None, None
 
 
@@ -118,7 +118,7 @@ class _CgWithTangents(_Cg):
     def jvp(ctx: Any, H_dot: Any, B_dot: Any, *others: Any) -> Tensor:
         H, X = ctx.saved_tensors
         rhs = X * 0 if B_dot is None else B_dot
-        return _solved(H, rhs if H_dot is None else rhs - (H_dot + H_dot.mT) / 2 @ X, ctx.how)
+        return _solved(H, rhs if H_dot is None else rhs - matrix_product((H_dot + H_dot.mT) / 2, X), ctx.how)
 
 
 def _solved(H: Tensor, B: Tensor, how: tuple[Any, ...]) -> Tensor:
@@ -166,10 +166,11 @@ class _TikhonovWithTangents(_Tikhonov):
 
 def _normal_solve(A: Tensor, lam: Tensor, L: Tensor | None, G: Tensor, tol: float) -> Tensor:
     """(AᵀA + λ²LᵀL)⁻¹G by a factor of the matrix, through which all derivatives flow."""
-    penalty = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) if L is None else L.T @ L
+    penalty = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) if L is None else matrix_product(L.T, L)
+    normal = matrix_product(A.T, A)
     if lam.shape[0] == 1:
-        return _solved(A.T @ A + lam**2 * penalty, G, ("auto", tol, None))
-    matrices = A.T @ A + (lam**2)[:, None, None] * penalty
+        return _solved(normal + lam**2 * penalty, G, ("auto", tol, None))
+    matrices = normal + (lam**2)[:, None, None] * penalty
     return _solved(matrices, G.T[:, :, None], ("auto", tol, None))[:, :, 0].T
 
 
@@ -227,7 +228,7 @@ class _Constant(torch.autograd.Function):
 def _functions(A: Any) -> Any:
     """Return products with blocks of columns that keep the graph: those that the solver itself uses throw it away."""
     if isinstance(A, Tensor):
-        return (lambda X: A @ X), (lambda Y: A.T @ Y)
+        return (lambda X: matrix_product(A, X)), (lambda Y: matrix_product(A.T, Y))
     if isinstance(A, Operator):
         return A._forward, A._adjoint
     if isinstance(A, tuple | list):
@@ -238,7 +239,7 @@ def _functions(A: Any) -> Any:
         constant = as_operator(A)
         forward, adjoint = constant.forward, constant.adjoint
         return (lambda X: _Constant.apply(X, forward, adjoint)), (lambda Y: _Constant.apply(Y, adjoint, forward))
-    return (lambda X: A @ X), (lambda Y: A.T @ Y)
+    return (lambda X: matrix_product(A, X)), (lambda Y: matrix_product(A.T, Y))
 
 
 def _itself(X: Tensor) -> Tensor:

@@ -159,7 +159,11 @@ def prepare(
         read = _read_operands(A, B, L, x0, name, square, axis)
     sums.check()
     operator, penalty, block, start, given, in_rows = read
-    sums.agree("dtype, columns, L, x0", (_dtype_name(block), int(block.shape[1]), penalty is None, start is None))
+    given_or_not = {"L": penalty, "x0": start}
+    sums.agree_all(
+        {"the dtype": _dtype_name(block), "the number of columns of B": int(block.shape[1])}
+        | {name: "None" if value is None else "given" for name, value in given_or_not.items()}
+    )
     unknowns, equations = sums.extents(int(operator.shape[1]), int(block.shape[0]))
     scaled, scale = scale_columns(block, sums)
     if start is not None:
