@@ -196,6 +196,7 @@ private:
         team.each(matrix.rows_beneath(),
                   [&](int i) { r[matrix.below + i] *= i < matrix.summed ? 0.0 : factor.penalty; });
         residual_norm = square_root(team.sum(square));
+        if (!is_finite(residual_norm)) residual_norm = norm_of_large(rows);
         team.sync();
         if (task.extent.gram_only)
             dual_of_gram(family, system, scaled);
@@ -203,6 +204,14 @@ private:
             matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
         this->scale_dual();
         this->multiplier = ws.sum_of ? settle_multiplier(team, task, factor.count) : 0.0;
+    }
+
+    // |r| over the rows of A, where its square is beyond the largest number. (Weights are in r already.)
+    SW_CALL double norm_of_large(int rows) const {
+        const double largest = largest_magnitude(team, ws.r, rows);
+        double square = 0;
+        team.each(rows, [&](int i) { square += (ws.r[i] / largest) * (ws.r[i] / largest); });
+        return largest * square_root(team.sum(square));
     }
 
     // From normal equations, which are all there is.
