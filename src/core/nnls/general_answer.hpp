@@ -196,7 +196,8 @@ private:
         team.each(matrix.rows_beneath(),
                   [&](int i) { r[matrix.below + i] *= i < matrix.summed ? 0.0 : factor.penalty; });
         residual_norm = square_root(team.sum(square));
-        if (!is_finite(residual_norm)) residual_norm = norm_of_large(rows);
+        if (!weights && !(residual_norm > 1e-140 && residual_norm < 1e150))
+            residual_norm = norm_of_extremes(rows);
         team.sync();
         if (task.extent.gram_only)
             dual_of_gram(family, system, scaled);
@@ -206,9 +207,10 @@ private:
         this->multiplier = ws.sum_of ? settle_multiplier(team, task, factor.count) : 0.0;
     }
 
-    // |r| over the rows of A, where its square is beyond the largest number. (Weights are in r already.)
-    SW_CALL double norm_of_large(int rows) const {
+    // |r| over the rows of A, where its square is beyond the largest or the smallest number.
+    SW_CALL double norm_of_extremes(int rows) const {
         const double largest = largest_magnitude(team, ws.r, rows);
+        if (!(largest > 0)) return 0.0;
         double square = 0;
         team.each(rows, [&](int i) { square += (ws.r[i] / largest) * (ws.r[i] / largest); });
         return largest * square_root(team.sum(square));

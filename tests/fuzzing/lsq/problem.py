@@ -132,7 +132,7 @@ def read(case: Case) -> Problem:
     systems, m = b.shape
     bounds = (0.0, INF) if case.function == "nnls" else given.get("bounds", (-INF, INF))
     rounded = single and not gram  # arguments of a float32 problem are read as floats; `lsq_gram` keeps doubles
-    lower, upper = (rows_of(end, systems, n, rounded).copy() for end in bounds)
+    lower, upper = (rows_of(end, systems, n, single).copy() for end in bounds)
     if single and gram:  # x, which is rounded to a float, may be outside by that
         lower, upper = (
             np.minimum(lower, rows_of(lower, systems, n, True)),
