@@ -166,7 +166,7 @@ def lsq_linear(
         weights=weights,
         L=L,
         noise=noise,
-        chi2=None if chi2 == 1.02 else chi2,
+        chi2=None if isinstance(chi2, float) and chi2 == 1.02 else chi2,
         uncertainty=uncertainty,
     )
     result = solve(batch)
