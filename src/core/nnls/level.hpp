@@ -59,7 +59,8 @@ struct LevelSearch {
             if (at_end != 0) return false;
             // Where phi hardly changes, near its limits, Newton's steps are short: they grow after a while.
             double step = clamp_to(-h / slope, -4.0, 4.0);
-            const double shortest = ++unbracketed > 4 ? min_of(4.0, 0.25 * (unbracketed - 4)) : 0.0;
+            const bool slow = ++unbracketed > 4 && absolute(h) > 0.5 * absolute(before.h);
+            const double shortest = slow ? min_of(4.0, 0.25 * (unbracketed - 4)) : 0.0;
             if (absolute(step) < shortest) step = h > 0 ? -shortest : shortest;
             s = clamp_to(s + step, least, most);
             return true;

@@ -122,7 +122,7 @@ private:
             if constexpr (Kind::bounded) {
                 const double low = this->bound(j, false), high = this->bound(j, true);
                 const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
-                if constexpr (Kind::boxed) {
+                if (Kind::boxed && (this->far_below | this->far_above)) {
                     const double at = is_passive ? value : is_free ? 0.0 : up ? high : low;
                     if (!is_masked &&
                         !(at >= this->given_bound(j, false) && at <= this->given_bound(j, true)))

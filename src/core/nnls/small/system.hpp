@@ -527,22 +527,12 @@ private:
         return 1 / (power * power);
     }
 
-    SW_HD void find_far_bounds() {
-        uint64_t below = 0, above = 0;
-        each_column([&](int j, int t) {
-            if (is_slack(j) || is_masked(j)) return;
-            const double low = given_bound(j, false), high = given_bound(j, true);
-            if (!(low < high)) return;
-            const double inverse = inverse_norm(j, t), reach = far_bounds * reach_of(j, inverse);
-            const bool nothing = !(scale(j) > 0) || !(inverse > 0);  // x changes nothing
-            const auto is_far = [&](double bound) {
-                return is_finite(bound) && (nothing ? bound != 0 : absolute(in_units_of(j, bound)) > reach);
-            };
-            if (is_far(low)) below |= bit_of(j);
-            if (is_far(high)) above |= bit_of(j);
-        });
-        far_below = lanes.join(below);
-        far_above = lanes.join(above);
+    // Which bounds of column j are far, as a BoundSide. Called for few columns.
+    SW_CALL int far_sides(double low, double high, double low_in_units, double high_in_units,
+                          double reach) const {
+        if (!(low < high)) return 0;
+        return (is_finite(low) && absolute(low_in_units) > reach ? int(lower_side) : 0) |
+               (is_finite(high) && absolute(high_in_units) > reach ? int(upper_side) : 0);
     }
     // What b, or the sum, would make of x_j if nothing else took part in it.
     SW_HD double reach_of(int j, double inverse) const {
@@ -563,13 +553,24 @@ private:
             shut |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
             return true;
         }
-        if constexpr (Kind::boxed) find_far_bounds();
+        uint64_t below = 0, above = 0;
         each_column([&](int j, int t) {
             const uint64_t bit = bit_of(j);
             const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);
             if (nothing || masked) out |= bit;
             if constexpr (Kind::bounded) {
-                const double low = bound(j, false), high = bound(j, true);
+                double low = given_bound(j, false), high = given_bound(j, true);
+                if constexpr (Kind::boxed) {
+                    // (Of a column that changes nothing any bound but zero is far.)
+                    const double reach = nothing ? 0.0 : far_bounds * reach_of(j, inverse_norm(j, t)),
+                                 lowest = nothing ? low : in_units_of(j, low),
+                                 highest = nothing ? high : in_units_of(j, high);
+                    if (max_of(absolute(lowest), absolute(highest)) > reach && !is_slack(j) && !masked) {
+                        const int far = far_sides(low, high, lowest, highest, reach);
+                        if (far & lower_side) low = -double_infinity, below |= bit;
+                        if (far & upper_side) high = double_infinity, above |= bit;
+                    }
+                }
                 const bool fixed = low == high;
                 crossed = crossed || !(low <= high);
                 if (fixed) out |= bit;
@@ -585,6 +586,10 @@ private:
         });
         lanes.sync();
         shut |= lanes.join(out);
+        if constexpr (Kind::boxed) {
+            far_below = lanes.join(below);
+            far_above = lanes.join(above);
+        }
         if constexpr (Kind::bounded) {
             if (lanes.any(crossed)) return false;
             at_upper = lanes.join(up);
