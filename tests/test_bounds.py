@@ -273,6 +273,17 @@ def test_derivatives_reach_an_array_of_bounds():
         assert gradient.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
 
 
+def test_a_number_of_scipys_bounds_holds_for_all():
+    for x in (
+        stepwell.lsq_linear(A2, B2, Bounds(0, 0.5)).x,
+        stepwell.lsq_linear(A2, np.stack([B2, B2]), Bounds(0, 0.5)).x[1],
+        stepwell.lsq_gram(A2, B2, Bounds(0, 0.5)).x,
+        stepwell.tikhonov(A2, B2, 0.0, bounds=Bounds(0, 0.5)).x,
+        stepwell.minimize(parabola, np.zeros(2), jac=True, bounds=Bounds(0, 0.5)).x,
+    ):
+        np.testing.assert_allclose(x, [0.5, 0.5], atol=1e-12)
+
+
 def test_no_bounds_of_least_squares():
     np.testing.assert_allclose(stepwell.lsq_linear(A2, -B2, None).x, -B2)
     np.testing.assert_allclose(stepwell.lsq_gram(A2, -B2, bounds=None).x, -B2)

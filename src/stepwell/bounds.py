@@ -63,7 +63,9 @@ def split_bounds(
     if bounds is None:
         return None
     if _is_scipys(bounds):
-        return bounds.lb, bounds.ub
+        # A number is an array of one there, and holds for all variables.
+        lower, upper = (side[0] if getattr(side, "shape", None) == (1,) else side for side in (bounds.lb, bounds.ub))
+        return lower, upper
     if rule == "scipy":
         return _as_scipy_reads(bounds)
     if hasattr(bounds, "shape"):

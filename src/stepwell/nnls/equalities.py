@@ -1,7 +1,7 @@
 """A few general equalities Cx = d around the bounded solver: multipliers, and rows that are heavy but not too much so.
 
 Rows ωC are put below A with ω(d + ν) below b, and ν grows by what Cx misses of d (the method of multipliers; Hestenes
-1969). With ω = 300 times the largest entry of A (with weights, and of λL) three rounds are the rule. Each starts from
+1969). With ω = 100 times the largest entry of A (with weights, and of λL) three rounds are the rule. Each starts from
 the set of the one before. Systems that are not done then are looked at by themselves (`stepwell.nnls.equality_ends`).
 """
 
@@ -16,15 +16,15 @@ from stepwell import arrays
 from stepwell.checks import require, require_finite, require_kind, require_shape
 from stepwell.nnls.arguments import without_column
 from stepwell.nnls.convolution import Convolution
-from stepwell.nnls.equality_ends import Equalities, finish
-from stepwell.nnls.family import Reader
+from stepwell.nnls.equality_ends import Equalities, finish, product
+from stepwell.nnls.family import INFINITY, Reader
 from stepwell.nnls.result import LSQResult, NNLSStatus
 
 #: What rows of equalities weigh, over the largest entry of A and C.
-HEAVY = 300.0
-MAX_EQUALITIES, MAX_ROUNDS = 4, 8
-#: |Cx − d| over |d| + |C||x| at which a round is the last.
-EXACT = 1e-14
+HEAVY = 100.0
+MAX_EQUALITIES, MAX_ROUNDS = 4, 16
+#: |Cx − d| over |d| + |C||x| at which a round is the last, and below which it is where it did not halve.
+EXACT, SMALL = 1e-14, 1e-11
 
 
 def read_equality(value: Any, b: Any, columns: int, lead: tuple[int, ...]) -> tuple[Any, Any]:
@@ -94,53 +94,82 @@ def _read(A: Any, b: Any, equality: Any, options: dict[str, Any]) -> tuple[Equal
 
 
 def _by_multipliers(problem: Equalities, options: dict[str, Any], solve: Any) -> LSQResult:
-    """Solve in rounds; x, state and multipliers are those of the problem with equalities, so far as they are met."""
+    """Solve in rounds; x, state and multipliers are those of the problem with equalities, so far as they are met.
+
+    What a system has is from its own last round, whatever others still need.
+    """
     xp, A, b = problem.xp, problem.A, problem.b
-    systems, count = map(int, problem.d.shape)
+    count = int(problem.d.shape[1])
     size = xp.max(xp.abs(problem.C), axis=-1)
     size = xp.where(size > 0, size, 1.0)
     C, d = problem.C / size[:, None], problem.d / size
-    options = dict(options)
-    heavy, weights = _heaviness(problem)
-    rows = C if weights is not None else float(heavy[0]) * C
+    heavy, rows, weights = _heaviness(problem, C)
     stacked = xp.concat([A, xp.broadcast_to(rows, (*A.shape[:-2], count, A.shape[-1]))], axis=-2)
+    options = options | {"weights": weights}
     shift, warm = xp.zeros_like(d), options.pop("warm_start")
-    options["weights"] = weights
-    before = None
+    kept: LSQResult | None = None
+    at_work, before = xp.ones_like(d[:, 0]) > 0, xp.full_like(d[:, 0], INFINITY)
     for _ in range(MAX_ROUNDS):
-        right = d + shift if weights is not None else heavy[:, None] * (d + shift)
+        right = d + shift if weights is not None else heavy * (d + shift)
         r = solve(stacked, xp.concat([b, right], axis=-1), warm_start=warm, **options)
-        missing = d - xp.matmul(r.x, C.T)
+        missing = d - product(xp, C[None], r.x)
+        # Rows ωC add ω²(d + ν − Cx) to A'(b − Ax): their multipliers.
+        pull = heavy * (heavy * (shift + missing)) / size
+        r = dataclasses.replace(
+            r, multipliers=pull if r.multipliers is None else xp.concat([r.multipliers, pull], axis=-1)
+        )
+        kept = r if kept is None else _newer(xp, at_work, r, kept)
         _, error = problem.misses(r.x)
-        worst = float(xp.max(xp.where(xp.isnan(error), 0.0, error))) if systems else 0.0
-        if worst <= EXACT or (before is not None and before < 1e-11 and worst >= 0.5 * before):
+        done = xp.isnan(error) | (error <= EXACT) | ((before < SMALL) & (error >= 0.5 * before))
+        at_work = at_work & ~done
+        if not bool(xp.any(at_work)):
             break
-        shift, warm, before = shift + xp.where(xp.isnan(missing), 0.0, missing), r.state, worst
-    # Rows ωC add ω²(d + ν − Cx) to A'(b − Ax): their multipliers.
-    multipliers = heavy[:, None] * (heavy[:, None] * (shift + missing)) / size
-    if r.multipliers is not None:
-        multipliers = xp.concat([r.multipliers, multipliers], axis=-1)
-    found: LSQResult = dataclasses.replace(r, multipliers=multipliers)
-    return found
+        shift = shift + xp.where(at_work[:, None], missing, 0.0)
+        warm, before = r.state, error
+    assert kept is not None
+    return kept
 
 
-def _heaviness(problem: Equalities) -> tuple[Any, Any]:
-    """Return ω, one or one a system, and the weights of all rows where the systems have their own."""
-    xp, A = problem.xp, problem.A
-    largest = xp.max(xp.where(xp.isfinite(A), xp.abs(A), 0.0), axis=-1) if A.size else xp.zeros(A.shape[:-1])
+def _newer(xp: Any, at_work: Any, new: LSQResult, old: LSQResult) -> LSQResult:
+    """Return the old result with what the new one has of systems that are still at work."""
+
+    def chosen(a: Any, b: Any) -> Any:
+        return xp.where(at_work.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    names = [field.name for field in dataclasses.fields(new) if arrays.is_array(getattr(new, field.name))]
+    changed: dict[str, Any] = {name: chosen(getattr(new, name), getattr(old, name)) for name in names}
+    changed["costs"] = {name: chosen(value, old.costs[name]) for name, value in new.costs.items()}
+    return dataclasses.replace(new, **changed)
+
+
+def _heaviness(problem: Equalities, C: Any) -> tuple[Any, Any, Any]:
+    """Return ω, of shape (1 or systems, 1), the rows of equalities, and the weights of all rows where these have ω.
+
+    Of no system it depends on others: matrices of their own have their own ω, and so have weights and λ.
+    """
+    xp, A, weights = problem.xp, problem.A, problem.weights
+    count = int(C.shape[0])
+    finite = xp.where(xp.isfinite(A), xp.abs(A), xp.zeros_like(A))
+    largest = xp.max(finite, axis=-1) if A.shape[-1] else finite[..., 0:0]  # (m,), (systems, m) or (matrices, m)
     penalty = 1.0 if problem.L is None else float(xp.max(xp.abs(problem.L))) if problem.L.size else 0.0
-    of_lam = penalty * problem.lam  # (rows,)
-    weights = problem.weights
+    of_lam = penalty * problem.lam[:, None]  # (1 or systems, 1)
+
+    def heavy_of(entries: Any, of_lam: Any) -> Any:
+        most = xp.max(entries, axis=-1, keepdims=True) if int(entries.shape[-1]) else 0.0 * of_lam
+        most = xp.maximum(most, of_lam)
+        return HEAVY * xp.where(most > 0, most, xp.ones_like(most))
+
+    if weights is None and int(problem.lam.shape[0]) == 1:
+        heavy = heavy_of(largest if A.ndim > 2 else largest[None], of_lam)
+        rows = heavy[0] * C if A.ndim == 2 else heavy[:, :, None] * C
+        return heavy if problem.which is None else xp.take(heavy, problem.which, axis=0), rows, None
     if weights is None:
-        most = max(float(xp.max(largest)) if A.size else 0.0, float(xp.max(of_lam)))
-        return xp.ones_like(of_lam[:1]) * HEAVY * (most or 1.0), None
-    largest = largest if problem.which is None else xp.max(largest, axis=0)
-    own = xp.max(weights * largest, axis=-1) if int(weights.shape[-1]) else 0.0 * of_lam
-    own = xp.maximum(own, of_lam)
-    heavy = HEAVY * xp.where(own > 0, own, 1.0)
-    count, rows = int(problem.d.shape[1]), max(int(heavy.shape[0]), int(weights.shape[0]))
-    below = xp.broadcast_to(heavy[:, None], (rows, count))
-    return heavy, xp.concat([xp.broadcast_to(weights, (rows, int(weights.shape[1]))), below], axis=-1)
+        weights = xp.ones((1, int(A.shape[-2])), dtype=problem.b.dtype) + 0.0 * problem.lam[:1, None]
+    largest = largest if problem.which is None else xp.take(largest, problem.which, axis=0)
+    heavy = heavy_of(weights * (largest if A.ndim > 2 else largest[None]), of_lam)
+    length = max(int(heavy.shape[0]), int(weights.shape[0]))
+    parts = (xp.broadcast_to(weights, (length, weights.shape[1])), xp.broadcast_to(heavy, (length, count)))
+    return heavy, C, xp.concat(parts, axis=-1)
 
 
 def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool, column: bool) -> LSQResult:

@@ -22,10 +22,18 @@ from stepwell.nnls.result import LSQResult, NNLSStatus
 #: |Cx − d| over |d| + |C||x| of equalities that are met, and beyond which a residual is a proof that none are.
 MET, MISSED = 1e-12, 1e-9
 ROUNDING = 4 * float(np.finfo(float).eps)
-#: The largest violation of a system that has converged.
-OPTIMAL = 1e-10
+#: The largest violation of a system that has converged, and beyond which the active-set method is to improve it.
+OPTIMAL, IMPROVED = 1e-10, 1e-12
 #: Entries of matrices that are looked at in one go, where systems have their own.
 CHUNK = 1 << 24
+
+
+def product(xp: Any, matrices: Array, vectors: Array) -> Array:
+    """Return products of one matrix, (1, p, n), or one for each system, with a vector for each.
+
+    One by one: then their bits do not depend on how many there are.
+    """
+    return xp.matmul(matrices, vectors[:, :, None])[:, :, 0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +91,9 @@ class Equalities:
         These are |d| + |C||x|, and what MET makes rounding errors of the largest entry of x.
         """
         xp = self.xp
-        off = xp.abs(self.d - xp.matmul(x, self.C.T))
+        off = xp.abs(self.d - product(xp, self.C[None], x))
         least = xp.max(xp.abs(self.C), axis=-1) * xp.max(xp.abs(x), axis=-1, keepdims=True)
-        size = xp.abs(self.d) + xp.matmul(xp.abs(x), xp.abs(self.C).T) + ROUNDING / MET * least
+        size = xp.abs(self.d) + product(xp, xp.abs(self.C)[None], xp.abs(x)) + ROUNDING / MET * least
         return xp.max(off, axis=-1), xp.max(off / xp.where(size > 0, size, 1.0), axis=-1)
 
     def one(self, system: int) -> Equalities:
@@ -101,7 +109,7 @@ class Equalities:
         """
         xp, k = self.xp, int(self.C.shape[0])
         rest, pull, lengths = self._products(x)
-        dual = pull - self._penalty(x) + xp.matmul(multipliers[:, -k:], self.C)
+        dual = pull - self._penalty(x) + product(xp, self.C.T[None], multipliers[:, -k:])
         if int(multipliers.shape[1]) > k:
             dual = dual + multipliers[:, :1]
         # Least squares in the units of the violation.
@@ -111,7 +119,7 @@ class Equalities:
         right = xp.matmul(rows, (each * dual)[:, :, None])
         sound = xp.isfinite(xp.sum(square, axis=(-1, -2)) + xp.sum(right, axis=(-1, -2)))[:, None, None]
         change = -xp.matmul(xp.linalg.pinv(xp.where(sound, square, 0.0)), xp.where(sound, right, 0.0))[:, :, 0]
-        trial = dual + xp.matmul(change, self.C)
+        trial = dual + product(xp, self.C.T[None], change)
         moved = xp.concat([multipliers[:, :-k], multipliers[:, -k:] + change], axis=-1)
         before, after = (self._violation(x, w, state, mu, lengths) for w, mu in ((dual, multipliers), (trial, moved)))
         better = (after < before)[:, None]
@@ -131,27 +139,22 @@ class Equalities:
         step = systems if self.A.ndim == 2 else max(1, CHUNK // max(1, int(self.A.shape[-1] * self.A.shape[-2])))
         for begin in range(0, systems, max(1, step)):
             part = slice(begin, begin + step)
-            rest = self.b[part]
-            if self.A.ndim == 2:
-                rest = rest - xp.matmul(x[part], self.A.T)
-            else:
+            A = self.A[None]
+            if self.A.ndim > 2:
                 A = self.A[part] if self.which is None else xp.take(self.A, self.which[part], axis=0)
-                rest = rest - xp.matmul(A, x[part][:, :, None])[:, :, 0]
+            rest = self.b[part] - product(xp, A, x[part])
             w = xp.ones_like(rest) if heavy is None else heavy[part]
             rest = xp.where(w > 0, w * rest, 0.0)
-            if self.A.ndim == 2:
-                pull, squares = xp.matmul(w * rest, self.A), xp.matmul(w * w, self.A * self.A)
-            else:
-                pull = xp.matmul((w * rest)[:, None, :], A)[:, 0, :]
-                squares = xp.matmul((w * w)[:, None, :], A * A)[:, 0, :]
-            parts.append((rest, pull, squares))
+            turned = xp.matrix_transpose(A)
+            parts.append((rest, product(xp, turned, w * rest), product(xp, turned * turned, w * w)))
         rest, pull, squares = (xp.concat(each, axis=0) for each in zip(*parts)) if parts else (self.b, x, x)
         penalty = 1.0 if self.L is None else xp.sum(self.L * self.L, axis=0)
         return rest, pull, xp.sqrt(squares + self.lam[:, None] ** 2 * penalty)
 
     def _penalty(self, x: Array) -> Array:
-        image = x if self.L is None else self.xp.matmul(self.xp.matmul(x, self.L.T), self.L)
-        return self.lam[:, None] ** 2 * image
+        if self.L is not None:
+            x = product(self.xp, self.L.T[None], product(self.xp, self.L[None], x))
+        return self.lam[:, None] ** 2 * x
 
     def _violation(self, x: Array, dual: Array, state: Array, multipliers: Array, lengths: Array) -> Array:
         """Return the largest breach of the conditions on the dual, over what its terms are made of.
@@ -164,7 +167,7 @@ class Equalities:
         b = self.b if self.weights is None else xp.where(self.weights > 0, self.b * self.weights, 0.0)
         size = xp.sqrt(xp.sum(b * b, axis=-1)) + xp.sum(lengths * xp.abs(x), axis=-1)
         k = int(self.C.shape[0])
-        terms = xp.matmul(xp.abs(multipliers[:, -k:]), xp.abs(self.C))
+        terms = product(xp, xp.abs(self.C).T[None], xp.abs(multipliers[:, -k:]))
         if int(multipliers.shape[1]) > k:
             terms = terms + xp.abs(multipliers[:, :1])
         scale = lengths * size[:, None] + terms
@@ -181,7 +184,7 @@ def finish(problem: Equalities, r: LSQResult, limit: int, solve: Callable[..., L
     status = arrays.host_copy(r.status)
     able = (status == NNLSStatus.CONVERGED) | (status == NNLSStatus.STALLED) | (status == NNLSStatus.DEPENDENT)
     relative = arrays.host_copy(problem.misses(r.x)[1])
-    good = (relative <= MET) & (arrays.host_copy(r.violation) <= OPTIMAL)
+    good = (relative <= MET) & (arrays.host_copy(r.violation) <= IMPROVED)
     open_ends = np.flatnonzero(able & ~(good & (status == NNLSStatus.CONVERGED)))
     if not open_ends.size:
         return r

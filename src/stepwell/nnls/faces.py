@@ -71,10 +71,10 @@ def solve_on_faces(
     --------
     >>> from scipy.optimize import lsq_linear
     >>> f, E, e = np.array([3.0, 1.0, -1.0]), np.array([[1.0, -1.0, 0.0]]), np.zeros(1)
-    >>> box, start = (np.zeros(3), np.full(3, 1.5)), np.ones(3)
+    >>> box, start = (np.zeros(3), np.full(3, 3.0)), np.ones(3)
     >>> found = solve_on_faces(np.eye(3), f, E, e, *box, start, lambda A, b, ends: lsq_linear(A, b, ends).x, 100)
     >>> found.x, found.multipliers, found.state
-    (array([1.5, 1.5, 0. ]), array([0.5]), array([ 0,  1, -1], dtype=int8))
+    (array([2., 2., 0.]), array([-1.]), array([ 0,  0, -1], dtype=int8))
     """
     s = _scaled(M, E, e, lower, upper)
     y = np.clip(s.columns * x, s.lower, s.upper)
