@@ -86,6 +86,10 @@ class Answer:
         if not across and x.shape != (*want, self.n):
             self.find("shape", -1, f"x has shape {x.shape} for systems of shape {want} and {self.n} unknowns")
         self.x = (x.T if across else x).reshape(self.systems, self.n).astype(np.float64)
+        if problem.single:  # a bound that is no float is met by the nearest
+            for bound in (problem.lower, problem.upper):
+                with np.errstate(over="ignore"):
+                    self.x = np.where(self.x == bound.astype(np.float32), bound.astype(float), self.x)
         dual = np.asarray(result.dual)
         self.dual = (dual.T if across else dual).reshape(self.systems, self.n)
         self.status = self.per_system("status").astype(int)

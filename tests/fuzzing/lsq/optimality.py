@@ -55,9 +55,6 @@ def breach(problem: Problem, x: np.ndarray, lam: np.ndarray, multipliers: np.nda
     with np.errstate(invalid="ignore"):
         near = norms * np.minimum(x - problem.lower, problem.upper - x) <= 1e-15 * size[:, None]
         nearer = x - problem.lower <= problem.upper - x
-        if problem.single:
-            end = np.where(nearer, problem.lower, problem.upper)
-            near |= np.abs(x - end) <= 2 * FLOAT * np.abs(end)
     low, high = (x <= problem.lower) | near & nearer, (x >= problem.upper) | near & ~nearer
     if len(problem.C) == 0:
         worst = plain(w, unit, low, high)
