@@ -8,6 +8,7 @@ import errno
 import os
 import pathlib
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -17,11 +18,12 @@ import pytest
 from full_disk import full_disk
 
 import stepwell
-from stepwell import files
+from stepwell import array_files, files
 from stepwell.apps import waveform
 from stepwell.apps.voronoi import files as voronoi_files
 from stepwell.apps.voronoi.mesh import Mesh
-from stepwell.files import Unreadable, open_arrays, open_regular, replacing, write_text
+from stepwell.array_files import open_arrays
+from stepwell.files import Unreadable, open_regular, replacing, write_text
 
 KILLS = 60
 
@@ -232,7 +234,7 @@ def test_standard_output_is_written_to_and_not_replaced(tmp_path):
 def test_only_one_module_writes_files():
     package = pathlib.Path(stepwell.__file__).parent
     writing = re.compile(
-        r"""np\.save\w*\((?!file|opened)|\.write_(?:text|bytes)\(|open\([^)]*["'][wxa]b?\+?["']|savefig\((?!file)"""
+        r"""np\.save\w*\((?!file|opened)|\.write_(?:text|bytes)\(|(?<!archive\.)open\([^)]*["'][wxa]b?\+?["']|savefig\((?!file)"""
         r"|os\.(?:replace|rename)|mkstemp|NamedTemporaryFile|\.tofile\("
     )
     found = {
@@ -245,9 +247,35 @@ def test_only_one_module_writes_files():
     assert not found
 
 
+def test_only_one_module_opens_files():
+    """What a person names is opened by `open_regular`, or looked at by it before a library opens it by name."""
+    package = pathlib.Path(stepwell.__file__).parent
+    reading = re.compile(
+        r"(?<![\w.])open\((?!path\)|descriptor)|np\.(?:load|loadtxt|genfromtxt|fromfile|memmap\((?!file))\b|gzip\.open"
+        r"|ZipFile\((?!file)|h5py\.File|nibabel\.load|imread|Image\.open\((?!file)|\.read_(?:text|bytes)\(|\.open\(\)"
+    )
+    found = {
+        f"{path.relative_to(package)}: {line.strip()}"
+        for folder in ("cli", "apps", "report", "studies", ".")
+        for path in (package.glob("*.py") if folder == "." else (package / folder).rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if (path.name, path.parent) != ("files.py", package)
+        if reading.search(line) and not line.strip().startswith((">>>", "..."))
+    }
+    assert found == {
+        'apps/hdf5.py: return h5py.File(path, "r")',  # after require_regular
+        "apps/images/sources.py: image = nibabel.load(plain)",  # after require_regular, or unpacked by us
+        'machine.py: for line in listing.read_text(errors="replace").splitlines():',  # /proc/cpuinfo
+        'report/html/page.py: style = resources.files("stepwell.report.html").joinpath("page.css").read_text'
+        '(encoding="utf-8")',
+    }
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", "/dev/zero"):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "socket"))
+    for path in (tmp_path / "pipe", tmp_path / "socket", tmp_path, "/dev/zero"):
         with pytest.raises(Unreadable, match="is not a regular file"), open_regular(path):
             pass
         with pytest.raises(Unreadable, match="is not a regular file"), open_arrays(path):
@@ -271,7 +299,8 @@ def test_a_saved_solver_byte_by_byte(tmp_path):
                 assert np.array_equal(again.solve(np.arange(3.0)).x, want)
 
 
-def test_examples_in_the_documentation_run():
-    found = doctest.testmod(files)
+@pytest.mark.parametrize("module", [files, array_files])
+def test_examples_in_the_documentation_run(module):
+    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert found.attempted > 0
     assert found.failed == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import stat
 import types
 
@@ -226,3 +227,14 @@ def test_an_installation_that_takes_nothing_is_an_error(compiler, monkeypatch):
     compiler.shipped.parent.write_bytes(b"no folder")
     with pytest.raises(OSError, match="installation"):
         ship()
+
+
+@pytest.mark.parametrize(("chosen", "used"), [("/a/b", "/a/b"), ("a/b", None), ("", None), (".", None), (None, None)])
+def test_a_relative_folder_of_caches_is_ignored(chosen, used, monkeypatch, tmp_path):
+    """The XDG specification: "All paths set in these environment variables must be absolute."."""
+    monkeypatch.delenv("STEPWELL_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+    assert nvrtc.cache_folder() == pathlib.Path(used or tmp_path / ".cache") / "stepwell"

@@ -1,5 +1,5 @@
 """`python -m stepwell` is the command line."""
 
-from stepwell.cli import main
+from stepwell.start import main
 
-main(prog_name="stepwell")
+main()

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.array_files import open_arrays, write_arrays
 from stepwell.checks import require, require_kind
-from stepwell.files import Path, Unreadable, open_arrays, replacing, write_arrays
+from stepwell.files import Path, Unreadable, damage_told, replacing
 
 #: The version of this format; what a kind of checkpoint holds has a version of its own among its fields.
 VERSION = 1
@@ -48,13 +49,13 @@ def write(path: Path, kind: str, fields: Mapping[str, Any]) -> None:
 
 def read(path: Path, kind: str) -> dict[str, Any]:
     """Return what :func:`write` wrote; whatever is wrong with the file is `Unreadable`, whose text has the path."""
-    with open_arrays(path) as file:
+    with open_arrays(path, stored=True) as file, damage_told(path):
         if _HEAD not in file:
             raise Unreadable(f"{path}: is not a checkpoint")
         try:
             head = json.loads(str(file[_HEAD]))
             found, version, names, plain = (head[name] for name in ("kind", "version", "arrays", "plain"))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Unreadable(f"{path}: is a damaged checkpoint: {error!r}") from error
         if found != kind:
             raise Unreadable(f"{path}: is a checkpoint of {found!r}; allowed: {kind!r}")
@@ -62,9 +63,9 @@ def read(path: Path, kind: str) -> dict[str, Any]:
             raise Unreadable(f"{path}: is a checkpoint of version {version!r}; allowed: {VERSION}")
         if not isinstance(plain, dict) or not isinstance(names, list) or file.names != {_HEAD, *map(str, names)}:
             raise Unreadable(f"{path}: is a damaged checkpoint: it holds {sorted(file.names)}")
-        arrays = {str(name): file[name] for name in names}
-    if _checksum(head, arrays) != head.get("sha256"):
-        raise Unreadable(f"{path}: is a damaged checkpoint: its contents have another checksum")
+        arrays = {str(name): file[str(name)] for name in names}
+        if _checksum(head, arrays) != head.get("sha256"):
+            raise Unreadable(f"{path}: is a damaged checkpoint: its contents have another checksum")
     return plain | arrays
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -63,6 +65,8 @@ def test_fields_of_a_header(tmp_path):
         ({"bands": 40}, "holds 240 bytes; the header asks for 2400"),
         ({"lines": "many"}, "lines is 'many'; allowed: an integer"),
         ({"interleave": "bxx"}, "interleave is 'bxx'"),
+        ({"lines": "9" * 6000}, "lines is '9999"),
+        ({"lines": 10**12}, "holds 240 bytes; the header asks for 40000000000000"),
     ],
 )
 def test_wrong_headers_are_told(tmp_path, change, message):
@@ -72,6 +76,94 @@ def test_wrong_headers_are_told(tmp_path, change, message):
         header.write_text(header.read_text().replace("BSQ", change["interleave"]))
     with pytest.raises(Unreadable, match=message):
         open_image(header)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ENVI\n" + " " * 10_000_000, "lines is missing"),
+        ("ENVI\n" + "a = {\n" * 2_000_000, "the list 'a' has no end"),
+        ("ENVI\n" + "=" * 10_000_000, "lines is missing"),
+        ("ENVI\n" + "a" * 10_000_000 + " ;" * 100_000, "lines is missing"),
+        ("ENVI\n" + "a" * 20_000_000, "holds more than 16777216 bytes"),
+    ],
+)
+def test_a_long_header_is_read_in_the_time_that_its_length_takes(tmp_path, text, message):
+    """Megabytes, where what is more than linear would not end."""
+    (tmp_path / "wide.hdr").write_text(text)
+    (tmp_path / "wide").write_bytes(b"0" * 100)
+    with pytest.raises(Unreadable, match=message):
+        open_image(tmp_path / "wide.hdr")
+
+
+def test_data_do_not_begin_before_the_file(tmp_path):
+    header = tmp_path / "scene.hdr"
+    write_envi(header, CUBE, "bsq")
+    header.write_text(header.read_text() + "header offset = -100\n")
+    with pytest.raises(Unreadable, match="header offset is -100; allowed: at least 0"):
+        open_image(header)
+
+
+@pytest.mark.parametrize("ending", ["nii", "nii.gz"])
+def test_nifti_that_is_complex_or_cut_short(tmp_path, ending):
+    nibabel = pytest.importorskip("nibabel")
+    image = nibabel.Nifti1Image(np.ones((3, 4, 2, 5), "c8"), np.eye(4))
+    nibabel.save(image, tmp_path / f"complex.{ending}")
+    with pytest.raises(Unreadable, match="holds complex64; allowed: real numbers, such as the magnitude"):
+        open_image(tmp_path / f"complex.{ending}", scratch=tmp_path)
+    whole = nibabel.Nifti1Image(np.ones((3, 4, 2, 5), "f4"), np.eye(4)).to_bytes()
+    huge = bytearray(whole[:352])
+    huge[40:56] = np.array([4, 32000, 32000, 32000, 100, 1, 1, 1], "<i2").tobytes()
+    pack = gzip.compress if ending == "nii.gz" else bytes
+    for name, content, message in (
+        ("short", whole[:-100], "holds 732 bytes; its header asks for 832"),
+        ("huge", huge, "asks for 13107200000000352|unpacked it takes 13107200000000352 bytes"),
+        ("head", whole[:100], "cannot be read|is no NIfTI image"),
+    ):
+        (tmp_path / f"{name}.{ending}").write_bytes(pack(content))
+        with pytest.raises(Unreadable, match=message) as told:
+            open_image(tmp_path / f"{name}.{ending}", scratch=tmp_path)
+        assert "\n" not in str(told.value)
+
+
+def test_what_follows_an_image_is_not_unpacked(tmp_path):
+    nibabel = pytest.importorskip("nibabel")
+    whole = nibabel.Nifti1Image(np.ones((3, 4, 2, 5), "f4"), np.eye(4)).to_bytes()
+    (tmp_path / "a.nii.gz").write_bytes(gzip.compress(whole + bytes(10_000_000)))
+    (tmp_path / "scratch").mkdir()
+    assert open_image(tmp_path / "a.nii.gz", scratch=tmp_path / "scratch").shape == (3, 4, 2, 5)
+    assert sum(file.stat().st_size for file in (tmp_path / "scratch").iterdir()) == len(whole)
+
+
+def test_matlab_files_that_point_elsewhere(tmp_path):
+    """Links to other files, which may be pipes, and arrays kept in them, are not followed."""
+    h5py = pytest.importorskip("h5py")
+    os.mkfifo(tmp_path / "pipe")
+    with h5py.File(tmp_path / "a.mat", "w") as file:
+        file["image"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/image")
+        file.create_dataset("data", (4, 5, 6), "f8", external=[(str(tmp_path / "pipe"), 0, 960)])
+        file.create_dataset("huge", (10**5, 10**5, 10**5), "f8", chunks=(10, 10, 10))
+    with pytest.raises(Unreadable, match="has no array 'image'"):
+        open_image(tmp_path / "a.mat", name="image")
+    assert open_image(tmp_path / "a.mat").shape == (10**5, 10**5, 10**5)
+    with pytest.raises(Unreadable, match="the maps take 4000000000000001 bytes; allowed"):
+        Work(tmp_path / "work", {}, {"a": ((10**5, 10**5, 10**5), "f4")}, 1)
+    assert not (tmp_path / "work").exists()
+
+
+def test_an_unfinished_run_of_another_is_not_gone_on_with(tmp_path):
+    maps = {"a": ((4, 3), "f4")}
+    Work(tmp_path / "work", {}, maps, 4)
+    (tmp_path / "victim.npy").write_bytes((tmp_path / "work" / "a.npy").read_bytes())
+    (tmp_path / "link").symlink_to(tmp_path / "work")
+    with pytest.raises(Unreadable, match="link: is not a folder of this user's"):
+        Work(tmp_path / "link", {}, maps, 4)
+    with pytest.raises(Unreadable, match=r"a\.npy: is not the map of the unfinished run"):
+        Work(tmp_path / "work", {}, {"a": ((4, 4), "f4")}, 4)
+    (tmp_path / "work" / "a.npy").unlink()
+    (tmp_path / "work" / "a.npy").symlink_to(tmp_path / "victim.npy")
+    with pytest.raises(Unreadable, match=r"a\.npy: is not the map of the unfinished run"):
+        Work(tmp_path / "work", {}, maps, 4)
 
 
 def test_a_header_alone_is_told(tmp_path):

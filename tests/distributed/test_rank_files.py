@@ -26,6 +26,11 @@ def tell(opt, value, times):
         opt.tell(*value(opt.x))
 
 
+def changed(folder, **fields):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
 def saved_by(ranks, folder, *, turns=13, **options):
     """Save a run after some turns; return what it found some turns later."""
 
@@ -167,6 +172,11 @@ def test_the_run_saved_before_stays_until_the_new_one_is_whole(tmp_path, monkeyp
         (lambda folder, files: files[1].write_bytes(files[0].read_bytes()), "is not the file that the manifest names"),
         (lambda folder, files: (folder / "manifest.json").write_text("{}"), "is no manifest of version 1"),
         (lambda folder, files: (folder / "manifest.json").write_text("{"), "cannot be read"),
+        (lambda folder, files: (folder / "manifest.json").write_text("[" * 200_000), "cannot be read"),
+        (lambda folder, files: changed(folder, borders=[]), "names pieces that do not make up"),
+        (lambda folder, files: changed(folder, borders=[0], files=[]), "names pieces that do not make up"),
+        (lambda folder, files: changed(folder, files=[f"../{file.name}" for file in files]), "names pieces that do"),
+        (lambda folder, files: changed(folder, n=1e999), "cannot be read"),
         (lambda folder, files: (folder / "manifest.json").unlink(), "No such file"),
     ],
 )

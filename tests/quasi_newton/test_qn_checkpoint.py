@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from scipy.optimize import OptimizeWarning
 import stepwell
 from stepwell import LBFGSB, Status, checkpoints
 from stepwell.files import Unreadable
+from stepwell.quasi_newton import saved_state
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "helpers/killed_runs.py"
 
@@ -249,10 +251,54 @@ def test_files_that_are_no_runs(tmp_path):
     with np.load(path) as held:
         parts = dict(held)
     head = json.loads(str(parts["checkpoint"]))
-    for change in ({"version": 2}, {"arrays": []}, {"plain": 3}, {"sha256": "0"}, {"kind": None}):
+    for change in ({"version": 2}, {"arrays": []}, {"plain": 3}, {"sha256": "0"}, {"kind": None}, {"arrays": [1]}):
         np.savez(tmp_path / "changed.npz", **parts | {"checkpoint": np.array(json.dumps(head | change))})
         with pytest.raises(Unreadable):
             LBFGSB.load(tmp_path / "changed.npz")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 100_000, "", "null", "[]", "1" * 10_000, '{"kind": {}}'])
+def test_hostile_heads_are_told_with_the_file(text, tmp_path):
+    path = tmp_path / "run.ckpt"
+    LBFGSB(np.ones(3)).save(path)
+    with np.load(path) as held:
+        parts = dict(held)
+    with path.open("wb") as file:
+        np.savez(file, **parts | {"checkpoint": np.array(text)})
+    for read in (LBFGSB.load, lambda name: stepwell.ProjectedCG.load(name, np.eye(3))):
+        with pytest.raises(Unreadable, match=r"run\.ckpt: "):
+            read(path)
+
+
+@pytest.mark.parametrize("settings", ["[" * 200_000, "null", "[]", '{"line_search": 3}', '{"m": 1e999}'])
+def test_hostile_settings_are_told(settings, tmp_path):
+    """With a checksum that is right: of a file with its name, of a dict as `state`."""
+    path = tmp_path / "run.ckpt"
+    opt = LBFGSB(np.ones(3))
+    opt.save(path)
+    fields = checkpoints.read(path, "quasi-Newton run")
+    checkpoints.write(path, "quasi-Newton run", fields | {"settings": settings})
+    with pytest.raises(Unreadable, match=r"run\.ckpt: "):
+        LBFGSB.load(path)
+    state = opt.state_dict() | {"settings": settings}
+    state["checksum"] = saved_state._checksum(state)
+    with pytest.raises(ValueError, match="state"):
+        LBFGSB.from_state_dict(state)
+
+
+def test_a_bomb_is_refused_by_what_it_tells(tmp_path):
+    """Half a megabyte that unpacks to half a gigabyte, with the fields of a checkpoint."""
+    path = tmp_path / "run.ckpt"
+    LBFGSB(np.ones(3)).save(path)
+    with np.load(path) as held:
+        parts = dict(held)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **parts | {"x": np.zeros((1, 2**26))})
+    tracemalloc.start()
+    with pytest.raises(Unreadable, match=r"run\.ckpt: unpacks to \d+ bytes, and has \d+ itself"):
+        LBFGSB.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
 
 
 def test_two_processes_do_not_write_one_file(tmp_path):
@@ -271,13 +317,6 @@ def test_two_processes_do_not_write_one_file(tmp_path):
         file.write(before)
     assert os.listdir(tmp_path) == ["run.ckpt"]
     LBFGSB.load(path)
-
-
-def test_what_a_killed_process_left_is_taken_over(tmp_path):
-    (tmp_path / ".run.ckpt.tmp").write_bytes(b"x" * 100000)
-    LBFGSB(np.ones(3)).save(tmp_path / "run.ckpt")
-    assert os.listdir(tmp_path) == ["run.ckpt"]
-    LBFGSB.load(tmp_path / "run.ckpt")
 
 
 @pytest.mark.parametrize("kind", ["minimize", "differences"])

@@ -117,7 +117,8 @@ struct ActiveSet : Bounded<Team, Matrix> {
     // Of a finished run: its violation, and the status that follows.
     SW_HD double judge(const Job& job) {
         if (tally.status == non_finite) return double_nan();
-        const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size};
+        const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size,
+                                square_root(max_of(0.0, squared_residual))};
         tally.status = judged_status(job, measured, rounding.rounds, tally.status);
         return violation_of(job, measured);
     }

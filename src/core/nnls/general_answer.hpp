@@ -33,13 +33,14 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
         const double missing = double_nan();
         write_x(job, system, x, active);
         const bool lost = is_lost();
-        const Measured measured = lost ? Measured{missing, missing, missing} : measure(job, system, b, x);
+        const Measured measured =
+            lost ? Measured{missing, missing, missing, missing} : measure(job, system, b, x);
         team.each(n, [&](int j) {
             const double scale = lost ? 0.0 : task.scale_of(j);
             dual[j] = Scalar(lost ? missing : scale > 0 ? ws.w[j] / scale * unscale : 0.0);
         });
         const double seminorm = lost ? missing : norm_of_penalty(x);
-        residual = lost ? missing : square_root(fit);
+        residual = lost ? missing : residual_norm / b_scale;
         violation = lost ? missing : violation_of(job, measured);
         if (!lost) tally.status = judged_status(job, measured, sizeof(Scalar) < sizeof(double), tally.status);
         team.sync();
@@ -52,7 +53,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
             family.equality_error[system] = lost ? missing : measured.sum_error;
             if (family.used_lam) {
                 family.used_lam[system] = square_root(factor.penalty);
-                family.fit[system] = lost ? missing : fit;
+                family.fit[system] = residual * residual;
                 family.seminorm[system] = seminorm;
             }
         }
@@ -77,7 +78,7 @@ struct GeneralAnswer : BlockExchange<Team, Matrix, Rounding> {
     }
 
 private:
-    double fit = 0;  // |Ax - b|^2 of the x that is returned, in the caller's units
+    double residual_norm = 0;  // |Ax - b| of the x that is returned, scaled as b is
 
     SW_HD bool is_lost() const { return tally.status == non_finite || tally.status == infeasible; }
 
@@ -130,8 +131,9 @@ private:
         if (sizeof(Scalar) < sizeof(double) || summed || this->relaxes || this->reference_size != 0)
             find_dual(job, system, b, x);
         else
-            fit = (ws.metric ? this->squared_fit() : squared_residual) / b_scale / b_scale;
-        Measured measured{0, b_norm, 0};
+            residual_norm =
+                square_root(max_of(0.0, ws.metric ? this->squared_fit() : double(squared_residual)));
+        Measured measured{0, b_norm, 0, residual_norm};
         const int n = task.matrix.top.columns;
         const uint8_t* mask = job.family.mask ? job.family.mask + system * job.family.mask_stride : nullptr;
         double sum = 0, sum_size = 0;
@@ -154,8 +156,21 @@ private:
             const double low = this->sum_low, high = this->sum_high;
             measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
             measured.sum_size = team.sum(sum_size) + absolute(is_finite(high) ? high : low);
+            if (this->columns() > n)
+                measured.breach = max_of(measured.breach, breach_of_slack(sum, measured.sum_size));
         }
         return measured;
+    }
+
+    // The same of the column that takes the rest of a sum: its dual, the multiplier, has to be zero unless
+    // the sum is at one of its ends.
+    SW_HD double breach_of_slack(double sum, double sum_size) const {
+        const int j = task.matrix.top.columns;
+        const double rest = this->wanted_sum() - sum, room = 64 * double_epsilon * sum_size;
+        double low = this->slack_low(), high = this->slack_high();
+        if (rest <= low + room) low = max_of(low, rest);
+        if (rest >= high - room) high = min_of(high, rest);
+        return breach_of(rest, low, high, ws.w[j]) * task.inverse_norm_of(j);
     }
 
     template <class Scalar>
@@ -180,8 +195,9 @@ private:
         });
         team.each(matrix.rows_beneath(),
                   [&](int i) { r[matrix.below + i] *= i < matrix.summed ? 0.0 : factor.penalty; });
-        square = team.sum(square);
-        fit = square / b_scale / b_scale;
+        residual_norm = square_root(team.sum(square));
+        if (!weights && !(residual_norm > 1e-140 && residual_norm < 1e150))
+            residual_norm = norm_of_extremes(rows);
         team.sync();
         if (task.extent.gram_only)
             dual_of_gram(family, system, scaled);
@@ -189,6 +205,15 @@ private:
             matrix.multiply(team, r, task.envelope, ws.w, ws.scratch);
         this->scale_dual();
         this->multiplier = ws.sum_of ? settle_multiplier(team, task, factor.count) : 0.0;
+    }
+
+    // |r| over the rows of A, where its square is beyond the largest or the smallest number.
+    SW_CALL double norm_of_extremes(int rows) const {
+        const double largest = largest_magnitude(team, ws.r, rows);
+        if (!(largest > 0)) return 0.0;
+        double square = 0;
+        team.each(rows, [&](int i) { square += (ws.r[i] / largest) * (ws.r[i] / largest); });
+        return largest * square_root(team.sum(square));
     }
 
     // From normal equations, which are all there is.

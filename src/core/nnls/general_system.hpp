@@ -57,6 +57,15 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
     }
 
 protected:
+    SW_HD double slack_low() const { return is_finite(sum_high) ? 0.0 : -double_infinity; }
+    SW_HD double slack_high() const {
+        if (!is_finite(sum_high)) return is_finite(sum_low) ? 0.0 : double_infinity;
+        return sum_high - sum_low;
+    }
+    SW_HD double wanted_sum() const {
+        return is_finite(sum_high) ? sum_high : is_finite(sum_low) ? sum_low : 0.0;
+    }
+
     // Far bounds that the point is beyond count from now on. Whether there are any.
     SW_CALL bool keep_met_bounds() {
         if (!relaxes) return false;
@@ -185,8 +194,8 @@ private:
         team.sync();
         team.each(n, [&](int j) {
             if (ws.penalty_square) {
-                ws.penalty_square[j] = shared ? task.shared.penalty_diagonal[j]
-                                              : ws.scale[j] * ws.scale[j] * square_in_penalty(matrix, j);
+                ws.penalty_square[j] =
+                    shared ? task.shared.penalty_diagonal[j] : square_in_penalty(matrix, j, ws.scale[j]);
             }
             if (matrix.summed) {
                 ws.sum_of[j] = task.scale_of(j) * matrix.coefficient(j);
@@ -260,15 +269,6 @@ private:
         double reach = norm > 0 ? b_norm / norm : 0.0;
         if (ws.sum_of && ws.sum_of[j] > 0) reach += absolute(wanted_sum()) * b_scale / ws.sum_of[j];
         return reach;
-    }
-
-    SW_HD double slack_low() const { return is_finite(sum_high) ? 0.0 : -double_infinity; }
-    SW_HD double slack_high() const {
-        if (!is_finite(sum_high)) return is_finite(sum_low) ? 0.0 : double_infinity;
-        return sum_high - sum_low;
-    }
-    SW_HD double wanted_sum() const {
-        return is_finite(sum_high) ? sum_high : is_finite(sum_low) ? sum_low : 0.0;
     }
 
     // b less what the references take of it.

@@ -21,6 +21,7 @@ struct Measured {
     double breach;  // the largest of a dual over its column's norm
     double b_norm;
     double size;           // |b| + sum |a_j| |x_j|, to which the residual is rounded
+    double residual;       // |b - A x|
     double sum_error = 0;  // how far the sum is outside its bounds
     double sum_size = 0;   // sum c_j |x_j|, and the bounds' own
 };
@@ -29,8 +30,8 @@ struct Measured {
 // same sums; and more where a factor has the row of a sum in it, which is as long as that of the largest
 // column.
 constexpr double allowed_rounding = 4, allowed_with_sum = 1024;
-// No answer is called converged whose violation is above this: whatever rounds it, the caller sees no
-// certificate.
+// No answer is called converged whose violation, or whose breach beside |b| and the residual, is above this:
+// whatever rounds it, the caller sees no certificate.
 constexpr double credible_violation = 1e-7;
 // The same of answers in single precision.
 constexpr double single_epsilon = 6e-8, credible_in_single = 1e-4;
@@ -50,7 +51,7 @@ SW_HD bool is_certified(const Job& job, const Measured& x, bool single) {
                  violation = violation_of(job, x);
     const double slack = (rounding + (single ? 4 * single_epsilon : 0.0)) * x.size;
     return (x.breach <= slack || violation <= options.tolerance) && violation <= credible &&
-           x.sum_error <= 64 * epsilon * x.sum_size;
+           x.breach <= credible * (x.b_norm + x.residual) && x.sum_error <= 64 * epsilon * x.sum_size;
 }
 
 // The status of a system that its solver says ended with `said`.

@@ -100,6 +100,7 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
 
 private:
     bool beyond = false;  // a far bound that does not count would have to
+    double level = 0;     // what phi has to be
 
     // With the bounds that count. Ends early where others would have to.
     template <class Scalar>
@@ -107,6 +108,7 @@ private:
                           double near) {
         const Family& family = job.family;
         at_end = 0;
+        level = 0;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
         const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
@@ -121,6 +123,11 @@ private:
         this->trusting = false;
         if (beyond) return;
         tally.status = this->iterate_called(Pending::nothing);
+        if (tally.status != limit && misses_level()) {
+            reach_level(unit, logarithm(factor.penalty));
+            if (beyond) return;
+            tally.status = this->iterate_called(Pending::nothing);
+        }
         if (tally.status != limit) beyond = this->keep_met_bounds();
     }
 
@@ -204,20 +211,21 @@ private:
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.
     SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
         const Family& family = job.family;
-        const double phi0 = unpenalized = this->squared_fit();
-        double level = family.chi2 * phi0;
+        unpenalized = this->squared_fit();
+        level = family.chi2 * unpenalized;
         if (family.rule == rule_discrepancy) {
             const double noise = family.noise[system * family.noise_stride] * b_scale;
             double rows = 0;
             team.each(task.matrix.top.rows, [&](int i) { rows += ws.metric[i] > 0 ? 1.0 : 0.0; });
-            level = team.sum(rows) * noise * noise;
+            level = min_of(team.sum(rows) * noise * noise, LevelSearch::highest);
         }
-        const double wanted = level - phi0,
+        const double wanted = level - unpenalized,
                      rounding = task.options.rounding * (b_norm + this->reference_size);
         fresh = false;
         // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
-        const bool nothing_left = family.rule == rule_chi2 && phi0 <= rounding * rounding;
-        if (!(wanted > 0) || nothing_left || factor.count == 0) {
+        const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
+        const bool is_zero = factor.count == 0 && this->reference_size == 0;
+        if (!(wanted > 0) || nothing_left || is_zero) {
             at_end = -1;
             return;
         }
@@ -225,15 +233,27 @@ private:
         const Matrix& matrix = task.matrix;
         const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);
         const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
-        LevelSearch along(unit, near > 0 ? logarithm(near) : guess);
+        reach_level(unit, near > 0 ? logarithm(near) : guess);
+    }
+
+    SW_CALL void reach_level(double unit, double start) {
+        const double wanted = level - unpenalized;
+        LevelSearch along(unit, start);
+        at_end = 0;
         for (int step = 0; step < LevelSearch::max_steps; ++step) {
             const Point point = evaluate(exponential(along.s));
             if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
             if (tally.solves >= task.options.max_solves) return;
-            if (along.next(point.phi - phi0, point.slope, wanted)) continue;
+            if (along.next(point.phi - unpenalized, point.slope, wanted)) continue;
             at_end = along.at_end;
             return;
         }
+    }
+
+    // Whether a level that was found with tables is missed by what A made of the point.
+    SW_HD bool misses_level() {
+        if (!(level > unpenalized) || at_end != 0) return false;
+        return absolute(this->squared_fit() - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
     }
 
     // Lambdas of the two rules by a grid lie from e^-8 to e^2 times sqrt(tr A'A / tr L'L).

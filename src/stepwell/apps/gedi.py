@@ -6,15 +6,15 @@ In a beam all waveforms lie one after the other in one array; ``..._sample_start
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Any
 
 import numpy as np
 
+from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, require_h5py
 from stepwell.apps.waveform import Shots, gedi_shots
 from stepwell.checks import meant, read_whole, require
-from stepwell.files import Unreadable
+from stepwell.files import Unreadable, damage_told
 
 _NEEDED = (
     "rxwaveform",
@@ -27,19 +27,11 @@ _NEEDED = (
 )
 
 
-def require_h5py() -> None:
-    """Raise ImportError with the command that installs h5py, where it is missing."""
-    if importlib.util.find_spec("h5py") is None:
-        raise ImportError("HDF5 files need h5py: pip install 'stepwell[hdf5]'")
-
-
 def beams(path: str | os.PathLike[str]) -> list[str]:
     """Return the names of the beams in a granule."""
     require_h5py()
-    import h5py
-
-    with _opened(h5py, path) as file:
-        return sorted(name for name in file if name.startswith("BEAM"))
+    with open_hdf5(path) as file, damage_told(path):
+        return sorted(name for name in own_groups(file) if name.startswith("BEAM"))
 
 
 def load_gedi(
@@ -70,25 +62,27 @@ def load_gedi(
         ``start`` says where each window begins in its waveform, counted from 0.
     """
     require_h5py()
-    import h5py
-
     samples, first = read_whole("samples", samples, 1), read_whole("first", first, 0)
-    with _opened(h5py, path) as file:
-        names = sorted(name for name in file if name.startswith("BEAM"))
+    with open_hdf5(path) as file:
+        with damage_told(path):
+            groups = own_groups(file)
+            names = sorted(name for name in groups if name.startswith("BEAM"))
         if not names:
             raise Unreadable(f"{os.fspath(path)}: holds no group BEAM...; it is no GEDI L1B granule")
         chosen = names[0] if beam is None else beam
         require(chosen in names, "beam", chosen, ", ".join(names) + meant(chosen, names))
-        group = file[chosen]
+        with damage_told(path):
+            group = own_datasets(groups[chosen])
         missing = [name for name in _NEEDED if name not in group]
         if missing:
             raise Unreadable(f"{os.fspath(path)}: {chosen} has no {', '.join(missing)}; is it a GEDI L1B granule?")
         shots = len(group["rx_sample_count"])
         require(first < shots, "first", first, f"0 to {shots - 1}, the shots of {chosen}")
         last = shots if count is None else min(shots, first + read_whole("count", count, 1))
-        rx, rx_count = _rows(group, "rx", first, last)
-        tx, _ = _rows(group, "tx", first, last)
-        noise = np.asarray(group["noise_mean_corrected"][first:last], dtype=np.float64)
+        with damage_told(path):
+            rx, rx_count = _rows(group, "rx", first, last)
+            tx, _ = _rows(group, "tx", first, last)
+            noise = np.asarray(group["noise_mean_corrected"][first:last], dtype=np.float64)
     long = rx_count >= samples
     if not long.any():
         raise Unreadable(
@@ -98,22 +92,13 @@ def load_gedi(
     return gedi_shots(tx[long], rx[long], rx_count[long], noise[long], samples)
 
 
-def _opened(h5py: Any, path: str | os.PathLike[str]) -> Any:
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
-            raise
-        raise Unreadable(f"{os.fspath(path)}: is no HDF5 file ({error})") from error
-
-
-def _rows(group: Any, which: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+def _rows(group: dict[str, Any], which: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     """Return waveforms as the rows of one array, and their lengths; only the part that is needed is read."""
     start = np.asarray(group[f"{which}_sample_start_index"][first:last], dtype=np.int64) - 1
     count = np.asarray(group[f"{which}_sample_count"][first:last], dtype=np.int64)
     held = group[f"{which}waveform"]
     if start.min() < 0 or (start + count).max() > held.shape[0] or count.min() < 0:
-        raise Unreadable(f"{group.file.filename}: {which}_sample_start_index and _count leave {which}waveform")
+        raise Unreadable(f"{held.file.filename}: {which}_sample_start_index and _count leave {which}waveform")
     low = int(start.min())
     values = np.asarray(held[low : int((start + count).max())], dtype=np.float64)
     rows = np.zeros((len(start), int(count.max())))

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.array_files import open_arrays, write_arrays
 from stepwell.arrays import Array, host_copy, is_container
 from stepwell.checks import read_array, read_real, read_whole, require, require_shape
 from stepwell.deprecation import renamed
-from stepwell.files import Unreadable, open_arrays, replacing, write_arrays
+from stepwell.files import Unreadable, replacing
 from stepwell.lazy import over_systems
 from stepwell.nnls import Convolution, NNLSResult, nnls
 

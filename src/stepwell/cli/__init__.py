@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from stepwell.start import INTERRUPTED, end_at_once
+
 #: Command name -> (module, help line). The module defines a click command called ``command``.
 COMMANDS: dict[str, tuple[str, str]] = {
     "tour": ("stepwell.cli.tour", "Every solver at work in a minute, and a report."),
@@ -40,6 +42,8 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(COMMANDS[name][0]).command
+        if signal.getsignal(signal.SIGINT) is end_at_once:  # from here on there is something to end in order
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -50,13 +54,17 @@ class LazyGroup(click.Group):
             finally:
                 sys.stdout.flush()  # at the interpreter's end it would be too late to say what is wrong
         except KeyboardInterrupt:  # a command that has something to write does so, and ends by itself
-            click.echo(f"stepwell {ctx.invoked_subcommand}: interrupted", err=True)
-            ctx.exit(128 + signal.SIGINT)  # as shells report a program that Ctrl-C ended
+            click.echo(" ".join(filter(None, ("stepwell", ctx.invoked_subcommand))) + ": interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except MemoryError as error:
+            raise click.ClickException(f"there is not enough memory: {error}") from error
+        except OverflowError as error:
+            raise click.ClickException(f"a number is too large: {error}") from error
         except OSError as error:
             if error.errno == errno.EPIPE:  # nobody reads on: click ends in silence
                 raise
-            _discard_output()
-            raise click.ClickException(str(error)) from error
+            discard_output()
+            raise click.ClickException(told(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -64,7 +72,12 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-def _discard_output() -> None:
+def told(error: OSError) -> str:
+    """Return what is wrong with a file, or with standard output, in a line."""
+    return "standard output is closed" if error.errno == errno.EBADF else " ".join(str(error).split())
+
+
+def discard_output() -> None:
     """What is still to be written to a full disk is lost; the interpreter would try again at its end, and complain."""
     try:
         sys.stdout.flush()

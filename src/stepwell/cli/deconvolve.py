@@ -12,6 +12,8 @@ import click
 import numpy as np
 
 from stepwell.apps import gedi, waveform
+from stepwell.apps.hdf5 import require_h5py
+from stepwell.array_files import write_arrays
 from stepwell.arrays import host_copy
 from stepwell.checks import read_real, require
 from stepwell.cli.console import make_table
@@ -27,7 +29,7 @@ from stepwell.cli.inputs import (
     writing_trouble,
 )
 from stepwell.cli.voice import Voice, first_interrupt, output_options
-from stepwell.files import replacing, write_arrays
+from stepwell.files import replacing
 from stepwell.nnls import NNLSResult, NNLSStatus
 
 #: Shots that are solved at a time: after each part Ctrl-C is heeded. Systems are independent, so the bits are the same.
@@ -112,7 +114,7 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
         with file_trouble(file):
             return waveform.load_shots(file, given["samples"])
     try:
-        gedi.require_h5py()
+        require_h5py()
     except ImportError as error:
         raise click.BadParameter(str(error), param_hint="FILE") from None
     first, last = read_range("--select", given["select"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +17,12 @@ from stepwell.apps.images.sources import require_package
 from stepwell.cli.inputs import file_trouble, place_options
 from stepwell.cli.progress_bar import ProgressBar
 from stepwell.cli.voice import Voice, output_options
+from stepwell.files import read_text
 
 #: Bytes in a unit of --memory.
 MEBIBYTE = 2**20
+#: Bytes that the account of a run may have.
+LARGEST_ACCOUNT = 2**28
 
 
 def check_packages(files: dict[str, Path | None], *, plots: bool) -> None:
@@ -90,6 +94,13 @@ def image_trouble(path: Path | str) -> Iterator[None]:
             yield
         except KeyError as error:  # h5py's, of a file that is damaged
             raise ValueError(str(error)) from error
+
+
+def read_account(path: Path) -> dict[str, Any]:
+    """Read the account that a run has left beside its maps."""
+    with file_trouble(path):
+        account: dict[str, Any] = json.loads(read_text(path, LARGEST_ACCOUNT))
+        return account
 
 
 def record_run(voice: Voice, summary: dict[str, Any], **place: Any) -> None:

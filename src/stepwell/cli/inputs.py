@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from stepwell import checkpoints, problems
+from stepwell.cli import told
+from stepwell.files import Unreadable
 from stepwell.report.convergence import FORMATS
 from stepwell.studies import places
 from stepwell.studies.places import Place
@@ -156,8 +159,12 @@ def file_trouble(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        text = str(error)
-        raise click.ClickException(text if text.startswith(f"{path}: ") else f"{path}: {text}") from error
+        text = " ".join(str(error).split())
+        if isinstance(error, OSError) and error.filename is not None:  # perhaps of a file beside this one
+            text = f"{error.filename}: {error.strerror}"
+        elif not isinstance(error, Unreadable) and not text.startswith(f"{path}: "):
+            text = f"{path}: {text}"
+        raise click.ClickException(text) from error
 
 
 @contextmanager
@@ -168,7 +175,7 @@ def writing_trouble() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # standard output, on which nobody reads on: click ends in silence
             raise
-        raise click.ClickException(f"could not write: {error}") from error
+        raise click.ClickException(f"could not write: {told(error)}") from error
 
 
 def check_folder(path: Path, flag: str) -> None:
@@ -276,6 +283,18 @@ def build_problem(
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="PROBLEM") from None
     with usage_errors(TypeError):
+        _require_room(given)
         problem = problems.get(name, **given)
     place = open_place(kind["array"], kind["dtype"], kind["device"])
     return problem.to(place.xp, kind["dtype"], place.device)
+
+
+def _require_room(sizes: dict[str, Any]) -> None:
+    """Refuse a problem of which not even the start and a gradient fit into the memory."""
+    from stepwell.arrays import available_bytes
+
+    free = available_bytes(np.empty(0))
+    count = math.prod(abs(int(sizes[name])) for name in ("n", "nx", "ny") if name in sizes)
+    if free is not None and 16 * count > free:
+        given = ", ".join(f"{name} = {sizes[name]}" for name in ("n", "nx", "ny") if name in sizes)
+        raise ValueError(f"{given}: {count} variables; allowed: at most {free // 16}, for which there is memory")

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepwell.apps.tomography.scan import ORDERS, Order
+from stepwell.array_files import map_array_file
 from stepwell.arrays import host_copy
 from stepwell.checks import meant, read_real, read_whole, require
 from stepwell.cli.console import make_table
@@ -202,7 +203,7 @@ def command(
         with replacing(output / "volume.npy") as file:
             write_stack(file, count, world.pieces(volume))
     if world.spread:
-        volume = np.load(output / "volume.npy", mmap_mode="r")
+        volume = map_array_file(output / "volume.npy")
     written = ["volume.npy"]
     if plots:
         from stepwell.report.tomography import convergence, montage
@@ -253,7 +254,7 @@ def _lam_of_all(
         project_slices(task.A, slices), volume, rule, smooth, noise=noise, maxiter=0, method="cgls", comm=world.comm
     )
     assert found.lam is not None
-    return float(found.lam[0]), found.lam_at_end
+    return found.lam, None if found.lam_at_end is None else np.array([found.lam_at_end])
 
 
 def _joined(parts: list[LinearResult]) -> LinearResult:

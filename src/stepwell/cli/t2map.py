@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from stepwell.cli.imaging import (
     check_packages,
     image_trouble,
     imaging_options,
+    read_account,
     read_sizes,
     record_run,
     slab_bar,
@@ -144,7 +144,7 @@ def command(
         with writing_trouble():
             _draw(run, image, variable, output, truth)
         written.append("maps.png")
-    summary = json.loads((output / "t2map.json").read_text())
+    summary = read_account(output / "t2map.json")
     if truth is not None:
         summary["errors"] = _errors(run, truth)
     with writing_trouble():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,14 @@ import click
 import numpy as np
 from rich.table import Table
 
+from stepwell.array_files import read_numbers
 from stepwell.cli.console import make_table
 from stepwell.cli.imaging import (
     MEBIBYTE,
     check_packages,
     image_trouble,
     imaging_options,
+    read_account,
     read_sizes,
     record_run,
     slab_bar,
@@ -120,9 +121,7 @@ def command(
     waves = None
     if wavelengths is not None:
         with image_trouble(wavelengths):
-            waves = (
-                np.load(wavelengths) if wavelengths.suffix == ".npy" else np.loadtxt(wavelengths, delimiter=",").ravel()
-            )
+            waves = read_numbers(wavelengths)
     with slab_bar(voice, f"unmixing {image.name}") as tell, image_trouble(image):
         run = unmix_image(image, spectra, output, wavelengths=waves, exclude=exclude, scale=scale, noise=noise,
                           variable=variable, restart=restart, like=like, threads=threads, progress=tell,
@@ -134,7 +133,7 @@ def command(
         with writing_trouble():
             drawn = _draw(run, image, variable, stem)
             written += [] if drawn is None else [drawn]
-    summary = json.loads(Path(f"{stem}.json").read_text())
+    summary = read_account(Path(f"{stem}.json"))
     if truth is not None:
         summary["errors"] = _errors(run, truth)
     with writing_trouble():

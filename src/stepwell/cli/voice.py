@@ -22,9 +22,7 @@ from stepwell.apps.voronoi.files import json_text
 from stepwell.cli.console import make_console, show
 from stepwell.cli.inputs import check_file
 from stepwell.files import write_text
-
-#: The exit status of a command that Ctrl-C ended, as shells report it.
-INTERRUPTED = 128 + signal.SIGINT
+from stepwell.start import INTERRUPTED
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,10 @@ def cache_folder() -> pathlib.Path:
     chosen = os.environ.get("STEPWELL_CACHE")
     if chosen:
         return pathlib.Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(base) / "stepwell"
+    base = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # the XDG specification: "consider the path invalid and ignore it"
+        base = pathlib.Path.home() / ".cache"
+    return base / "stepwell"
 
 
 def shipped_folder() -> pathlib.Path:

@@ -99,6 +99,12 @@ class Problem:
         """Return the same problem, given A divided by a number."""
         return replace(self, A=A, x0=None if self.x0 is None else self.x0 * unit, unit=unit)
 
+    def of_columns(self, values: Any) -> Any:
+        """Return what every column has one of as the caller expects it: of a vector the one value."""
+        if len(self.given.shape) != 1:
+            return values
+        return values[0].item() if isinstance(values, np.ndarray) else values[0]
+
     def result(self, account: Account, **facts: Any) -> LinearResult:
         """Bring the solutions back to the caller's scale, library, dtype and shape."""
         x = account.x
@@ -116,9 +122,11 @@ class Problem:
         if not same_library(x, self.given):
             x = as_user_array(host_view(x), self.given)
         exchanges, bytes_sent = self.sums.sent
+        if facts["lam"] is not None:
+            facts["lam"] = self.of_columns(facts["lam"])
         return LinearResult(
             x=x,
-            status=account.status,
+            status=self.of_columns(account.status),
             residual=account.residual,
             iterations=account.iterations,
             products=account.products,
@@ -151,7 +159,11 @@ def prepare(
         read = _read_operands(A, B, L, x0, name, square, axis)
     sums.check()
     operator, penalty, block, start, given, in_rows = read
-    sums.agree("dtype, columns, L, x0", (_dtype_name(block), int(block.shape[1]), penalty is None, start is None))
+    given_or_not = {"L": penalty, "x0": start}
+    sums.agree_all(
+        {"the dtype": _dtype_name(block), "the number of columns of B": int(block.shape[1])}
+        | {name: "None" if value is None else "given" for name, value in given_or_not.items()}
+    )
     unknowns, equations = sums.extents(int(operator.shape[1]), int(block.shape[0]))
     scaled, scale = scale_columns(block, sums)
     if start is not None:

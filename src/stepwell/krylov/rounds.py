@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus, Progress
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem
@@ -67,7 +67,7 @@ class Round:
     ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
     relative to them. ``watch`` is told the iteration, the
     number of active columns and the largest relative residual, and answers whether to stop. ``x`` is the current point
-    (None: zero).
+    (None: zero). Columns that are ``idle`` are only there for the shape of the blocks (None: there are none).
     """
 
     system: System
@@ -79,10 +79,14 @@ class Round:
     maxiter: int
     watch: Callable[[int, int, float], bool]
     x: Array | None = None
+    idle: np.ndarray | None = None
 
 
 class Method(Protocol):
     """A way to solve the positive definite systems for a block of residuals."""
+
+    #: Whether blocks may hold columns that are idle, where a library compiles programs for shapes.
+    takes_idle = False
 
     def start(self, system: System) -> Start | None:
         """Return a point better than zero that costs no more than Aᵀb does; None: there is none."""
@@ -147,6 +151,7 @@ def solve_in_rounds(
         places.append(rest)
 
     whole = columns.size == count
+    wide = method.takes_idle and shapes_are_compiled(rhs)
     work = system if whole else system.take(columns)
     rhs = rhs if whole else take_columns(rhs, columns)
     x = None if x0 is None else (x0 if whole else take_columns(x0, columns))
@@ -164,25 +169,28 @@ def solve_in_rounds(
         told = Progress(iteration, active, count, worst, float(system.products), memory)
         return _stops(callback, told, sums)
 
-    while columns.size:
-        limit = 0 if stopped else maxiter - int(iterations[columns].max())
-        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x))
+    active = np.ones(columns.size, dtype=bool)  # the others stay in the blocks for their shape alone
+    while active.any():
+        limit = 0 if stopped else maxiter - int(iterations[columns[active]].max())
+        idle = None if active.all() else ~active
+        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x, idle))
         previous = x
         if x is None or correction.replaces:
             x = xp.zeros_like(gradient) if correction.x is None else correction.x
         elif correction.x is not None:
             x = x + correction.x
-        iterations[columns] += correction.iterations
-        products[columns] += correction.products + 1  # one product for the true residual
+        iterations[columns[active]] += correction.iterations[active]
+        products[columns[active]] += correction.products[active] + 1  # one product for the true residual
         for place, column in enumerate(columns):
             history[column] += correction.history[place]
         state, gradient = work.state(x, rhs, correction.carried, tol)
         true = to_host(sums.norms(gradient)) / norms[columns]
         stopped |= sums.stopped
         if int(correction.iterations.max()) and not any(correction.history):  # in one step, of which nobody was told
-            for place, column in enumerate(columns):
-                history[column].append(float(true[place]))
-            stopped |= watch(int(iterations[columns].max()), int(np.sum(true > tol)), float(true.max()))
+            for place in np.flatnonzero(active):
+                history[columns[place]].append(float(true[place]))
+            shown = true[active]
+            stopped |= watch(int(iterations[columns].max()), int(np.sum(shown > tol)), float(shown.max()))
         worse = true > before
         if np.isnan(true).any():
             worse |= _diverged(sums, x, true, before, correction)
@@ -191,7 +199,7 @@ def solve_in_rounds(
             true = np.where(worse, before, true)
 
         again = np.zeros(columns.size, dtype=bool)
-        for place, column in enumerate(columns):
+        for place, column in zip(np.flatnonzero(active), columns[active]):
             residual[column] = true[place]
             claim = correction.claims[place]
             if true[place] <= tol:
@@ -202,6 +210,9 @@ def solve_in_rounds(
                 status[column] = LinearStatus.STAGNATED if claim is LinearStatus.CONVERGED else claim
                 mendable = claim in (LinearStatus.CONVERGED, LinearStatus.STAGNATED, LinearStatus.BREAKDOWN)
                 again[place] = mendable and bool(true[place] <= 0.5 * before[place])
+        if wide and again.any():
+            active, before = again, true
+            continue
         keep, done = np.flatnonzero(again), np.flatnonzero(~again)
         if done.size:
             solved.append(x if not keep.size else take_columns(x, done))
@@ -210,7 +221,7 @@ def solve_in_rounds(
             work, rhs, x = work.take(keep), take_columns(rhs, keep), take_columns(x, keep)
             gradient = take_columns(gradient, keep)
             state = tuple(take_columns(part, keep) for part in state)
-        columns, before = columns[keep], true[keep]
+        columns, before, active = columns[keep], true[keep], np.ones(keep.size, dtype=bool)
 
     return Account(
         _assemble(solved, places, rhs),
@@ -284,10 +295,7 @@ def scale_columns(block: Array, sums: Sums = WHOLE) -> tuple[Array, Array]:
 
     One column whose largest entry is far from both is left as it is.
     """
-    xp = namespace_of(block)
-    unscaled = (
-        copy_to_device_of(np.ones((1, int(block.shape[1]))), block) if sums.spread else xp.ones_like(block[:1, :])
-    )
+    unscaled = copy_to_device_of(np.ones((1, int(block.shape[1]))), block)
     if (not block.shape[0] and not sums.spread) or not block.shape[1]:
         return block, unscaled
     largest = sums.largest(block)

@@ -1,7 +1,8 @@
 """A few general equalities Cx = d around the bounded solver: multipliers, and rows that are heavy but not too much so.
 
 Rows ωC are put below A with ω(d + ν) below b, and ν grows by what Cx misses of d (the method of multipliers; Hestenes
-1969). With ω = 100 max|A| three rounds are the rule. Each starts from the set of the one before.
+1969). With ω = 100 times the largest entry of A (with weights, and of λL) three rounds are the rule. Each starts from
+the set of the one before. Systems that are not done then are looked at by themselves (`stepwell.nnls.equality_ends`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import numpy as np
 from stepwell import arrays
 from stepwell.checks import require, require_finite, require_kind, require_shape
 from stepwell.nnls.convolution import Convolution
+from stepwell.nnls.equality_ends import Equalities, finish
 from stepwell.nnls.family import Reader
 from stepwell.nnls.result import LSQResult, NNLSStatus
 
 #: What rows of equalities weigh, over the largest entry of A and C.
 HEAVY = 100.0
-MAX_EQUALITIES, MAX_ROUNDS = 4, 40
-#: |Cx − d| over |d| + |C||x| at which a round is the last, and beyond which no x has the equalities.
-MET, MISSED = 1e-14, 1e-8
+MAX_EQUALITIES, MAX_ROUNDS = 4, 8
+#: |Cx − d| over |d| + |C||x| at which a round is the last.
+EXACT = 1e-14
 
 
 def read_equality(value: Any, b: Any, columns: int) -> tuple[Any, Any]:
@@ -48,36 +50,115 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
     if not arrays.is_cuda(b) and not isinstance(b, np.ndarray):
         found = solve_with_equalities(_on_host(A), _on_host(b), _on_host(equality), _on_host(options), solve)
         return _as_caller_has_it(found, b)
+    single = "float32" in str(A.dtype) and "float32" in str(b.dtype)
+    problem, options = _read(A, b, equality, options)
+    r = _by_multipliers(problem, options, solve)
+    limit = options["maxiter"]
+    r = finish(problem, r, 10 * problem.columns + 100 if limit is None else int(limit), solve)
+    return _shaped(r, tuple(map(int, b.shape[:-1])), single)
+
+
+def _read(A: Any, b: Any, equality: Any, options: dict[str, Any]) -> tuple[Equalities, dict[str, Any]]:
+    """Return the problem in doubles, and options for systems along one axis."""
+    lead = tuple(map(int, b.shape[:-1]))
+    A = arrays.as_float(A if A.ndim < 4 else A.reshape(-1, *A.shape[-2:]), "float64")
+    b = arrays.as_float(b.reshape(-1, b.shape[-1]), "float64")
+    m, n = map(int, A.shape[-2:])
+    require_shape(int(b.shape[-1]) == m, "b", b, f"{m} entries a system, as A of shape {tuple(A.shape)} has rows")
+    C, d = read_equality(equality, b, n)
+    reader, given = Reader(b, lead, False), dict(options)
+    lower, upper = given["bounds"] = reader.bounds("bounds", options["bounds"], n)
+    low = high = None
+    if options["sum_bounds"] is not None:
+        low, high = given["sum_bounds"] = tuple(
+            end.reshape(-1) for end in reader.bounds("sum_bounds", options["sum_bounds"], None)
+        )
+    mask, weights, which, L = (options[name] for name in ("mask", "weights", "which", "L"))
+    mask = None if mask is None else reader.mask(mask, n)
+    if mask is not None:
+        given["mask"] = (mask if len(mask) > 1 else mask[0]) != 0
+    weights = given["weights"] = None if weights is None else reader.weights(weights, m)
+    which = given["which"] = None if which is None else reader.which(which, int(A.shape[0]))
+    L = given["L"] = None if L is None else reader.penalty(L, n)
+    lam = reader.lam(options["lam"])
+    if arrays.is_array(options["lam"]):
+        given["lam"] = lam
+    start = options["warm_start"]
+    if arrays.is_array(start) and start.ndim > 2:
+        given["warm_start"] = start.reshape(-1, n)
     xp = arrays.namespace_of(A, b)
-    lone = b.ndim == 1
-    rows = b[None] if lone else b.reshape(-1, b.shape[-1])
-    C, d = read_equality(equality, rows, int(A.shape[-1]))
-    systems, count = int(rows.shape[0]), int(C.shape[0])
-    d = xp.broadcast_to(d, (systems, count))
-    largest = float(xp.max(xp.abs(A))) if A.size else 1.0
-    heavy = HEAVY * (largest or 1.0) / (float(xp.max(xp.abs(C))) or 1.0)
-    below = xp.astype(heavy * C, A.dtype)
-    stacked = xp.concat([A, xp.broadcast_to(below, (*A.shape[:-2], count, A.shape[-1]))], axis=-2)
-    weights = options.pop("weights")
-    if weights is not None:
-        one = xp.ones_like(xp.broadcast_to(weights[..., :1], (*weights.shape[:-1], count)))
-        weights = xp.concat([weights, one], axis=-1)
-    own_matrices = A.ndim > 2 and options["which"] is None
-    if own_matrices:
-        stacked = stacked.reshape(-1, *stacked.shape[-2:])
+    d = xp.broadcast_to(d, (int(b.shape[0]), int(C.shape[0])))
+    return Equalities(A, b, C, d, lower, upper, low, high, mask, weights, which, lam, L), given
+
+
+def _by_multipliers(problem: Equalities, options: dict[str, Any], solve: Any) -> LSQResult:
+    """Solve in rounds; x, state and multipliers are those of the problem with equalities, so far as they are met."""
+    xp, A, b = problem.xp, problem.A, problem.b
+    systems, count = map(int, problem.d.shape)
+    size = xp.max(xp.abs(problem.C), axis=-1)
+    size = xp.where(size > 0, size, 1.0)
+    C, d = problem.C / size[:, None], problem.d / size
+    options = dict(options)
+    heavy, weights = _heaviness(problem)
+    rows = C if weights is not None else float(heavy[0]) * C
+    stacked = xp.concat([A, xp.broadcast_to(rows, (*A.shape[:-2], count, A.shape[-1]))], axis=-2)
     shift, warm = xp.zeros_like(d), options.pop("warm_start")
+    options["weights"] = weights
     before = None
     for _ in range(MAX_ROUNDS):
-        right = xp.concat([rows, xp.astype(heavy * (d + shift), rows.dtype)], axis=-1)
-        r = solve(stacked, right, weights=weights, warm_start=warm, **options)
-        missing = d - xp.matmul(xp.astype(r.x, C.dtype), C.T)
-        size = xp.abs(d) + xp.matmul(xp.abs(xp.astype(r.x, C.dtype)), xp.abs(C).T)
-        error = xp.max(xp.where(xp.isnan(missing), 0.0, xp.abs(missing)) / xp.where(size > 0, size, 1.0), axis=-1)
-        worst = float(xp.max(error)) if systems else 0.0
-        if worst <= MET or (before is not None and worst >= 0.5 * before and worst < MISSED):
+        right = d + shift if weights is not None else heavy[:, None] * (d + shift)
+        r = solve(stacked, xp.concat([b, right], axis=-1), warm_start=warm, **options)
+        missing = d - xp.matmul(r.x, C.T)
+        _, error = problem.misses(r.x)
+        worst = float(xp.max(xp.where(xp.isnan(error), 0.0, error))) if systems else 0.0
+        if worst <= EXACT or (before is not None and before < 1e-11 and worst >= 0.5 * before):
             break
-        shift, warm, before = shift + missing, r.state, worst
-    return _with_multipliers(r, xp, C, heavy, shift, missing, error, lone, tuple(b.shape[:-1]))
+        shift, warm, before = shift + xp.where(xp.isnan(missing), 0.0, missing), r.state, worst
+    # Rows ωC add ω²(d + ν − Cx) to A'(b − Ax): their multipliers.
+    multipliers = heavy[:, None] * (heavy[:, None] * (shift + missing)) / size
+    if r.multipliers is not None:
+        multipliers = xp.concat([r.multipliers, multipliers], axis=-1)
+    found: LSQResult = dataclasses.replace(r, multipliers=multipliers)
+    return found
+
+
+def _heaviness(problem: Equalities) -> tuple[Any, Any]:
+    """Return ω, one or one a system, and the weights of all rows where the systems have their own."""
+    xp, A = problem.xp, problem.A
+    largest = xp.max(xp.where(xp.isfinite(A), xp.abs(A), 0.0), axis=-1) if A.size else xp.zeros(A.shape[:-1])
+    penalty = 1.0 if problem.L is None else float(xp.max(xp.abs(problem.L))) if problem.L.size else 0.0
+    of_lam = penalty * problem.lam  # (rows,)
+    weights = problem.weights
+    if weights is None:
+        most = max(float(xp.max(largest)) if A.size else 0.0, float(xp.max(of_lam)))
+        return xp.ones_like(of_lam[:1]) * HEAVY * (most or 1.0), None
+    largest = largest if problem.which is None else xp.max(largest, axis=0)
+    own = xp.max(weights * largest, axis=-1) if int(weights.shape[-1]) else 0.0 * of_lam
+    own = xp.maximum(own, of_lam)
+    heavy = HEAVY * xp.where(own > 0, own, 1.0)
+    count, rows = int(problem.d.shape[1]), max(int(heavy.shape[0]), int(weights.shape[0]))
+    below = xp.broadcast_to(heavy[:, None], (rows, count))
+    return heavy, xp.concat([xp.broadcast_to(weights, (rows, int(weights.shape[1]))), below], axis=-1)
+
+
+def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool) -> LSQResult:
+    """Return a result of systems along one axis in the caller's shape and precision."""
+    changed: dict[str, Any] = {"costs": dict(r.costs)}
+    for field in dataclasses.fields(r):
+        value = getattr(r, field.name)
+        if arrays.is_array(value):
+            xp = arrays.namespace_of(value)
+            changed[field.name] = xp.astype(value, xp.float32) if single and value.dtype == xp.float64 else value
+    if lead == ():
+        for name, value in changed.items():
+            if name != "costs":
+                changed[name] = value[0] if value.ndim > 1 else value[0].item()
+        changed["status"] = NNLSStatus(changed["status"])
+        changed["costs"] = {name: int(value[0]) for name, value in r.costs.items()}
+    elif len(lead) > 1:
+        own = {name: value.reshape(*lead, *value.shape[1:]) for name, value in changed.items() if name != "costs"}
+        changed = own | {"costs": {name: value.reshape(lead) for name, value in r.costs.items()}}
+    return dataclasses.replace(r, **changed)
 
 
 def _on_host(value: Any) -> Any:
@@ -101,38 +182,3 @@ def _as_caller_has_it(r: LSQResult, b: Any) -> LSQResult:
         else:
             changed[name] = arrays.as_user_array(np.ascontiguousarray(value), b)
     return dataclasses.replace(r, **changed)
-
-
-def _with_multipliers(
-    r: LSQResult, xp: Any, C: Any, heavy: float, shift: Any, missing: Any, error: Any, lone: bool, lead: Any
-) -> LSQResult:
-    """The result of the last round as one of the problem with equalities; the rows' part of the residual is no part."""
-    # Rows ωC add ω²(d + ν − Cx) to A'(b − Ax): their multipliers. The dual has them already.
-    multipliers = heavy**2 * (shift + missing)
-    residual = xp.sqrt(xp.maximum(r.residual**2 - heavy**2 * xp.sum((shift + missing) ** 2, axis=-1), 0.0 * r.residual))
-    bad = error > MISSED
-    status = xp.where(bad, int(NNLSStatus.INFEASIBLE), r.status)
-    found = xp.max(xp.abs(missing), axis=-1)
-    if r.multipliers is not None:
-        multipliers = xp.concat([r.multipliers, multipliers], axis=-1)
-    fields = dict(
-        residual=residual, status=status, multipliers=multipliers, equality_error=xp.maximum(found, r.equality_error)
-    )
-    r = dataclasses.replace(r, **fields)
-    if lone:
-        changed = {}
-        for field in dataclasses.fields(r):
-            value = getattr(r, field.name)
-            if arrays.is_array(value):
-                changed[field.name] = value[0] if value.ndim > 1 else value[0].item()
-        changed["status"] = NNLSStatus(changed["status"])
-        changed["costs"] = {name: int(value[0]) for name, value in r.costs.items()}
-        return dataclasses.replace(r, **changed)
-    if len(lead) == 1:
-        return r
-    shaped = {
-        field.name: value.reshape(*lead, *value.shape[1:])
-        for field in dataclasses.fields(r)
-        if arrays.is_array(value := getattr(r, field.name))
-    }
-    return dataclasses.replace(r, **shaped)

@@ -37,7 +37,7 @@ def read(path: Path) -> tuple[saved_state.Saved, dict[str, Any]]:
         return saved_state.unpack(fields, from_file=True), fields
     except Unreadable:
         raise
-    except (ValueError, TypeError, KeyError) as error:
+    except Exception as error:  # whatever values of the wrong kinds lead to, such as a RecursionError
         raise Unreadable(f"{os.fspath(path)}: {error}") from error
 
 

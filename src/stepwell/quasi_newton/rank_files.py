@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.distributed import Layout, split
-from stepwell.files import Unreadable, damage_told, open_regular, write_text
+from stepwell.files import Unreadable, damage_told, read_text, write_text
 from stepwell.quasi_newton import checkpoint
 from stepwell.quasi_newton.rank_setup import Share, together
 from stepwell.quasi_newton.run import Run
@@ -26,6 +26,8 @@ from stepwell.quasi_newton.saved_state import Saved
 
 MANIFEST = "manifest.json"
 _VERSION = 1
+#: Bytes that a manifest may have: some hundred for each rank.
+_LARGEST = 2**26
 _PATTERN = "piece-*.ckpt"
 #: Arrays that are the same on all ranks.
 _COMMON = ("states", "small")
@@ -89,8 +91,8 @@ class Folder:
             n = math.prod(shape)
             return cls(n, 1, shape[1:], (0, n), (path,), None)
         place = path / MANIFEST
-        with open_regular(place) as file, damage_told(place):
-            found = json.loads(file.read().decode())
+        with damage_told(place):
+            found = json.loads(read_text(place, _LARGEST))
             if not isinstance(found, dict) or found.get("version") != _VERSION:
                 raise Unreadable(f"{os.fspath(place)}: is no manifest of version {_VERSION}")
             read = cls(
@@ -101,7 +103,8 @@ class Folder:
                 tuple(path / str(name) for name in found["files"]),
                 str(found["token"]),
             )
-        sound = read.borders[0] == 0 and read.borders[-1] == read.n and list(read.borders) == sorted(read.borders)
+        ends = (read.borders[:1], read.borders[-1:]) == ((0,), (read.n,))
+        sound = ends and list(read.borders) == sorted(read.borders) and {file.parent for file in read.files} == {path}
         if not sound or len(read.files) != len(read.borders) - 1 or read.n < 1 or read.align < 1:
             raise Unreadable(f"{os.fspath(place)}: names pieces that do not make up {read.n} variables")
         return read

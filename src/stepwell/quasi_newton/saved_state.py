@@ -14,6 +14,7 @@ import numpy as np
 
 from stepwell import _core
 from stepwell.arrays import host_copy
+from stepwell.checks import require_kind
 from stepwell.quasi_newton.settings import LineSearch, Settings
 from stepwell.quasi_newton.state import ARRAYS, STATE_DTYPE, history_array_dtype
 
@@ -82,13 +83,34 @@ class Saved:
 
 def unpack(state: Mapping[str, Any], *, from_file: bool = False) -> Saved:
     """Check a state and return copies of what it holds; `from_file`: its own arrays, their checksum checked already."""
-    version = int(state["version"]) if "version" in state else None
-    if version != VERSION:
-        raise ValueError(f"state_dict has version {version!r}; allowed: {VERSION}")
+    require_kind(hasattr(state, "keys"), "state", state, "what state_dict() returned")
+    state = {name: state[name] for name in state}  # a file of arrays reads one each time it is asked
+    version = state.get("version")
+    if _whole(version) != VERSION:
+        raise ValueError(f"state has version {version!r}; allowed: {VERSION}")
     missing = sorted(_NEEDED - ({"checksum"} if from_file else set()) - set(state))
     if missing:
         raise ValueError(f"state lacks {missing}; allowed: what state_dict() returned")
-    state = {name: state[name] for name in state}  # a file of arrays reads one each time it is asked
+    try:
+        saved = _read(state, from_file)
+    except (TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(
+            f"state holds values of other kinds: {error!r}; allowed: what state_dict() returned, unchanged"
+        ) from error
+    _require_shapes(saved)
+    _require_sound(saved)
+    return saved
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _read(state: Mapping[str, Any], from_file: bool) -> Saved:
+    """Make of a state that has all its names what they stand for."""
     if not from_file and _checksum(state) != str(state["checksum"]):
         raise ValueError("state has another checksum than its contents; allowed: what state_dict() returned, unchanged")
     kept = json.loads(str(state["settings"]))
@@ -96,10 +118,7 @@ def unpack(state: Mapping[str, Any], *, from_file: bool = False) -> Saved:
     own = np.ascontiguousarray if from_file else functools.partial(np.array, order="C")
     arrays = {name: own(state[name]) for name in ARRAYS}
     optional = {name: own(state[name]) if name in state else None for name in _OPTIONAL}
-    saved = Saved(tuple(map(int, state["shape"])), settings, bool(state["weights_vary"]), **optional, arrays=arrays)
-    _require_shapes(saved)
-    _require_sound(saved)
-    return saved
+    return Saved(tuple(map(int, state["shape"])), settings, bool(state["weights_vary"]), **optional, arrays=arrays)
 
 
 def _require_shapes(saved: Saved) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stepwell.files import replacing, write_text
+from stepwell.files import read_text, replacing, write_text
 from stepwell.report.pyplot import save_figure
 from stepwell.studies.frame import Column, Curve, Plot, Study, Table
 
+#: Bytes that the JSON of a study may have.
+LARGEST = 2**28
 _COLOURS = ("#1f5a96", "#c8571b", "#2f7d4f", "#8a4fa3", "#b08900", "#3f8f96", "#6b7280", "#a83250")
 
 
@@ -26,7 +28,7 @@ def study_record(study: Study) -> dict[str, Any]:
 
 def read_study(path: str | Path) -> Study:
     """Read a study back from its JSON file."""
-    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    record = json.loads(read_text(path, LARGEST))
     record["tables"] = [
         Table(**{**table, "columns": tuple(Column(**column) for column in table["columns"])})
         for table in record["tables"]

@@ -83,7 +83,8 @@ struct Answer : Sums<Kind, Lanes> {
     // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
     SW_HD bool answer() {
         if (!write_vectors()) return false;
-        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size};
+        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size,
+                          square_root(max_of(0.0, squared_fit))};
         if constexpr (Kind::summed) measure_sum(measured);
         if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
         if (lanes.lane() == 0) {

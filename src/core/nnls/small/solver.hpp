@@ -93,6 +93,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
                         begin_set();
                         return true;
                     }
+                    if (misses_level()) return false;
                 }
                 solved = true;
                 return false;
@@ -342,12 +343,13 @@ private:
             level = family.chi2 * unpenalized;
             if (family.rule == rule_discrepancy) {
                 const double noise = family.noise[system * family.noise_stride];
-                level = job.rows * noise * noise;
+                level = min_of(job.rows * noise * noise, LevelSearch::highest);
             }
             const double rounding = job.options.rounding * b_norm;
             // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
             const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
-            if (!(level > unpenalized) || nothing_left || count == 0) {
+            const bool is_zero = count == 0 && !this->support;
+            if (!(level > unpenalized) || nothing_left || is_zero) {
                 at_end = -1;
                 return false;
             }
@@ -373,6 +375,12 @@ private:
         settled = count == 0;
         from_table = true;
         return true;
+    }
+
+    // Whether a level that was found with tables is missed by what A made of the point.
+    SW_HD bool misses_level() const {
+        if (evaluations == 0 || at_end != 0) return false;
+        return absolute(squared_fit - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
     }
 
     // (Where lambda is only tried those without it will do.)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.files import Unreadable
+from stepwell.files import Unreadable, open_regular, read_text, require_regular
 
 #: Codes of "data type".
 DTYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
+#: Bytes that a header may have.
+LARGEST_HEADER = 2**24
 #: Where the axes (line, sample, band) stand in the file, by interleave.
 ORDERS = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 #: Endings that the binary file beside NAME.hdr may have.
@@ -41,7 +44,8 @@ class Header:
         try:
             return int(given)
         except ValueError:
-            raise Unreadable(f"{self.path}: {name} is {given!r}; allowed: an integer") from None
+            shown = f"is {given[:40]!r}" if given else "is missing"
+            raise Unreadable(f"{self.path}: {name} {shown}; allowed: an integer") from None
 
     def numbers(self, name: str) -> np.ndarray | None:
         """Return one field as numbers, None where it is missing."""
@@ -71,22 +75,33 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     array([400., 500., 600.])
     """
     name = os.fspath(path)
-    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    text = read_text(path, LARGEST_HEADER, errors="replace")
     if not text.startswith("ENVI"):
         raise Unreadable(f"{name}: does not begin with ENVI; allowed: an ENVI header")
     fields: dict[str, str | list[str]] = {}
-    for found in re.finditer(r"^[ \t]*([^=\n;{}]+?)[ \t]*=[ \t]*(\{[^}]*\}|[^\n]*)", text, re.MULTILINE):
-        key, value = found.group(1).strip().lower(), found.group(2).strip()
+    lines = iter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    for line in lines:
+        key, _, value = (part.strip() for part in line.partition("="))
+        if not key or "=" not in line or set(key) & set(";{}"):  # a remark, or nothing
+            continue
         if value.startswith("{"):
-            fields[key] = [part.strip() for part in value[1:].rstrip("}").split(",")]
+            parts = [value]
+            while "}" not in parts[-1]:
+                more = next(lines, None)
+                if more is None:
+                    raise Unreadable(f"{name}: the list {key!r} has no end; allowed: {{ ... }}")
+                parts.append(more)
+            listed = "\n".join(parts)[1:].partition("}")[0]
+            fields[key.lower()] = [part.strip() for part in listed.split(",")]
         else:
-            fields[key] = value
+            fields[key.lower()] = value
     return Header(name, fields)
 
 
 def find_pair(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Return header and binary file, given either of them."""
     given = Path(path)
+    require_regular(given)
     if given.suffix.lower() == ".hdr":
         stem = given.with_suffix("")
         for ending in ENDINGS:
@@ -116,11 +131,14 @@ def map_cube(path: str | os.PathLike[str]) -> tuple[np.ndarray, Header]:
     dtype = np.dtype((">" if header.whole("byte order", 0) else "<") + DTYPES[code])
     order = ORDERS[interleave]
     offset = header.whole("header offset", 0)
+    if offset < 0:
+        raise Unreadable(f"{header_path}: header offset is {offset}; allowed: at least 0")
     stored = tuple(sizes[axis] for axis in order)
-    needed, there = offset + dtype.itemsize * int(np.prod(stored)), binary.stat().st_size
-    if min(sizes) < 1 or there < needed:
-        raise Unreadable(f"{binary}: holds {there} bytes; the header asks for {needed}, {sizes} of {dtype}")
-    stack = np.memmap(binary, dtype, "r", offset, stored)
+    with open_regular(binary) as file:
+        needed, there = offset + dtype.itemsize * math.prod(stored), os.fstat(file.fileno()).st_size
+        if min(sizes) < 1 or there < needed:
+            raise Unreadable(f"{binary}: holds {there} bytes; the header asks for {needed}, {sizes} of {dtype}")
+        stack = np.memmap(file, dtype, "r", offset, stored)
     return stack.transpose(tuple(order.index(axis) for axis in range(3))), header
 
 

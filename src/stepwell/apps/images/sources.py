@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import importlib.util
+import math
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stepwell.apps.hdf5 import open_hdf5, own_datasets
 from stepwell.apps.images import envi
-from stepwell.files import Unreadable, damage_told, unpack
+from stepwell.array_files import map_array_file, open_arrays
+from stepwell.files import Unreadable, damage_told, open_regular, require_regular, unpack
 
 #: Packages that a format needs, by the ending of a file's name, and the extra that brings them.
 NEEDS = {".nii": ("nibabel", "nifti"), ".nii.gz": ("nibabel", "nifti"), ".mat": ("h5py", "matlab")}
@@ -105,10 +107,12 @@ def open_image(
     if ending in (".nii", ".nii.gz"):
         return _open_nifti(path, channels, scratch)
     if ending == ".npy":
-        with damage_told(path):
-            return _of_array(path, np.load(path, mmap_mode="r"), channels, "numpy")
+        return _of_array(path, map_array_file(path), channels, "numpy")
     if ending == ".npz":
-        return _of_array(path, _npz_member(path, name, scratch), channels, "numpy")
+        with open_arrays(path) as held:
+            chosen = _chosen(path, name, list(held.names))
+            array = held[chosen] if scratch is None else held.map(chosen, scratch)
+        return _of_array(path, array, channels, "numpy")
     if ending == ".mat":
         return _open_matlab(path, channels, name)
     if ending == ".hdr" or Path(f"{os.fspath(path)}.hdr").is_file() or Path(path).with_suffix(".hdr").is_file():
@@ -121,8 +125,7 @@ def open_image(
 
 def _of_array(path: Any, array: np.ndarray, channels: bool, kind: str) -> Image:
     """Make an image of an array, on the disk or in memory; slabs lie along the axis with the longest strides."""
-    if array.dtype.kind not in "biuf":
-        raise Unreadable(f"{os.fspath(path)}: holds {array.dtype}; allowed: real numbers")
+    _require_numbers(path, array.dtype)
     spatial = array.ndim - bool(channels)
     if spatial < 1:
         raise Unreadable(f"{os.fspath(path)}: has shape {array.shape}; allowed: at least {1 + bool(channels)} axes")
@@ -133,6 +136,12 @@ def _of_array(path: Any, array: np.ndarray, channels: bool, kind: str) -> Image:
         kind,
         lambda where: array[where],
     )
+
+
+def _require_numbers(path: Any, dtype: np.dtype) -> None:
+    if dtype.kind not in "biuf":
+        advice = ", such as the magnitude" if dtype.kind == "c" else ""
+        raise Unreadable(f"{os.fspath(path)}: holds {dtype}; allowed: real numbers{advice}")
 
 
 def _slab_axis(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
@@ -146,12 +155,19 @@ def _open_nifti(path: Any, channels: bool, scratch: Any) -> Image:
 
     plain = Path(path)
     if ending_of(path) == ".nii.gz" and scratch is not None:
-        plain = Path(scratch) / Path(path).name[: -len(".gz")]
-        with damage_told(path), gzip.open(path, "rb") as packed:
-            unpack(packed, plain)
+        with open_regular(path) as file, damage_told(path):
+            size = _nifti_size(path, gzip.GzipFile(fileobj=file))
+            file.seek(0)
+            plain = Path(unpack(gzip.GzipFile(fileobj=file), scratch, size, path, ".nii"))
+    else:
+        require_regular(path)
     with damage_told(path):
         image = nibabel.load(plain)
-    shape = tuple(int(size) for size in image.shape)
+        dtype, shape = image.get_data_dtype(), tuple(int(size) for size in image.shape)
+        needed, there = image.dataobj.offset + dtype.itemsize * math.prod(shape), plain.stat().st_size
+    _require_numbers(path, dtype)
+    if plain.suffix.lower() == ".nii" and there < needed:
+        raise Unreadable(f"{os.fspath(path)}: holds {there} bytes; its header asks for {needed}, {shape} of {dtype}")
     spatial = shape[: len(shape) - bool(channels)]
     strides = tuple(np.cumprod((1, *shape[:-1])).tolist())  # the first axis runs fastest
     return Image(
@@ -159,33 +175,27 @@ def _open_nifti(path: Any, channels: bool, scratch: Any) -> Image:
     )
 
 
-def _npz_member(path: Any, name: str | None, scratch: Any) -> np.ndarray:
-    """Return one array of an npz file, unpacked to the disk where there is a place for it."""
-    with damage_told(path, archive=True), zipfile.ZipFile(path) as archive:
-        names = [one[:-4] for one in archive.namelist() if one.endswith(".npy")]
-        chosen = _chosen(path, name, names)
-        if scratch is None:
-            with np.load(path) as held:
-                found: np.ndarray = held[chosen]
-                return found
-        unpacked = Path(scratch) / f"{Path(path).stem}.{chosen}.npy"
-        with archive.open(f"{chosen}.npy") as packed:
-            unpack(packed, unpacked)
-    with damage_told(path):
-        mapped: np.ndarray = np.load(unpacked, mmap_mode="r")
-        return mapped
+def _nifti_size(path: Any, packed: gzip.GzipFile) -> int:
+    """Return how many bytes an image has, by its header: what follows them is not unpacked."""
+    import nibabel
+
+    for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header):
+        block = packed.read(kind.sizeof_hdr)
+        packed.seek(0)
+        if len(block) == kind.sizeof_hdr and kind.may_contain_header(block):
+            header = kind(block, check=False)
+            numbers = math.prod(map(int, header.get_data_shape()))
+            return int(header.get_data_offset()) + int(header.get_data_dtype().itemsize) * numbers
+    raise Unreadable(f"{os.fspath(path)}: is no NIfTI image")
 
 
 def _open_matlab(path: Any, channels: bool, name: str | None) -> Image:
-    import h5py
-
-    if not h5py.is_hdf5(path):
-        raise Unreadable(f"{os.fspath(path)}: is not MATLAB 7.3; save it by save(..., '-v7.3')")
+    file = open_hdf5(path, "is not MATLAB 7.3; save it by save(..., '-v7.3')")
     with damage_told(path):
-        file = h5py.File(path, "r")
-    arrays = {key: one for key, one in file.items() if isinstance(one, h5py.Dataset) and one.dtype.kind in "biuf"}
+        arrays = own_datasets(file)
     large = {key: one for key, one in arrays.items() if one.ndim >= 2 and one.size > 1}
     stored = arrays[_chosen(path, name, list(large) if name is None else list(arrays))]
+    _require_numbers(path, stored.dtype)
     shape = tuple(int(size) for size in stored.shape[::-1])  # MATLAB's first axis runs fastest
     spatial = shape[: len(shape) - bool(channels)]
     strides = tuple(np.cumprod((1, *shape[:-1])).tolist())

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from stepwell.apps.images.sources import Image
-from stepwell.files import replacing, write_text
+from stepwell.array_files import map_array_file
+from stepwell.files import Unreadable, read_text, replacing, write_text
 
 #: Bytes that the voxels of one step, with what is made of them, may take.
 STEP_BYTES = 2**27
+#: Bytes that the note of the settings may have.
+LARGEST_NOTE = 2**28
 #: Numbers that are held of a voxel beside its channels, per channel, while it is worked on.
 PER_CHANNEL = 8
 
@@ -59,26 +63,37 @@ class Work:
         text = json.dumps(dict(settings), indent=1, sort_keys=True)
         if restart:
             shutil.rmtree(self.folder, ignore_errors=True)
-        if note.exists() and note.read_text(encoding="utf-8") != text:
+        _require_own(self.folder)
+        if note.exists() and read_text(note, LARGEST_NOTE, errors="replace") != text:
             raise ValueError(
                 f"{self.folder}: holds an unfinished run with other settings or another input; allowed: the same "
                 "again, or a restart, which discards it"
             )
         fresh = not note.exists()
+        wanted = {**maps, "done": ((slabs,), "u1")}
         if fresh:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
-        mode: Any = "w+" if fresh else "r+"
-        self.arrays: dict[str, np.ndarray] = {}
-        for name, (shape, dtype) in maps.items():
-            array = np.lib.format.open_memmap(self.folder / f"{name}.npy", mode, np.dtype(dtype), shape)
-            self.arrays[name] = array
-        self._done = np.lib.format.open_memmap(self.folder / "done.npy", mode, np.dtype("u1"), (slabs,))
+            _require_room(self.folder, wanted)
+        self.arrays: dict[str, np.ndarray] = {
+            name: self._open(name, shape, np.dtype(dtype), fresh) for name, (shape, dtype) in wanted.items()
+        }
+        self._done = self.arrays.pop("done")
         if fresh:
             self._done[:] = 0
             write_text(note, text)
         self.resumed = int(np.count_nonzero(self._done))
         self.slabs = slabs
+
+    def _open(self, name: str, shape: tuple[int, ...], dtype: np.dtype, fresh: bool) -> np.ndarray:
+        """Map a file, made or left by an earlier run, in which what is written stays."""
+        path = self.folder / f"{name}.npy"
+        if fresh:
+            return np.lib.format.open_memmap(path, "w+", dtype, shape)
+        found = map_array_file(path)
+        if path.is_symlink() or (found.shape, found.dtype) != (shape, dtype):
+            raise Unreadable(f"{path}: is not the map of the unfinished run; allowed: a restart, which discards it")
+        return np.lib.format.open_memmap(path, "r+")
 
     def is_done(self, start: int, stop: int) -> bool:
         """Whether all of these slabs are done."""
@@ -92,13 +107,31 @@ class Work:
             array[tuple(where)] = np.asarray(values[name]).reshape(array[tuple(where)].shape)
             array.flush()  # type: ignore[attr-defined]
         self._done[start:stop] = 1
-        self._done.flush()
+        self._done.flush()  # type: ignore[attr-defined]
 
     def discard(self) -> None:
         """Remove the folder: the maps are elsewhere now."""
         self.arrays.clear()
         del self._done
         shutil.rmtree(self.folder)
+
+
+def _require_own(folder: Path) -> None:
+    """Raise unless a folder, where it is there, is one of this user's: maps must not go where another points to."""
+    if os.path.lexists(folder):
+        found = os.lstat(folder)
+        own = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+        if not stat.S_ISDIR(found.st_mode) or not own:
+            raise Unreadable(f"{folder}: is not a folder of this user's; allowed: to remove it, and begin anew")
+
+
+def _require_room(folder: Path, maps: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+    """Raise where the disk cannot hold the maps, whose sizes are those that an input tells of."""
+    needed = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in maps.values())
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        shutil.rmtree(folder)
+        raise Unreadable(f"{folder}: the maps take {needed} bytes; allowed: {free}, what the disk has")
 
 
 def fill(

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array
 from stepwell.checks import read_choice, read_real
 from stepwell.files import Unreadable, write_text
+from stepwell.temporary import scratch_folder
 
 Format = Literal["auto", "nii.gz", "nii", "npy"]
 #: A field of flip angles with larger numbers is in degrees, else relative to 180°.
@@ -119,9 +119,7 @@ def map_image(
     threshold = read_real("threshold", threshold)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    scratch = folder / ".unpacked"
-    scratch.mkdir(exist_ok=True)
-    try:
+    with scratch_folder(folder) as scratch:
         source = open_image(image, name=variable, scratch=scratch)
         if len(source.shape) != 4:
             raise Unreadable(f"{source.path}: has shape {source.shape}; allowed: four axes, the echo last")
@@ -155,11 +153,9 @@ def map_image(
         write_text(folder / "t2map.json", json.dumps(plain(_record(run, settings)), indent=1) + "\n")
         work.discard()
         return run
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _beside(path: Any, spatial: tuple[int, ...], scratch: Path) -> Image | None:
+def _beside(path: Any, spatial: tuple[int, ...], scratch: str) -> Image | None:
     """Open a mask or a field beside the image."""
     if path is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from stepwell.apps.hdf5 import open_hdf5, own_datasets, own_groups, read_dataset
+from stepwell.array_files import open_arrays, require_room
 from stepwell.checks import read_array, read_whole, require_shape
-from stepwell.files import Unreadable, open_arrays
+from stepwell.files import Unreadable, damage_told, open_regular
 
 #: How the axes of projections may lie.
 Order: TypeAlias = Literal["angles,slices,detectors", "angles,detectors,slices"]
@@ -124,6 +127,11 @@ def load_scan(path: str | os.PathLike[str], *, order: Order = ORDERS[0], angle_r
         raise ValueError(
             f"{os.fspath(path)}: projections have shape {integrals.shape}, which does not go with {angles.size} angles"
         )
+    if not integrals.size:
+        raise ValueError(
+            f"{os.fspath(path)}: projections have shape {integrals.shape}; allowed: at least one angle, slice and "
+            "detector"
+        )
     return Scan(integrals, angles, center)
 
 
@@ -170,34 +178,37 @@ def _tiff(path: str | os.PathLike[str]) -> np.ndarray:
         files = sorted(name for name in os.listdir(path) if name.lower().endswith((".tif", ".tiff")))
         if not files:
             raise Unreadable(f"{os.fspath(path)}: the folder holds no TIFF file")
-        pages = [np.asarray(tifffile.imread(os.path.join(path, name))) for name in files]
+        pages = [_tiff_file(tifffile, os.path.join(path, name)) for name in files]
         if len({page.shape for page in pages}) != 1 or pages[0].ndim != 2:
             raise Unreadable(f"{os.fspath(path)}: the pages are not images of one shape")
         return np.stack(pages)
-    try:
-        return np.asarray(tifffile.imread(path))
-    except tifffile.TiffFileError as error:
-        raise Unreadable(f"{os.fspath(path)}: is no TIFF file ({error})") from error
+    return _tiff_file(tifffile, path)
+
+
+def _tiff_file(tifffile: Any, path: str | os.PathLike[str]) -> np.ndarray:
+    """Read all pages of one file."""
+    with open_regular(path) as file, damage_told(path):
+        try:
+            with tifffile.TiffFile(file) as opened:
+                require_room(path, sum(math.prod(page.shape) * page.dtype.itemsize for page in opened.pages))
+                return np.asarray(opened.asarray())
+        except tifffile.TiffFileError as error:
+            raise Unreadable(f"{os.fspath(path)}: is no TIFF file ({error})") from error
 
 
 #: Names in the exchange format of synchrotrons -> ours.
+_OTHERS = ("integrals", "center_column")
 _EXCHANGE = {"data": "projections", "data_white": "flat", "data_dark": "dark", "theta": "angles_deg"}
 
 
 def _hdf5(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    h5py = _needs("h5py", "hdf5", "an HDF5 file")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
-        raise Unreadable(f"{os.fspath(path)}: is no HDF5 file ({error})") from error
-    with file:
-        if "exchange" in file:
-            group, names = file["exchange"], _EXCHANGE
-        else:
-            group, names = file, {name: name for name in (*_EXCHANGE.values(), "integrals", "center_column")}
-        return {ours: np.asarray(group[theirs]) for theirs, ours in names.items() if theirs in group}
+    _needs("h5py", "hdf5", "an HDF5 file")
+    with open_hdf5(path) as file:
+        with damage_told(path):
+            groups = own_groups(file)
+            held = own_datasets(groups.get("exchange", file))
+        names = _EXCHANGE if "exchange" in groups else {name: name for name in (*_EXCHANGE.values(), *_OTHERS)}
+        return {ours: read_dataset(path, held[theirs]) for theirs, ours in names.items() if theirs in held}
 
 
 def _one_number(name: str, value: np.ndarray) -> float:

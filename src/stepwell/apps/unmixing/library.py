@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import os
 from pathlib import Path
 
 import numpy as np
 
 from stepwell.apps.images import envi
+from stepwell.array_files import open_arrays
 from stepwell.checks import read_array, require, require_finite, require_shape
-from stepwell.files import Unreadable, open_arrays, replacing
+from stepwell.files import Unreadable, read_text, replacing
 
 #: Columns of a CSV file that hold classes and names, unless one is named.
 CLASS_COLUMNS = ("class", "level_1", "material", "category", "type")
 NAME_COLUMNS = ("name", "spectra", "spectrum", "sample", "id", "endmember")
+#: Bytes that a library as text may have.
+LARGEST = 2**28
 #: Nanometres by which a wavelength that was printed may be beyond the ends of a library.
 ROUNDED = 0.01
 
@@ -99,10 +103,11 @@ def read_library(path: str | os.PathLike[str], class_column: str | None = None) 
             classes = [str(one) for one in held["classes"]] if "classes" in held else names
             waves = envi.in_nm(held["wavelengths"]) if "wavelengths" in held else None
         return SpectralLibrary(spectra.astype(float), names, classes, waves)
+    text = read_text(path, LARGEST, encoding="utf-8-sig")
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(cell.strip() for cell in row)]
-    except (UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader(io.StringIO(text, newline=""))
+        rows = [[cell.strip() for cell in row] for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
         raise Unreadable(f"{os.fspath(path)}: is no CSV file: {error}") from error
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise Unreadable(f"{os.fspath(path)}: has no table; allowed: a header line and rows of as many cells")

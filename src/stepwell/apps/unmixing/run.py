@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,9 +17,11 @@ from stepwell.apps.images import Image, Work, envi, fill, open_image
 from stepwell.apps.images.work import STEP_BYTES, identity, plain, write_npy
 from stepwell.apps.unmixing.library import SpectralLibrary, read_library
 from stepwell.apps.unmixing.pixels import NOT_SOLVED, Unmixing, unmix_pixels
+from stepwell.array_files import open_arrays, read_numbers
 from stepwell.arrays import Array
 from stepwell.checks import read_real
-from stepwell.files import Unreadable, open_arrays, replacing, write_text
+from stepwell.files import Unreadable, replacing, write_text
+from stepwell.temporary import scratch_folder
 
 #: Reflectances of an image whose library has none above this, and whose own pixels go beyond ten times as much, are
 #: taken for whole numbers of ten-thousandths.
@@ -125,9 +126,8 @@ def unmix_image(
     """
     began = time.perf_counter()
     target = _Target(output)
-    scratch = target.folder / f".{target.stem}.unpacked"
-    scratch.mkdir(parents=True, exist_ok=True)
-    try:
+    target.folder.mkdir(parents=True, exist_ok=True)
+    with scratch_folder(target.folder) as scratch:
         source = _as_lines(open_image(image, name=variable, scratch=scratch))
         header = source.about if isinstance(source.about, envi.Header) else None
         given = library if isinstance(library, SpectralLibrary) else read_library(library, class_column)
@@ -170,8 +170,6 @@ def unmix_image(
         files.append(target.account)
         work.discard()
         return run
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Target:
@@ -310,10 +308,7 @@ def _deviations(noise: Any, bands: int) -> np.ndarray | None:
     if isinstance(noise, np.ndarray):
         values = noise.astype(float)
     else:
-        try:
-            values = np.load(noise) if Path(noise).suffix == ".npy" else np.loadtxt(noise, delimiter=",").ravel()
-        except ValueError as error:
-            raise Unreadable(f"{os.fspath(noise)}: {error}") from error
+        values = read_numbers(noise)
     if values.shape != (bands,):
         raise ValueError(f"noise has shape {values.shape}; allowed: ({bands},), one a band of the image")
     return np.asarray(values, dtype=float)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.array_files import read_array_file
 from stepwell.checks import read_choice, read_real, require_each, require_finite, require_real, require_shape
 from stepwell.files import Unreadable, damage_told, open_regular
 
@@ -147,8 +148,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
     """Read finite numbers (rows, columns) from an .npy file; anything else under that name is a ValueError."""
-    with open_regular(path) as file, damage_told(path):
-        array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    array = read_array_file(path)
     require_shape(array.ndim == 2 and array.size > 0, os.fspath(path), array, "(rows, columns), at least one of each")
     require_real(os.fspath(path), array)
     require_finite(os.fspath(path), array)

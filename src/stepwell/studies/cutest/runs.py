@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.files import append_line
+from stepwell.files import append_line, read_text
 from stepwell.studies.cutest.problems import CutestProblem
 from stepwell.studies.cutest.profiles import projected_gradient
 from stepwell.studies.cutest.solvers import Ended, Solver
 
+#: Bytes that a file of runs may have.
+LARGEST = 2**30
 #: How far starts are moved, relative to max(1, |x|): far below any tolerance.
 PERTURBATION = 1e-10
 #: The reason of a run that the harness ended, by whatever error of the solver's own that came out.
@@ -135,12 +137,12 @@ class Kept:
         self.path = Path(path) if path else None
         self._runs: dict[tuple[str, str, int], Run] = {}
         if self.path is not None and self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            for line in read_text(self.path, LARGEST, errors="replace").splitlines():
                 try:
                     found = json.loads(line)
-                except ValueError:
+                    run = Run(**found | {"improvements": [tuple(entry) for entry in found["improvements"]]})
+                except (ValueError, TypeError, KeyError, RecursionError):
                     continue  # cut short, as by a full disk: that run is made again
-                run = Run(**found | {"improvements": [tuple(entry) for entry in found["improvements"]]})
                 self._runs[run.key] = run
 
     def find(self, problem: str, solver: str, seed: int) -> Run | None:
@@ -173,5 +175,5 @@ def best_known(runs: Iterable[Run], kept: dict[str, float]) -> dict[str, float]:
 def read_minima() -> dict[str, float]:
     """Return the values kept with the package: the least ones that any run, long ones among them, has met so far."""
     path = Path(__file__).with_name("minima.json")
-    minima: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    minima: dict[str, Any] = json.loads(read_text(path, LARGEST))
     return {name: float(value) for name, value in minima.items()}
