@@ -23,6 +23,8 @@ def tolerance(problem: Problem, m: int) -> float:
     """What rounding leaves: of double arithmetic, errors that grow as the root of the length; of float32 results x."""
     systems, n = problem.shape
     room = 2000 * DOUBLE * np.sqrt(max(m, n, 16))
+    if len(problem.C):
+        room *= 8  # the row of a sum is as long as the largest column
     if len(problem.C) and not problem.exact_row:
         room = 1e-8  # equalities by multipliers, with rows that weigh 100 times the largest of A, squared
     if problem.single:
