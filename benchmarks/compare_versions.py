@@ -62,6 +62,17 @@ def works():
     decays = np.exp(-7e-3 * np.arange(1, 57)[:, None] / np.geomspace(0.01, 2, 40))
     data = np.abs(random.normal(size=(20000, 40))) @ decays.T + 0.01 * random.normal(size=(20000, 56))
     found["nnls, 20,000 right-hand sides, one A 56 x 40"] = median_ms(lambda: stepwell.nnls(decays, data), 3)
+    found["T2 with chi2, 5,000 voxels, 56 x 40"] = median_ms(lambda: stepwell.nnls(decays, data[:5000], lam="chi2"), 3)
+    spectra = random.random((200, 8))
+    pixels = random.dirichlet(np.ones(8), 100_000) @ spectra.T + 0.01 * random.normal(size=(100_000, 200))
+    found["nnls, 100,000 pixels, one A 200 x 8"] = median_ms(lambda: stepwell.nnls(spectra, pixels), 5)
+    kept = {"bounds": (0, np.inf), "sum_bounds": (1, 1)}
+    found["sum to one, the same"] = median_ms(lambda: stepwell.lsq_linear(spectra, pixels, **kept), 5)
+    own, right = random.normal(size=(20_000, 40, 10)), random.normal(size=(20_000, 40))
+    found["lsq_linear, 20,000 of 40 x 10 in a box"] = median_ms(
+        lambda: stepwell.lsq_linear(own, right, (-0.1, 0.2)), 5
+    )
+    found["lsq_linear, 300 of 60 x 40 in a box"] = median_ms(lambda: stepwell.lsq_linear(A - 0.5, b, (-0.1, 0.2)), 5)
     beam = tomography.parallel_beam(64, angles=np.arange(0, 180, 6.0))
     block = random.normal(size=(beam.shape[0], 16))
     found["tikhonov, 64² unknowns, 16 columns"] = median_ms(lambda: stepwell.tikhonov(beam, block, 1.0, tol=1e-6), 3)

@@ -71,7 +71,10 @@ def test_ranges_of_real_numbers(limits, inside, outside, allowed):
 def test_whole_numbers():
     assert checks.read_whole("a", 1e4, 0, as_float=True) == 10_000
     assert checks.read_whole("a", np.inf, 0, as_float=True, infinite=True) == checks.UNLIMITED
-    assert checks.read_whole("a", 10**30, 0) == 10**30
+    assert checks.read_whole("a", 10**30, 0, as_float=True, infinite=True) == checks.UNLIMITED
+    assert checks.read_whole("a", 10**30, 0, 10**31) == checks.read_seed(10**30) == 10**30
+    with pytest.raises(ValueError, match=rf"^a is {10**30}; allowed: an integer from 0 to {checks.UNLIMITED}$"):
+        checks.read_whole("a", 10**30, 0)
     for value, options in ((2.0, {}), (2.5, {"as_float": True}), (np.inf, {"as_float": True}), (np.nan, {})):
         with pytest.raises(
             checks.WrongKind, match=rf"^a is {value}; allowed: (a whole number|an integer) of at least 0$"
@@ -80,6 +83,44 @@ def test_whole_numbers():
     for value in (3, 1, 12):
         with pytest.raises(ValueError, match=f"^a is {value}; allowed: an integer from 2 to 10, a multiple of 2$"):
             checks.read_whole("a", value, 2, 10, multiple=2)
+
+
+def test_several_numbers_and_texts():
+    assert checks.read_sizes("shape", [2, 3.0], 2, meaning="rows, columns") == (2, 3)
+    assert checks.read_sizes("shape", np.array([4]), None, meaning="all") == (4,)
+    assert checks.read_reals("range", (1, np.float32(2)), 2, meaning="ends", above=0) == (1.0, 2.0)
+    assert checks.read_texts("names", np.array(["a", "b"]), 2, "one each") == ["a", "b"]
+    for wrong in (3, None, "ab", b"ab", {1, 2}, {1: 2}, (1,), (1, 2, 3), np.ones((2, 2)), object()):
+        with pytest.raises(checks.WrongKind, match="^shape is .*; allowed: 2 whole numbers, rows, columns$"):
+            checks.read_sizes("shape", wrong, 2, meaning="rows, columns")
+    with pytest.raises(ValueError, match=r"^shape is 0; allowed: a whole number of at least 1$"):
+        checks.read_sizes("shape", (1, 0), 2, meaning="rows, columns")
+    with pytest.raises(ValueError, match=r"^range is 0; allowed: a finite number above 0$"):
+        checks.read_reals("range", (0, 1), 2, meaning="ends", above=0)
+    with pytest.raises(checks.WrongKind, match=r"^names is \['a', 2\]; allowed: 2 texts, one each$"):
+        checks.read_texts("names", ["a", 2], 2, "one each")
+
+
+def test_kinds_templates_and_memory():
+    checks.require_instance("a", 3, int)
+    checks.require_instance("a", None, int, optional=True)
+    with pytest.raises(checks.WrongKind, match=r"^a is None; allowed: a int$"):
+        checks.require_instance("a", None, int)
+    checks.require_template("like", None)
+    checks.require_template("like", np.ones(2, np.float32))
+    for wrong in (3, [1.0], "x", memoryview(b"x")):
+        with pytest.raises(checks.WrongKind, match="^like is .*; allowed: None or an array of NumPy"):
+            checks.require_template("like", wrong)
+    with pytest.raises(checks.WrongKind, match="^like has dtype complex128; allowed: real numbers$"):
+        checks.require_template("like", np.ones(2, complex))
+    checks.require_memory("n", 3, 3)
+    with pytest.raises(ValueError, match="^n is 9; allowed: a size that fits into the memory"):
+        checks.require_memory("n", 9, 2**60)
+
+
+def test_long_values_are_shown_in_a_line():
+    with pytest.raises(ValueError, match=r"^a is array\(\[\[0\., 0\., 0\.\], \[0\., 0\., 0\.\]\]\); allowed: more$"):
+        checks.require(False, "a", np.zeros((2, 3)), "more")
 
 
 def test_words_switches_and_functions():

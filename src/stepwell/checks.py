@@ -10,7 +10,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from stepwell.arrays import (
     Array,
     as_readable,
+    available_bytes,
     describe_home,
     device_name,
     host_copy,
@@ -51,7 +52,7 @@ def require_kind(holds: bool, argument: str, value: Any, allowed: str) -> None:
 
 
 def _refuse(error: type[ValueError], argument: str, value: Any, allowed: str) -> NoReturn:
-    shown = repr(value)
+    shown = " ".join(repr(value).split())  # in one line
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     raise error(f"{argument} is {shown}; allowed: {allowed}")
 
@@ -118,10 +119,12 @@ def read_whole(
     ValueError: n is 7; allowed: an integer of at least 2, a multiple of 2
     """
     number = _whole(value, as_float, infinite)
-    if number is not None and number >= at_least and (at_most is None or number <= at_most) and not number % multiple:
+    # What counts things, or measures memory, is never larger; beyond, integers of C would overflow.
+    at_most = UNLIMITED if at_most is None else at_most
+    if number is not None and number >= at_least and number <= at_most and not number % multiple:
         return number
     allowed = "a whole number" if as_float else "an integer"
-    allowed += f" of at least {at_least}" if at_most is None else f" from {at_least} to {at_most}"
+    allowed += f" of at least {at_least}" if at_most >= UNLIMITED > (number or 0) else f" from {at_least} to {at_most}"
     allowed += f", a multiple of {multiple}" if multiple > 1 else ""
     allowed += f", or {other}" if other else ""
     _refuse(WrongKind if number is None else ValueError, argument, value, allowed)
@@ -131,11 +134,11 @@ def _whole(value: Any, as_float: bool, infinite: bool) -> int | None:
     number = _real(value)
     if number is None:
         return None
+    if infinite and number > UNLIMITED:
+        return UNLIMITED
     try:
         return operator.index(value)
     except TypeError:
-        if infinite and number == math.inf:
-            return UNLIMITED
         return int(number) if as_float and number.is_integer() else None
 
 
@@ -151,6 +154,46 @@ def _real(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def read_seed(value: Any, argument: str = "seed") -> int:
+    """Return a seed of random numbers: a whole number that is not negative, of up to 128 bits."""
+    return read_whole(argument, value, 0, 2**128 - 1)
+
+
+def read_sizes(argument: str, value: Any, count: int | None, at_least: int = 1, *, meaning: str) -> tuple[int, ...]:
+    """Return `count` whole numbers (None: any but none) as a tuple; `meaning` says what they are.
+
+    Examples
+    --------
+    >>> read_sizes("shape", 3, 2, meaning="rows and columns")
+    Traceback (most recent call last):
+    ...
+    stepwell.checks.WrongKind: shape is 3; allowed: 2 whole numbers, rows and columns
+    """
+    parts = _parts(argument, value, count, f"whole numbers, {meaning}")
+    return tuple(read_whole(argument, one, at_least, as_float=True) for one in parts)
+
+
+def read_reals(argument: str, value: Any, count: int, *, meaning: str, **limits: Any) -> tuple[float, ...]:
+    """Return `count` real numbers, within limits as `read_real` takes them, as a tuple."""
+    return tuple(read_real(argument, one, **limits) for one in _parts(argument, value, count, f"numbers, {meaning}"))
+
+
+def _parts(argument: str, value: Any, count: int | None, what: str) -> list[Any]:
+    """Return the parts of a list, a tuple, an array or the like, of which there must be `count`."""
+    plain = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+    parts = list(value) if plain and getattr(value, "ndim", 1) == 1 else []
+    right = len(parts) > 0 if count is None else len(parts) == count
+    require_kind(right, argument, value, what if count is None else f"{count} {what}")
+    return parts
+
+
+def require_memory(argument: str, value: Any, numbers: int) -> None:
+    """Raise where so many numbers of eight bytes, which a size asks for, are more than the memory can hold."""
+    free = available_bytes(np.empty(0))
+    fits = free is None or 8 * numbers <= free
+    require(fits, argument, value, f"a size that fits into the memory, {numbers} numbers do not")
 
 
 def read_axis(value: Any) -> Literal[0, 1]:
@@ -210,6 +253,19 @@ def read_switch(argument: str, value: Any) -> bool:
     """Return True or False, as Python or NumPy have them."""
     require_kind(isinstance(value, bool | np.bool_), argument, value, "True or False")
     return bool(value)
+
+
+def require_instance(argument: str, value: Any, kind: type, *, optional: bool = False) -> None:
+    """Raise for what is not of a class; `optional`: None stands for nothing."""
+    allowed = f"{'None or ' if optional else ''}a {kind.__name__}"
+    require_kind(isinstance(value, kind) or (optional and value is None), argument, value, allowed)
+
+
+def read_texts(argument: str, value: Any, count: int, meaning: str) -> list[str]:
+    """Return `count` texts as a list."""
+    texts = [str(one) if isinstance(one, str) else one for one in _parts(argument, value, count, f"texts, {meaning}")]
+    require_kind(all(isinstance(one, str) for one in texts), argument, value, f"{count} texts, {meaning}")
+    return texts
 
 
 def require_function(argument: str, value: Any, *, optional: bool = True) -> None:
@@ -296,6 +352,14 @@ def view_on_host(argument: str, value: Any) -> np.ndarray:
         raise type(error)(
             f"{argument} cannot be read as an array: {reason}; allowed: a dense array of real numbers"
         ) from None
+
+
+def require_template(argument: str, value: Any, *, optional: bool = True) -> None:
+    """Raise for what is not an array by which others are made; `optional`: None stands for NumPy."""
+    good = (optional and value is None) or (is_array(value) and not is_sparse_tensor(value))
+    require_kind(good, argument, value, f"{'None or ' if optional else ''}an array of NumPy, CuPy, PyTorch or JAX")
+    if value is not None:
+        require_real(argument, value)
 
 
 def require_real(argument: str, array: Array) -> None:

@@ -17,7 +17,17 @@ import numpy as np
 
 from stepwell.array_files import open_arrays, write_arrays
 from stepwell.arrays import Array, host_copy, is_container
-from stepwell.checks import read_array, read_real, read_whole, require, require_shape
+from stepwell.checks import (
+    read_array,
+    read_real,
+    read_seed,
+    read_whole,
+    require,
+    require_function,
+    require_instance,
+    require_memory,
+    require_shape,
+)
 from stepwell.deprecation import renamed
 from stepwell.files import Unreadable, replacing
 from stepwell.lazy import over_systems
@@ -98,9 +108,12 @@ def synthetic_shots(
     >>> shots.waveforms.shape, shots.pulses.shape
     ((3, 100), (3, 25))
     """
-    samples = read_whole("samples", samples, 60)
+    count, samples = read_whole("count", count, 0), read_whole("samples", samples, 60)
     returns = read_whole("returns", returns, 0, samples - 40)
-    rng = np.random.default_rng(seed)
+    noise, background = read_real("noise", noise, at_least=0), read_real("background", background)
+    rng = np.random.default_rng(read_seed(seed))
+    require_memory("count", count, 3 * count * 60)
+    require_memory("samples", samples, 3 * count * samples)
     time = np.arange(25)
     width = rng.uniform(3.0, 4.5, count)
     pulses = np.exp(-0.5 * ((time - 12) / width[:, None]) ** 2)
@@ -200,6 +213,7 @@ def _given_shots(held: dict[str, np.ndarray]) -> Shots:
 
 def save_shots(path: str | os.PathLike[str], shots: Shots) -> None:
     """Write shots to an npz file that :func:`load_shots` reads."""
+    require_instance("shots", shots, Shots)
     values = {name: value for name, value in dataclasses.asdict(shots).items() if value is not None}
     with replacing(path) as file:
         write_arrays(file, values, compressed=True)
@@ -240,6 +254,8 @@ def deconvolve(
     >>> bool(np.all(np.abs(done.amplitudes - done.shots.truth) < 1e-6))
     True
     """
+    require_instance("shots", shots, Shots)
+    require_function("put", put)
     if is_container(shots.waveforms, shots.pulses, shots.background) or dim is not None:
         require(progress is None, "progress", progress, "None with arrays of dask and xarray, which dask watches")
         found = over_systems(
@@ -278,7 +294,9 @@ def _deconvolved(
 
 def convolve(shots: Shots, amplitudes: np.ndarray) -> np.ndarray:
     """Return the waveforms, without background, that amplitudes would give."""
-    samples = shots.waveforms.shape[1]
+    require_instance("shots", shots, Shots)
+    samples, amplitudes = shots.waveforms.shape[1], np.asarray(read_array("amplitudes", amplitudes))
+    require_shape(amplitudes.shape == (len(shots), samples), "amplitudes", amplitudes, (len(shots), samples))
     full = [np.convolve(x, pulse) for x, pulse in zip(amplitudes, shots.pulses)]
     return np.array([wave[shots.origin : shots.origin + samples] for wave in full]).reshape(-1, samples)
 
@@ -308,6 +326,7 @@ def noise_threshold(done: Deconvolution, factor: float = 8.0) -> np.ndarray:
     >>> [len(done.returns(shot)[0]) for shot in (0, 1)], [len(done.returns(shot, least[shot])[0]) for shot in (0, 1)]
     ([48, 55], [13, 16])
     """
+    require_instance("done", done, Deconvolution)
     factor = read_real("factor", factor, at_least=0)
     left = done.shots.waveforms - done.fit
     deviation = np.abs(left - np.median(left, axis=1, keepdims=True))
@@ -326,6 +345,8 @@ def find_returns(amplitudes: np.ndarray, least: float = 0.0) -> tuple[np.ndarray
     >>> times, sizes
     (array([1.75, 5.  ]), array([4., 2.]))
     """
+    amplitudes, least = np.asarray(read_array("amplitudes", amplitudes)), read_real("least", least, infinite=True)
+    require_shape(amplitudes.ndim == 1, "amplitudes", amplitudes, "(samples,), those of one shot")
     positive = np.flatnonzero(amplitudes > 0)
     if len(positive) == 0:
         return np.zeros(0), np.zeros(0)

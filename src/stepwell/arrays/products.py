@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.arrays.kinds import Array, dtype_name, is_array, kind_of, namespace_of
+from stepwell.arrays.kinds import Array, is_array, kind_of, namespace_of
 
 #: Numbers of a factor that are turned into float64 at a time.
 _AT_A_TIME = 2**23
@@ -70,9 +70,9 @@ def rounds_products(array: Array) -> bool:
     JAX, which is told the precision with each product, is not asked.
     """
     kind = kind_of(array)
-    if kind in ("numpy", "jax") or dtype_name(array.dtype) != "float32":
-        return False
-    return _cupy_rounds() if kind == "cupy" else _torch_rounds(bool(array.is_cuda))
+    if kind == "torch":
+        return _torch_rounds(array)
+    return kind == "cupy" and array.dtype == np.float32 and _cupy_rounds()
 
 
 def in_full_precision(array: Array) -> Array:
@@ -80,9 +80,13 @@ def in_full_precision(array: Array) -> Array:
     return _double(array) if rounds_products(array) else array
 
 
-def _torch_rounds(on_device: bool) -> bool:
+def _torch_rounds(array: Array) -> bool:
     import torch
 
+    # (Not by `dtype_name`, which remembers names: a program that PyTorch compiles may not.)
+    if array.dtype != torch.float32:
+        return False
+    on_device = bool(array.is_cuda)
     if torch.compiler.is_compiling():  # a program may be run with another setting than it was compiled with
         return True
     backend = torch.backends.cuda if on_device else torch.backends.mkldnn

@@ -109,7 +109,8 @@ def _read(file: pathlib.Path | None, synthetic: int | None, given: dict[str, Any
     if not hdf5 and (given["beam"] or given["select"]):
         raise click.UsageError("--beam and --select are for GEDI granules (HDF5)")
     if file is None:
-        return waveform.synthetic_shots(synthetic or 1, seed=given["seed"])
+        with usage_errors():
+            return waveform.synthetic_shots(synthetic or 1, seed=given["seed"])
     if not hdf5:
         with file_trouble(file):
             return waveform.load_shots(file, given["samples"])

@@ -188,7 +188,8 @@ def _make_phantom(
     if len(sizes) not in (2, 3):
         raise click.BadParameter("two or three sizes are needed, such as 64x64x2", param_hint="--synthetic")
     width, height, depth = (*sizes, 1)[:3]
-    phantom = simulate((width, height, depth), echoes=echoes, te=te, snr=snr, seed=seed, t1=t1)
+    with usage_errors():
+        phantom = simulate((width, height, depth), echoes=echoes, te=te, snr=snr, seed=seed, t1=t1)
     nifti = path.suffix == ".gz"
 
     def write(file: Path, array: np.ndarray) -> None:

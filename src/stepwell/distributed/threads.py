@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stepwell.checks import read_real, read_whole, require_function
+
 T = TypeVar("T")
 
 
@@ -45,6 +47,7 @@ class ThreadCommunicator:
 
 def thread_communicators(size: int, *, timeout: float = 60.0) -> list[ThreadCommunicator]:
     """Return one communicator for each of `size` threads; who waits longer than `timeout` seconds gets an error."""
+    size, timeout = read_whole("size", size, 1, 4096), read_real("timeout", timeout, above=0, infinite=True)
     rows: list[Any] = [None] * size
     meeting = threading.Barrier(size)
     return [ThreadCommunicator(rank, rows, meeting, timeout) for rank in range(size)]
@@ -58,8 +61,10 @@ def run_threads(size: int, program: Callable[[ThreadCommunicator], T], *, timeou
     >>> run_threads(3, lambda comm: float(comm.allgather(np.array([comm.rank]), [1] * 3).sum()))
     [3.0, 3.0, 3.0]
     """
-    found: list[Any] = [None] * size
-    raised: list[BaseException | None] = [None] * size
+    require_function("program", program, optional=False)
+    communicators = thread_communicators(size, timeout=timeout)
+    found: list[Any] = [None] * len(communicators)
+    raised: list[BaseException | None] = [None] * len(communicators)
 
     def work(comm: ThreadCommunicator) -> None:
         try:
@@ -69,7 +74,7 @@ def run_threads(size: int, program: Callable[[ThreadCommunicator], T], *, timeou
             if isinstance(error, TimeoutError):
                 comm._meeting.abort()
 
-    threads = [threading.Thread(target=work, args=(comm,)) for comm in thread_communicators(size, timeout=timeout)]
+    threads = [threading.Thread(target=work, args=(comm,)) for comm in communicators]
     for thread in threads:
         thread.start()
     for thread in threads:

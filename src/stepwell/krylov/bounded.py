@@ -266,14 +266,16 @@ def read_box(bounds: Any, problem: Problem) -> Box:
     for side, name, sign in ((lower, "lower", 1), (upper, "upper", -1)):
         if side is not None:
             words = "numbers of at most 0" if sign > 0 else "numbers of at least 0"
-            require_each(sign * side <= 0, f"the {name} bound", side, f"{words}: zero must lie within the bounds")
+            require_each(
+                sign * side <= 0, f"bounds: the {name} bound", side, f"{words}: zero must lie within the bounds"
+            )
     factor = problem.unit / problem.scale
     return Box(*(side if side is None else side * factor if _nonzero(side) else side for side in (lower, upper)))
 
 
 def _side(side: Any, name: str, problem: Problem) -> Array | None:
     """Read one bound as a block that broadcasts against the unknowns, None where it bounds nothing."""
-    argument = f"the {name} bound"
+    argument = f"bounds: the {name} bound"
     array = read_array(argument, side)
     size, count = problem.size, problem.columns
     turned = problem.rows and len(array.shape) == 2

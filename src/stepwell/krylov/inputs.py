@@ -17,6 +17,7 @@ from stepwell.arrays import (
     dtype_name,
     holds_double,
     host_view,
+    is_array,
     is_bfloat16,
     is_cuda,
     namespace_of,
@@ -254,7 +255,7 @@ def working_dtype(*parts: Any) -> str:
     ('float32', 'float64', 'float32')
     """
     homes = [part.home if isinstance(part, Operator) else part for part in parts]
-    arrays = [np.asarray(part) if isinstance(part, list) and not any(map(callable, part)) else part for part in homes]
+    arrays = [_listed(part) if isinstance(part, list) and not any(map(callable, part)) else part for part in homes]
     typed: list[Any] = [array for array in arrays if getattr(array, "dtype", None) is not None]
     dtypes = [np.dtype(np.float16) if is_bfloat16(array) else _as_numpy_dtype(array.dtype) for array in typed]
     if not dtypes:
@@ -264,11 +265,19 @@ def working_dtype(*parts: Any) -> str:
     return "float32" if only_single or np.result_type(*dtypes) == np.float32 else "float64"
 
 
+def _listed(part: list[Any]) -> np.ndarray | None:
+    try:
+        return np.asarray(part)
+    except ValueError:  # rows of different lengths, which whoever reads this argument refuses by its name
+        return None
+
+
 def _as_numpy_dtype(dtype: Any) -> np.dtype:
     try:
-        return np.dtype(dtype_name(dtype))
+        found = np.dtype(dtype_name(dtype))
     except TypeError:  # of another library
         return np.dtype(np.float64)
+    return found if found.kind in "biufc" else np.dtype(np.float64)  # dates and texts are refused elsewhere
 
 
 def as_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Array], Array]:
@@ -292,7 +301,7 @@ def _read_preconditioner(preconditioner: Any, problem: Problem) -> Callable[[Arr
             return _preconditioned(image, block)
 
         return precondition
-    if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1:
+    if is_array(preconditioner) and len(preconditioner.shape) == 1:
         require_real("preconditioner", preconditioner)
         require_shape(preconditioner.shape[0] == problem.size, "preconditioner", preconditioner, (problem.size,))
         diagonal = _in_common(preconditioner, problem.B, _dtype_name(problem.B), "preconditioner", "A")
@@ -307,7 +316,7 @@ def as_diagonal(preconditioner: Any, problem: Problem) -> np.ndarray | None:
     """Return a preconditioner that is a diagonal in the problem's units, on the host; refuse any other kind."""
     if preconditioner is None:
         return None
-    array = preconditioner if hasattr(preconditioner, "shape") and len(preconditioner.shape) == 1 else None
+    array = preconditioner if is_array(preconditioner) and len(preconditioner.shape) == 1 else None
     allowed = "with bounds, the diagonal of an approximate inverse as a vector"
     require_kind(array is not None, "preconditioner", preconditioner, allowed)
     values = to_host(array) * problem.unit**2

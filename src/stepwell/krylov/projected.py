@@ -24,7 +24,7 @@ import numpy as np
 
 from stepwell import checkpoints
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host, transposed_product
-from stepwell.checks import read_real, read_switch, require, require_function, require_shape, warn_caller
+from stepwell.checks import read_array, read_real, read_switch, require, require_function, require_shape, warn_caller
 from stepwell.deprecation import renamed
 from stepwell.krylov import saved_solver
 from stepwell.krylov.inputs import (
@@ -206,9 +206,13 @@ class ProjectedCG:
         L: Any = None
         with sums.holding():
             tol = read_real("tol", tol, above=0)
+            right = read_array("b", b)
+            require_shape(len(right.shape) in (1, 2), "b", right, "(m,), a vector")
             require_function("callback", callback)
             iteration_limit(maxiter, 0)
             A, L = self._prepared(working_dtype(self.A, b, self.L, x0))
+            rows = A.shape[0]
+            require_shape(rows in (None, right.shape[0]), "b", right, f"({rows},), as A has rows")
         sums.check()
         problem = prepare(A, b, L, x0, sums=sums)
         if problem.columns != 1:

@@ -141,7 +141,7 @@ def nnls(
             return differentiable
         return _within_bounds(plug, A, b, axis, general | {"lam": lam}, options | others | {"chi2": chi2})
     more: dict[str, Any] = dict(mask=mask, weights=weights, L=L, noise=noise, uncertainty=uncertainty)
-    more["chi2"] = None if chi2 == 1.02 else chi2
+    more["chi2"] = None if isinstance(chi2, float) and chi2 == 1.02 else chi2
     batch = check(
         A, b, method, insertion, update, lam, warm_start, maxiter, tol, threads, progress, axis, which=which, **more
     )

@@ -96,14 +96,17 @@ class Convolution:
 
     def __matmul__(self, x: ArrayLike) -> arrays.Array:
         """Multiply by a vector ``(n,)`` or a block of columns ``(n, k)``, as the matrix would be."""
+        return self._times("x", x)
+
+    def _times(self, name: str, x: ArrayLike) -> arrays.Array:
         stored = not arrays.is_container(self.pulse)
         require_kind(stored, "pulse", self.pulse, "an array in memory; stepwell.nnls alone takes one of dask or xarray")
-        given = read_array("x", x)
-        require_one_home("x", given, "pulse", self.pulse)
-        require_shape(given.ndim > 0, "x", given, f"({self.n},) or ({self.n}, columns)")
+        given = read_array(name, x)
+        require_one_home(name, given, "pulse", self.pulse)
+        require_shape(given.ndim > 0, name, given, f"({self.n},) or ({self.n}, columns)")
         vector = given.ndim == 1
         block = given[:, None] if vector else given
-        require_shape(block.shape[-2] == self.n, "x", given, f"({self.n},) or ({self.n}, columns)")
+        require_shape(block.shape[-2] == self.n, name, given, f"({self.n},) or ({self.n}, columns)")
         xp = arrays.namespace_of(self.pulse)
         dtype = _floating(self.pulse, block)
         pulse, block = (xp.astype(array, dtype, copy=False) for array in (self.pulse, block))
@@ -116,7 +119,7 @@ class Convolution:
 
     def rmatvec(self, y: ArrayLike) -> arrays.Array:
         """``A.T @ y``, under the name that SciPy's LinearOperator has for it."""
-        return self.T @ y
+        return self.T._times("y", y)
 
     matmat, rmatmat = matvec, rmatvec
 

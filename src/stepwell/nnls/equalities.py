@@ -1,7 +1,7 @@
 """A few general equalities Cx = d around the bounded solver: multipliers, and rows that are heavy but not too much so.
 
 Rows ωC are put below A with ω(d + ν) below b, and ν grows by what Cx misses of d (the method of multipliers; Hestenes
-1969). With ω = 100 times the largest entry of A (with weights, and of λL) three rounds are the rule. Each starts from
+1969). With ω = 300 times the largest entry of A (with weights, and of λL) three rounds are the rule. Each starts from
 the set of the one before. Systems that are not done then are looked at by themselves (`stepwell.nnls.equality_ends`).
 """
 
@@ -14,22 +14,23 @@ import numpy as np
 
 from stepwell import arrays
 from stepwell.checks import require, require_finite, require_kind, require_shape
+from stepwell.nnls.arguments import without_column
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equality_ends import Equalities, finish
 from stepwell.nnls.family import Reader
 from stepwell.nnls.result import LSQResult, NNLSStatus
 
 #: What rows of equalities weigh, over the largest entry of A and C.
-HEAVY = 100.0
+HEAVY = 300.0
 MAX_EQUALITIES, MAX_ROUNDS = 4, 8
 #: |Cx − d| over |d| + |C||x| at which a round is the last.
 EXACT = 1e-14
 
 
-def read_equality(value: Any, b: Any, columns: int) -> tuple[Any, Any]:
-    """Return C of shape (k, n) and d of shape (1 or systems, k), where b lives."""
+def read_equality(value: Any, b: Any, columns: int, lead: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return C of shape (k, n) and d of shape (1 or systems, k), where b lives; `lead` is the shape of the systems."""
     require_kind(isinstance(value, tuple | list) and len(value) == 2, "equality", value, "a pair (C, d)")
-    reader = Reader(b, tuple(map(int, b.shape[:-1])), False)
+    reader = Reader(b, lead, False)
     C = reader.doubles(reader.home("equality (C)", value[0]))
     C = C[None] if C.ndim == 1 else C
     require_shape(C.ndim == 2 and C.shape[1] == columns, "equality (C)", C, f"(k, {columns}), as A has columns")
@@ -51,11 +52,12 @@ def solve_with_equalities(A: Any, b: Any, equality: Any, options: dict[str, Any]
         found = solve_with_equalities(_on_host(A), _on_host(b), _on_host(equality), _on_host(options), solve)
         return _as_caller_has_it(found, b)
     single = "float32" in str(A.dtype) and "float32" in str(b.dtype)
+    b, column = without_column(b, tuple(A.shape), options["which"] is not None)
     problem, options = _read(A, b, equality, options)
     r = _by_multipliers(problem, options, solve)
     limit = options["maxiter"]
     r = finish(problem, r, 10 * problem.columns + 100 if limit is None else int(limit), solve)
-    return _shaped(r, tuple(map(int, b.shape[:-1])), single)
+    return _shaped(r, tuple(map(int, b.shape[:-1])), single, column)
 
 
 def _read(A: Any, b: Any, equality: Any, options: dict[str, Any]) -> tuple[Equalities, dict[str, Any]]:
@@ -65,7 +67,7 @@ def _read(A: Any, b: Any, equality: Any, options: dict[str, Any]) -> tuple[Equal
     b = arrays.as_float(b.reshape(-1, b.shape[-1]), "float64")
     m, n = map(int, A.shape[-2:])
     require_shape(int(b.shape[-1]) == m, "b", b, f"{m} entries a system, as A of shape {tuple(A.shape)} has rows")
-    C, d = read_equality(equality, b, n)
+    C, d = read_equality(equality, b, n, lead)
     reader, given = Reader(b, lead, False), dict(options)
     lower, upper = given["bounds"] = reader.bounds("bounds", options["bounds"], n)
     low = high = None
@@ -141,8 +143,8 @@ def _heaviness(problem: Equalities) -> tuple[Any, Any]:
     return heavy, xp.concat([xp.broadcast_to(weights, (rows, int(weights.shape[1]))), below], axis=-1)
 
 
-def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool) -> LSQResult:
-    """Return a result of systems along one axis in the caller's shape and precision."""
+def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool, column: bool) -> LSQResult:
+    """Return a result of systems along one axis in the caller's shape and precision; `column`: b has one axis more."""
     changed: dict[str, Any] = {"costs": dict(r.costs)}
     for field in dataclasses.fields(r):
         value = getattr(r, field.name)
@@ -158,6 +160,9 @@ def _shaped(r: LSQResult, lead: tuple[int, ...], single: bool) -> LSQResult:
     elif len(lead) > 1:
         own = {name: value.reshape(*lead, *value.shape[1:]) for name, value in changed.items() if name != "costs"}
         changed = own | {"costs": {name: value.reshape(lead) for name, value in r.costs.items()}}
+    if column:
+        names = [name for name in ("x", "dual", "state", "variance") if name in changed]
+        changed |= {name: changed[name][..., None] for name in names}
     return dataclasses.replace(r, **changed)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from stepwell import arrays
 from stepwell.arrays import Array
+from stepwell.nnls.covariance import covariance_of
 from stepwell.nnls.faces import Found, solve_on_faces
 from stepwell.nnls.result import LSQResult, NNLSStatus
 
@@ -60,7 +61,7 @@ class Equalities:
     def on_host(self) -> Equalities:
         """Return the same in NumPy's arrays."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Equalities(**{name: None if one is None else arrays.to_host(one) for name, one in fields.items()})
+        return Equalities(**{name: None if one is None else arrays.host_copy(one) for name, one in fields.items()})
 
     def of(self, name: str, system: int) -> Any:
         """Return what one system has of a field."""
@@ -177,10 +178,10 @@ def finish(problem: Equalities, r: LSQResult, limit: int, solve: Callable[..., L
     """
     measured: dict[str, Any] = problem.measured(r.x, r.state, r.multipliers, r.equality_error)
     r = dataclasses.replace(r, **measured)
-    status = arrays.to_host(r.status).copy()
+    status = arrays.host_copy(r.status)
     able = (status == NNLSStatus.CONVERGED) | (status == NNLSStatus.STALLED) | (status == NNLSStatus.DEPENDENT)
-    relative = arrays.to_host(problem.misses(r.x)[1])
-    good = (relative <= MET) & (arrays.to_host(r.violation) <= OPTIMAL)
+    relative = arrays.host_copy(problem.misses(r.x)[1])
+    good = (relative <= MET) & (arrays.host_copy(r.violation) <= OPTIMAL)
     open_ends = np.flatnonzero(able & ~(good & (status == NNLSStatus.CONVERGED)))
     if not open_ends.size:
         return r
@@ -189,6 +190,10 @@ def finish(problem: Equalities, r: LSQResult, limit: int, solve: Callable[..., L
     starts = _feasible(host, open_ends, fields, solve)
     for system, start in starts.items():
         _finish_one(host, system, start, fields, limit, solve)
+        if "variance" in fields:
+            x, state, sigma = fields["x"][system], fields["state"][system], float(arrays.host_copy(r.sigma)[system])
+            whole = covariance_of(r._problem, system, x, state, float(host.of("lam", system)), sigma)
+            fields["variance"][system] = np.diag(whole)
     back: dict[str, Any] = {
         name: arrays.copy_to_device_of(one, r.x) if arrays.is_cuda(r.x) else one for name, one in fields.items()
     }
@@ -196,7 +201,11 @@ def finish(problem: Equalities, r: LSQResult, limit: int, solve: Callable[..., L
 
 
 #: Fields of a result that may change here.
-_CHANGED = ("x", "dual", "state", "residual", "violation", "equality_error", "multipliers", "seminorm", "solves")
+_CHANGED = (
+    "x", "dual", "state", "residual", "violation", "equality_error", "multipliers", "seminorm", "variance", "solves",
+)  # fmt: skip
+#: Those that a system without an x has none of.
+_UNKNOWN = ("x", "dual", "residual", "violation", "multipliers", "seminorm", "variance")
 
 
 def _has(r: LSQResult, name: str) -> bool:
@@ -204,7 +213,7 @@ def _has(r: LSQResult, name: str) -> bool:
 
 
 def _rows(array: Array) -> np.ndarray:
-    return np.array(arrays.to_host(array))
+    return arrays.host_copy(array)
 
 
 def _feasible(
@@ -225,14 +234,17 @@ def _feasible(
         options["mask"] = mask[0] if len(mask) == 1 else mask
     nearest = solve(host.C / size[:, None], host.d[left] / size, **options)
     x = nearest.x
-    off = (np.abs(host.d[left] - x @ host.C.T) / size).max(axis=1)
+    off = np.abs(host.d[left] - x @ host.C.T) / size
     scale = ((np.abs(host.d[left]) + np.abs(x) @ np.abs(host.C).T) / size).max(axis=1)
-    missed = off / np.where(scale > 0, scale, 1.0)
+    missed = off.max(axis=1) / np.where(scale > 0, scale, 1.0)
     for k, system in enumerate(left):
         if nearest.status[k] in (NNLSStatus.INFEASIBLE, NNLSStatus.NON_FINITE):
             fields["status"][system] = nearest.status[k]
         elif nearest.status[k] == NNLSStatus.CONVERGED and missed[k] > MISSED:
             fields["status"][system] = NNLSStatus.INFEASIBLE
+            fields["state"][system], fields["equality_error"][system] = 0, (off[k] * size).max()
+            for name in set(_UNKNOWN) & set(fields):
+                fields[name][system] = np.nan
         else:
             starts[int(system)] = x[k]
     return starts

@@ -14,7 +14,7 @@ from stepwell.bounds import split_bounds
 from stepwell.checks import read_array
 from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
-from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram, read_matrix
+from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram, read_matrix, without_column
 from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equalities import read_equality, solve_with_equalities
@@ -136,8 +136,8 @@ def lsq_linear(
         matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
         right: Any = read_array("b", b)
         A, b = matrix, right
-        in_rows = right[None] if right.ndim == 1 else right.reshape(-1, right.shape[-1])
-        C, d = read_equality(equality, in_rows, int(matrix.shape[-1]))
+        lead = without_column(right, tuple(matrix.shape), which is not None)[0].shape[:-1]
+        C, d = read_equality(equality, right, int(matrix.shape[-1]), tuple(map(int, lead)))
         if C.shape[0] > 1 or sum_bounds is not None or not bool((C > 0).all()):
             options: dict[str, Any] = dict(
                 bounds=bounds, sum_bounds=sum_bounds, mask=mask, weights=weights, which=which
@@ -166,7 +166,7 @@ def lsq_linear(
         weights=weights,
         L=L,
         noise=noise,
-        chi2=None if chi2 == 1.02 else chi2,
+        chi2=None if isinstance(chi2, float) and chi2 == 1.02 else chi2,
         uncertainty=uncertainty,
     )
     result = solve(batch)

@@ -28,7 +28,7 @@ from stepwell.arrays.sparse import (
     is_sparse,
     linear_operator_base,
 )
-from stepwell.checks import WrongKind, require_real, require_shape
+from stepwell.checks import WrongKind, read_choice, require_real, require_shape
 from stepwell.operators.block_products import dense_products
 from stepwell.operators.cuda_sparse import BlockProduct, group_rows, is_available
 from stepwell.operators.operator import Operator, by_column, from_functions
@@ -67,6 +67,8 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
     >>> operator.adjoint(np.array([[1.0], [1.0], [5.0]])).ravel()
     array([1., 3.])
     """
+    if dtype is not None:
+        dtype = read_choice("dtype", dtype, ("float64", "float32"))
     if isinstance(A, Operator):
         other = (
             dtype is not None and A.home is not None and A.matrix is not None and str(dtype) not in str(A.home.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of, own_copy, without_graph
-from stepwell.checks import read_array, require_shape
+from stepwell.checks import read_array, read_switch, require_function, require_shape, require_template
 from stepwell.operators.error_state import callers_arithmetic
 
 #: Columns that are multiplied at a time where a dense matrix AᵀA is made.
@@ -166,7 +166,10 @@ def from_functions(
     >>> doubling.forward(np.ones((3, 2)))[0]
     array([2., 2.])
     """
-    if blocks:
+    require_function("forward", forward, optional=False)
+    require_function("adjoint", adjoint, optional=False)
+    require_template("like", like)
+    if read_switch("blocks", blocks):
         return Operator(forward, adjoint, shape, like, name=name)
 
     by_columns = (

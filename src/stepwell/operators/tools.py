@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,16 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, copy_to_device_of, namespace_of
 from stepwell.arrays.sparse import sparse_like
-from stepwell.checks import read_whole, require_kind
+from stepwell.checks import (
+    read_array,
+    read_seed,
+    read_sizes,
+    read_whole,
+    require_kind,
+    require_memory,
+    require_shape,
+    require_template,
+)
 from stepwell.operators.matrices import as_operator
 from stepwell.typing import OperatorLike
 
@@ -39,9 +49,9 @@ def gradient(shape: Sequence[int], *, like: Array | None = None) -> Any:
            [-1,  1,  0,  0],
            [ 0,  0, -1,  1]])
     """
-    good = isinstance(shape, Sequence | np.ndarray) and len(shape) > 0
-    require_kind(good, "shape", shape, "a sequence of whole numbers")
-    sizes = [read_whole("shape", size, 1, as_float=True) for size in shape]
+    sizes = list(read_sizes("shape", shape, None, meaning="the image's shape"))
+    require_template("like", like)
+    require_memory("shape", shape, 4 * len(sizes) * math.prod(sizes))
     parts = []
     for axis, size in enumerate(sizes):
         step = sp.diags([-np.ones(size - 1), np.ones(size - 1)], [0, 1], shape=(size - 1, size))
@@ -66,6 +76,10 @@ def in_library_of(matrix: Any, like: Array) -> Any:
     sparse matrix
         ``scipy.sparse.csr_matrix``, ``cupyx.scipy.sparse.csr_matrix``, a torch CSR tensor or a JAX ``BCOO``.
     """
+    if not sp.issparse(matrix):
+        matrix = read_array("matrix", matrix)
+        require_shape(len(matrix.shape) == 2, "matrix", matrix, "two dimensions, (m, n)")
+    require_template("like", like, optional=False)
     return sparse_like(matrix, like)
 
 
@@ -101,7 +115,8 @@ def adjoint_error(
     True
     """
     operator = as_operator(A)
-    trials = read_whole("trials", trials, 1, as_float=True)
+    trials, seed = read_whole("trials", trials, 1, as_float=True), read_seed(seed)
+    require_template("like", like)
     rows, columns = operator.shape
     if shape is not None:
         good = isinstance(shape, tuple | list) and len(shape) == 2

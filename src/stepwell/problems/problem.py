@@ -11,7 +11,7 @@ import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from stepwell.arrays import Array, default_dtype, host_copy, is_traced, namespace_of
-from stepwell.checks import require_shape
+from stepwell.checks import require_kind, require_shape
 
 #: What a problem module supplies: ``evaluate(xp, x, tables) -> (f, g)`` for x of shape (..., n).
 Evaluate = Callable[[Any, Array, Mapping[str, Array]], tuple[Array, Array]]
@@ -136,13 +136,19 @@ class Problem:
         >>> problems.get("wood", n=4).to(np, "float32").x0
         array([-3., -1., -3., -1.], dtype=float32)
         """
+        require_kind(callable(getattr(xp, "asarray", None)), "xp", xp, "numpy, torch, cupy or jax.numpy")
         xp = namespace_of(xp.asarray(0.0))
-        if isinstance(dtype, str):
-            dtype = getattr(xp, dtype)
-        elif dtype is None:
+        if dtype is None:
             dtype = default_dtype(xp)
-        elif xp is numpy_namespace:
-            dtype = np.dtype(dtype)
+        else:  # a name, or a dtype or scalar type of any library, whose text or name ends in one
+            name = dtype if isinstance(dtype, str) else str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
+            require_kind(name in ("float64", "float32"), "dtype", dtype, "'float64', 'float32' or such a dtype")
+            dtype = getattr(xp, name)
+        if device is not None:
+            try:
+                xp.asarray(0.0, device=device)
+            except Exception:  # whatever the library raises
+                require_kind(False, "device", device, "None, or a device of the library xp that is there")
 
         def convert(values: np.ndarray) -> Array:
             # Through NumPy's own cast, so that JAX never sees a float64 array it would warn about.

@@ -147,7 +147,7 @@ def minimize(
     """
     from stepwell.quasi_newton import result_types  # noqa: F401 (SciPy's import is not part of the run's time)
 
-    if isinstance(method, bool) or callable(method) or method in SCHEMES:
+    if isinstance(method, bool) or callable(method) or (isinstance(method, str) and method in SCHEMES):
         warnings.warn(
             "the fourth argument of minimize is method, as in SciPy; give jac and what follows by name",
             DeprecationWarning,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stepwell.arrays import Array, device_name, is_cuda, same_order
-from stepwell.checks import read_host_array, read_whole, require, require_function, require_shape
+from stepwell.checks import read_host_array, read_seed, read_whole, require, require_function, require_shape
 from stepwell.quasi_newton.inputs import read_start
 
 #: Up to this many variables, the components are looked at one by one.
@@ -106,7 +106,8 @@ def check_grad(
     require(
         callable(jac) or jac is True, "jac", jac, "a callable, or True where fun returns a pair: a gradient to check"
     )
-    read_whole("directions", directions, 1)
+    read_whole("directions", directions, 1, 10_000)
+    seed = read_seed(seed)
     evaluation = _Evaluation(fun, x0, args if isinstance(args, tuple) else (args,), jac)
     x = evaluation.start
     f, g = evaluation.value(x), evaluation.gradient(x)

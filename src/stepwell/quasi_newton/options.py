@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.arrays import Array
 from stepwell.checks import (
+    read_array,
     read_host_array,
     read_real,
     read_switch,
@@ -90,9 +91,9 @@ _PLAIN = Plan()
 
 def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
     """Read options; unknown ones warn."""
+    require_kind(options is None or isinstance(options, Mapping), "options", options, "None or a dict")
     if not options and tol is None:
         return _PLAIN
-    require_kind(options is None or isinstance(options, Mapping), "options", options, "None or a dict")
     given = {name: value for name, value in (options or {}).items() if value is not None}
     unknown = sorted(map(str, set(given) - _NAMES))
     if unknown:
@@ -110,7 +111,8 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
         search = chosen.get("line_search", _DEFAULT.line_search)
         chosen["line_search"] = dataclasses.replace(search, maxls=given["maxls"])
     graph = given.get("graph", "auto")
-    require(isinstance(graph, bool) or graph == "auto", "options['graph']", graph, "'auto', True, False")
+    known = isinstance(graph, bool) or (isinstance(graph, str) and graph == "auto")
+    require(known, "options['graph']", graph, "'auto', True, False")
     return Plan(
         Settings(**chosen) if chosen else _DEFAULT,
         given.get("h0"),
@@ -119,7 +121,7 @@ def read_options(options: Mapping[str, Any] | None, tol: float | None) -> Plan:
         _read_workers(given.get("workers")),
         read_switch("options['zero_copy']", given.get("zero_copy", False)),
         graph,
-        bool(given.get("time_objective")),
+        read_switch("options['time_objective']", given.get("time_objective", False)),
         _read_verbose(given),
         read_switch("options['jit']", given.get("jit", False)),
     )
@@ -130,7 +132,7 @@ def _read_step(name: str, given: dict[str, Any]) -> Any:
     step = given.get(name)
     if step is None:
         return None
-    if np.ndim(step) == 0:
+    if read_array(name, step).ndim == 0:
         if name != "eps":
             return read_real(name, step, above=0)
         number = read_real(name, step)  # SciPy's, which may have a sign

@@ -35,6 +35,10 @@ def warn_unused(method: str, hess: Any, hessp: Any, constraints: Any) -> None:
     for name, given, what in (("hess", hess, "Hessian"), ("hessp", hessp, "Hessian-vector product")):
         if given is not None:
             warn_caller(f"Method {method} does not use {what} information ({name}).", RuntimeWarning)
-    empty = constraints is None or (hasattr(constraints, "__len__") and len(constraints) == 0)
-    if not empty and np.any(constraints):
+    try:
+        empty = constraints is None or (hasattr(constraints, "__len__") and len(constraints) == 0)
+        given = not empty and bool(np.any(constraints))
+    except (TypeError, ValueError):  # of no kind that constraints have, and as little used
+        given = True
+    if given:
         warn_caller(f"Method {method} cannot handle constraints.", RuntimeWarning)

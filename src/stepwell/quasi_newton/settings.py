@@ -70,12 +70,12 @@ class LineSearch:
     maxls: int | None = None
 
     def __post_init__(self) -> None:
-        read_choice("line_search", self.preset, _PRESETS)
+        read_choice("line_search preset", self.preset, _PRESETS)
         c = self.constants()
         read_real("line_search ftol", c["ftol"], above=0, below=1)
         read_real("line_search gtol", c["gtol"], above=0, below=1)
         read_real("line_search xtol", c["xtol"], at_least=0, infinite=True)
-        largest = read_real("line_search stpmax", c["stpmax"])
+        largest = read_real("line_search stpmax", c["stpmax"], above=0)
         read_real("line_search stpmin", c["stpmin"], at_least=0, below=largest)
         read_whole("maxls", c["maxls"], 1, 2**31 - 1, as_float=True)
         for name in _PUBLIC_CONSTANTS:

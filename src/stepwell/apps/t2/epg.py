@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.checks import read_array, read_real, read_whole, require_each
+from stepwell.checks import read_array, read_real, read_whole, require_each, require_memory, require_shape
 
 
 def echo_decays(echoes: int, te: float, t2: np.ndarray, angles: np.ndarray, t1: float = 1.0) -> np.ndarray:
@@ -44,6 +44,9 @@ def echo_decays(echoes: int, te: float, t2: np.ndarray, angles: np.ndarray, t1: 
     echoes = read_whole("echoes", echoes, 1)
     te, t1 = read_real("te", te, above=0), read_real("t1", t1, above=0)
     t2, angles = (np.atleast_1d(read_array(name, one)).astype(float) for name, one in (("t2", t2), ("angles", angles)))
+    for name, one in (("t2", t2), ("angles", angles)):
+        require_shape(one.ndim == 1, name, one, "a number or a list of them")
+    require_memory("echoes", echoes, 4 * (echoes + 2) * angles.size * t2.size)
     require_each(np.isfinite(t2) & (t2 > 0), "t2", t2, "finite numbers above 0")
     require_each(np.isfinite(angles), "angles", angles, "finite numbers")
     alpha = np.deg2rad(angles)[:, None]

@@ -10,7 +10,7 @@ import numpy as np
 from stepwell.apps.t2.maps import MAPS, fraction_errors, read_off
 from stepwell.apps.t2.model import T2Model
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.checks import read_array, require_function, require_shape
+from stepwell.checks import read_array, read_switch, require_function, require_instance, require_shape, require_template
 from stepwell.nnls import nnls
 
 #: Steps between the angles that are tried first; then halved until all neighbours of the best one were tried.
@@ -61,7 +61,10 @@ def fit_voxels(
     >>> round(float(maps["gdn"][0]), 3), bool(np.isclose(maps["ggm"][0], model.t2_times[20]))
     (700.0, True)
     """
+    require_instance("model", model, T2Model)
     require_function("progress", progress)
+    require_template("like", like)
+    errors = read_switch("errors", errors)
     signals = np.asarray(read_array("signals", signals), dtype=np.float64)
     good_shape = signals.ndim == 2 and signals.shape[1] == model.echoes
     require_shape(good_shape, "signals", signals, f"(voxels, {model.echoes}), an echo a column")

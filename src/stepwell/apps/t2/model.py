@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepwell.apps.t2.epg import echo_decays
-from stepwell.checks import read_choice, read_real, read_whole, require
+from stepwell.checks import read_choice, read_real, read_reals, read_whole, require
 
 #: How λ is chosen, where it is not a number.
 LamRule: TypeAlias = Literal["chi2", "gcv", "lcurve", "discrepancy"]
@@ -75,12 +75,12 @@ class T2Model:
         read_whole("echoes", self.echoes, 2)
         read_real("te", self.te, above=0)
         read_whole("bins", self.bins, 2)
-        low, high = (read_real("t2", end, above=0) for end in self.t2)
+        low, high = read_reals("t2", self.t2, 2, meaning="the smallest and the largest T2", above=0)
         require(low < high, "t2", self.t2, "a smaller and a larger number")
-        first, last, count = self.angles
+        first, last, count = read_reals("angles", self.angles, 3, meaning="smallest, largest, how many")
         for end in (first, last):
             require(0 < read_real("angles", end) <= 360, "angles", end, "degrees above 0, up to 360")
-        read_whole("angles", count, 1)
+        read_whole("angles", count, 1, as_float=True)
         require(first < last or (first == last and count == 1), "angles", self.angles, "(smallest, largest, how many)")
         read_real("t1", self.t1, above=0)
         if isinstance(self.lam, str):
@@ -94,7 +94,7 @@ class T2Model:
             read_real("noise", self.noise, above=0)
         read_real("chi2", self.chi2, above=1)
         read_choice("smooth", self.smooth, get_args(Smoothness))
-        start, stop = (read_real("myelin", end, above=0) for end in self.myelin)
+        start, stop = read_reals("myelin", self.myelin, 2, meaning="from where to where in seconds", above=0)
         require(start < stop, "myelin", self.myelin, "a smaller and a larger number of seconds")
         require(stop < read_real("middle", self.middle, above=0), "middle", self.middle, f"more than myelin's {stop:g}")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
 from stepwell.apps.t2.epg import echo_decays
-from stepwell.checks import read_real, read_whole, require
+from stepwell.checks import read_real, read_seed, read_sizes, read_whole, require_memory
 
 #: Mean T2 in seconds and width in ln T2 of the three kinds of water: myelin, within and between cells, free.
 WATERS = {"myelin": (0.018, 0.15), "middle": (0.080, 0.15), "free": (1.2, 0.1)}
@@ -66,8 +67,10 @@ def simulate(
     >>> phantom.signal.shape, float(np.nanmax(phantom.truth["sfr"])) < 0.3
     ((12, 12, 2, 32), True)
     """
-    require(len(shape) == 3, "shape", shape, "three sizes, x, y and z")
-    sizes = tuple(read_whole("shape", size, 1) for size in shape)
+    sizes = read_sizes("shape", shape, 3, meaning="x, y and z")
+    echoes, seed = read_whole("echoes", echoes, 1), read_seed(seed)
+    require_memory("echoes", echoes, 4 * (echoes + 2))
+    require_memory("shape", shape, 4 * echoes * math.prod(sizes))
     snr = read_real("snr", snr, above=0, infinite=True)
     x, y, z = np.meshgrid(*(_centred(size) for size in sizes), indexing="ij")
     radius = np.hypot(x, y)

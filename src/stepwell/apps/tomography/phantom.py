@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from stepwell.checks import read_whole
+from stepwell.checks import read_whole, require_memory
 
 #: Added grey value, half axes (x, y, z), centre (x, y, z), turn about z in degrees. The head of Shepp and Logan (1974)
 #: with the contrasts of Toft (1996), in the common extension to ellipsoids.
@@ -45,6 +45,7 @@ def shepp_logan_3d(size: int) -> np.ndarray:
     ((32, 32, 32), 1.0)
     """
     size = read_whole("size", size, 2, as_float=True)
+    require_memory("size", size, 3 * size**3)
     axis = np.linspace(-1.0, 1.0, size)
     z, y, x = axis[:, None, None], -axis[None, :, None], axis[None, None, :]
     volume = np.zeros((size,) * 3)

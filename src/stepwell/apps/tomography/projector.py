@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.checks import read_array, read_real, read_whole, require, require_finite, require_shape
+from stepwell.checks import read_array, read_real, read_whole, require, require_finite, require_memory, require_shape
 
 #: Parts of a pixel smaller than this are left to its other bins.
 SMALLEST_AREA = 1e-12
@@ -52,8 +52,7 @@ def parallel_beam(
     if detectors is None:
         detectors = default_detectors((rows, columns))
     bins = read_whole("detectors", detectors, 1, as_float=True)
-    middle = (bins - 1) / 2 if center is None else read_real("center", center)
-
+    middle = _middle(center, bins)
     x, y = _centres(rows, columns)
     if not degrees.size:
         return sp.csr_matrix((0, rows * columns))
@@ -107,7 +106,7 @@ def fan_beam(
     rows, columns = _sides(size)
     degrees = _angles(angles)
     bins = read_whole("detectors", detectors, 1, as_float=True)
-    middle = (bins - 1) / 2 if center is None else read_real("center", center)
+    middle = _middle(center, bins)
     distance = read_real("source", source, above=math.hypot(rows, columns) / 2)
     length = read_real("detector", detector, above=0)
     width = read_real("spacing", spacing, above=0)
@@ -117,6 +116,14 @@ def fan_beam(
         return sp.csr_matrix((0, rows * columns))
     fans = [_one_fan(x, y, math.radians(angle), distance, edges) for angle in degrees]
     return sp.vstack(fans, format="csr")
+
+
+def _middle(center: float | None, bins: int) -> float:
+    """The bin on which the image's centre falls, checked."""
+    require_memory("detectors", bins, 4 * bins)
+    middle = (bins - 1) / 2 if center is None else read_real("center", center)
+    require(abs(middle) < 2**53, "center", center, "a bin, of a number that doubles tell from its neighbours")
+    return middle
 
 
 def _angles(given: Any) -> np.ndarray:
@@ -150,6 +157,7 @@ def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
     sides: tuple[Any, ...] = tuple(size) if isinstance(size, tuple | list) else (size, size)
     require(len(sides) == 2, "size", size, "a whole number or a pair of them")
     rows, columns = (read_whole("size", side, 1, as_float=True) for side in sides)
+    require_memory("size", size, 8 * rows * columns)
     return rows, columns
 
 

@@ -63,8 +63,8 @@ def line_integrals(projections: np.ndarray, flat: np.ndarray, dark: np.ndarray, 
         Same shape as ``projections``. Dead pixels (flat not above dark) take the value of their live neighbours in
         the detector row.
     """
-    counts = np.asarray(projections, dtype=np.float64)
-    white, black = (np.asarray(field, dtype=np.float64) for field in (flat, dark))
+    given = {"projections": projections, "flat": flat, "dark": dark}
+    counts, white, black = (np.asarray(read_array(name, one), dtype=np.float64) for name, one in given.items())
     white, black = (field.mean(axis=0) if field.ndim == 3 else field for field in (white, black))
     if counts.ndim != 3 or white.shape != counts.shape[1:] or black.shape != counts.shape[1:]:
         raise ValueError(
@@ -219,6 +219,7 @@ def _one_number(name: str, value: np.ndarray) -> float:
 
 def sinograms(integrals: np.ndarray) -> np.ndarray:
     """Right-hand sides, a column per slice, from line integrals by (angle, slice, detector)."""
-    require_shape(np.ndim(integrals) == 3, "integrals", integrals, "(angles, slices, detectors)")
+    integrals = np.asarray(read_array("integrals", integrals))
+    require_shape(integrals.ndim == 3, "integrals", integrals, "(angles, slices, detectors)")
     angles, slices, detectors = integrals.shape
     return np.ascontiguousarray(integrals.transpose(0, 2, 1).reshape(angles * detectors, slices))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from stepwell.checks import read_real
+from stepwell.checks import read_array, read_real, read_seed, require_shape
 from stepwell.operators import Operator, as_operator
 from stepwell.operators.matrices import power_near
 
@@ -22,7 +22,8 @@ def add_noise(B: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
     >>> bool(abs(np.linalg.norm(add_noise(clean, 0.01) - clean) / 100 - 0.01) < 1e-3)
     True
     """
-    level = read_real("level", level, at_least=0)
+    B, level, seed = np.asarray(read_array("B", B)), read_real("level", level, at_least=0), read_seed(seed)
+    require_shape(B.ndim > 0, "B", B, "(m,), or (m, columns)")
     deviation = level * np.linalg.norm(B, axis=0) / np.sqrt(B.shape[0])
     return np.asarray(B + deviation * np.random.default_rng(seed).standard_normal(B.shape))
 
@@ -31,6 +32,7 @@ def largest_singular_value(A: Any) -> float:
     """‖A‖₂ of a host operator, by Lanczos from a fixed start."""
     operator = as_operator(A)
     columns = operator.shape[1]
+    require_shape(0 not in operator.shape, "A", operator, "at least one row and column")
     size = float(np.abs(operator.forward(np.ones((columns, 1)))).max(initial=0.0))
     unit = power_near(size) if 0 < size < np.inf else 1.0  # in which the square of A stays within range
     product = scipy.sparse.linalg.LinearOperator(
@@ -51,6 +53,8 @@ def signal_to_noise(image: np.ndarray, truth: np.ndarray) -> float:
     >>> round(signal_to_noise(np.array([1.1, 0.0]), np.array([1.0, 0.0])), 6)
     20.0
     """
+    image, truth = (np.asarray(read_array(name, one)) for name, one in (("image", image), ("truth", truth)))
+    require_shape(image.shape == truth.shape, "image", image, f"{truth.shape}, as truth")
     return float(20 * np.log10(np.linalg.norm(truth) / np.linalg.norm(image - truth)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.checks import read_sizes, read_whole, require_memory
 from stepwell.distributed import Communicator, read_comm
 from stepwell.operators import Operator, as_operator, from_functions, gradient
 
@@ -22,7 +23,7 @@ def slices_of_rank(slices: int, comm: Any) -> tuple[int, int]:
     >>> slices_of_rank(10, "self")
     (0, 10)
     """
-    communicator = read_comm(comm)
+    slices, communicator = read_whole("slices", slices, 0), read_comm(comm)
     rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
     return slices * rank // size, slices * (rank + 1) // size
 
@@ -48,7 +49,7 @@ def project_slices(A: Any, slices: int) -> Operator:
     >>> A.forward(np.arange(6.0)[:, None])[:, 0]
     array([1., 5., 9.])
     """
-    one = as_operator(A)
+    one, slices = as_operator(A), read_whole("slices", slices, 0)
     rays, pixels = one.shape
     assert rays is not None
     assert pixels is not None
@@ -85,7 +86,8 @@ def volume_gradient(shape: tuple[int, int, int], comm: Any = None) -> Operator:
     >>> L.forward(np.array([[1.0], [3.0], [10.0], [20.0]]))[:, 0]
     array([ 2., 10.,  9., 17.])
     """
-    slices, height, width = shape
+    slices, height, width = read_sizes("shape", shape, 3, 0, meaning="slices and the sides of one in pixels")
+    require_memory("shape", shape, 4 * height * width)
     pixels = height * width
     plane = gradient((height, width))
     within = project_slices(plane, slices)

@@ -12,7 +12,7 @@ import numpy as np
 
 from stepwell.apps.images import envi
 from stepwell.array_files import open_arrays
-from stepwell.checks import read_array, require, require_finite, require_shape
+from stepwell.checks import read_array, read_texts, require, require_finite, require_shape
 from stepwell.files import Unreadable, read_text, replacing
 
 #: Columns of a CSV file that hold classes and names, unless one is named.
@@ -56,7 +56,7 @@ class SpectralLibrary:
         spectra = read_array("spectra", self.spectra)
         require_shape(spectra.ndim == 2 and 0 not in spectra.shape, "spectra", spectra, "(spectra, bands)")
         for argument, texts in (("names", self.names), ("classes", self.classes)):
-            require(len(texts) == len(spectra), argument, texts, f"{len(spectra)} of them, one a spectrum")
+            read_texts(argument, texts, len(spectra), "one a spectrum")
         if self.wavelengths is not None:
             given = read_array("wavelengths", self.wavelengths)
             require_shape(given.shape == spectra.shape[1:], "wavelengths", given, spectra.shape[1:])
@@ -67,7 +67,8 @@ class SpectralLibrary:
         """Return the library at other wavelengths, between its own by straight lines, NaN beyond them."""
         require(self.wavelengths is not None, "the library's wavelengths", None, "wavelengths, as the image has some")
         assert self.wavelengths is not None
-        own = self.wavelengths
+        wavelengths, own = np.asarray(read_array("wavelengths", wavelengths)), self.wavelengths
+        require_shape(wavelengths.ndim == 1 and wavelengths.size > 0, "wavelengths", wavelengths, "(bands,)")
         within = np.clip(wavelengths, own[0], own[-1])
         wavelengths = np.where(np.abs(within - wavelengths) <= ROUNDED, within, wavelengths)
         spectra = np.array([np.interp(wavelengths, own, one, np.nan, np.nan) for one in self.spectra])

@@ -11,7 +11,19 @@ import numpy as np
 from stepwell.apps.errors import scatter_of_sums
 from stepwell.apps.unmixing.library import SpectralLibrary
 from stepwell.arrays import Array, copy_to_device_of, host_copy, namespace_of
-from stepwell.checks import read_array, read_choice, read_real, read_whole, require, require_finite, require_shape
+from stepwell.checks import (
+    read_array,
+    read_choice,
+    read_real,
+    read_seed,
+    read_switch,
+    read_whole,
+    require,
+    require_finite,
+    require_instance,
+    require_shape,
+    require_template,
+)
 from stepwell.nnls import lsq_linear
 
 #: Sums of the abundances: one; at most one, the rest being shade; any.
@@ -63,7 +75,10 @@ class Unmixing:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_instance("library", self.library, SpectralLibrary)
         require_finite("library", self.library.spectra)
+        read_switch("by_class", self.by_class)
+        read_switch("best", self.best)
         read_choice("total", self.total, TOTALS)
         lower = read_real("lower", self.lower, infinite=True)
         upper = read_real("upper", self.upper, infinite=True)
@@ -72,7 +87,7 @@ class Unmixing:
         classes = len(self.library.class_names)
         if self.draws:
             read_whole("subset", self.subset, classes)  # one of each class
-        read_whole("seed", self.seed, 0)
+        read_seed(self.seed)
         require(self.draws > 0 or not self.best, "best", self.best, "False without draws")
         if self.noise is not None:
             noise = read_array("noise", self.noise)
@@ -124,6 +139,9 @@ def unmix_pixels(
     >>> unmix_pixels(Unmixing(library), pixel)["abundances"].round(3)
     array([[0.25, 0.5 ]], dtype=float32)
     """
+    require_instance("plan", plan, Unmixing)
+    require_template("like", like)
+    line, samples = read_whole("line", line, 0), None if samples is None else read_whole("samples", samples, 1)
     pixels = np.asarray(read_array("pixels", pixels), dtype=np.float64)
     bands = plan.library.spectra.shape[1]
     require_shape(

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from stepwell.apps.unmixing.library import SpectralLibrary
-from stepwell.checks import read_real, read_whole
+from stepwell.checks import read_real, read_seed, read_whole, require_memory
 
 #: Materials of the scene.
 MATERIALS = ("vegetation", "soil", "water", "roof", "straw")
@@ -61,7 +61,8 @@ def simulate(
     lines, samples = read_whole("lines", lines, 2), read_whole("samples", samples, 2)
     bands, variants = read_whole("bands", bands, 6), read_whole("variants", variants, 1)
     noise = read_real("noise", noise, at_least=0)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(read_seed(seed))
+    require_memory("bands", bands, 2 * bands * lines * samples)
     waves = np.linspace(400.0, 2400.0, bands)
     spectra = _spectra(waves)
     # Patches: a Dirichlet distribution whose gammas are those of a smooth field.

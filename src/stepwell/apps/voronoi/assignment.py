@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from stepwell import _core
 from stepwell.apps.voronoi.domain import pixel_size, read_shape, read_sites
 from stepwell.arrays import Array, as_user_array, host_copy, is_cuda, namespace_of
-from stepwell.checks import read_choice
+from stepwell.checks import read_choice, read_switch
 from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("exact", "jump-flooding")
@@ -77,7 +77,7 @@ def assign(
     array([[0, 0, 1, 1],
            [0, 0, 1, 1]], dtype=int32)
     """
-    flood = read_choice("method", method, METHODS) == "jump-flooding"
+    flood, check = read_choice("method", method, METHODS) == "jump-flooding", read_switch("check", check)
     shape = read_shape(shape)
     points = read_sites(sites, shape)
     if is_cuda(points):

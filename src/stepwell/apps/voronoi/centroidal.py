@@ -14,7 +14,7 @@ from stepwell.apps.voronoi.run import Run
 from stepwell.apps.voronoi.starts import read_start
 from stepwell.apps.voronoi.tessellation import Intermediate, Tessellation
 from stepwell.arrays import Array
-from stepwell.checks import read_choice, read_whole, require_function, require_one_home
+from stepwell.checks import read_choice, read_seed, read_switch, require_function, require_one_home
 from stepwell.quasi_newton.settings import Settings
 
 METHODS = ("lbfgsb", "lloyd")
@@ -96,7 +96,7 @@ def centroidal(
     read_choice("assignment", assignment, ASSIGNMENTS)
     require_function("callback", callback)
     require_function("progress", progress)
-    seed = read_whole("seed", seed, 0)
+    seed, time_parts = read_seed(seed), read_switch("time_parts", time_parts)
     settings = Settings(
         m=maxcor, maxiter=maxiter, ftol=ftol, gtol=gtol, time_limit=time_limit, threads=threads
     )  # checks them

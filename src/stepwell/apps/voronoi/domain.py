@@ -50,7 +50,8 @@ def extent_of(shape: tuple[int, int]) -> tuple[float, float]:
 
 def read_shape(shape: Any, name: str = "shape") -> tuple[int, int]:
     """Return (height, width) of an image; a whole number stands for a square."""
-    if np.ndim(shape) == 0:
+    whole = not isinstance(shape, list | tuple | np.ndarray) or (isinstance(shape, np.ndarray) and shape.ndim == 0)
+    if whole:
         side = read_whole(name, shape, 1, LONGEST_SIDE, other="a pair (height, width)")
         return side, side
     sides = tuple(shape)

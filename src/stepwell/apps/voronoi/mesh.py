@@ -92,7 +92,7 @@ def delaunay_mesh(
     if density is not None:
         require(extent is not None, "extent", extent, "(width, height), where a density lies")
         density = np.asarray(read_array("density", density))
-        require_shape(density.ndim == 2, "density", density, "(rows, columns)")
+        require_shape(density.ndim == 2 and density.size > 0, "density", density, "(rows, columns)")
     if extent is not None:
         width, height = read_extent(extent)
     triangles = _triangles(sites)
@@ -193,9 +193,10 @@ def read_extent(extent: Any, *, flat: bool = False) -> tuple[float, float]:
     >>> read_extent([1, 2])
     (1.0, 2.0)
     """
-    require_shape(np.shape(extent) == (2,), "extent", np.asarray(extent), "(width, height)")
+    sides = read_array("extent", extent, "(width, height)")
+    require_shape(tuple(sides.shape) == (2,), "extent", sides, "(width, height)")
     least, above = (0, None) if flat else (None, 0)
-    width, height = (read_real(f"extent[{k}]", side, at_least=least, above=above) for k, side in enumerate(extent))
+    width, height = (read_real(f"extent[{k}]", side, at_least=least, above=above) for k, side in enumerate(sides))
     return width, height
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from stepwell.apps.voronoi.energy import HEXAGONAL_BOUND
 from stepwell.apps.voronoi.mesh import Mesh, voronoi_cells
 from stepwell.apps.voronoi.polygons import Cells
+from stepwell.checks import require_instance
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ def mesh_quality(mesh: Mesh) -> MeshQuality:
     >>> round(quality.angle_min, 6), round(quality.q_min, 6), round(quality.radius_ratio_min, 6)
     (60.0, 1.0, 1.0)
     """
+    require_instance("mesh", mesh, Mesh)
     shapes = triangle_shapes(mesh)
     smallest = shapes.angles.min(axis=1, initial=180.0)
     interior = mesh.interior

@@ -15,7 +15,7 @@ import numpy as np
 from stepwell.apps.voronoi.assignment import shared_pixels
 from stepwell.apps.voronoi.domain import Density, host_template, read_density, read_sites
 from stepwell.arrays import Array, as_user_array, copy_to_device_of, host_copy, is_cuda, namespace_of
-from stepwell.checks import read_whole
+from stepwell.checks import read_seed, read_whole
 
 _MOST_BLOCKS = 1024  # along a side of the grid that the curve runs through
 _ROOT_BITS = 8  # after the point, of the roots of whole weights
@@ -75,7 +75,7 @@ def draw_sites(
     >>> draw_sites(3, 1.0, resolution=(32, 64), seed=1).shape
     (3, 2)
     """
-    seed = read_whole("seed", seed, 0)
+    seed = read_seed(seed)
     sites = draw_from(read_whole("count", count, 1), read_density(density, resolution), seed, like)
     return sites if is_cuda(sites) else as_user_array(sites, host_template(density, like))
 
