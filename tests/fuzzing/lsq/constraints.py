@@ -141,6 +141,8 @@ def sums(d: Draw, kind: str, x: np.ndarray, unit: float) -> None:
         ends = d.options.get("bounds", (-INF, INF))
         low = np.broadcast_to(ends[int(rng.integers(2))], x.shape).sum(axis=1)
         total = np.where(np.isfinite(low), low, total)
+    if d.single:
+        total = np.clip(total, -1e30, 1e30)
     if kind == "sum to":
         total = np.full(d.systems, unit * float(pick(rng, 1.0, 1.0, 0.0, 1e-3, 1e3, 1e-10)))
     given = float(total[0]) if d.lone or d.chance(0.5) else total

@@ -69,6 +69,21 @@ def draw(rng: np.random.Generator) -> Case:
         draw_weights(d)
     draw_lambda(d, A, noise)
     draw_rest(d, x)
+    hard = (
+        *matrices.FLAWS,
+        "wild",
+        "far",
+        "decays",
+        "hilbert",
+        "low rank",
+        "correlated",
+        "tiny",
+        "huge",
+        "maxiter",
+        "L ",
+    )
+    if not any(word in kind for kind in d.kinds for word in hard):
+        d.note("benign")
     return assemble(d, A, b, convolution)
 
 

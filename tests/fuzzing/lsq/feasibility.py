@@ -38,7 +38,7 @@ def by_program(problem: Problem, i: int) -> int:
         np.where(np.isfinite(lower), np.abs(lower), np.inf), np.where(np.isfinite(upper), np.abs(upper), np.inf)
     )
     finite = near[np.isfinite(near) & (near > 0)]
-    unit = float(np.median(finite)) if finite.size else 1.0
+    unit = float(np.median(finite)) if finite.size else 0.0
     ends = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
     top = np.abs(ends).max(initial=0) / max(np.abs(C).max(), 1e-300)
     unit = max(unit, float(top)) or 1.0

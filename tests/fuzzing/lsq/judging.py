@@ -16,6 +16,8 @@ from fuzzing.lsq.optimality import DOUBLE, FLOAT, Breach, breach, tolerance
 from fuzzing.lsq.problem import Problem, read, rows_of
 from stepwell.nnls import NNLSStatus
 
+#: Ends that ought to be rare where data are benign.
+UNFINISHED = (NNLSStatus.LIMIT, NNLSStatus.STALLED, NNLSStatus.DEPENDENT)
 RULES = ("chi2", "discrepancy", "gcv", "lcurve")
 
 
@@ -53,7 +55,9 @@ def judge(case: Case) -> Verdict:
     answer.look()
     counts["systems"] += problem.shape[0]
     for status in answer.status:
-        counts[f"status {NNLSStatus.of(int(status)).name}"] += 1
+        name = NNLSStatus.of(int(status)).name
+        counts[f"status {name}"] += 1
+        counts[f"benign {name}"] += "benign" in case.kinds and status in UNFINISHED
     return Verdict(answer.findings, counts)
 
 
@@ -86,6 +90,10 @@ class Answer:
         if not across and x.shape != (*want, self.n):
             self.find("shape", -1, f"x has shape {x.shape} for systems of shape {want} and {self.n} unknowns")
         self.x = (x.T if across else x).reshape(self.systems, self.n).astype(np.float64)
+        if problem.single:  # a bound that is no float is met by the nearest
+            for bound in (problem.lower, problem.upper):
+                with np.errstate(over="ignore"):
+                    self.x = np.where(self.x == bound.astype(np.float32), bound.astype(float), self.x)
         dual = np.asarray(result.dual)
         self.dual = (dual.T if across else dual).reshape(self.systems, self.n)
         self.status = self.per_system("status").astype(int)
@@ -234,7 +242,7 @@ class Answer:
         )
         sizes = sizes + np.where(np.isfinite(ends), ends, 0)
         room = 16 * self.n * eps if part.exact_row else 1e-10 if not part.single else 1e-5
-        counted = np.where((missed <= 1e-14 * _least_unit(part, self.lam[where])[:, None]) & (ends == 0), 0, missed)
+        counted = np.where((missed <= 1e-14 * _least_unit(part)[:, None]) & (ends == 0), 0, missed)
         over = (counted / np.where(sizes > 0, sizes, 1)).max(axis=1)
         finished = self.status[where] == NNLSStatus.CONVERGED
         self.find_each(
@@ -297,11 +305,14 @@ def _is_nothing(part: Problem, x: np.ndarray, found: Breach, b_norm: np.ndarray)
     return (b_norm == 0) & (found.size <= 1e-13 * size)
 
 
-def _least_unit(part: Problem, lam: np.ndarray) -> np.ndarray:
-    """The least size that Cx has where an x explains b alone: a sum of exactly 0 is met to its rounding."""
-    norms = part.norms(lam)
-    over = norms / np.maximum(np.abs(part.C).max(axis=0), 1e-300)
-    return part.b_norm() / np.maximum(over.max(axis=1), np.longdouble(1e-4000))
+def _least_unit(part: Problem) -> np.ndarray:
+    """A size that Cx has in this problem: what a row that has to be exactly 0 is rounded to."""
+    norms = part.norms(np.zeros(part.shape[0], np.longdouble))
+    over = np.where(norms > 0, norms, np.inf) / np.maximum(np.abs(part.C).max(axis=0), 1e-300)
+    unit = part.b_norm() / np.maximum(np.where(np.isfinite(over), over, 0).max(axis=1), np.longdouble(1e-4000))
+    bounds = [np.where(np.isfinite(end), np.abs(end), 0).max(axis=1) for end in (part.lower, part.upper)]
+    ends = [np.where(np.isfinite(end), np.abs(end), 0).max(axis=1) for end in (part.low, part.high)]
+    return unit + np.minimum(*bounds) * np.abs(part.C).max() + np.minimum(*ends)
 
 
 def _spread(values: np.ndarray, where: np.ndarray, systems: int) -> np.ndarray:

@@ -39,8 +39,10 @@ def trace_ratio(part: Problem) -> np.ndarray:
     return np.sqrt(np.where((a > 0) & (l > 0), a / np.where(l > 0, l, 1), 1))
 
 
-def fit_with(answer: Answer, where: np.ndarray, part: Problem, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The fit of the solution with a lambda, and whether its optimality was certified."""
+def fit_with(
+    answer: Answer, where: np.ndarray, part: Problem, lam: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The fit of the solution with a lambda, whether its optimality was certified, and the size of what is rounded."""
     full = np.zeros(answer.systems)
     full[where] = lam.astype(float)
     shaped: Any = full.reshape(answer.case.turned().shape[:-1])
@@ -53,14 +55,14 @@ def fit_with(answer: Answer, where: np.ndarray, part: Problem, lam: np.ndarray) 
     used = full[where].astype(np.float32).astype(float) if part.single else full[where]
     finite = np.isfinite(x).all(axis=1)
     x = np.where(finite[:, None], x, 0)
-    sure = finite & (breach(part, x, exact(used)).worst <= answer.room)
-    return (part.fit(exact(x)) ** 2).sum(axis=1), sure
+    found = breach(part, x, exact(used))
+    return (part.fit(exact(x)) ** 2).sum(axis=1), finite & (found.worst <= answer.room), found.size
 
 
 def by_level(answer: Answer, where: np.ndarray, part: Problem, x: np.ndarray, lam: np.ndarray, found: Breach) -> None:
     fit = (part.fit(exact(x)) ** 2).sum(axis=1)
     unit = trace_ratio(part)
-    least, sure = fit_with(answer, where, part, np.zeros(len(where), np.longdouble))
+    least, sure, size = fit_with(answer, where, part, np.zeros(len(where), np.longdouble))
     if answer.rule == "chi2":
         level = exact(answer.case.options.get("chi2", 1.02)) * least
     else:
@@ -68,11 +70,12 @@ def by_level(answer: Answer, where: np.ndarray, part: Problem, x: np.ndarray, la
 
         noise = rows_of(answer.case.options["noise"], answer.systems, None, part.single)[where]
         level = part.rows * exact(noise) ** 2
-    bottom, sure_of_bottom = fit_with(answer, where, part, SMALL * unit)
-    most, sure_of_most = fit_with(answer, where, part, LARGE * unit)
+    bottom, sure_of_bottom, _ = fit_with(answer, where, part, SMALL * unit)
+    most, sure_of_most, _ = fit_with(answer, where, part, LARGE * unit)
     # The rounding of a squared residual: size of what is rounded, times the residual.
     eps = 1e-6 if part.single else 1e-12
-    rounding = eps * found.size * (np.sqrt(least) + np.sqrt(level)) + (eps * found.size) ** 2
+    size = np.maximum(size, found.size)
+    rounding = eps * size * (np.sqrt(least) + np.sqrt(level)) + (eps * size) ** 2
     wanted = level - least
     reachable = sure & sure_of_bottom & sure_of_most & (bottom < level - 0.01 * wanted) & (most > level + 0.01 * wanted)
     reachable &= wanted > 1e4 * rounding

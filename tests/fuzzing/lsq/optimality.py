@@ -23,6 +23,8 @@ def tolerance(problem: Problem, m: int) -> float:
     """What rounding leaves: of double arithmetic, errors that grow as the root of the length; of float32 results x."""
     systems, n = problem.shape
     room = 2000 * DOUBLE * np.sqrt(max(m, n, 16))
+    if len(problem.C):
+        room *= 8  # the row of a sum is as long as the largest column
     if len(problem.C) and not problem.exact_row:
         room = 1e-8  # equalities by multipliers, with rows that weigh 100 times the largest of A, squared
     if problem.single:
@@ -55,9 +57,6 @@ def breach(problem: Problem, x: np.ndarray, lam: np.ndarray, multipliers: np.nda
     with np.errstate(invalid="ignore"):
         near = norms * np.minimum(x - problem.lower, problem.upper - x) <= 1e-15 * size[:, None]
         nearer = x - problem.lower <= problem.upper - x
-        if problem.single:
-            end = np.where(nearer, problem.lower, problem.upper)
-            near |= np.abs(x - end) <= 2 * FLOAT * np.abs(end)
     low, high = (x <= problem.lower) | near & nearer, (x >= problem.upper) | near & ~nearer
     if len(problem.C) == 0:
         worst = plain(w, unit, low, high)

@@ -132,12 +132,10 @@ def read(case: Case) -> Problem:
     systems, m = b.shape
     bounds = (0.0, INF) if case.function == "nnls" else given.get("bounds", (-INF, INF))
     rounded = single and not gram  # arguments of a float32 problem are read as floats; `lsq_gram` keeps doubles
-    lower, upper = (rows_of(end, systems, n, single).copy() for end in bounds)
-    if single and gram:  # x, which is rounded to a float, may be outside by that
-        lower, upper = (
-            np.minimum(lower, rows_of(lower, systems, n, True)),
-            np.maximum(upper, rows_of(upper, systems, n, True)),
-        )
+    lower, upper = (rows_of(end, systems, n, rounded).copy() for end in bounds)
+    if single:  # two bounds that are one float
+        with np.errstate(over="ignore"):
+            upper = np.where((lower < upper) & (lower.astype(np.float32) == upper.astype(np.float32)), lower, upper)
     if given.get("mask") is not None:
         out = ~np.broadcast_to(np.asarray(given["mask"]).reshape(-1, n), (systems, n))
         lower[out] = upper[out] = 0
