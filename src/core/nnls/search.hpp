@@ -101,6 +101,7 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
 private:
     bool beyond = false;  // a far bound that does not count would have to
     double level = 0;     // what phi has to be
+    bool is_cut = false;  // the search for it met the limit on solutions
 
     // With the bounds that count. Ends early where others would have to.
     template <class Scalar>
@@ -109,6 +110,7 @@ private:
         const Family& family = job.family;
         at_end = 0;
         level = 0;
+        is_cut = false;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
         const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
@@ -128,6 +130,7 @@ private:
             if (beyond) return;
             tally.status = this->iterate_called(Pending::nothing);
         }
+        if (is_cut) tally.status = limit;
         if (tally.status != limit) beyond = this->keep_met_bounds();
     }
 
@@ -243,7 +246,10 @@ private:
         for (int step = 0; step < LevelSearch::max_steps; ++step) {
             const Point point = evaluate(exponential(along.s));
             if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
-            if (tally.solves >= task.options.max_solves) return;
+            if (tally.solves >= task.options.max_solves) {
+                is_cut = true;
+                return;
+            }
             if (along.next(point.phi - unpenalized, point.slope, wanted)) continue;
             at_end = along.at_end;
             return;

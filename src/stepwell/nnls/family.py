@@ -350,7 +350,10 @@ def pencil_spectrum(
 
 def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues and α of matrices with the columns that take part; eigenvalues of the others are 0."""
-    A, L = A * marks[:, None], L * marks[:, None]
+    # The eigenvalues know no scale; those of A and L are taken out, so that squares are numbers.
+    sizes = (float(np.abs(each[np.isfinite(each)]).max(initial=0)) for each in (A, L))
+    of_A, of_L = (2.0 ** -np.round(np.log2(max(size, 1e-300))) for size in sizes)
+    A, L = A * (marks[:, None] * of_A), L * (marks[:, None] * of_L)
     gram, K = np.swapaxes(A, 1, 2) @ A, np.swapaxes(L, 1, 2) @ L
     trace, of_K = (np.trace(each, axis1=1, axis2=2) for each in (gram, K))
     alpha = np.where(trace > 0, trace, 1.0) / np.where(of_K > 0, of_K, 1.0)
@@ -359,4 +362,4 @@ def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarra
     root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     basis = vectors * root[:, None, :]
     inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
-    return np.clip(inner, 0.0, 1.0), alpha
+    return np.clip(inner, 0.0, 1.0), alpha * (of_L / of_A) ** 2
