@@ -29,6 +29,7 @@ from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
     prepare,
+    soundly_scaled,
 )
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
@@ -183,7 +184,7 @@ def tikhonov(
                 _warn_of_ends(lam, choice.ends)
             return result
         except OutOfRange as found:  # only of an operator that was not rescaled yet
-            problem = problem.rescaled(found.size)
+            problem = problem.rescaled(found)
     raise AssertionError("unreachable")
 
 
@@ -244,6 +245,7 @@ def cg(
         options = Options(method, tol, limit, preconditioner, callback, memory, width)
     sums.check()
     sums.agree_all(options.by_argument)
+    problem = soundly_scaled(problem)
     return solve(problem, PositiveSystem(problem.A, problem.B, sums=sums), None, options, start)
 
 

@@ -94,6 +94,12 @@ class BoundedSystem(TikhonovSystem):
         B = take_columns(self.B, columns)
         return BoundedSystem(self.A, self.L, self.lam[columns], B, self.box.take(columns), self.books)
 
+    def times(self, factors: np.ndarray) -> BoundedSystem:
+        """Return the system of columns, and their bounds, times powers of two."""
+        there = copy_to_device_of(factors, self.B)
+        sides = (None if side is None else side * there for side in (self.box.lower, self.box.upper))
+        return BoundedSystem(self.A, self.L, self.lam, self.B * there, Box(*sides), self.books)
+
 
 class BoundedLBFGS(Method):
     """The method ``"bounded"``.

@@ -60,13 +60,13 @@ class Direct(Method):
         assert isinstance(system, TikhonovSystem)
         A, lam = system.A, float(system.lam[0])
         if uses_dual(A, system.L, lam):
-            inner = factor_positive(plus_diagonal(outer_gram(A, template), lam**2))
-            return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / lam**2
+            inner = factor_positive(plus_diagonal(outer_gram(A, template), lam * lam))
+            return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / (lam * lam)
         gram = A.gram(template)
         if system.L is None:
-            gram = plus_diagonal(gram, lam**2)
+            gram = plus_diagonal(gram, lam * lam)
         elif lam:
-            gram = gram + lam**2 * system.L.gram(template)
+            gram = gram + lam * lam * system.L.gram(template)
         return factor_positive(gram)
 
 

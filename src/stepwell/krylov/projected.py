@@ -225,7 +225,7 @@ class ProjectedCG:
         try:
             return self._solve(problem, tol, limit, callback, start)
         except OutOfRange as found:  # only of an operator that was not rescaled yet
-            problem = problem.rescaled(found.size)
+            problem = problem.rescaled(found)
             self._in_units, self._space = (problem.A, problem.unit), None
             return self._solve(problem, tol, limit, callback, start)
 
@@ -249,7 +249,7 @@ class ProjectedCG:
             problem.A.memory + (0 if problem.L is None else problem.L.memory) + number * column_numbers(problem, True)
         )
         needed += space_bytes(problem.size, system.data_size, number, problem.share_of(self.memory))
-        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable)
+        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable, True)
         return problem.result(
             account,
             method="aprcg" if self.augmented else "prcg",

@@ -27,6 +27,9 @@ from stepwell.threads import default_threads
 #: Random numbers are drawn for so many entries of a spread vector at a time, seeded by where these begin.
 RANDOM_ROWS = 4096
 
+#: Norms whose squares every dtype holds.
+SAFE = (1e-15, 1e15)
+
 Pair = tuple[Array, Array]
 
 
@@ -90,6 +93,15 @@ class Sums:
         if self.ranks is None:
             return column_norms(block)
         return namespace_of(block).sqrt(self.dots(block, block))
+
+    def safe_norms(self, block: Array) -> np.ndarray:
+        """Euclidean norm of every column, on the host; also of columns whose squares are no numbers."""
+        norms = to_host(self.norms(block))
+        if ((norms > SAFE[0]) & (norms < SAFE[1])).all() or (not block.shape[0] and not self.spread):
+            return norms
+        largest = self.largest(block)
+        sizes = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+        return to_host(self.norms(block / copy_to_device_of(sizes, block))) * sizes
 
     def dots_and_norms(self, left: Array, right: Array) -> tuple[Array, Array]:
         """Inner products of equal columns, and the norms of the first block's columns, in one message."""

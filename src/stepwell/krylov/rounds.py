@@ -23,14 +23,21 @@ from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
 MODERATE = 1e8
 #: Sizes of an operator, or of λ, of which the fourth power still has room for the squares of small residuals.
 SOUND_SIZES = {"float32": (1e-5, 1e8), "float64": (1e-60, 1e60)}
+#: Norms of right-hand sides whose residuals have squares, times those of a sound operator, within the range.
+SOUND_NORMS = {"float32": (1e-4, 1e6), "float64": (1e-40, 1e40)}
+#: Powers of two, at most: of a norm of the data, and of λ, whose square is a number.
+MAX_DATA, MAX_LAM = {"float32": 110, "float64": 950}, {"float32": 60, "float64": 500}
 
 
 class OutOfRange(ArithmeticError):
-    """The operator is so large or so small that its square may over- or underflow; ``size`` is about its norm."""
+    """The operator, or λ beside it, is so large or so small that its square may over- or underflow.
 
-    def __init__(self, size: float) -> None:
+    ``size`` is about the larger of their norms, ``operator`` that of the operator alone.
+    """
+
+    def __init__(self, size: float, operator: float | None = None) -> None:
         super().__init__(f"an operator of size {size:.1e}")
-        self.size = size
+        self.size, self.operator = size, size if operator is None else operator
 
 
 @dataclass
@@ -98,7 +105,10 @@ class Method(Protocol):
 
 @dataclass
 class Account:
-    """The outcome of all rounds, column by column, in the solver's own kind of array."""
+    """The outcome of all rounds, column by column, in the solver's own kind of array.
+
+    ``lift`` has the powers of two by which the columns were multiplied for the solve, and x still is (None: ones).
+    """
 
     x: Array
     status: list[LinearStatus]
@@ -106,6 +116,7 @@ class Account:
     iterations: np.ndarray
     products: np.ndarray
     history: list[np.ndarray]
+    lift: np.ndarray | None = None
 
 
 @own_arithmetic()
@@ -118,16 +129,24 @@ def solve_in_rounds(
     callback: Callable[[Progress], object] | None = None,
     memory: int = 0,
     rescalable: bool = False,
+    liftable: bool = False,
 ) -> Account:
     """Solve for all columns; columns that are zero or not finite never reach the method.
 
     With ``rescalable`` an operator whose square may over- or underflow raises :class:`OutOfRange` before any product.
+    With ``liftable`` columns of which squares of residuals may do so are multiplied by powers of two; see `Account`.
     """
-    sums = system.sums
-    start = method.start(system) if x0 is None else None
-    rhs = system.rhs() if start is None else start.rhs
-    xp = namespace_of(rhs)
-    norms, lost = _right_hand_norms(system, rhs, rescalable)
+    lift = None
+    while True:
+        start = method.start(system) if x0 is None else None
+        rhs = system.rhs() if start is None else start.rhs
+        norms, lost, needed = _right_hand_norms(system, rhs, rescalable)
+        if not liftable or needed is None or lift is not None:
+            break
+        lift, factors = needed, copy_to_device_of(needed, rhs)
+        system = system.times(needed)
+        x0 = None if x0 is None else x0 * factors
+    sums, xp = system.sums, namespace_of(rhs)
     finite = np.isfinite(norms) & np.isfinite(system.data_norms())
     count = int(rhs.shape[1])
 
@@ -141,7 +160,7 @@ def solve_in_rounds(
     solved: list[Array] = []
     places: list[np.ndarray] = []
 
-    columns = np.flatnonzero(finite & (norms > 0))  # a zero right-hand side has the solution zero
+    columns = np.flatnonzero(finite & ~lost & (norms > 0))  # a zero right-hand side has the solution zero
     stopped = _stops(callback, Progress(0, columns.size, count, 1.0, 0.0, memory), sums)
     sums.check()
     stopped |= sums.stopped
@@ -230,6 +249,7 @@ def solve_in_rounds(
         iterations,
         products,
         [np.asarray(h) for h in history],
+        lift,
     )
 
 
@@ -248,24 +268,42 @@ def _stops(callback: Callable[[Progress], object] | None, told: Progress, sums: 
     return sums.stopped if sums.spread else wish
 
 
-def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of right-hand sides, and which of them only seem to be zero or infinite, as their squares are."""
+def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Norms of right-hand sides, which of them have none that is a number, and by what to multiply columns.
+
+    The last are powers of two, None where all squares of residuals are far within the range.
+    """
     sums = system.sums
     norms = to_host(sums.norms(rhs))
     lost = np.zeros(norms.size, dtype=bool)
-    if not isinstance(system, TikhonovSystem):
-        return norms, lost
+    dtype = "float32" if "float32" in str(rhs.dtype) else "float64"
+    (least, most), (low, high) = SOUND_SIZES[dtype], SOUND_NORMS[dtype]
     data = system.data_norms()
-    least, most = SOUND_SIZES["float32" if "float32" in str(rhs.dtype) else "float64"]
-    lam = float(system.lam.max(initial=0.0))
-    if lam <= most and ((least * data <= norms) & (norms <= most * data)).all():
-        return norms, lost
+    lam = float(system.lam.max(initial=0.0)) if isinstance(system, TikhonovSystem) else 0.0
+    sound = (least * data <= norms) & (norms <= most * data)
+    comfortable = (low <= norms) & (norms <= high)
+    if lam <= most and (sound & comfortable).all():
+        return norms, lost, None
     largest = sums.largest(rhs) if rhs.shape[0] or sums.spread else norms
     usable = np.isfinite(largest) & (largest > 0) & np.isfinite(data) & (data > 0)
-    size = max(lam, float(np.max(largest[usable] / data[usable], initial=0.0)))
-    if rescalable and usable.any() and not least <= size <= most:
-        raise OutOfRange(size)
-    return norms, usable & ~((norms > 0) & np.isfinite(norms))
+    if isinstance(system, TikhonovSystem) and not (lam <= most and sound.all()):
+        operator = float(np.max(largest[usable] / data[usable], initial=0.0))
+        size = max(lam, operator)
+        if (
+            rescalable and (~np.isfinite(largest) & np.isfinite(data)).any()
+        ):  # too large, unless it is not finite itself
+            raise OutOfRange(max(size, 2.0 ** (MAX_DATA[dtype] - 10)))
+        if rescalable and usable.any() and not least <= size <= most:
+            raise OutOfRange(size, operator)
+    lost = usable & ~((norms > 0) & np.isfinite(norms))
+    if lam > 2.0 ** MAX_LAM[dtype]:
+        lost = usable
+    if not (usable & ~comfortable).any():
+        return norms, lost, None
+    sizes = np.where((norms > 0) & np.isfinite(norms), norms, largest)
+    powers = -np.round(np.log2(np.where(usable, sizes, 1.0)))
+    room = MAX_DATA[dtype] - np.ceil(np.log2(np.where(usable, data, 1.0)))
+    return norms, lost, np.where(usable & ~comfortable, np.exp2(np.minimum(powers, room)), 1.0)
 
 
 def _diverged(sums: Sums, x: Array, true: np.ndarray, before: np.ndarray, correction: Correction) -> np.ndarray:

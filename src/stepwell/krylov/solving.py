@@ -126,7 +126,7 @@ def solve(
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
         accounts.append(
-            solve_in_rounds(part, run, first, options.tol, options.maxiter, watch, needed, problem.unit == 1)
+            solve_in_rounds(part, run, first, options.tol, options.maxiter, watch, needed, problem.unit == 1, True)
         )
     account = _join(accounts, [columns for columns, _ in groups], problem)
     accounts.clear()
@@ -218,4 +218,7 @@ def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -
         np.concatenate([account.iterations for account in accounts])[order],
         np.concatenate([account.products for account in accounts])[order],
         [histories[i] for i in order],
+        np.concatenate(
+            [account.lift if account.lift is not None else np.ones(len(account.status)) for account in accounts]
+        )[order],
     )
