@@ -42,12 +42,9 @@ CASE_SECONDS, SILENT_SECONDS = 10, 120
 told = sys.stdout
 
 
-def work(kinds: list[str], seed: int, seconds: float, skip: int, avoid: str) -> None:
+def work(kinds: list[str], seed: int, seconds: float, skip: int) -> None:
     """Run cases until the time is up; say before each what it is, and after it what was wrong."""
     from fuzzing import KINDS, run_case
-    from fuzzing.lsq import avoided
-
-    avoided += [word for word in avoid.split(",") if word]
 
     # What a call prints is not for the watcher.
     global told
@@ -100,12 +97,12 @@ class Watch:
         sys.stdout.write(self.found[-1] + "\n")
         sys.stdout.flush()
 
-    def run(self, kinds: str, seed: int, seconds: float, systems: float, avoid: str) -> None:
+    def run(self, kinds: str, seed: int, seconds: float, systems: float, more: list[str]) -> None:
         """Go on until the time is up or so many systems were solved."""
         end, place = time.monotonic() + seconds, 0
         while (left := end - time.monotonic()) > 0 and self.counts["systems"] < systems:
             command = [sys.executable, "-W", "ignore", __file__, "--work", str(left), "--seed", str(seed)]
-            command += ["--only", kinds, "--skip", str(place), "--avoid", avoid]
+            command += ["--only", kinds, "--skip", str(place), *more]
             case = ""
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
@@ -152,6 +149,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="kinds, separated by commas")
     parser.add_argument("--avoid", default="", help="leave out cases of lsq with such words, as 'far,b zero'")
+    parser.add_argument("--strict", action="store_true", help="benign systems of lsq that did not converge are wrong")
     parser.add_argument("--case", help="KIND:NUMBER, one case in this process")
     parser.add_argument("--smaller", action="store_true", help="with --case: look for a smaller one that fails, too")
     parser.add_argument("--log", type=Path, help="append a line of JSON with what was done")
@@ -159,6 +157,11 @@ def main() -> int:
     parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     kinds = [kind for kind in given.only.split(",") if kind]
+    if given.case or given.work is not None:
+        from fuzzing import lsq
+
+        lsq.avoided += [word for word in given.avoid.split(",") if word]
+        lsq.judging.settings["strict"] = given.strict
     if given.case:
         from fuzzing import describe_case
 
@@ -166,12 +169,12 @@ def main() -> int:
         sys.stdout.write(describe_case(kind, int(number), given.smaller) + "\n")
         return 0
     if given.work is not None:
-        work(kinds, given.seed, given.work, given.skip, given.avoid)
+        work(kinds, given.seed, given.work, given.skip)
         return 0
     began = time.monotonic()
     minutes = given.minutes if given.minutes is not None else 1.0 if given.systems == float("inf") else 600.0
     watch = Watch()
-    watch.run(given.only, given.seed, 60 * minutes, given.systems, given.avoid)
+    watch.run(given.only, given.seed, 60 * minutes, given.systems, ["--avoid", given.avoid] + ["--strict"] * given.strict)
     minutes = (time.monotonic() - began) / 60
     sys.stdout.write(watch.table())
     sys.stdout.write(f"{sum(watch.cases.values())} cases in {minutes:.1f} minutes, {len(watch.found)} wrong: ")

@@ -7,6 +7,7 @@ import collections
 import numpy as np
 
 from fuzzing.common import Wrong
+from fuzzing.lsq import judging
 from fuzzing.lsq.cases import Case
 from fuzzing.lsq.drawing import draw
 from fuzzing.lsq.judging import judge

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.optimize
 
+from fuzzing.common import exact
 from fuzzing.lsq.problem import Problem
 
 
@@ -33,35 +34,29 @@ def by_program(problem: Problem, i: int) -> int:
     """The least that Cx misses its ends by, as a linear program in units of the system."""
     lower, upper, low, high = problem.lower[i], problem.upper[i], problem.low[i], problem.high[i]
     C = problem.C
-    # Units of x and of rows in which numbers are near 1.
-    near = np.minimum(
-        np.where(np.isfinite(lower), np.abs(lower), np.inf), np.where(np.isfinite(upper), np.abs(upper), np.inf)
-    )
-    finite = near[np.isfinite(near) & (near > 0)]
-    unit = float(np.median(finite)) if finite.size else 0.0
+    near = np.minimum(*(np.where(np.isfinite(end) & (end != 0), np.abs(end), np.inf) for end in (lower, upper)))
+    finite = near[np.isfinite(near)]
     ends = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
-    top = np.abs(ends).max(initial=0) / max(np.abs(C).max(), 1e-300)
-    unit = max(unit, float(top)) or 1.0
+    # Units of x and of rows in which numbers are near 1: those of the ends, or of the nearest bounds.
+    unit = float(np.abs(ends).max(initial=0) / max(np.abs(C).max(), 1e-300)) or float(finite.min(initial=np.inf))
+    unit = unit if 0 < unit < np.inf else 1.0
     rows = np.abs(C).max(axis=1) * unit
     rows = np.where(rows > 0, rows, 1)
     scaled = (C * unit / rows[:, None]).astype(float)
     below, above = (low / rows).astype(float), (high / rows).astype(float)
-    k, n = scaled.shape
     has_low, has_high = np.isfinite(below), np.isfinite(above)
-    left = np.vstack(
-        [
-            np.column_stack([scaled[has_high], -np.ones(has_high.sum())]),
-            np.column_stack([-scaled[has_low], -np.ones(has_low.sum())]),
-        ]
-    )
+    left = [np.column_stack([sign * scaled[has], -np.ones(has.sum())]) for sign, has in ((1, has_high), (-1, has_low))]
     right = np.concatenate([above[has_high], -below[has_low]])
     bounds = [
-        (a if np.isfinite(a) else None, z if np.isfinite(z) else None)
+        (a if abs(a) < 1e9 else None, z if abs(z) < 1e9 else None)
         for a, z in zip((lower / unit).astype(float), (upper / unit).astype(float))
     ]
-    found = scipy.optimize.linprog(
-        np.r_[np.zeros(n), 1.0], A_ub=left, b_ub=right, bounds=[*bounds, (0, None)], method="highs"
-    )
+    cost = np.r_[np.zeros(len(lower)), 1.0]
+    found = scipy.optimize.linprog(cost, np.vstack(left), right, bounds=[*bounds, (0, None)], method="highs")
     if found.x is None:
         return 0
-    return 1 if found.x[-1] <= 1e-10 else -1 if found.x[-1] > 1e-5 else 0
+    x = np.minimum(np.maximum(exact(found.x[:-1]) * unit, lower), upper)
+    missed = np.maximum(np.maximum(low - C @ x, C @ x - high), 0)
+    if (missed <= 1e-9 * (np.abs(C) @ np.abs(x))).all():
+        return 1
+    return -1 if found.x[-1] > 1e-5 else 0

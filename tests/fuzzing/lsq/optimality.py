@@ -21,7 +21,7 @@ DOUBLE, FLOAT = 2.0**-53, 2.0**-24
 
 def tolerance(problem: Problem, m: int) -> float:
     """What rounding leaves: of double arithmetic, errors that grow as the root of the length; of float32 results x."""
-    systems, n = problem.shape
+    n = problem.shape[1]
     room = 2000 * DOUBLE * np.sqrt(max(m, n, 16))
     if len(problem.C):
         room *= 8  # the row of a sum is as long as the largest column
@@ -49,9 +49,8 @@ def breach(problem: Problem, x: np.ndarray, lam: np.ndarray, multipliers: np.nda
     norms = np.broadcast_to(problem.norms(lam), problem.shape)
     w = problem.dual(x, lam)
     size = problem.b_norm() + (norms * np.abs(x)).sum(axis=1)
-    # x below the normal numbers has few digits.
-    tiny = np.longdouble(2.0) ** (-149 + 30 if problem.single else -1074 + 50)
-    size = size + norms.sum(axis=1) * tiny
+    # x near the smallest numbers has few digits, and is as good as zero.
+    size = size + norms.sum(axis=1) * np.longdouble(1e-28 if problem.single else 1e-278)
     unit = norms * np.where(size > 0, size, 1)[:, None]
     # At a bound is what a step to it would change Kx by no more than rounding does.
     with np.errstate(invalid="ignore"):
@@ -75,8 +74,9 @@ def plain(w: np.ndarray, unit: np.ndarray, low: np.ndarray, high: np.ndarray) ->
 
 def slack_room(problem: Problem, x: np.ndarray) -> np.ndarray:
     """How near Cx has to be to an end to be at it, (S, k)."""
-    eps = FLOAT if problem.single else DOUBLE
-    return 64 * eps * (np.abs(x) @ np.abs(problem.C).T) + 1e-300
+    eps = 1e-6 if problem.single else 1e-12
+    ends = np.minimum(*(np.where(np.isfinite(end), np.abs(end), np.inf) for end in (problem.low, problem.high)))
+    return eps * (np.abs(x) @ np.abs(problem.C).T + np.where(np.isfinite(ends), ends, 0)) + 1e-300
 
 
 def with_one_row(problem, x, w, unit, low, high):
