@@ -146,8 +146,12 @@ private:
             }
             if (mask && !mask[j]) return;
             const double lower = Scalar(this->given_lower[j]), upper = Scalar(this->given_upper[j]);
-            measured.breach =
-                max_of(measured.breach, breach_of(value, lower, upper, ws.w[j]) * task.inverse_norm_of(j));
+            const double inverse = task.inverse_norm_of(j);
+            // (A norm beyond the largest number, by a lambda as large, says nothing.)
+            const double breach = scale > 0 && !(inverse > 0)
+                                      ? double_infinity
+                                      : breach_of(value, lower, upper, ws.w[j]) * inverse;
+            measured.breach = max_of(measured.breach, breach);
         });
         measured.breach = team.max(measured.breach);
         measured.size = b_norm + team.sum(measured.size);

@@ -113,13 +113,17 @@ private:
         is_cut = false;
         // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
         // begin at its upper end.
-        const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
         const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
+        const bool by_grid = (family.rule == rule_gcv || family.rule == rule_lcurve) && unit > 0;
         if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
         tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
         if (tally.status == limit) return;
         beyond = this->keep_met_bounds();
         if (family.rule == rule_given || beyond) return;
+        if (unit == 0) {
+            at_end = -1;  // no lambda but 0 has a square
+            return;
+        }
         this->trusting = true;
         search(job, system, unit, near * near);
         this->trusting = false;
@@ -146,17 +150,24 @@ private:
     }
 
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.
+    // 0 where that is no number whose neighbours are.
     SW_HD double trace_ratio() const {
-        double a = 0, l = 0;
+        double a = 0, l = 0, largest = 0;
         team.each(this->columns(), [&](int j) {
-            const double scale = task.scale_of(j);
+            if (ws.square[j] > 0) largest = max_of(largest, 1 / task.scale_of(j));
+        });
+        largest = team.max(largest);
+        team.each(this->columns(), [&](int j) {
+            const double scale = task.scale_of(j), share = 1 / (scale * largest);
             if ((ws.state[j] & excluded) || !(scale > 0)) return;
-            a += ws.square[j] / (scale * scale);
-            l += ws.penalty_square[j] / (scale * scale);
+            if (ws.square[j] > 0) a += ws.square[j] * share * share;
+            l += ws.penalty_square[j] / scale / scale;
         });
         a = team.sum(a);
         l = team.sum(l);
-        return a > 0 && l > 0 ? a / l : 1.0;
+        if (!(a > 0 && l > 0)) return 1.0;
+        const double ratio = a / l * largest * largest;
+        return ratio > 1e-250 && ratio < 1e250 ? ratio : 0.0;
     }
 
     // Solves with another nu, from the set that there is.

@@ -214,7 +214,7 @@ def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across:
 def read_matrix(name: str, value: Any) -> Array:
     """Return a dense matrix, or say who takes sparse ones."""
     instead = "; or stepwell.tikhonov(A, b, lam, bounds=...), which takes sparse matrices and operators"
-    return read_array(name, value, "a dense array of real numbers", instead if name == "A" else "")
+    return read_array(name, value, instead=instead if name == "A" else "")
 
 
 def _alike(matrix: Any, b: Any, names: tuple[str, str] = ("A", "b")) -> tuple[Array, Array, bool]:

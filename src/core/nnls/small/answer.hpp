@@ -86,6 +86,14 @@ struct Answer : Sums<Kind, Lanes> {
         Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size,
                           square_root(max_of(0.0, squared_fit))};
         if constexpr (Kind::summed) measure_sum(measured);
+        if constexpr (Kind::penalized) {
+            // (A norm beyond the largest number, by a lambda as large, says nothing.)
+            bool any = false;
+            this->each_column([&](int j, int t) {
+                any = any || (!(this->shut & bit_of(j)) && !(this->inverse_norm(j, t) > 0));
+            });
+            if (lanes.any(any)) return false;
+        }
         if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
         if (lanes.lane() == 0) {
             job.residual[system] = square_root(squared_fit);

@@ -126,6 +126,7 @@ private:
     enum class Verdict { optimal, leave, look_again, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
+    bool unfit = false;  // of a search for lambda
     int turns_left = 0;  // with this lambda: few of them solve nothing
     // Bent steps that there may be; after them every step ends where a bound is met, so that nothing goes to
     // and fro.
@@ -354,6 +355,10 @@ private:
                 return false;
             }
             const double unit = trace_ratio(), q = curvature_of_path();
+            if (!(unit > 1e-250 && unit < 1e250)) {  // squares beyond the range of numbers
+                unfit = true;
+                return false;
+            }
             this->along = LevelSearch(unit, max_of(0.5 * logarithm(q > 0 ? (level - unpenalized) / q : unit),
                                                    logarithm(1e-7 * unit)));
             trusting = true;
@@ -377,8 +382,10 @@ private:
         return true;
     }
 
-    // Whether a level that was found with tables is missed by what A made of the point.
+    // Whether a level that was found with tables is missed by what A made of the point, or none was looked
+    // for.
     SW_HD bool misses_level() const {
+        if (unfit) return true;
         if (evaluations == 0 || at_end != 0) return false;
         return absolute(squared_fit - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
     }

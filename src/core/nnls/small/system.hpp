@@ -548,7 +548,7 @@ private:
 
     SW_HD bool put_at_bounds() {
         uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
-        bool crossed = false;
+        bool crossed = false;  // bounds; or a square is beyond the largest number
         if constexpr (Lanes::has_sweeps && Kind::shares && !own_norms && !Kind::bounded) {
             shut |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
             return true;
@@ -558,6 +558,7 @@ private:
             const uint64_t bit = bit_of(j);
             const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);
             if (nothing || masked) out |= bit;
+            if (Kind::penalized && !(square(j) < double_infinity)) crossed = true;  // for another solver
             if constexpr (Kind::bounded) {
                 double low = given_bound(j, false), high = given_bound(j, true);
                 if constexpr (Kind::boxed) {
@@ -590,8 +591,8 @@ private:
             far_below = lanes.join(below);
             far_above = lanes.join(above);
         }
+        if (lanes.any(crossed)) return false;
         if constexpr (Kind::bounded) {
-            if (lanes.any(crossed)) return false;
             at_upper = lanes.join(up);
             support = lanes.join(nonzero);
             SW_ROLLED
