@@ -4,12 +4,13 @@
     python tests/fuzz.py --only nnls,resume --minutes 1
     python tests/fuzz.py --only lsq --systems 100000 --minutes 60    # until so many systems were solved
     python tests/fuzz.py --case nnls:123456               # one case again
+    python tests/fuzz.py --only kept                      # least squares that failed once
     python tests/fuzz.py --case lsq:123456 --smaller      # the smallest call found that fails in the same way
 
 A case is a kind and a number, from which everything in it follows. Cases run in a process of their own, so that a crash
-is a finding like any other, and so is a case that takes more than ten seconds of the processor. The kinds are in
-tests/fuzzing/; cases that once failed are kept in its corpus.txt and run as tests (tests/test_fuzz_corpus.py). Exit
-status 1: something was found.
+is a finding like any other, and so is a case that takes more than twenty seconds of the processor. The kinds are in
+tests/fuzzing/; cases that once failed are kept in its corpus.txt and lsq/kept.jsonl and run as tests
+(tests/test_fuzz_corpus.py). Exit status 1: something was found.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "helpers"))
 
 #: Seconds of the processor that a case may take, and seconds by the clock until a worker that says nothing is ended.
-CASE_SECONDS, SILENT_SECONDS = 10, 120
+CASE_SECONDS, SILENT_SECONDS = 20, 200
 
 #: Where a worker says what it does.
 told = sys.stdout
@@ -44,7 +45,7 @@ told = sys.stdout
 
 def work(kinds: list[str], seed: int, seconds: float, skip: int) -> None:
     """Run cases until the time is up; say before each what it is, and after it what was wrong."""
-    from fuzzing import KINDS, run_case
+    from fuzzing import KINDS, kept_numbers, run_case
 
     # What a call prints is not for the watcher.
     global told
@@ -52,8 +53,9 @@ def work(kinds: list[str], seed: int, seconds: float, skip: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     chance = random.Random(seed)
     end = time.monotonic() + seconds
-    for place, kind in enumerate(itertools.cycle(kinds or list(KINDS))):
-        number = chance.randrange(2**32)
+    drawn = ((kind, chance.randrange(2**32)) for kind in itertools.cycle(kinds or list(KINDS)))
+    cases = ((kind, number) for kind in kinds for number in kept_numbers()) if kinds == ["kept"] else drawn
+    for place, (kind, number) in enumerate(cases):
         if place < skip:
             continue
         if time.monotonic() >= end:
@@ -161,7 +163,7 @@ def main() -> int:
         from fuzzing import lsq
 
         lsq.avoided += [word for word in given.avoid.split(",") if word]
-        lsq.judging.settings["strict"] = given.strict
+        lsq.strict[0] = given.strict
     if given.case:
         from fuzzing import describe_case
 
@@ -174,7 +176,9 @@ def main() -> int:
     began = time.monotonic()
     minutes = given.minutes if given.minutes is not None else 1.0 if given.systems == float("inf") else 600.0
     watch = Watch()
-    watch.run(given.only, given.seed, 60 * minutes, given.systems, ["--avoid", given.avoid] + ["--strict"] * given.strict)
+    watch.run(
+        given.only, given.seed, 60 * minutes, given.systems, ["--avoid", given.avoid] + ["--strict"] * given.strict
+    )
     minutes = (time.monotonic() - began) / 60
     sys.stdout.write(watch.table())
     sys.stdout.write(f"{sum(watch.cases.values())} cases in {minutes:.1f} minutes, {len(watch.found)} wrong: ")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fuzzing import arguments, files, linear, minimizing, systems, tessellating
-from fuzzing.lsq import describe, least_squares
+from fuzzing.lsq import describe, kept, kept_cases, least_squares
 
 KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None]] = {
     "minimize": minimizing.minimize,
@@ -29,10 +29,18 @@ KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None
 }
 
 
+def kept_numbers() -> range:
+    """The numbers of the kind "kept": calls of least squares that failed once."""
+    return range(len(kept_cases()))
+
+
 def run_case(kind: str, number: int) -> collections.Counter[str]:
     """Run one case; everything in it follows from its kind and number. Returns what it counted, if anything."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if kind == "kept":
+            kept(number)
+            return collections.Counter()
         return KINDS[kind](generator(kind, number)) or collections.Counter()
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import collections
+import functools
+import json
+from pathlib import Path
 
 import numpy as np
 
 from fuzzing.common import Wrong
-from fuzzing.lsq import judging
 from fuzzing.lsq.cases import Case
 from fuzzing.lsq.drawing import draw
 from fuzzing.lsq.judging import judge
 
-
 #: Cases of which something is called so are left out: `--avoid` of tests/fuzz.py.
 avoided: list[str] = []
+#: Whether benign systems that did not converge are findings: `--strict`.
+strict: list[bool] = [False]
 
 
 def least_squares(rng: np.random.Generator) -> collections.Counter[str]:
@@ -25,9 +28,33 @@ def least_squares(rng: np.random.Generator) -> collections.Counter[str]:
     return hold_case(case)
 
 
+#: Calls that failed once, as small as they were found: a line of JSON each, with the words why.
+KEPT = Path(__file__).resolve().parent / "kept.jsonl"
+
+
+@functools.cache
+def kept_cases() -> list[tuple[str, Case]]:
+    """The calls that are kept, each with what was wrong; benign ones, which had to converge, say so."""
+    entries = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines()]
+    found = []
+    for entry in entries:
+        case = Case.from_json(entry)
+        case.kinds = ["benign"] if entry.get("benign") else []
+        found.append((entry["why"], case))
+    return found
+
+
+def kept(place: int) -> None:
+    """One of the calls that are kept, strictly."""
+    why, case = kept_cases()[place]
+    verdict = judge(case, strict=True)
+    if verdict.findings:
+        raise Wrong("kept", f"{why}: {verdict.findings[0]}; {case.as_code()}", verdict.counts)
+
+
 def hold_case(case: Case) -> collections.Counter[str]:
     """Make the call of a case and raise where an answer is wrong."""
-    verdict = judge(case)
+    verdict = judge(case, strict=strict[0])
     for kind in case.kinds:
         verdict.counts[kind] += case.systems()
     if verdict.findings:
@@ -42,15 +69,15 @@ def describe(rng: np.random.Generator, smaller: bool) -> str:
     from fuzzing.lsq.shrinking import kinds_of, shrink
 
     case = draw(rng)
-    kinds = kinds_of(case)
+    kinds = kinds_of(case, strict[0])
     lines = [
         f"{', '.join(case.kinds)}; A {np.shape(case.matrix())}, b {case.b.shape}",
         f"wrong: {sorted(kinds) or 'nothing'}",
     ]
     if kinds and smaller:
-        case = shrink(case, sorted(kinds)[0])
+        case = shrink(case, sorted(kinds)[0], strict[0])
     if kinds and not kinds & {"hang", "crash"}:
-        lines += [str(finding) for finding in judge(case).findings[:10]]
+        lines += [str(finding) for finding in judge(case, strict[0]).findings[:10]]
     code = case.as_code()
     lines.append(code if len(code) < 6000 else f"{code[:3000]} ... (--smaller makes it smaller)")
     return "\n".join(lines)

@@ -43,10 +43,14 @@ class Case:
         """A (or G) as an array."""
         return self.A.operator().dense() if isinstance(self.A, Pulse) else self.A
 
+    def across(self) -> bool:
+        """Whether systems lie along the second axis, in the result as well."""
+        return self.function == "nnls" and self.options.get("axis", 0) == 1 and self.b.ndim == 2
+
     def turned(self) -> np.ndarray:
         """b with systems along the first axes and one system's equations along the last."""
         b = self.b
-        if self.function == "nnls" and self.options.get("axis", 0) == 1 and b.ndim == 2:
+        if self.across():
             return b.T
         matrix = self.matrix()
         if self.function == "lsq_linear" and b.ndim > 1 and b.shape[-1] == 1 and b.shape[-2] == matrix.shape[-2] != 1:

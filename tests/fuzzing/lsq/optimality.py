@@ -1,8 +1,8 @@
 """Conditions of optimality in wide precision: by how much an x breaks them, in units in which x counts.
 
 With w minus half of the gradient, a step of column j alone lowers the objective by (w_j / |k_j|)^2, k_j its column in A
-and lam L. The breach is w_j / |k_j| over |b| + sum |k_j| |x_j|, the size of what is rounded on the way to w. Bounds that
-are far away have no part in it.
+and lam L. The breach is w_j / |k_j| over |b| + sum |k_j| |x_j|, the size of what is rounded on the way to w. Bounds
+that are far away have no part in it.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ def plain(w: np.ndarray, unit: np.ndarray, low: np.ndarray, high: np.ndarray) ->
 
 
 def remaining(problem: Problem, x: np.ndarray, lam: np.ndarray, found: Breach) -> tuple[np.ndarray, np.ndarray]:
-    """The root of what a step of all columns between bounds lowers the objective by; and |b| + |Kx|.
+    """The root of what a step of all columns between bounds lowers the objective by; and |b| + |Kx|, of the
+    columns between bounds and of the others.
 
-    With K scaled to columns of length one, K = U S V', it is the norm of S^-1 V'w over the singular values that are more
-    than rounding.
+    With K scaled to columns of length one, K = U S V', it is the norm of S^-1 V'w over the singular values that are
+    more than rounding.
     """
     assert problem.A is not None
     systems, n = problem.shape
@@ -91,7 +92,9 @@ def remaining(problem: Problem, x: np.ndarray, lam: np.ndarray, found: Breach) -
     parts = np.einsum("skn,sn->sk", V, (w / top[:, None]).astype(float))
     kept = values > 1e-13 * max(K.shape[1:])
     gap = np.sqrt((np.where(kept, parts / np.where(kept, values, 1), 0) ** 2).sum(axis=1)) * top
-    unit = problem.b_norm() + np.sqrt((times(A, x) ** 2).sum(axis=1) + lam**2 * (problem.penalized(x) ** 2).sum(axis=1))
+    unit = problem.b_norm()
+    for part in (np.where(found.free, x, 0), np.where(found.free, 0, x)):
+        unit = unit + np.sqrt((times(A, part) ** 2).sum(axis=1) + lam**2 * (problem.penalized(part) ** 2).sum(axis=1))
     return gap, unit + found.norms.sum(axis=1) * np.longdouble(1e-278)
 
 
@@ -105,8 +108,8 @@ def slack_room(problem: Problem, x: np.ndarray) -> np.ndarray:
 def with_one_row(problem, x, w, unit, low, high):
     """With one row c: any two columns that can be exchanged ask for one multiplier, to their rounding.
 
-    Column j allows mu from -w_j / c_j - t unit_j / |c_j| up, or down from there, or both; these intervals have a point in
-    common where any two have.
+    Column j allows mu from -w_j / c_j - t unit_j / |c_j| up, or down from there, or both; these intervals have a point
+    in common where any two have.
     """
     c = problem.C[0]
     value, room = x @ c, slack_room(problem, x)[:, 0]

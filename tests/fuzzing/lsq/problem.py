@@ -82,6 +82,16 @@ class Problem:
         """The point within the bounds that is nearest to zero."""
         return np.minimum(np.maximum(np.zeros(self.shape, np.longdouble), self.lower), self.upper)
 
+    def size_of_rows(self) -> np.ndarray:
+        """A size that Cx has in this problem: what a row that has to be exactly 0 is rounded to."""
+        norms = np.broadcast_to(self.norms(np.zeros(self.shape[0], np.longdouble)), self.shape)
+        largest = np.abs(self.C).max(axis=0)
+        over = (np.where((norms > 0) & (largest > 0), norms, 0) / np.where(largest > 0, largest, 1)).max(axis=1)
+        unit = np.where(over > 0, self.b_norm() / np.where(over > 0, over, 1), 0)
+        bounds = [np.where(np.isfinite(end), np.abs(end), 0).max(axis=1) for end in (self.lower, self.upper)]
+        ends = [np.where(np.isfinite(end), np.abs(end), 0).max(axis=1) for end in (self.low, self.high)]
+        return unit + np.minimum(*bounds) * np.abs(self.C).max() + np.minimum(*ends)
+
     def norms(self, lam: np.ndarray) -> np.ndarray:
         """The norms of the columns of A and lam L, one below the other, (S, n)."""
         if self.G is not None:

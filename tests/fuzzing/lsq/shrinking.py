@@ -1,4 +1,4 @@
-"""Makes a case that fails smaller, as long as it fails in the same way: fewer systems, arguments, columns, rows, digits."""
+"""Makes a case smaller as long as it fails in the same way: fewer systems, arguments, columns, rows and digits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PER_SYSTEM = ("which", "mask", "weights", "lam", "noise", "bb", "warm_start")
 LIMIT = 4
 
 
-def kinds_of(case: Case) -> set[str]:
+def kinds_of(case: Case, strict: bool = False) -> set[str]:
     """What is wrong with a case, found in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -29,7 +29,7 @@ def kinds_of(case: Case) -> set[str]:
                 resource.RLIMIT_CPU, (LIMIT + int(resource.getrusage(resource.RUSAGE_SELF).ru_utime), LIMIT + 60)
             )
             with np.errstate(all="ignore"):
-                found = {finding.kind for finding in judge(case).findings}
+                found = {finding.kind for finding in judge(case, strict).findings}
         except Exception as error:
             found = {type(error).__name__}
         os.write(writing, pickle.dumps(found))
@@ -41,20 +41,20 @@ def kinds_of(case: Case) -> set[str]:
     return pickle.loads(said) if said else {"hang"} if os.WIFSIGNALED(code) and os.WTERMSIG(code) == 24 else {"crash"}
 
 
-def shrink(case: Case, wanted: str) -> Case:
+def shrink(case: Case, wanted: str, strict: bool = False) -> Case:
     """The smallest case found that fails as `wanted`."""
-    case = first_alone(case, wanted)
+    case = first_alone(case, wanted, strict)
     changed = True
     while changed:
         changed = False
         for smaller in candidates(case):
-            if wanted in kinds_of(smaller):
+            if wanted in kinds_of(smaller, strict):
                 case, changed = smaller, True
                 break
     return case
 
 
-def first_alone(case: Case, wanted: str) -> Case:
+def first_alone(case: Case, wanted: str, strict: bool) -> Case:
     """One of its systems alone, if one fails alone."""
     systems = case.systems()
     if case.turned().ndim == 1:
@@ -64,7 +64,7 @@ def first_alone(case: Case, wanted: str) -> Case:
             lone = alone(case, i)
         except (ValueError, IndexError):
             return case
-        if wanted in kinds_of(lone):
+        if wanted in kinds_of(lone, strict):
             return lone
     return case
 
