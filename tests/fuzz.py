@@ -174,7 +174,9 @@ def main() -> int:
     began = time.monotonic()
     minutes = given.minutes if given.minutes is not None else 1.0 if given.systems == float("inf") else 600.0
     watch = Watch()
-    watch.run(given.only, given.seed, 60 * minutes, given.systems, ["--avoid", given.avoid] + ["--strict"] * given.strict)
+    watch.run(
+        given.only, given.seed, 60 * minutes, given.systems, ["--avoid", given.avoid] + ["--strict"] * given.strict
+    )
     minutes = (time.monotonic() - began) / 60
     sys.stdout.write(watch.table())
     sys.stdout.write(f"{sum(watch.cases.values())} cases in {minutes:.1f} minutes, {len(watch.found)} wrong: ")
