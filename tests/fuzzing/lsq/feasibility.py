@@ -23,7 +23,7 @@ def feasible(problem: Problem, i: int) -> int:
         least, most = np.minimum(*ends).sum(), np.maximum(*ends).sum()
         reach = np.where(np.isfinite(ends[0]), np.abs(ends[0]), 0) + np.where(np.isfinite(ends[1]), np.abs(ends[1]), 0)
         size = reach.sum() + min(abs(low[0]), abs(high[0]))
-        room = 1e-9 * size if not (problem.C > 0).all() or problem.single else 1e-14 * size
+        room = 1e-5 * size if problem.single else 1e-14 * size if (problem.C > 0).all() else 1e-9 * size
         if least > high[0] + room or most < low[0] - room:
             return -1
         return 1 if least <= high[0] - room and most >= low[0] + room else 0
@@ -59,4 +59,4 @@ def by_program(problem: Problem, i: int) -> int:
     missed = np.maximum(np.maximum(low - C @ x, C @ x - high), 0)
     if (missed <= 1e-9 * (np.abs(C) @ np.abs(x))).all():
         return 1
-    return -1 if found.x[-1] > 1e-5 else 0
+    return -1 if found.x[-1] > (1e-3 if problem.single else 1e-5) else 0

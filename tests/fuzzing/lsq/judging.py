@@ -10,7 +10,7 @@ import numpy as np
 
 from fuzzing.common import exact
 from fuzzing.lsq import levels
-from fuzzing.lsq.cases import Case
+from fuzzing.lsq.cases import Case, Pulse
 from fuzzing.lsq.feasibility import feasible
 from fuzzing.lsq.optimality import DOUBLE, FLOAT, Breach, breach, tolerance
 from fuzzing.lsq.problem import Problem, read, rows_of
@@ -174,10 +174,21 @@ class Answer:
             elif not problem.finite[i]:
                 if status[i] != NNLSStatus.NON_FINITE and feasible(problem, i) >= 0:
                     self.find("finite", i, f"holds NaN or infinity, and is {self.name(i)}")
-            elif status[i] == NNLSStatus.NON_FINITE:
+            elif status[i] == NNLSStatus.NON_FINITE and not (problem.single and self.is_too_large(i)):
                 self.find("finite", i, f"NON_FINITE, and all of it is finite; x is {self.x[i][:4]}")
             elif (problem.lower[i] > problem.upper[i]).any() or (len(problem.C) and feasible(problem, i) < 0):
                 self.find("feasible", i, f"no x is feasible, and it is {self.name(i)}")
+
+    def is_too_large(self, i: int) -> bool:
+        """Whether x of a float32 problem does not fit, as the same problem in double precision says."""
+        A = self.case.A
+        wide = dataclasses.replace(
+            self.case,
+            A=dataclasses.replace(A, pulse=A.pulse.astype(float)) if isinstance(A, Pulse) else A.astype(float),
+            b=self.case.b.astype(float),
+        )
+        again = Answer(wide, read(wide), wide.call())
+        return bool(np.abs(again.x[i]).max(initial=0) > 1e38)
 
     def optimal(self, where: np.ndarray, part: Problem, x: np.ndarray, found: Breach) -> None:
         """CONVERGED means optimal, and the violation reported is what there is."""
@@ -224,6 +235,7 @@ class Answer:
         # Where b = 0 bounds are the only scale; of normal equations squares are rounded.
         terms = (part.norms(lam) * np.abs(x)).sum(axis=1)
         worse &= ~((part.b_norm() == 0) & (own <= (self.room_of_tol * terms) ** 2))
+        worse &= terms > 1e-278 * part.norms(lam).sum(axis=1)  # x is zero but for its smallest numbers
         if part.single:
             worse &= own > best + (8 * FLOAT * terms) ** 2
         if part.G is not None:

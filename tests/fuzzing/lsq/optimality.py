@@ -95,7 +95,9 @@ def with_one_row(problem, x, w, unit, low, high):
     from_below = ~fixed & ((c > 0) & ~low | (c < 0) & ~high)  # mu >= alpha - t beta
     from_above = ~fixed & ((c > 0) & ~high | (c < 0) & ~low)
     # The slack of a range: a column of zeros. At the lower end it keeps mu from being negative.
-    at_low, at_high = value <= problem.low[:, 0] + room, value >= problem.high[:, 0] - room
+    fixed_end = problem.low[:, 0] == problem.high[:, 0]
+    at_low = fixed_end | (value <= problem.low[:, 0] + room)
+    at_high = fixed_end | (value >= problem.high[:, 0] - room)
     nothing = np.zeros((len(x), 1), np.longdouble)
     alpha, beta = np.concatenate([alpha, nothing], axis=1), np.concatenate([beta, nothing], axis=1)
     from_below = np.concatenate([from_below, ~at_high[:, None]], axis=1)
@@ -114,7 +116,9 @@ def with_rows(problem, x, w, unit, low, high, multipliers):
     room = slack_room(problem, x)
     values = x @ problem.C.T
     for i in range(len(x)):
-        at_low, at_high = values[i] <= problem.low[i] + room[i], values[i] >= problem.high[i] - room[i]
+        fixed = problem.low[i] == problem.high[i]
+        at_low = fixed | (values[i] <= problem.low[i] + room[i])
+        at_high = fixed | (values[i] >= problem.high[i] - room[i])
 
         def at(mu, i=i, at_low=at_low, at_high=at_high):
             mu = np.where(

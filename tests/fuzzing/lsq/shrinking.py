@@ -116,8 +116,10 @@ def candidates(case: Case) -> Iterator[Case]:
         yield Case(case.function, np.array(case.matrix(), float), case.b, case.options, case.kinds)
         return
     if case.turned().ndim > 1:
-        return
-    m, n = case.A.shape
+        yield from fewer_systems(case)
+        if case.options.get("axis"):
+            return
+    m, n = case.A.shape[-2:]
     for width in (n // 2, n // 4, 1):
         if width >= 1 and n > width:
             for start in range(0, n, width):
@@ -145,11 +147,52 @@ def candidates(case: Case) -> Iterator[Case]:
         for A, b in ((rounded(case.A, digits), case.b), (case.A, rounded(case.b, digits))):
             if not (same(A, case.A) and same(b, case.b)):
                 if case.function == "lsq_gram":
-                    A = 0.5 * (A + A.T)
+                    A = 0.5 * (A + np.swapaxes(A, -1, -2))
                 yield Case(case.function, A, b, case.options, case.kinds)
     zero = np.zeros_like(case.b)
     if case.b.any():
         yield Case(case.function, case.A, zero, case.options, case.kinds)
+
+
+def fewer_systems(case: Case) -> Iterator[Case]:
+    """Some of the systems of a batch."""
+    systems = case.systems()
+    if case.options.get("axis") or case.b.ndim != 2:
+        return
+    for width in (systems // 2, systems // 4, 1):
+        if width >= 1 and systems > width:
+            for start in range(0, systems, width):
+                kept = np.ones(systems, bool)
+                kept[start : start + width] = False
+                yield some(case, kept)
+
+
+def some(case: Case, kept: np.ndarray) -> Case:
+    systems = len(kept)
+
+    def cut(value: Any, dimensions: int) -> Any:
+        array = np.asarray(value)
+        return array[kept] if array.ndim == dimensions and array.shape[0] == systems else value
+
+    options = dict(case.options)
+    for name, dimensions in (
+        ("mask", 2),
+        ("weights", 2),
+        ("warm_start", 2),
+        ("lam", 1),
+        ("noise", 1),
+        ("bb", 1),
+        ("which", 1),
+    ):
+        if name in options and not isinstance(options[name], str):
+            options[name] = cut(options[name], dimensions)
+    for name, dimensions in (("bounds", 2), ("sum_bounds", 1)):
+        if name in options:
+            options[name] = tuple(cut(end, dimensions) for end in options[name])
+    if "equality" in options:
+        options["equality"] = (options["equality"][0], cut(options["equality"][1], 2))
+    A = case.A[kept] if case.A.ndim == 3 and "which" not in options else case.A
+    return Case(case.function, A, case.b[kept], options, case.kinds)
 
 
 def changed(case: Case, drop: str = "", **options: Any) -> Case:
@@ -173,15 +216,15 @@ def columns(case: Case, kept: np.ndarray) -> Case:
     if "equality" in options:
         options["equality"] = (cut(options["equality"][0]), options["equality"][1])
     if case.function == "lsq_gram":
-        return Case(case.function, case.A[np.ix_(kept, kept)], case.b[kept], options, case.kinds)
-    return Case(case.function, case.A[:, kept], case.b, options, case.kinds)
+        return Case(case.function, case.A[..., kept, :][..., kept], case.b[..., kept], options, case.kinds)
+    return Case(case.function, case.A[..., kept], case.b, options, case.kinds)
 
 
 def rows(case: Case, kept: np.ndarray) -> Case:
     options = dict(case.options)
     if "weights" in options:
         options["weights"] = options["weights"][..., kept]
-    return Case(case.function, case.A[kept], case.b[kept], options, case.kinds)
+    return Case(case.function, case.A[..., kept, :], case.b[..., kept], options, case.kinds)
 
 
 def rounded(value: Any, digits: int) -> Any:
