@@ -185,7 +185,7 @@ def _parts(argument: str, value: Any, count: int | None, what: str) -> list[Any]
     plain = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
     parts = list(value) if plain and getattr(value, "ndim", 1) == 1 else []
     right = len(parts) > 0 if count is None else len(parts) == count
-    require_kind(right, argument, value, what if count is None else f"{count} {what}")
+    require_kind(right, argument, value, f"a sequence of {what}" if count is None else f"{count} {what}")
     return parts
 
 
