@@ -12,7 +12,7 @@ from fuzzing.common import exact
 from fuzzing.lsq import levels
 from fuzzing.lsq.cases import Case, Pulse
 from fuzzing.lsq.feasibility import feasible
-from fuzzing.lsq.optimality import DOUBLE, FLOAT, Breach, breach, tolerance
+from fuzzing.lsq.optimality import DOUBLE, FLOAT, Breach, breach, remaining, tolerance
 from fuzzing.lsq.problem import Problem, read, rows_of
 from stepwell.nnls import NNLSStatus
 
@@ -157,6 +157,7 @@ class Answer:
         found = breach(part, x, lam, multipliers)
         self.optimal(where, part, x, found)
         self.constraints(where, part, exact(x))
+        self.lowest(where, part, x, lam, found)
         self.certificate(where, part, exact(x), found)
         if self.rule is not None and self.case.options.get("tol") is None:
             levels.look(self, where, part, x, lam, found)
@@ -249,6 +250,21 @@ class Answer:
             ),
         )
 
+    def lowest(self, where: np.ndarray, part: Problem, x: np.ndarray, lam: np.ndarray, found: Breach) -> None:
+        """The columns between bounds lower the objective no further, in units of b and of what x explains."""
+        if len(part.C) or part.G is not None or part.single or self.n > 40:
+            return
+        gap, unit = remaining(part, exact(x), lam, found)
+        high = (self.status[where] == NNLSStatus.CONVERGED) & (gap > (1e-6 + self.room_of_tol) * unit)
+        self.find_each(
+            "objective",
+            _spread(high, where, self.systems),
+            lambda i: (
+                f"CONVERGED, and the objective can be lowered by the square of {gap[_at(where, i)]:.2e}; |b| and "
+                f"|Kx| are {unit[_at(where, i)]:.2e}"
+            ),
+        )
+
     def constraints(self, where: np.ndarray, part: Problem, x: np.ndarray) -> None:
         """Sums and equalities are met, and what is reported of them is true."""
         if len(part.C) == 0:
@@ -319,7 +335,9 @@ def _is_nothing(part: Problem, x: np.ndarray, found: Breach, b_norm: np.ndarray)
     nearest = np.where(np.isfinite(nearest), nearest, 0)
     size = (found.norms * nearest).sum(axis=1)
     if len(part.C):
-        ends = np.minimum(np.abs(part.low), np.abs(part.high))
+        ends = np.minimum(
+            *(np.where(np.isfinite(end) & (end != 0), np.abs(end), np.inf) for end in (part.low, part.high))
+        )
         over = np.abs(part.C)[None] / np.where(found.norms > 0, found.norms, 1)[:, None, :]
         size = size + (np.where(np.isfinite(ends), ends, 0) / np.maximum(over.max(axis=2), 1e-300)).sum(axis=1)
     none = b_norm == 0 if part.G is None else (part.b == 0).all(axis=1)

@@ -39,6 +39,11 @@ def trace_ratio(part: Problem) -> np.ndarray:
     return np.sqrt(np.where((a > 0) & (l > 0), a / np.where(l > 0, l, 1), 1))
 
 
+def has_squares(unit: np.ndarray) -> np.ndarray:
+    """Whether the squares of lambdas about a unit are numbers: where not, 0 is the end of their range."""
+    return (unit > 1e-105) & (unit < 1e105)
+
+
 def fit_with(
     answer: Answer, where: np.ndarray, part: Problem, lam: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -78,7 +83,7 @@ def by_level(answer: Answer, where: np.ndarray, part: Problem, x: np.ndarray, la
     rounding = eps * size * (np.sqrt(least) + np.sqrt(level)) + (eps * size) ** 2
     wanted = level - least
     reachable = sure & sure_of_bottom & sure_of_most & (bottom < level - 0.01 * wanted) & (most > level + 0.01 * wanted)
-    reachable &= wanted > 1e4 * rounding
+    reachable &= (wanted > 1e4 * rounding) & has_squares(unit)
     finished = answer.status[where] == 0
     off = finished & reachable & (np.abs(fit - level) > 1e-4 * wanted + 10 * rounding)
     from fuzzing.lsq.judging import _at, _spread
@@ -117,6 +122,7 @@ def on_grid(answer: Answer, where: np.ndarray, part: Problem, lam: np.ndarray) -
     over = (lam / unit).astype(float)
     finished = answer.status[where] == 0
     off = finished & ~((over > np.exp(-8) * 0.99) & (over < np.exp(2) * 1.01))
+    off &= has_squares(unit) | (lam != 0) | (answer.per_system("lam_at_end")[where] != -1)
     answer.find_each(
         "grid",
         _spread(off, where, answer.systems),

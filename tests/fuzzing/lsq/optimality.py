@@ -13,7 +13,7 @@ import numpy as np
 import scipy.optimize
 
 from fuzzing.common import exact
-from fuzzing.lsq.problem import Problem
+from fuzzing.lsq.problem import Problem, times
 
 #: Roundings of x alone, and of all else in double precision.
 DOUBLE, FLOAT = 2.0**-53, 2.0**-24
@@ -70,6 +70,29 @@ def plain(w: np.ndarray, unit: np.ndarray, low: np.ndarray, high: np.ndarray) ->
     part = np.where(low & high, 0, np.where(low, np.maximum(w, 0), np.where(high, np.maximum(-w, 0), np.abs(w))))
     part = part / np.where(unit > 0, unit, 1)
     return np.max(np.where(np.isnan(part), np.inf, part), axis=1, initial=0)
+
+
+def remaining(problem: Problem, x: np.ndarray, lam: np.ndarray, found: Breach) -> tuple[np.ndarray, np.ndarray]:
+    """The root of what a step of all columns between bounds lowers the objective by; and |b| + |Kx|.
+
+    With K scaled to columns of length one, K = U S V', it is the norm of S^-1 V'w over the singular values that are more
+    than rounding.
+    """
+    assert problem.A is not None
+    systems, n = problem.shape
+    L = np.eye(n, dtype=np.longdouble) if problem.L is None else problem.L
+    A = np.broadcast_to(problem.A, (systems, *problem.A.shape[1:]))
+    K = np.concatenate([A, lam[:, None, None] * L], axis=1) if (lam > 0).any() else A
+    over = np.where(found.free & (found.norms > 0), found.norms, np.inf)
+    _, values, V = np.linalg.svd((K / over[:, None, :]).astype(float), full_matrices=False)
+    w = found.w / over
+    top = np.abs(w).max(axis=1)
+    top = np.where(top > 0, top, 1)
+    parts = np.einsum("skn,sn->sk", V, (w / top[:, None]).astype(float))
+    kept = values > 1e-13 * max(K.shape[1:])
+    gap = np.sqrt((np.where(kept, parts / np.where(kept, values, 1), 0) ** 2).sum(axis=1)) * top
+    unit = problem.b_norm() + np.sqrt((times(A, x) ** 2).sum(axis=1) + lam**2 * (problem.penalized(x) ** 2).sum(axis=1))
+    return gap, unit + found.norms.sum(axis=1) * np.longdouble(1e-278)
 
 
 def slack_room(problem: Problem, x: np.ndarray) -> np.ndarray:
