@@ -19,6 +19,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config):
+    """Without tests for GPUs JAX has none, in processes that tests start neither: arrays of JAX are on the CPU then."""
+    if "not cuda" in (config.getoption("markexpr", "") or ""):
+        os.environ["JAX_PLATFORMS"] = "cpu"
+
+
 def _separate_stderr() -> None:
     """Let Click before 8.2 keep stderr apart, as later versions do, whose `output` has both."""
     testing = pytest.importorskip("click.testing")
@@ -72,6 +78,24 @@ def jax_keeps_its_precision():
     yield
     if "jax" in sys.modules and sys.modules["jax"].config.jax_enable_x64 != before:
         sys.modules["jax"].config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(autouse=True)
+def jax_lives_where_the_test_wants_it(request, monkeypatch):
+    """Beside tests for GPUs, where JAX's default is one, all others have JAX's arrays on the CPU."""
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        yield
+        return
+    wanted = None if request.node.get_closest_marker("cuda") else "cpu"
+    if wanted is None:
+        monkeypatch.delenv("JAX_DEFAULT_DEVICE", raising=False)
+    else:
+        monkeypatch.setenv("JAX_DEFAULT_DEVICE", wanted)
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_default_device", wanted)
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_default_device", None)
 
 
 @pytest.fixture(autouse=True)

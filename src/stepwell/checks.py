@@ -277,8 +277,10 @@ def require_function(argument: str, value: Any, *, optional: bool = True) -> Non
 # ---- arrays ----
 
 
-def read_array(argument: str, value: Any, allowed: str = "an array of real numbers") -> Array:
+def read_array(argument: str, value: Any, allowed: str = "an array of real numbers", instead: str = "") -> Array:
     """Return a dense array of real numbers as it is, of whatever library; make one of a number, a list or the like.
+
+    `instead` says who takes sparse matrices and operators, where somebody does.
 
     Examples
     --------
@@ -288,7 +290,7 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     stepwell.checks.WrongKind: b is [[1, 2], [3]]; allowed: an array of real numbers
     """
     _require_unmasked(argument, value)
-    _require_dense(argument, value)
+    _require_dense(argument, value, instead)
     if is_array(value):
         require_real(argument, value)
         return np.asarray(value) if isinstance(value, np.ndarray) else value  # np.matrix multiplies in its own way
@@ -297,7 +299,7 @@ def read_array(argument: str, value: Any, allowed: str = "an array of real numbe
     except (TypeError, ValueError):  # rows of different lengths, and the like
         found = np.array("no array")
     if found.dtype.kind == "O":
-        found = _numbers_of(argument, value, found, allowed)
+        found = _numbers_of(argument, value, found, allowed + instead)
     require_kind(found.dtype.kind in "biuf", argument, value, allowed)
     return found
 
@@ -310,10 +312,10 @@ def _require_unmasked(argument: str, value: Any) -> None:
         raise WrongKind(f"{argument} is a masked array; allowed: one without a mask, such as {argument}.filled(0)")
 
 
-def _require_dense(argument: str, value: Any) -> None:
+def _require_dense(argument: str, value: Any, instead: str = "") -> None:
     if hasattr(value, "toarray") or hasattr(value, "todense") or is_sparse_tensor(value):
         raise WrongKind(
-            f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like)"
+            f"{argument} is a sparse {type(value).__name__}; allowed: a dense array (by toarray or the like){instead}"
         )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stepwell.arrays import capture as capture_graph
+from stepwell.bounds import split_bounds
 from stepwell.checks import read_real, read_switch, read_whole, require, require_kind, warn_caller
 from stepwell.quasi_newton.optimizer import LBFGSB as Engine
 
@@ -45,7 +46,8 @@ class LBFGSB(torch.optim.Optimizer):
         There for compatibility: there is always a line search.
     bounds : optional
         A tuple (lower, upper) of numbers or tensors that broadcast to every parameter of the group, None standing for
-        no bound on a side; or a list with such a tuple, or None, for each parameter. Parameters outside are projected
+        no bound on a side; or a ``scipy.optimize.Bounds``, or a tensor with lower and upper along its first axis. Or a
+        list with one of these, or None, for each parameter. Parameters outside are projected
         at the first step, with a warning.
     capture : bool, default False
         On a CUDA device: record the closure once, at its second call, as a CUDA graph, and replay that. The closure has
@@ -304,11 +306,9 @@ def _read_bounds(group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
     """The lower and the upper bounds of each parameter of a group, of its shape."""
     halves: tuple[list[Tensor], list[Tensor]] = ([], [])
     for tensor, pair in zip(group["params"], _pairs(group)):
-        pair = (None, None) if pair is None else pair
-        good = isinstance(pair, tuple) and len(pair) == 2
-        require_kind(good, "bounds", pair, "None, or a tuple (lower, upper) of numbers or tensors")
-        for half, bound, none in zip(halves, pair, (-torch.inf, torch.inf)):
-            value = torch.as_tensor(none if bound is None else bound, dtype=torch.float64, device=tensor.device)
+        ends = split_bounds(pair, "ends") or (-torch.inf, torch.inf)
+        for half, bound in zip(halves, ends):
+            value = torch.as_tensor(bound, dtype=torch.float64, device=tensor.device)
             try:
                 half.append(value.detach().expand(tensor.shape))
             except RuntimeError:

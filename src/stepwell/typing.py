@@ -18,12 +18,21 @@ class HasShape(Protocol):
         """The shape."""
 
 
+class HasBounds(Protocol):
+    """A ``scipy.optimize.Bounds``."""
+
+    lb: Any
+    ub: Any
+
+
 #: A vector, block or stack of numbers: an array of any library, or nested lists.
 ArrayLike: TypeAlias = (
     HasShape | Sequence[float] | Sequence[Sequence[float]] | Sequence[Sequence[Sequence[float]]] | Sequence[HasShape]
 )
 #: One number, or one for each right-hand side.
 NumberOrArray: TypeAlias = float | HasShape | Sequence[float]
+#: Bounds: a pair (lower, upper), a ``scipy.optimize.Bounds``, an array (2, n), pairs (low, high), or an array (n, 2).
+BoundsLike: TypeAlias = tuple[Any, Any] | list[Any] | Sequence[tuple[Any, Any]] | HasShape | HasBounds
 #: A function of a vector or block.
 Function: TypeAlias = Callable[[Any], Any]
 #: A matrix or operator with a shape, a matrix as nested lists, or a pair of functions ``(forward, adjoint)``.

@@ -79,7 +79,7 @@ def test_ranks_that_disagree_are_told_so():
 
     def arguments(comm):
         with pytest.raises(ValueError, match=r"gtol is 0.5 on rank 0 and 0.25 on rank 1; allowed: the same on all"):
-            Ranks(comm).agree("gtol", 2.0 ** -(1 + comm.rank))
+            Ranks(comm).agree_all({"ftol": 0.0, "gtol": 2.0 ** -(1 + comm.rank)})
 
     run_threads(3, digests)
     run_threads(2, arguments)

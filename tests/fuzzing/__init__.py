@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import warnings
 import zlib
 from collections.abc import Callable
@@ -9,14 +10,16 @@ from collections.abc import Callable
 import numpy as np
 
 from fuzzing import arguments, files, linear, minimizing, systems, tessellating
+from fuzzing.lsq import describe, least_squares
 
-KINDS: dict[str, Callable[[np.random.Generator], None]] = {
+KINDS: dict[str, Callable[[np.random.Generator], collections.Counter[str] | None]] = {
     "minimize": minimizing.minimize,
     "batch": minimizing.batch,
     "resume": minimizing.resume,
     "trouble": minimizing.trouble,
     "nnls": systems.nnls,
     "convolution": systems.convolution,
+    "lsq": least_squares,
     "tikhonov": linear.tikhonov,
     "projected": linear.projected,
     "cg": linear.cg,
@@ -26,8 +29,23 @@ KINDS: dict[str, Callable[[np.random.Generator], None]] = {
 }
 
 
-def run_case(kind: str, number: int) -> None:
-    """Run one case; everything in it follows from its kind and number."""
+def run_case(kind: str, number: int) -> collections.Counter[str]:
+    """Run one case; everything in it follows from its kind and number. Returns what it counted, if anything."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        KINDS[kind](np.random.default_rng([zlib.crc32(kind.encode()), number]))
+        return KINDS[kind](generator(kind, number)) or collections.Counter()
+
+
+def describe_case(kind: str, number: int, smaller: bool = False) -> str:
+    """Run one case and say what it is; of kinds that tell nothing, raise where something is wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if kind == "lsq":
+            return describe(generator(kind, number), smaller)
+    run_case(kind, number)
+    return "nothing wrong"
+
+
+def generator(kind: str, number: int) -> np.random.Generator:
+    """What a case draws from."""
+    return np.random.default_rng([zlib.crc32(kind.encode()), number])

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
+
+
+class Wrong(AssertionError):
+    """A case that failed: in a word, in a sentence, and what it counted nevertheless."""
+
+    def __init__(self, kind: str, text: str, counts: collections.Counter[str]) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind, self.counts = kind, counts
 
 
 def hold(condition: bool, text: str) -> None:

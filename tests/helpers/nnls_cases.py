@@ -46,6 +46,7 @@ def of_moderate_size(A, b, x):
 def certify_optimum(result, A, b, damping=0.0, tol=None, axis=0):
     """Hold x of every system that converged against A and b: any library, any form of batch."""
     dense = host_copy(A.dense() if isinstance(A, stepwell.Convolution) else A).astype(float)
+    b = np.ravel(host_copy(b)) if np.ndim(result.x) == 1 else b  # (m, 1) is one right-hand side
     right, x = np.atleast_2d(host_copy(b).astype(float)), np.atleast_2d(host_copy(result.x))
     if axis % max(np.ndim(b), 1) == 1:
         right, x = right.T, x.T

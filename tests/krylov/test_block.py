@@ -11,7 +11,9 @@ from krylov_oracle import assert_solves, normal_matrix
 import stepwell
 from stepwell.arrays import as_user_array, to_host
 from stepwell.krylov import block as block_module
-from stepwell.krylov.block import _KeptBlocks, independent_combinations, rank_cut
+from stepwell.krylov import kept as kept_module
+from stepwell.krylov.block import independent_combinations, rank_cut
+from stepwell.krylov.kept import KeptBlocks
 
 
 @settings(max_examples=60, deadline=None)
@@ -55,7 +57,7 @@ def test_kept_blocks_stay_within_the_budget_and_drop_the_oldest(joined):
     directions = np.linalg.qr(random.normal(size=(size, 5 * width)))[0]  # conjugate for H = I
     blocks = np.split(directions, 5, axis=1)
     budget = 2 * directions[:, : 3 * width].nbytes + 8  # three blocks, each with its products
-    kept = _KeptBlocks(budget, joined=joined)
+    kept = KeptBlocks(budget, joined=joined)
     for block in blocks:
         kept.add(block, block, np.eye(width))
         assert kept.bytes_held == 2 * sum(block.nbytes for block, _, _ in kept._blocks) <= budget
@@ -68,7 +70,7 @@ def test_kept_blocks_stay_within_the_budget_and_drop_the_oldest(joined):
 
 def test_the_last_block_is_kept_whatever_the_budget():
     for joined in (False, True):
-        kept = _KeptBlocks(0, joined=joined)
+        kept = KeptBlocks(0, joined=joined)
         for place in range(3):
             block = np.eye(6)[:, 2 * place : 2 * place + 2]
             kept.add(block, block, np.eye(2))
@@ -88,7 +90,8 @@ def test_the_order_of_work_of_a_device_gives_the_same_answers(library, monkeypat
     for memory in (0, 2**13, 2**20):
         host = stepwell.tikhonov(A, B, 0.5, method="block", tol=1e-9, memory=memory)
         with monkeypatch.context() as patch:
-            patch.setattr(block_module, "is_cuda", lambda array: True)
+            for module in (block_module, kept_module):
+                patch.setattr(module, "is_cuda", lambda array: True)
             there = stepwell.tikhonov(
                 as_user_array(A, like), as_user_array(B, like), 0.5, method="block", tol=1e-9, memory=memory
             )

@@ -44,7 +44,7 @@ def test_function_preconditioner_and_start():
 def test_an_indefinite_matrix_is_told(method):
     H = np.diag([1.0, -1.0, 2.0])
     result = stepwell.cg(H, np.array([0.1, 1.0, 0.1]), method=method, tol=1e-10)
-    assert result.status == [Status.BREAKDOWN]
+    assert result.status is result.reason is Status.BREAKDOWN
     assert "not positive definite" in result.message
     assert np.isfinite(result.x).all()
 
@@ -78,7 +78,7 @@ def test_an_operator_that_turns_nan_is_told(method):
         return np.full_like(v, np.nan) if len(calls) > 4 else np.arange(1.0, 31.0) * v
 
     result = stepwell.cg(poisoned, np.ones(30), method=method, tol=1e-12)
-    assert result.status == [Status.NONFINITE]
+    assert result.status is Status.NONFINITE
     assert np.isfinite(result.x).all()
 
 

@@ -100,11 +100,19 @@ def test_a_positive_definite_system_of_any_size(method, size):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_no_number_can_hold_is_a_status(method):
-    """Aᵀb of 1e-300 beside λ = 1 squares to nothing; b/A of 1e400 is no number; λ² of 1e400 neither."""
-    for matrix, data, lam in ((1e-300 * A, B, 1.0), (1e-200 * A, 1e200 * B, 1e-201), (A, B, 1e200)):
+    """b/A of 1e400 is no number; λ² of 1e400 neither, and x of 1e-400 is none."""
+    for matrix, data, lam in ((1e-200 * A, 1e200 * B, 1e-201), (A, B, 1e200)):
         result = stepwell.tikhonov(matrix, data, lam, method=method)
         assert set(result.status) == {Status.OUT_OF_RANGE}
         assert "range of the dtype" in result.message
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_squares_that_no_number_can_hold_do_not_matter(method):
+    """Aᵀb of 1e-300 beside λ = 1 squares to nothing, but x is a number."""
+    result = stepwell.tikhonov(1e-300 * A, B, 1.0, method=method)
+    assert result.success
+    np.testing.assert_allclose(result.x * 1e300, A.T @ B, rtol=1e-6)
 
 
 def test_a_large_lam_is_as_good_as_any():
@@ -122,10 +130,9 @@ def test_the_adjoint_test_sees_through_size(size):
 @pytest.mark.parametrize("method", ["cgls", "block", "prcg", "aprcg"])
 @pytest.mark.parametrize("size", [1e-152, 1e-154, 1e-155, 1e-156])
 def test_squares_of_directions_at_the_edge_of_the_range(method, size):
-    """λ is 1 beside a tiny A, so x is Aᵀb: told to be right only where it is, and never an exception."""
+    """λ is 1 beside a tiny A, so x is Aᵀb."""
     result = stepwell.tikhonov(size * A, B, 1.0, method=method, tol=1e-3)
-    assert np.isfinite(result.x).all()
     exact = (size * A).T @ B
-    for j, status in enumerate(result.status):
-        error = np.linalg.norm((result.x - exact)[:, j] / size) / np.linalg.norm(exact[:, j] / size)
-        assert status is not Status.CONVERGED or error <= 1e-2
+    assert result.success
+    errors = np.linalg.norm((result.x - exact) / size, axis=0) / np.linalg.norm(exact / size, axis=0)
+    assert np.all(errors <= 1e-2)

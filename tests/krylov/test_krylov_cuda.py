@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from device_arrays import on_device, on_host
 from krylov_oracle import METHODS, assert_solves, normal_matrix
 
 import stepwell
@@ -47,6 +50,45 @@ def test_agrees_with_the_dense_solution(library, method, storage, dtype, tol):
     assert is_cuda(result.x)
     assert str(result.x.dtype).endswith(dtype)
     assert_solves(to_host(result.x), normal_matrix(A, 0.5), A.T.astype(float) @ B, tol, dtype)
+
+
+@contextlib.contextmanager
+def rounding_to_tf32(library: str):
+    """Let a library round factors of float32 products where nobody tells it otherwise; JAX does so by itself."""
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        yield
+        assert torch.get_float32_matmul_precision() == "high"
+        torch.set_float32_matmul_precision(before)
+    elif library == "cupy":
+        core = pytest.importorskip("cupy")._core
+        before = core.get_compute_type(np.float32)
+        core.set_compute_type(np.float32, core._routines_linalg.COMPUTE_TYPE_TF32)
+        yield
+        core.set_compute_type(np.float32, before)
+    else:
+        yield
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_single_precision_is_not_rounded_further(library, method):
+    """Residuals of 1e-5 in float32, which factors of eleven bits do not reach; x as near as on the CPU."""
+    random = np.random.default_rng(3)
+    A = random.normal(size=(300, 200)).astype(np.float32)
+    B = random.normal(size=(300, 6)).astype(np.float32)
+    exact = np.linalg.solve(normal_matrix(A, 5.0), A.T.astype(float) @ B)
+    here = stepwell.tikhonov(A, B, 5.0, method=method, tol=1e-5)
+    with rounding_to_tf32(library):
+        there = stepwell.tikhonov(on_device(library, A), on_device(library, B), 5.0, method=method, tol=1e-5)
+    errors = [np.linalg.norm(on_host(x) - exact) / np.linalg.norm(exact) for x in (here.x, there.x)]
+    assert here.success
+    assert there.success
+    assert is_cuda(there.x)
+    # Both end below the tolerance, which bounds the error by the condition; then they differ by where they stopped.
+    assert max(errors) <= 1e-5 * np.linalg.cond(normal_matrix(A, 5.0))
+    assert errors[1] <= 10 * errors[0] + 1e-6
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])

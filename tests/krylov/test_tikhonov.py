@@ -243,7 +243,7 @@ def test_a_singular_matrix_is_a_breakdown_of_the_direct_method_only():
     A = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     b = np.array([1.0, 3.0, 5.0])
     direct = stepwell.tikhonov(A, b, 0.0, method="direct")
-    assert direct.status == [Status.BREAKDOWN]
+    assert direct.status is Status.BREAKDOWN
     for method in ITERATIVE:
         result = stepwell.tikhonov(A, b, 0.0, method=method, tol=1e-10)
         assert result.success
@@ -357,3 +357,21 @@ def test_a_callback_hears_of_all_columns_and_stops_them_all(method):
     )
     assert len(calls) == 3  # the last answer was true: nobody asks again
     assert all(status is Status.STOPPED for status in stopped.status)
+
+
+def test_one_right_hand_side_has_one_status_and_one_lam():
+    A = np.random.default_rng(0).normal(size=(12, 5))
+    b = A @ np.ones(5) + 0.1
+    for r in (stepwell.tikhonov(A, b, 0.5), stepwell.tikhonov(A, b, "gcv"), stepwell.ProjectedCG(A, 0.5).solve(b)):
+        assert r.status is r.reason is Status.CONVERGED
+        assert type(r.lam) is float
+        assert r.success
+        assert r.message.count("1 of 1") == 1
+    assert stepwell.tikhonov(A, b, "gcv").lam_at_end in (-1, 0, 1)
+    block = stepwell.tikhonov(A, b[:, None], 0.5)
+    assert block.status == block.reason == [Status.CONVERGED]
+    assert block.lam.tolist() == [0.5]
+    # As the results of small systems have it.
+    for r in (stepwell.nnls(A, b, lam=0.5), stepwell.lsq_linear(A, b, lam=0.5), stepwell.lsq_gram(A.T @ A, A.T @ b)):
+        assert r.status is r.reason is stepwell.NNLSStatus.CONVERGED
+        assert type(r.lam) is float

@@ -47,3 +47,14 @@ def test_numbers_of_matrices():
         stepwell.lsq_linear(np.stack([A, A]), b, which=np.array([0, 1, 0, 2]))
     with pytest.raises(ValueError, match=r"b has shape \(2, 4\); allowed: 3 entries a system"):
         stepwell.lsq_linear(A, np.ones((2, 4)))
+
+
+@pytest.mark.parametrize("solver", [stepwell.nnls, stepwell.lsq_linear])
+def test_sparse_matrices_and_operators_are_shown_the_way(solver):
+    from scipy import sparse
+
+    for matrix in (sparse.csr_matrix(A), sparse.linalg.aslinearoperator(A)):
+        with pytest.raises(TypeError, match=r"A is .*; or stepwell\.tikhonov\(A, b, lam, bounds=\.\.\.\)"):
+            solver(matrix, b[0])
+    with pytest.raises(TypeError, match=r"stepwell\.tikhonov"):
+        stepwell.lsq_linear(sparse.csr_matrix(A), b[0], equality=([1, -1, 0], 0))

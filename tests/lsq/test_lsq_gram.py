@@ -113,3 +113,38 @@ def test_one_positive_equality_is_exact_and_others_can_be_missed():
     assert r.violation.max() < 1e-13
     no = stepwell.lsq_linear(A[0], B[0], (0, 1), equality=(np.r_[1.0, -1, np.zeros(6)], 5.0))
     assert no.status == NNLSStatus.INFEASIBLE
+
+
+def test_a_matrix_that_is_not_symmetric_is_refused():
+    G, c = np.array([[2.0, 0.5, 0.0], [0.5, 2.0, 0.0], [0.0, 0.0, 1e-6]]), np.ones(3)
+    for wrong in (G + np.triu(np.full((3, 3), 1e-3), 1), np.stack([G, np.triu(G)])):
+        with pytest.raises(ValueError, match=r"G is not symmetric: .* by 0\.\d+ at index .*; allowed: a symmetric"):
+            stepwell.lsq_gram(wrong, np.ones(wrong.shape[:-1]))
+    # Beside large columns small ones count as much.
+    small = G.copy()
+    small[0, 2] = 1e-5
+    with pytest.raises(ValueError, match=r"by 1e-05 at index \(0, 2\)"):
+        stepwell.lsq_gram(small, c)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_rounding_does_not_make_a_matrix_unsymmetric(dtype):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(1000, 6)).astype(dtype)
+    # Sums of either triangle in another order: each is off by m ulp at most.
+    G = np.array([[np.sum(A[:, i] * A[:, j]) if i < j else np.sum((A[:, i] * A[:, j])[::-1]) for j in range(6)]
+                  for i in range(6)], dtype)  # fmt: skip
+    assert (G != G.T).any()
+    assert stepwell.lsq_gram(G, A.T @ np.ones(1000, dtype)).status == NNLSStatus.CONVERGED
+
+
+def test_a_matrix_that_is_not_finite_is_a_status_as_before():
+    G = np.stack([np.eye(2), np.array([[1.0, np.nan], [0.0, 1.0]]), np.array([[1.0, np.inf], [0.0, 1.0]])])
+    assert stepwell.lsq_gram(G, np.ones((3, 2))).status.tolist() == [0, NNLSStatus.NON_FINITE, NNLSStatus.NON_FINITE]
+
+
+def test_one_system_has_one_lam():
+    G, c = np.eye(2), np.ones(2)
+    for lam in (0.5, np.array([0.5]), np.array(0.5)):
+        r = stepwell.lsq_gram(G, c, lam=lam)
+        assert (type(r.lam), r.lam) == (float, 0.5)

@@ -109,7 +109,7 @@ private:
     static void describe(const Stacked<T>& matrix, int j, double square, double, double& scale, double& norm,
                          double& diagonal, int32_t& low, int32_t& high) {
         scale_stacked(matrix, j, square, scale, norm);
-        diagonal = scale * scale * square_in_penalty(matrix, j);
+        diagonal = square_in_penalty(matrix, j, scale);
         if (matrix.rows_beneath() == 0) return;
         low = 0;
         high = matrix.rows;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/nnls/bounded.hpp"
+#include "core/nnls/judge.hpp"
 #include "core/nnls/rounding.hpp"
 
 SW_BEGIN
@@ -78,8 +79,7 @@ struct ActiveSet : Bounded<Team, Matrix> {
             this->dual_from_matrix();
         }
         if (any_barred) this->unbar();
-        if (rounding.rounds) round_answer();
-        if (tally.status >= stalled && top <= slack && slope <= slack) tally.status = converged;
+        if (rounding.rounds && !Matrix::general) round_answer();
     }
 
     // x, w and the residual norm in the caller's units, into arrays of the caller's kind.
@@ -114,8 +114,14 @@ struct ActiveSet : Bounded<Team, Matrix> {
         team.sync();
     }
 
-    // Largest w_j / (|a_j| |b|) over the zeros, |w_j| over the positives. Of a finished run.
-    SW_HD double violation() const { return b_norm > 0 ? max_of(0.0, max_of(top, slope)) / b_norm : 0.0; }
+    // Of a finished run: its violation, and the status that follows.
+    SW_HD double judge(const Job& job) {
+        if (tally.status == non_finite) return double_nan();
+        const Measured measured{max_of(0.0, max_of(top, slope)), b_norm, this->size,
+                                square_root(max_of(0.0, squared_residual))};
+        tally.status = judged_status(job, measured, rounding.rounds, tally.status);
+        return violation_of(job, measured);
+    }
 
 protected:
     // What has to be done before the next dual: nothing, the way to a solution still to be found, or to ws.z.
@@ -124,8 +130,12 @@ protected:
     SW_CALL int iterate_called(Pending pending) { return iterate(pending); }
 
     SW_HD int iterate(Pending pending) {
-        int refinements = 0;
+        int refinements = 0, idle = 0, solves = tally.solves;
         for (;;) {
+            // Few turns solve nothing, one after the other. Whatever rounding does, this ends.
+            idle = tally.solves == solves ? idle + 1 : 0;
+            solves = tally.solves;
+            if (idle > max_idle_turns || this->is_interrupted()) return limit;
             if (pending != Pending::nothing) {
                 if (!advance(pending == Pending::way)) return limit;
                 finish_step();
@@ -150,13 +160,6 @@ protected:
                 // An exact residual shows rounding of x itself: no refinement takes that away.
                 const bool at_rest = !steep || (refinements >= 3 && (exact || this->rests_on_sum()));
                 if (nothing_left && at_rest && !from_gram) {
-                    if constexpr (Matrix::general) {
-                        if (this->leave_large_bounds()) {
-                            refinements = 0;
-                            best = double_infinity;
-                            continue;
-                        }
-                    }
                     if (!projected && this->rounding_hides_a_dual() && look_closer()) {
                         refinements = 0;
                         // (Free columns are in the factor from the start.)
@@ -251,7 +254,8 @@ protected:
             if (!(step > -double_infinity) || sole) {
                 if (sole) {
                     const int j = ws.order[0];
-                    const double z = clamp_to(ws.z[0], task.least_of(j), task.most_of(j));
+                    const double z =
+                        clamp_to(factor.remainder / ws.sum_of[j], task.least_of(j), task.most_of(j));
                     team.sync();
                     if (team.rank() == 0) ws.z[0] = z;
                     team.sync();
@@ -485,6 +489,20 @@ protected:
         return team.max(nearest) == 0;
     }
 
+    // No column is in the factor, and nothing is known of any point.
+    SW_HD void empty_factor(int update) {
+        for (int p = 0; p < factor.count; ++p) {
+            const int j = ws.order[p];
+            team.sync();
+            if (team.rank() == 0) this->mark(j, ws.state[j] & ~is_positive);
+        }
+        team.sync();
+        factor.restart(update);
+        exact = projected = restarted = any_barred = any_dependent = false;
+        best = double_infinity;
+        best_count = inserted_count = 0;
+    }
+
     // Factors the columns it has anew, for another lambda^2.
     SW_HD void refactor(double penalty) {
         if (any_barred) this->unbar();
@@ -494,6 +512,8 @@ protected:
         remember();
         this->set_penalty(penalty);
         rebuild(ws.best_order, ws.best_x, best_count, task.options.update, false);
+        // (Free columns that depended on others may no longer do so.)
+        if constexpr (Matrix::general) this->insert_free();
         factor.settled = 0;
         from_gram = task.shared.gram != nullptr;
     }
@@ -522,12 +542,6 @@ protected:
 
     // Factors a remembered point anew.
     SW_CALL void rebuild(const int32_t* order, const double* x, int count, int update, bool moved) {
-        if constexpr (Matrix::general)
-            for (int p = 0; p < factor.count; ++p) {
-                const bool counts = ws.state[ws.order[p]] & from_zero;
-                team.sync();
-                if (counts) this->count_from_zero(p, false);
-            }
         for (int p = 0; p < factor.count; ++p)
             if (team.rank() == 0) this->mark(ws.order[p], ws.state[ws.order[p]] & ~is_positive);
         team.sync();
@@ -543,10 +557,7 @@ protected:
         }
         for (int p = 0; p < count; ++p) {
             if (this->insert_alone(order[p]) != Entry::entered) continue;
-            double value = x[p];
-            if constexpr (Matrix::general)
-                if (ws.best_state[order[p]] & from_zero) value -= task.reference_of(order[p]);
-            if (team.rank() == 0) ws.x[factor.count - 1] = value;
+            if (team.rank() == 0) ws.x[factor.count - 1] = x[p];
             team.sync();
         }
         factor.insertions = insertions;
@@ -555,28 +566,12 @@ protected:
         team.sync();
     }
 
-    SW_HD double rounded(int p) const {
-        if constexpr (Matrix::general) {
-            const int j = ws.order[p];
-            const double unit = task.scale_of(j) / b_scale, reference = task.reference_of(j);
-            return rounding((reference + ws.x[p]) * unit) / unit - reference;
-        } else {
-            return rounding(ws.x[p]);
-        }
-    }
-
     // The residual and the dual that are reported belong to the x that is returned, rounding to float
     // included.
     SW_CALL void round_answer() {
-        const bool was_fine = top <= slack && slope <= slack;
-        const int32_t status = tally.status;
-        team.each_short(factor.count, [&](int p) { ws.x[p] = rounded(p); });
+        team.each_short(factor.count, [&](int p) { ws.x[p] = rounding(ws.x[p]); });
         team.sync();
-        if (task.extent.gram_only)
-            this->dual_from_gram();
-        else
-            this->dual_from_matrix();
-        tally.status = status >= stalled && was_fine ? int32_t(converged) : status;
+        this->dual_from_matrix();
     }
 };
 

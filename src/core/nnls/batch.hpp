@@ -14,6 +14,9 @@ struct NnlsOptions {
     int32_t update;      // an Update
     int32_t guarded;     // 0: one insertion a step (Lawson & Hanson); 1: several (deviation maximisation)
     int32_t chain;       // 1: start from the set of the system before
+    // Whether the caller wants the call to end, asked now and then with `watch`; of the host, or null.
+    int32_t (*interrupted)(void*);
+    void* watch;
 };
 
 // What a problem has beyond x >= 0 and one lambda of all systems; `general` is 0 where it has nothing.

@@ -117,7 +117,7 @@ private:
     }
 
     SW_HD void mark_as_left(int p) const {
-        const int j = ws.order[p], state = ws.state[j] & ~(is_positive | reflected | from_zero);
+        const int j = ws.order[p], state = ws.state[j] & ~(is_positive | reflected);
         this->mark(j, way_out(p) < task.most_of(j) ? state : state | reflected);
     }
 

@@ -17,7 +17,6 @@ struct Bounded : Insertion<Team, Matrix> {
     using Base::factor;
     using Base::fresh;
     using Base::from_gram;
-    using Base::given_up;
     using Base::multiplier;
     using Base::reference_size;
     using Base::squared_residual;
@@ -92,48 +91,12 @@ struct Bounded : Insertion<Team, Matrix> {
             take_from_b(position, j, d);
         }
         this->remove(position);
-        const int state = (ws.state[j] & ~(reflected | leaving | from_zero)) | (up ? reflected : 0);
+        const int state = (ws.state[j] & ~(reflected | leaving)) | (up ? reflected : 0);
         const double before = absolute(task.reference_of(j));
         team.sync();
         if (team.rank() == 0) this->mark(j, state);
         team.sync();
         reference_size += task.size_of(j) * (absolute(task.reference_of(j)) - before);
-    }
-
-    // x of a column in the factor counts from zero instead of from a bound, or from that bound again. Far
-    // from a large bound the distance from it has few of x's digits.
-    SW_CALL void count_from_zero(int position, bool from) {
-        const int j = ws.order[position];
-        const double before = task.reference_of(j);
-        team.sync();
-        if (team.rank() == 0) this->mark(j, from ? ws.state[j] | from_zero : ws.state[j] & ~from_zero);
-        team.sync();
-        const double after = task.reference_of(j), d = after - before;
-        factor.shift_target(position, d);
-        take_from_b(position, j, d);
-        if (team.rank() == 0) ws.x[position] -= d;
-        reference_size += task.size_of(j) * (absolute(after) - absolute(before));
-        fresh = false;
-        team.sync();
-    }
-
-    // Lets the columns in the factor count from zero where the bounds they count from are much larger than
-    // they and b are. Whether any does that did not.
-    SW_HD bool leave_large_bounds() {
-        double bounds = 0, size = 0;
-        team.lane_each(factor.count, [&](int p) {
-            const int j = ws.order[p];
-            const double reference = task.reference_of(j), norm = task.size_of(j);
-            bounds += norm * absolute(reference);
-            size += norm * absolute(reference + ws.x[p]);
-        });
-        bounds = team.lane_sum(bounds);
-        size = team.lane_sum(size) + (reference_size - bounds) + b_norm;
-        if (!(bounds > large_bounds * size)) return false;
-        given_up = max_of(given_up, bounds);
-        for (int p = 0; p < factor.count; ++p)
-            if (task.reference_of(ws.order[p]) != 0) count_from_zero(p, true);
-        return true;
     }
 
     // Takes a column that is out of the factor, which is empty, from one of its bounds to the other.
@@ -158,7 +121,7 @@ struct Bounded : Insertion<Team, Matrix> {
     // The free columns enter first, and never leave; those that depend on others of them stay out.
     SW_HD void insert_free() {
         for (int j = 0; j < this->columns(); ++j)
-            if ((ws.state[j] & is_free) && task.norm_of(j) > 0) insert_called(j);
+            if ((ws.state[j] & (is_free | is_positive)) == is_free && task.norm_of(j) > 0) insert_called(j);
     }
 
     // With a bound sum: goes to a point that has it. The columns that lower the residual most are filled, one
@@ -236,8 +199,12 @@ struct Bounded : Insertion<Team, Matrix> {
             }
         }
         team.sync();
-        if (team.rank() == 0 && missing != 0 && highest > absolute(missing))
-            ws.x[where] += missing / ws.sum_of[ws.order[where]];
+        if (team.rank() == 0 && missing != 0) {
+            if (highest > absolute(missing))
+                ws.x[where] += missing / ws.sum_of[ws.order[where]];
+            else
+                share_out(missing);
+        }
         team.sync();
     }
 
@@ -258,6 +225,19 @@ struct Bounded : Insertion<Team, Matrix> {
     }
 
 protected:
+    // What is missing of a bound sum goes to the columns in the factor one after the other, as far as their
+    // bounds let it: where b is so much larger than the sum that a solution has no digits of it. By one
+    // member.
+    SW_HD void share_out(double missing) const {
+        for (int p = 0; p < factor.count && missing != 0; ++p) {
+            const int j = ws.order[p];
+            const double c = ws.sum_of[j], before = ws.x[p];
+            if (!(c > 0)) continue;
+            ws.x[p] = clamp_to(before + missing / c, task.least_of(j), task.most_of(j));
+            missing -= c * (ws.x[p] - before);
+        }
+    }
+
     // ws.b, and A'b where it is kept, less d times the column at a position.
     SW_HD void take_from_b(int position, int j, double d) {
         const int length = task.extent.row_length();

@@ -56,6 +56,7 @@ struct DualState {
     double squared_residual = 0;
     // The largest dual of a zero and of a positive, and what rounding leaves of each.
     double top = 0, slope = 0, slack = 0, slope_slack = 0;
+    double size = 0;  // |b| + sum |a_j| |x_j|
     int top_column = 0;
     bool from_gram = false;  // the dual comes from the Gram matrix; at its end it is verified from A
     bool fresh = false;      // ws.r and ws.w are those of x, from A
@@ -67,14 +68,24 @@ struct DualState {
     // Of the general solver: sum |a_j| |x_j| of what is at bounds, and the multiplier of a bound sum, which
     // is in ws.w.
     double reference_size = 0, multiplier = 0;
-    double given_up = 0;        // what large bounds that x does not count from any more had in reference_size
-    double weighed_square = 0;  // this member's part of the residual's, under the metric
+    double weighed_square = 0;           // this member's part of the residual's, under the metric
     const double* given_gram = nullptr;  // this system's, where normal equations are given
 
     SW_HD DualState(const Team& team, const Task<Matrix>& task)
         : team(team), task(task), ws(task.ws), factor(team, task) {}
 
     SW_HD int columns() const { return task.matrix.columns; }
+
+    // Whether the caller wants the call to end: the same for all members.
+    SW_HD bool is_interrupted() const {
+#if defined(__CUDACC__)
+        return false;
+#else
+        const Options& options = task.options;
+        if (!options.interrupted) return false;
+        return team.max(team.rank() == 0 ? double(options.interrupted(options.watch)) : 0.0) > 0;
+#endif
+    }
 
     // Scales b, measures the columns, and finds the dual of x = 0. False where something is not finite.
     template <class Scalar>
@@ -198,7 +209,7 @@ struct DualState {
         top_column = duals.top_column;
         slope = duals.slope;
         // b - A x is rounded to a few ulp of |b| + sum |a_j| x_j.
-        const double size = b_norm + duals.size + reference_size + kept_of_bounds * given_up;
+        size = b_norm + duals.size + reference_size;
         const double wanted = task.options.tolerance * (task.extent.relative_to_b ? b_norm : size);
         slack = slope_slack = max_of(wanted, task.options.rounding * size);
         if (exact) slope_slack = max_of(wanted, 0.25 * double_epsilon * size);

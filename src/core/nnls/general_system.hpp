@@ -24,6 +24,7 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
 
     const double *given_lower = nullptr, *given_upper = nullptr;  // of this system
     double sum_low = 0, sum_high = 0;
+    bool relaxes = false;  // some far bounds do not count
 
     SW_HD GeneralSystem(const Team& team, const Task<Matrix>& task) : Base(team, task) {}
 
@@ -53,6 +54,41 @@ struct GeneralSystem : ActiveSet<Team, Matrix, Rounding> {
         dual_of_references();
         if (family.summed && !sum_is_possible()) return infeasible;
         return converged;
+    }
+
+protected:
+    SW_HD double slack_low() const { return is_finite(sum_high) ? 0.0 : -double_infinity; }
+    SW_HD double slack_high() const {
+        if (!is_finite(sum_high)) return is_finite(sum_low) ? 0.0 : double_infinity;
+        return sum_high - sum_low;
+    }
+    SW_HD double wanted_sum() const {
+        return is_finite(sum_high) ? sum_high : is_finite(sum_low) ? sum_low : 0.0;
+    }
+
+    // Far bounds that the point is beyond count from now on. Whether there are any.
+    SW_CALL bool keep_met_bounds() {
+        if (!relaxes) return false;
+        double any = 0;
+        const auto look = [&](int j, double value) {
+            if (j >= task.matrix.top.columns || ws.state[j] & excluded) return;
+            const double scale = task.scale_of(j), unit = scale > 0 ? b_scale / scale : 1.0;
+            const int side = value < given_lower[j] * unit   ? int(lower_side)
+                             : value > given_upper[j] * unit ? int(upper_side)
+                                                             : 0;
+            if (side == 0 || ws.kept_bounds[j] & side) return;
+            ws.kept_bounds[j] |= side;
+            any = 1;
+        };
+        team.each(this->columns(), [&](int j) {
+            if (!(ws.state[j] & is_positive)) look(j, task.reference_of(j));
+        });
+        team.sync();
+        team.each_short(factor.count,
+                        [&](int p) { look(ws.order[p], task.reference_of(ws.order[p]) + ws.x[p]); });
+        any = team.max(any);
+        team.sync();
+        return any > 0;
     }
 
 private:
@@ -158,8 +194,8 @@ private:
         team.sync();
         team.each(n, [&](int j) {
             if (ws.penalty_square) {
-                ws.penalty_square[j] = shared ? task.shared.penalty_diagonal[j]
-                                              : ws.scale[j] * ws.scale[j] * square_in_penalty(matrix, j);
+                ws.penalty_square[j] =
+                    shared ? task.shared.penalty_diagonal[j] : square_in_penalty(matrix, j, ws.scale[j]);
             }
             if (matrix.summed) {
                 ws.sum_of[j] = task.scale_of(j) * matrix.coefficient(j);
@@ -186,10 +222,11 @@ private:
         return 1 / (power * power);
     }
 
-    // Bounds in scaled units and states. False where a lower bound is above its upper.
+    // Bounds in scaled units and states. False where a lower bound is above its upper. Far bounds are left
+    // out until a solution without them is beyond them: x counts from bounds, and would lose its digits.
     SW_HD bool read_bounds(const uint8_t* mask) {
         const Matrix& matrix = task.matrix;
-        double crossed = 0;
+        double crossed = 0, any_far = 0;
         team.each(matrix.columns, [&](int j) {
             const bool slack = j >= matrix.top.columns;
             double lower = slack ? slack_low() : given_lower[j],
@@ -199,6 +236,16 @@ private:
             if (!(lower <= upper)) crossed = 1;
             const double scale = task.scale_of(j), unit = scale > 0 ? b_scale / scale : 0.0;
             int state = zero;
+            if (!slack && !masked && lower < upper) {
+                const double reach = far_bounds * reach_of(j);
+                const bool nothing = unit == 0;  // x changes nothing
+                const auto is_far = [&](double bound, int side) {
+                    const bool beyond = nothing ? bound != 0 : absolute(bound) * unit > reach;
+                    return is_finite(bound) && beyond && !(ws.kept_bounds[j] & side);
+                };
+                if (is_far(lower, lower_side)) lower = -double_infinity, any_far = 1;
+                if (is_far(upper, upper_side)) upper = double_infinity, any_far = 1;
+            }
             if (masked || lower == upper)
                 state = excluded;
             else if (is_finite(lower))
@@ -211,17 +258,17 @@ private:
             if (ws.sum_of && masked) ws.sum_of[j] = 0;
         });
         crossed = team.max(crossed);
+        relaxes = team.max(any_far) > 0;
         team.sync();
         return crossed == 0;
     }
 
-    SW_HD double slack_low() const { return is_finite(sum_high) ? 0.0 : -double_infinity; }
-    SW_HD double slack_high() const {
-        if (!is_finite(sum_high)) return is_finite(sum_low) ? 0.0 : double_infinity;
-        return sum_high - sum_low;
-    }
-    SW_HD double wanted_sum() const {
-        return is_finite(sum_high) ? sum_high : is_finite(sum_low) ? sum_low : 0.0;
+    // What b, or the sum, would make of x_j if nothing else took part in it.
+    SW_HD double reach_of(int j) const {
+        const double norm = ws.square ? square_root(ws.square[j]) : task.norm_of(j);
+        double reach = norm > 0 ? b_norm / norm : 0.0;
+        if (ws.sum_of && ws.sum_of[j] > 0) reach += absolute(wanted_sum()) * b_scale / ws.sum_of[j];
+        return reach;
     }
 
     // b less what the references take of it.

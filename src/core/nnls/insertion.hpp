@@ -34,7 +34,8 @@ struct Insertion : DualState<Team, Matrix> {
         if (!task.options.guarded && peak.value > this->slack) peak = steepest_in_the_callers_units();
         const double min_peak = task.options.guarded ? this->slack : 0.0;
         inserted_count = 0;
-        while (peak.value > min_peak) {
+        // (Every turn bars a column, or inserts one.)
+        for (int turn = 0; peak.value > min_peak && turn < this->columns(); ++turn) {
             const double threshold = max_of(candidate_share * peak.value, this->slack);
             int number = 0;
             if (max_inserted > 1)

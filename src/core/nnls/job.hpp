@@ -125,10 +125,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
         const double near = follows ? family.used_lam[system - 1] : 0.0;
         solver.solve(job, system, b, warm, is_finite(near) ? near : 0.0);
         const bool known = solver.tally.status != non_finite && solver.tally.status != infeasible;
-        violation = !known               ? double_nan()
-                    : family.nonnegative ? solver.violation()
-                                         : solver.general_violation();
-        solver.general_answer(job, system, x, dual, active, residual);
+        solver.general_answer(job, system, b, x, dual, active, residual, violation);
         if (team.rank() == 0 && family.used_lam) {
             const double phi0 = solver.unpenalized / (solver.b_scale * solver.b_scale);
             family.unpenalized[system] = known ? phi0 : double_nan();
@@ -156,7 +153,7 @@ SW_HD void solve_system(const Team& team, const Job& job, int64_t system, Task<M
             solver.tally.passes = tally.passes;
             solver.run(b, warm);
             solver.answer(x, dual, active, residual);
-            violation = solver.tally.status == non_finite ? double_nan() : solver.violation();
+            violation = solver.judge(job);
             tally = solver.tally;
             insertions += solver.factor.insertions;
             removals += solver.factor.removals;

@@ -28,6 +28,7 @@ SW_HD double exponential(double value) {
 struct LevelSearch {
     static constexpr int max_steps = 60;
     static constexpr double tolerance = 1e-6;  // of phi, relative to level - phi_0
+    static constexpr double highest = 1e300;   // of levels: what is beyond any phi
 
     double s = 0;
     int at_end = 0;  // -1, 1: the root lies beyond an end of the range
@@ -42,7 +43,9 @@ struct LevelSearch {
     // end.
     SW_HD bool next(double above, double derivative, double wanted) {
         const double h = above > 1e-300 * wanted ? logarithm(above / wanted) : -690.0;
-        const double slope = clamp_to(above > 0 ? derivative / above : 2.0, 0.2, 2.5);
+        // (Of numbers near the largest and the smallest the derivative may not be one.)
+        const bool known = above > 0 && is_finite(derivative);
+        const double slope = clamp_to(known ? derivative / above : 2.0, 0.2, 2.5);
         const Point before = last;
         last = {s, h, slope};
         if (h > 0) {
@@ -54,7 +57,12 @@ struct LevelSearch {
             if (!has_high && !(s < most)) at_end = 1;
             if (!has_low && !(s > least)) at_end = -1;
             if (at_end != 0) return false;
-            s = clamp_to(s + clamp_to(-h / slope, -4.0, 4.0), least, most);
+            // Where phi hardly changes, near its limits, Newton's steps are short: they grow after a while.
+            double step = clamp_to(-h / slope, -4.0, 4.0);
+            const bool slow = ++unbracketed > 4 && absolute(h) > 0.5 * absolute(before.h);
+            const double shortest = slow ? min_of(4.0, 0.25 * (unbracketed - 4)) : 0.0;
+            if (absolute(step) < shortest) step = h > 0 ? -shortest : shortest;
+            s = clamp_to(s + step, least, most);
             return true;
         }
         const double width = high.s - low.s;
@@ -78,6 +86,7 @@ private:
     Point low{}, high{}, last{};  // the ends of the bracket, where they are known, and the last point
     double width_before = double_infinity, width_last = double_infinity;
     bool has_low = false, has_high = false;
+    int unbracketed = 0;  // points until both sides of the root are known
 
     SW_HD bool is_inside(double next) const {
         const double edge = 1e-9 * (high.s - low.s);

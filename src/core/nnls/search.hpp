@@ -36,19 +36,14 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
         const Family& family = job.family;
         const bool given = family.rule == rule_given && family.penalized;
         const double lam = given ? family.lam[system * family.lam_stride] : 0.0;
-        tally.status = this->begin_general(job, system, b, lam * lam);
-        if (tally.status != converged) return;
-        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
-        // begin at its upper end.
-        const bool by_grid = family.rule == rule_gcv || family.rule == rule_lcurve;
-        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
-        if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
-        tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
-        if (family.rule != rule_given && tally.status != limit) {
-            this->trusting = true;
-            search(job, system, unit, near * near);
-            this->trusting = false;
-            tally.status = this->iterate_called(Pending::nothing);
+        team.each(this->columns(), [&](int j) { ws.kept_bounds[j] = 0; });
+        team.sync();
+        for (beyond = true; beyond;) {
+            beyond = false;
+            tally.status = this->begin_general(job, system, b, lam * lam);
+            if (tally.status != converged) return;
+            solve_once(job, system, b, warm, near);
+            if (beyond) this->empty_factor(task.options.update);
         }
         this->mend_sum();
         this->finish();
@@ -104,6 +99,45 @@ struct Search : GeneralSet<Team, Matrix, Rounding> {
     }
 
 private:
+    bool beyond = false;  // a far bound that does not count would have to
+    double level = 0;     // what phi has to be
+    bool is_cut = false;  // the search for it met the limit on solutions
+
+    // With the bounds that count. Ends early where others would have to.
+    template <class Scalar>
+    SW_HD void solve_once(const Job& job, int64_t system, const Scalar* b, WarmStart<Scalar> warm,
+                          double near) {
+        const Family& family = job.family;
+        at_end = 0;
+        level = 0;
+        is_cut = false;
+        // At lambda = 0 the problem is at its worst: it is solved as it would be by itself. Rules by a grid
+        // begin at its upper end.
+        const double unit = family.rule != rule_given ? trace_ratio() : 1.0;
+        const bool by_grid = (family.rule == rule_gcv || family.rule == rule_lcurve) && unit > 0;
+        if (by_grid) this->begin_general(job, system, b, unit * exponential(grid_high));
+        tally.status = this->iterate_called(this->start_general(job, system, b, warm, factor.penalty));
+        if (tally.status == limit) return;
+        beyond = this->keep_met_bounds();
+        if (family.rule == rule_given || beyond) return;
+        if (unit == 0) {
+            at_end = -1;  // no lambda but 0 has a square
+            return;
+        }
+        this->trusting = true;
+        search(job, system, unit, near * near);
+        this->trusting = false;
+        if (beyond) return;
+        tally.status = this->iterate_called(Pending::nothing);
+        if (tally.status != limit && misses_level()) {
+            reach_level(unit, logarithm(factor.penalty));
+            if (beyond) return;
+            tally.status = this->iterate_called(Pending::nothing);
+        }
+        if (is_cut) tally.status = limit;
+        if (tally.status != limit) beyond = this->keep_met_bounds();
+    }
+
     // A point of the path of solutions: phi, its derivative by ln nu, and psi.
     struct Point {
         double phi, slope, psi;
@@ -116,17 +150,24 @@ private:
     }
 
     // tr A'A / tr L'L over the columns that take part: where both terms count alike.
+    // 0 where that is no number whose neighbours are.
     SW_HD double trace_ratio() const {
-        double a = 0, l = 0;
+        double a = 0, l = 0, largest = 0;
         team.each(this->columns(), [&](int j) {
-            const double scale = task.scale_of(j);
+            if (ws.square[j] > 0) largest = max_of(largest, 1 / task.scale_of(j));
+        });
+        largest = team.max(largest);
+        team.each(this->columns(), [&](int j) {
+            const double scale = task.scale_of(j), share = 1 / (scale * largest);
             if ((ws.state[j] & excluded) || !(scale > 0)) return;
-            a += ws.square[j] / (scale * scale);
-            l += ws.penalty_square[j] / (scale * scale);
+            if (ws.square[j] > 0) a += ws.square[j] * share * share;
+            l += ws.penalty_square[j] / scale / scale;
         });
         a = team.sum(a);
         l = team.sum(l);
-        return a > 0 && l > 0 ? a / l : 1.0;
+        if (!(a > 0 && l > 0)) return 1.0;
+        const double ratio = a / l * largest * largest;
+        return ratio > 1e-250 && ratio < 1e250 ? ratio : 0.0;
     }
 
     // Solves with another nu, from the set that there is.
@@ -134,6 +175,7 @@ private:
         ++evaluations;
         this->refactor(nu);
         this->iterate_called(factor.count > 0 ? Pending::solution : Pending::nothing);
+        if (this->keep_met_bounds()) beyond = true;
         Point point;
         point.phi = this->squared_fit();
         // ws.r is now -L x in the rows of the penalty.
@@ -183,18 +225,21 @@ private:
     // phi = T, with T a multiple of phi at nu = 0, or what the noise makes of it.
     SW_HD void by_level(const Job& job, int64_t system, double unit, double near) {
         const Family& family = job.family;
-        const double phi0 = unpenalized = this->squared_fit();
-        double level = family.chi2 * phi0;
+        unpenalized = this->squared_fit();
+        level = family.chi2 * unpenalized;
         if (family.rule == rule_discrepancy) {
             const double noise = family.noise[system * family.noise_stride] * b_scale;
             double rows = 0;
             team.each(task.matrix.top.rows, [&](int i) { rows += ws.metric[i] > 0 ? 1.0 : 0.0; });
-            level = team.sum(rows) * noise * noise;
+            level = min_of(team.sum(rows) * noise * noise, LevelSearch::highest);
         }
-        const double wanted = level - phi0,
+        const double wanted = level - unpenalized,
                      rounding = task.options.rounding * (b_norm + this->reference_size);
         fresh = false;
-        if (!(wanted > 0) || phi0 <= rounding * rounding || factor.count == 0) {
+        // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
+        const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
+        const bool is_zero = factor.count == 0 && this->reference_size == 0;
+        if (!(wanted > 0) || nothing_left || is_zero) {
             at_end = -1;
             return;
         }
@@ -202,15 +247,30 @@ private:
         const Matrix& matrix = task.matrix;
         const double q = curvature_of_path(matrix.below + matrix.summed, matrix.penalty_rows);
         const double guess = max_of(0.5 * logarithm(q > 0 ? wanted / q : unit), logarithm(1e-7 * unit));
-        LevelSearch along(unit, near > 0 ? logarithm(near) : guess);
+        reach_level(unit, near > 0 ? logarithm(near) : guess);
+    }
+
+    SW_CALL void reach_level(double unit, double start) {
+        const double wanted = level - unpenalized;
+        LevelSearch along(unit, start);
+        at_end = 0;
         for (int step = 0; step < LevelSearch::max_steps; ++step) {
             const Point point = evaluate(exponential(along.s));
             if (absolute(point.phi - level) <= LevelSearch::tolerance * wanted) return;
-            if (tally.solves >= task.options.max_solves) return;
-            if (along.next(point.phi - phi0, point.slope, wanted)) continue;
+            if (tally.solves >= task.options.max_solves) {
+                is_cut = true;
+                return;
+            }
+            if (along.next(point.phi - unpenalized, point.slope, wanted)) continue;
             at_end = along.at_end;
             return;
         }
+    }
+
+    // Whether a level that was found with tables is missed by what A made of the point.
+    SW_HD bool misses_level() {
+        if (!(level > unpenalized) || at_end != 0) return false;
+        return absolute(this->squared_fit() - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
     }
 
     // Lambdas of the two rules by a grid lie from e^-8 to e^2 times sqrt(tr A'A / tr L'L).

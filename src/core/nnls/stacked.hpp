@@ -18,6 +18,7 @@ struct Stacked {
     Top top;
     const double* penalty;       // L, rows of `top.columns`; null: the unit matrix
     const double* coefficients;  // of the sum; null: ones
+    const double* lam;           // where it is given, one for all systems; else null
     int penalty_rows, summed;
     int below;  // the first row beneath A's
     int rows, columns;
@@ -27,6 +28,7 @@ struct Stacked {
         : top(matrix),
           penalty(family.penalty),
           coefficients(family.coefficients),
+          lam(family.rule == rule_given && family.lam_stride == 0 ? family.lam : nullptr),
           penalty_rows(family.penalized ? family.penalty_rows : 0),
           summed(family.summed),
           // Where more rows follow, the zeros that a convolution reads past its last lie between.
@@ -179,26 +181,40 @@ struct Stacked {
     }
 };
 
-// |L e_j|^2
+// |scale L e_j|^2
 template <class Top>
-SW_CALL double square_in_penalty(const Stacked<Top>& matrix, int j) {
+SW_CALL double square_in_penalty(const Stacked<Top>& matrix, int j, double scale) {
     double square = 0;
     for (int i = 0; i < matrix.penalty_rows; ++i) {
-        const double entry = matrix.entry_beneath(matrix.summed + i, j);
+        const double entry = scale * matrix.entry_beneath(matrix.summed + i, j);
         square += entry * entry;
     }
     return square;
 }
 
-// scale_column() for a stacked matrix, whose columns may be zero in A: they then have the scale of their rows
-// beneath. `norm` is that of the scaled column of A.
+// The largest |L_ij| of column j.
+template <class Top>
+SW_CALL double largest_in_penalty(const Stacked<Top>& matrix, int j) {
+    double largest = 0;
+    for (int i = 0; i < matrix.penalty_rows; ++i)
+        largest = max_of(largest, absolute(matrix.entry_beneath(matrix.summed + i, j)));
+    return largest;
+}
+
+// scale_column() for a stacked matrix, whose columns may be nothing in A beside their rows beneath: they then
+// have the scale of these, so that no square overflows. `norm` is that of the scaled column of A.
 template <class Top>
 SW_CALL bool scale_stacked(const Stacked<Top>& matrix, int j, double square, double& scale, double& norm) {
+    constexpr double far_apart = 1e70;
     scale = norm = 0;
     if (j < matrix.top.columns && !scale_column(matrix.top, j, square, 0.0, scale, norm)) return false;
-    if (scale > 0) return true;
-    const double own = square_in_penalty(matrix, j);
-    scale = own > 0 ? power_below(square_root(own)) : matrix.summed ? 1.0 : 0.0;
+    // (A lambda that is chosen makes both count alike.)
+    if (scale > 0 && !matrix.lam) return true;
+    const double beneath = largest_in_penalty(matrix, j) * (matrix.lam ? *matrix.lam : 1.0);
+    if (scale > 0 && !(beneath * scale > far_apart)) return true;
+    const double own = beneath >= smallest_size ? power_below(beneath) : matrix.summed ? 1.0 : 0.0;
+    norm = scale > 0 ? norm * (own / scale) : 0.0;
+    scale = own;
     return true;
 }
 

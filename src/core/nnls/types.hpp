@@ -88,6 +88,9 @@ SW_HD double dependent_below(int columns) {
     return 4 * double_epsilon * columns;
 }
 
+// Turns of the iteration without a solution that there may be, one after the other.
+constexpr int max_idle_turns = 100;
+
 // From so many positive columns on, several may leave at once: fewer cost nothing.
 constexpr int many_columns = 64;
 
@@ -100,10 +103,11 @@ constexpr int block_width = 16;
 // What the damping is to begin with, of the columns' norm, where little is asked for.
 constexpr double first_damping = 0.05;
 
-// From so many times their size on, unknowns do not count from the bounds they left; and so much of that size
-// stays in what rounding is measured by.
-constexpr double large_bounds = 16;
-constexpr double kept_of_bounds = 1e-6;
+// A bound is far where it is more than so many times what b alone would make of its unknown. x counts from
+// bounds, and would lose as many times its rounding to them.
+constexpr double far_bounds = 16;
+// Bounds of an unknown, as bits.
+enum BoundSide : int32_t { lower_side = 1, upper_side = 2 };
 
 }  // namespace nnls
 SW_END

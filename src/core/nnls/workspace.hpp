@@ -14,11 +14,10 @@ enum ColumnState : int32_t {
     zero = 0,
     is_positive = 1,  // in the factor
     barred = 2,
-    reflected = 4,   // at its upper bound when out of the factor
-    is_free = 8,     // without bounds
-    excluded = 16,   // masked, or with equal bounds
-    leaving = 32,    // has reached a bound
-    from_zero = 64,  // in the factor, and x counts from zero
+    reflected = 4,  // at its upper bound when out of the factor
+    is_free = 8,    // without bounds
+    excluded = 16,  // masked, or with equal bounds
+    leaving = 32,   // has reached a bound
 };
 
 // What systems with one and the same matrix share; all null where each system has its own.
@@ -118,6 +117,7 @@ struct Workspace {
     OfGeneral<double*> sum_of;        // columns: scaled coefficients of the sum
     OfGeneral<double*> square, penalty_square;  // columns: squared norms in A, and in L
     OfGeneral<int32_t*> best_state;             // columns: of the best point
+    OfGeneral<int32_t*> kept_bounds;            // columns: far bounds that count all the same; a BoundSide
     OfGeneral<int32_t*> has_row;                // columns: which of them have their row of own_gram
     OfGeneral<double*> strip;                   // two blocks of columns that enter together, a row a position
 
@@ -170,6 +170,7 @@ struct Workspace {
         lower = e.general ? arena.take<double>(n) : nullptr;
         upper = e.general ? arena.take<double>(n) : nullptr;
         best_state = e.general ? arena.take<int32_t>(n) : nullptr;
+        kept_bounds = e.general ? arena.take<int32_t>(n) : nullptr;
         c_penalty = e.penalized ? arena.take<double>(n) : nullptr;
         own_gram = e.gram_only ? arena.take<double>(n * e.columns) : nullptr;
         has_row = e.gram_only ? arena.take<int32_t>(n) : nullptr;
@@ -244,16 +245,16 @@ struct Setting {
     // upper; x of one in it is the distance from there, so much at the least and at the most.
     SW_HD double reference_of(int j) const {
         const int state = ws.state[j];
-        return state & (is_free | from_zero) ? 0.0 : state & reflected ? ws.upper[j] : ws.lower[j];
+        return state & is_free ? 0.0 : state & reflected ? ws.upper[j] : ws.lower[j];
     }
     SW_HD double least_of(int j) const {
         const int state = ws.state[j];
-        if (state & (is_free | from_zero)) return ws.lower[j];
+        if (state & is_free) return ws.lower[j];
         return state & reflected ? ws.lower[j] - ws.upper[j] : 0.0;
     }
     SW_HD double most_of(int j) const {
         const int state = ws.state[j];
-        if (state & (is_free | from_zero)) return ws.upper[j];
+        if (state & is_free) return ws.upper[j];
         return state & reflected ? 0.0 : ws.upper[j] - ws.lower[j];
     }
     // Which way x can go from there.

@@ -36,7 +36,7 @@ static __device__ void describe(const Launch& launch, const Stacked<T>& matrix, 
     const Shared& shared = launch.shared;
     scale_stacked(matrix, j, square, scale, norm);
     writable(shared.top_norm)[j] = norm;
-    writable(shared.penalty_diagonal)[j] = scale * scale * square_in_penalty(matrix, j);
+    writable(shared.penalty_diagonal)[j] = square_in_penalty(matrix, j, scale);
     // The product with A goes by where its own columns are not zero.
     if (matrix.pulse_length() == 0 && j < matrix.top.columns) {
         shared.envelope.low[j] = low;

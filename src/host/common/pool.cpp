@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "host/common/watch.hpp"
+
 namespace stepwell {
 
 namespace {
@@ -70,8 +72,11 @@ void Pool::run_job(int count, int threads, Function work, const void* with, bool
     epoch.store(generation, std::memory_order_release);
     if (wakes) epoch.notify_all();
     take_pieces(generation, 0);
+    Watch* const watch = Watch::of_thread();
     for (int spins = 0; finished.load(std::memory_order_acquire) < count; ++spins) {
-        if (spins > 1000) std::this_thread::yield();
+        if (spins <= 1000) continue;
+        std::this_thread::yield();
+        if (watch) watch->look();
     }
     if (failed.exchange(false, std::memory_order_acquire)) {
         std::rethrow_exception(std::exchange(failure, nullptr));

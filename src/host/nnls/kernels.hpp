@@ -13,6 +13,10 @@ struct HostJob {
     bool single;     // float instead of double
     bool form_gram;  // of a shared matrix
     int32_t threads;
+
+    bool is_interrupted() const {
+        return job.options.interrupted && job.options.interrupted(job.options.watch);
+    }
 };
 
 struct NnlsKernels {

@@ -9,6 +9,7 @@
 #include "host/common/bindings.hpp"
 #include "host/common/dispatch.hpp"
 #include "host/common/layout.hpp"
+#include "host/common/watch.hpp"
 #include "host/nnls/choice.hpp"
 #include "host/nnls/kernels.hpp"
 
@@ -41,10 +42,22 @@ NnlsJob job_from(const nb::bytes& given) {
     return job;
 }
 
+// Whether a signal has come whose handler raised; its exception is then set.
+bool has_signal() {
+    const nb::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;
+}
+
 void solve(const nb::bytes& job, bool single, bool form_gram, int32_t threads) {
-    const HostJob host{job_from(job), single, form_gram, threads};
-    const nb::gil_scoped_release release;
-    kernels().solve(host);
+    HostJob host{job_from(job), single, form_gram, threads};
+    Watch watch(has_signal);
+    host.job.options.interrupted = &Watch::look_at;
+    host.job.options.watch = &watch;
+    {
+        const nb::gil_scoped_release release;
+        kernels().solve(host);
+    }
+    if (watch.has_ended()) throw nb::python_error();
 }
 
 void bind_layouts(nb::module_& m) {
@@ -56,6 +69,8 @@ void bind_layouts(nb::module_& m) {
     SW_FIELD(options, NnlsOptions, update);
     SW_FIELD(options, NnlsOptions, guarded);
     SW_FIELD(options, NnlsOptions, chain);
+    SW_FIELD(options, NnlsOptions, interrupted);
+    SW_FIELD(options, NnlsOptions, watch);
     Layout family(m, "NnlsFamily", sizeof(NnlsFamily));
     SW_FIELD(family, NnlsFamily, general);
     SW_FIELD(family, NnlsFamily, nonnegative);

@@ -57,7 +57,7 @@ public:
             // The module has refused a shared matrix that is not finite.
             if constexpr (Matrix::general) {
                 scale_stacked(matrix, j, squares[j], scale[j], norm[j]);
-                diagonal[j] = scale[j] * scale[j] * square_in_penalty(matrix, j);
+                diagonal[j] = square_in_penalty(matrix, j, scale[j]);
             } else {
                 scale_column(matrix, j, squares[j], job.options.damping, scale[j], norm[j]);
             }

@@ -58,6 +58,7 @@ struct SideBySide {
         Pool::instance().run(pieces, threads, [&](int p, int thread) {
             const FlushSubnormals flush;
             Bench<Matrix>& bench = benches[thread];
+            if (host.is_interrupted()) return;
             try {
                 if (tries && !bench.small) bench.small = std::make_unique<SmallSystems>(host);
                 const int64_t end = std::min(job.systems, (p + 1) * piece);

@@ -14,7 +14,7 @@ struct Together {
         MatrixReader matrices(host);
         OwnTask<Matrix> own(job.options, extent_of(job, matrices.read(0, kind), host.threads, true),
                             Shared());
-        for (int64_t system = 0; system < job.systems; ++system) {
+        for (int64_t system = 0; system < job.systems && !host.is_interrupted(); ++system) {
             own.task.take(matrices.read(matrix_number(job, system), kind));
             run_thread_team(host.threads, [&](const ThreadTeam& team) {
                 const FlushSubnormals flush;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,15 +10,21 @@ import numpy as np
 
 from stepwell.arrays.conversion import copy_to_device_of
 from stepwell.arrays.kinds import Array, kind_of, namespace_of
+from stepwell.arrays.products import in_full_precision, rounds_products
+
+#: JAX compiles a program for zeros of each shape; up to so many are copied from the host instead.
+_FEW_ZEROS = 2**16
 
 
 def empty_block(rows: int, columns: int, template: Array) -> Array:
-    """Return a C-ordered block of the template's library, device and dtype, with anything in it."""
+    """Return a C-ordered block of the template's library, device and dtype, with anything in it; of JAX, zeros."""
     if kind_of(template) == "torch":
         return template.new_empty((rows, columns))
     if kind_of(template) == "jax":
         import jax
 
+        if rows * columns <= _FEW_ZEROS:
+            return copy_to_device_of(np.zeros((rows, columns)), template)
         with jax.default_device(next(iter(template.devices()))):
             return jax.numpy.zeros((rows, columns), dtype=template.dtype)
     if kind_of(template) == "cupy":
@@ -66,13 +73,6 @@ def with_rows(block: Array, rows: Array, values: Array) -> Array:
     return block
 
 
-def plus_product(block: Array, left: Array, right: Array, sign: int = 1) -> Array:
-    """Return ``block + sign * left @ right`` as a new array, in one pass where the library can."""
-    if kind_of(block) == "torch":
-        return block.addmm(left, right, alpha=sign)
-    return block + left @ right if sign > 0 else block - left @ right
-
-
 def add_products(array: Array, left: Array, right: Array) -> Array:
     """Return array + left * right, element by element, without a third array of that size where a library can."""
     if kind_of(array) == "torch":
@@ -86,6 +86,8 @@ def plus_multiple(block: Array, factor: Any, other: Array) -> Array:
     """Return ``block + factor * other`` as a new array, in one pass where the library can."""
     if kind_of(block) == "torch" and isinstance(factor, float):
         return block.add(other, alpha=factor)
+    if kind_of(block) == "jax":
+        return _jax_functions()["plus_multiple"](block, factor, other)
     if isinstance(other, np.ndarray):
         product = factor * other
         if product.shape == block.shape and product.dtype == block.dtype:
@@ -115,6 +117,14 @@ def with_column(block: Array, j: int, values: Array) -> Array:
     return block
 
 
+def with_columns(block: Array, first: int, values: Array) -> Array:
+    """Return a block with its columns from one on replaced; the same block where the library can write to it."""
+    if kind_of(block) == "jax":
+        return _jax_functions()["with_columns"](block, values, first)
+    block[:, first : first + values.shape[1]] = values
+    return block
+
+
 def with_row(block: Array, i: int, values: Array, factor: float = 1.0) -> Array:
     """Return a block with one row replaced by ``factor * values``; the same block where the library can write to it."""
     if kind_of(block) == "jax":
@@ -131,7 +141,39 @@ def column_dots(left: Array, right: Array) -> Array:
     if isinstance(left, np.ndarray):
         # One pass, and no BLAS, whose threads would linger; few sums run side by side, so they are of doubles.
         return np.einsum("ij,ij->j", left, right, dtype=np.float64).astype(left.dtype, copy=False)
+    if kind_of(left) == "jax":
+        return _jax_functions()["column_dots"](left, right)
     return namespace_of(left).sum(left * right, axis=0)
+
+
+def column_norms(block: Array) -> Array:
+    """Euclidean norm of every column of a block."""
+    if isinstance(block, np.ndarray):
+        return np.sqrt(column_dots(block, block))
+    if kind_of(block) == "jax":
+        return _jax_functions()["column_norms"](block)
+    return namespace_of(block).linalg.vector_norm(block, axis=0)
+
+
+@functools.cache
+def _jax_functions() -> dict[str, Any]:
+    """Functions of which JAX makes one program each, where its parts by themselves would be several."""
+    import jax
+
+    def dots(left: Array, right: Array) -> Array:
+        return (left * right).sum(axis=0)
+
+    def norms(block: Array) -> Array:
+        return jax.numpy.sqrt(dots(block, block))
+
+    def multiple(block: Array, factor: Any, other: Array) -> Array:
+        return block + factor * other
+
+    def columns(block: Array, values: Array, first: int) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(block, values, first, axis=1)
+
+    named = {"column_dots": dots, "column_norms": norms, "plus_multiple": multiple, "with_columns": columns}
+    return {name: jax.jit(function) for name, function in named.items()}
 
 
 def factor_positive(matrix: Array) -> Callable[[Array], Array]:
@@ -139,6 +181,9 @@ def factor_positive(matrix: Array) -> Callable[[Array], Array]:
 
     The matrix may be overwritten. Where it is not positive definite the solutions are not finite.
     """
+    if rounds_products(matrix):  # solving with triangles multiplies, too
+        xp, solve_wide = namespace_of(matrix), factor_positive(in_full_precision(matrix))
+        return lambda rhs: xp.astype(solve_wide(xp.astype(rhs, xp.float64)), rhs.dtype)
     kind = kind_of(matrix)
     if kind == "torch":
         import torch
@@ -178,8 +223,8 @@ def solve_positive(matrix: Array, rhs: Array) -> Array:
     if kind_of(matrix) == "torch":
         import torch
 
-        factor, trouble = torch.linalg.cholesky_ex(matrix)
-        found = torch.cholesky_solve(rhs, factor)
+        factor, trouble = torch.linalg.cholesky_ex(in_full_precision(matrix))
+        found = torch.cholesky_solve(rhs.to(factor.dtype), factor).to(rhs.dtype)
         return torch.where((trouble > 0)[..., None, None], torch.nan, found)
     return namespace_of(matrix).linalg.solve(matrix, rhs)
 
@@ -192,9 +237,9 @@ def solve_with_triangle(columns: Array, rhs: Array) -> Array:
     if kind_of(columns) == "torch":
         import torch
 
-        R = torch.linalg.qr(columns, mode="r").R
-        half = torch.linalg.solve_triangular(R.mT, rhs, upper=False)
-        return torch.linalg.solve_triangular(R, half, upper=True)
+        R = torch.linalg.qr(in_full_precision(columns), mode="r").R
+        half = torch.linalg.solve_triangular(R.mT, rhs.to(R.dtype), upper=False)
+        return torch.linalg.solve_triangular(R, half, upper=True).to(rhs.dtype)
     xp = namespace_of(columns)
     R = xp.linalg.qr(columns)[1]
     return xp.linalg.solve(R, xp.linalg.solve(xp.matrix_transpose(R), rhs))

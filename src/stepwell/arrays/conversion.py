@@ -123,7 +123,8 @@ def jax_does_alike(template: Array, dtype: np.dtype) -> bool:
     import jax
 
     usual = jax.config.jax_default_device
-    home = jax.local_devices()[0] if usual is None else usual
+    by_name = usual is None or isinstance(usual, str)  # such as "cpu", which the environment may say
+    home = jax.local_devices(backend=usual)[0] if by_name else usual
     return next(iter(template.devices())) == home and bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
 
 

@@ -276,6 +276,11 @@ def numpy_dtype(array: Array) -> np.dtype:
     return np.dtype(dtype_name(array.dtype))
 
 
+def flushes_small_numbers(array: Array) -> bool:
+    """Whether an array's library makes zeros of numbers below the smallest normal one of their dtype."""
+    return kind_of(array) == "jax"
+
+
 def shapes_are_compiled(array: Array) -> bool:
     """Whether functions of such arrays are usually compiled for their shape, so that a new shape costs seconds."""
     return kind_of(array) == "jax"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -19,14 +20,18 @@ def is_process_group(value: Any) -> bool:
 class GroupCommunicator:
     """Ranks of a process group. Numbers travel on the host, by gloo: an nccl group gets a gloo group beside it."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, timeout: float | None = None) -> None:
         import torch.distributed as distributed
 
-        self._group = _gloo_group(group)
+        self._group, self._given, self._timeout = _gloo_group(group), group, timeout
         self.rank, self.size = int(distributed.get_rank(group)), int(distributed.get_world_size(group))
 
+    def within(self, timeout: float) -> GroupCommunicator:
+        """Return the same ranks with a limit of so many seconds for every exchange."""
+        return GroupCommunicator(self._given, timeout)
+
     def allgather(self, row: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-        """Return the rows of all ranks, one after the other."""
+        """Return the rows of all ranks, one after the other; TimeoutError where a limit was set and is reached."""
         import torch
         import torch.distributed as distributed
 
@@ -34,8 +39,20 @@ class GroupCommunicator:
         mine = torch.zeros(longest, dtype=torch.float64)  # gloo takes rows of one length
         mine[: row.size] = torch.from_numpy(row)
         rows = [torch.empty(longest, dtype=torch.float64) for _ in counts]
-        distributed.all_gather(rows, mine, group=self._group)
+        self._finish(distributed.all_gather(rows, mine, group=self._group, async_op=True))
         return np.concatenate([one.numpy()[:count] for one, count in zip(rows, counts)])
+
+    def _finish(self, work: Any) -> None:
+        """Wait for an exchange, as long as the limit allows; without one, as long as the group does."""
+        if self._timeout is None:
+            work.wait()
+            return
+        try:
+            work.wait(datetime.timedelta(seconds=self._timeout))
+        except RuntimeError as error:
+            if work.is_completed():  # another trouble
+                raise
+            raise TimeoutError(f"other ranks have not come within {self._timeout:g} s") from error
 
 
 #: The gloo groups made beside others, by the group they stand beside; they live as long as the process.

@@ -254,7 +254,7 @@ def _lam_of_all(
         project_slices(task.A, slices), volume, rule, smooth, noise=noise, maxiter=0, method="cgls", comm=world.comm
     )
     assert found.lam is not None
-    return float(found.lam[0]), found.lam_at_end
+    return found.lam, None if found.lam_at_end is None else np.array([found.lam_at_end])
 
 
 def _joined(parts: list[LinearResult]) -> LinearResult:

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from stepwell.arrays import Array, describe_home, is_array
+from stepwell.bounds import split_bounds
 from stepwell.checks import WrongKind, read_choice, require_function, warn_caller
 from stepwell.derivatives import differentiating_plug
-from stepwell.quasi_newton.bounds import split_bounds
 from stepwell.quasi_newton.options import Options
 
 Failure = Literal["warn", "raise", "nan"]
@@ -72,7 +72,8 @@ def argmin(
     if plug is None:
         what = describe_home(x0) if is_array(x0) else type(x0).__name__
         raise WrongKind(f"x0 is {what}; allowed: a tensor of PyTorch or an array of JAX, which differentiate fun")
-    return plug.argmin(fun, x0, theta, split_bounds(bounds), {**TIGHT, **(options or {})}, _failing(on_failure))
+    box = split_bounds(bounds, shape=tuple(map(int, x0.shape)))
+    return plug.argmin(fun, x0, theta, box, {**TIGHT, **(options or {})}, _failing(on_failure))
 
 
 def _failing(on_failure: str) -> Callable[[list[str], Array], Array]:

@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.arrays import Array, namespace_of
-from stepwell.checks import require_kind, require_shape
+from stepwell.arrays import Array, matrix_product, namespace_of
+from stepwell.checks import require_shape
 from stepwell.derivatives.matrices import DENSE, GRAM, Kind, matrix_of
 from stepwell.nnls.arguments import without_column
 from stepwell.nnls.convolution import Convolution
@@ -100,15 +100,8 @@ def read_problem(
             return namespace_of(array).broadcast_to(array, own) if own else array
         return array.reshape(systems, *own) if array.ndim > len(own) + 1 or (lead == () and array.ndim > 1) else array
 
-    def pair(name: str, value: Any, length: int | None) -> tuple[Any, Any]:
-        given = isinstance(value, tuple | list) and len(value) == 2
-        require_kind(given, name, value, "a pair (lower, upper)")
-        ends = zip(value, (-math.inf, math.inf))
-        lower, upper = (read(name, open_end if end is None else end, length) for end, open_end in ends)
-        return lower, upper
-
-    lower, upper = pair("bounds", bounds, columns)
-    sum_low, sum_high = (None, None) if sum_bounds is None else pair("sum_bounds", sum_bounds, None)
+    lower, upper = (read("bounds", end, columns) for end in bounds)
+    sum_low, sum_high = (None, None) if sum_bounds is None else (read("sum_bounds", end, None) for end in sum_bounds)
     C = d = None
     if equality is not None:
         C = as_array(equality[0])
@@ -169,7 +162,7 @@ def _gradient(
     xp = namespace_of(entries, b)
     if kind == GRAM:
         square = (lam * lam)[..., None]
-        whole = entries if L is None else entries + square[..., None] * (L.T @ L)
+        whole = entries if L is None else entries + square[..., None] * matrix_product(L.T, L)
         image = matrix_of(whole, kind).normal_times(y) if product is None else product(whole, y)
         return (entries, b - image - square * y, lam) if L is None else (whole, b - image, xp.zeros_like(lam))
     if problem.weights is not None:
@@ -203,7 +196,7 @@ def _bound_rows(problem: Problem, x: Array, y: Array) -> tuple[Array | None, Arr
         rest.append(xp.where(bound, s - y.sum(-1), zero)[..., None])
     if problem.C is not None:
         rows.append(xp.broadcast_to(problem.C, (*x.shape[:-1], *problem.C.shape)))
-        rest.append(problem.d - y @ problem.C.T)
+        rest.append(problem.d - matrix_product(y, problem.C.T))
     if not rows:
         return None, None
     return xp.concat(rows, axis=-2), xp.concat(rest, axis=-1)

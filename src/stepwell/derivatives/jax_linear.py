@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stepwell.arrays import host_copy, namespace_of, on_device_of
+from stepwell.arrays import host_copy, matrix_product, namespace_of, on_device_of
 from stepwell.checks import read_axis, require, require_kind, require_shape
 from stepwell.derivatives import jax_calls, linear
 from stepwell.krylov.api import cg as plain_cg
@@ -38,15 +38,16 @@ def _normal_solve(A: Array, lam: Array, L: Array | None, tol: float, G: Array) -
     """(AᵀA + λ²LᵀL)⁻¹G, a linear map of G that JAX can transpose."""
 
     def product(V: Array) -> Array:
-        return A.T @ (A @ V) + lam * lam * (V if L is None else L.T @ (L @ V))
+        normal = matrix_product(A.T, matrix_product(A, V))
+        return normal + lam * lam * (V if L is None else matrix_product(L.T, matrix_product(L, V)))
 
     def solved(G: Array, A: Array, lam: Array, L: Array | None) -> Array:
         xp = namespace_of(A)
-        penalty = xp.eye(A.shape[1], dtype=A.dtype, **on_device_of(A)) if L is None else L.T @ L
+        penalty = xp.eye(A.shape[1], dtype=A.dtype, **on_device_of(A)) if L is None else matrix_product(L.T, L)
         lams, out = np.broadcast_to(host_copy(lam), G.shape[1]), xp.empty_like(G)
         for value in np.unique(lams):
             (columns,) = np.nonzero(lams == value)
-            out[:, columns] = _plain_cg(A.T @ A + float(value) ** 2 * penalty, G[:, columns], tol=tol).x
+            out[:, columns] = _plain_cg(matrix_product(A.T, A) + float(value) ** 2 * penalty, G[:, columns], tol=tol).x
         return out
 
     def solve(_: Any, rhs: Array) -> Array:
@@ -85,7 +86,10 @@ def _cg(how: tuple[Any, ...], H: Array, B: Array) -> Array:
 
     symmetric = (H + H.T) / 2
     return jax.lax.custom_linear_solve(
-        lambda V: symmetric @ V, B, lambda _, rhs: _called(solved, H.shape[-1], rhs, (symmetric, 2)), symmetric=True
+        lambda V: matrix_product(symmetric, V),
+        B,
+        lambda _, rhs: _called(solved, H.shape[-1], rhs, (symmetric, 2)),
+        symmetric=True,
     )
 
 
@@ -111,7 +115,7 @@ def tikhonov(A: Any, B: Any, lam: Any, L: Any, *, axis: int, **options: Any) -> 
     require_shape(lams.shape in ((1,), (B.shape[1],)), "lam", lams, f"one number, or one a column ({B.shape[1]})")
     how = (options["method"], options["tol"], options["maxiter"])
     X = _tikhonov(how, A, B, lams, None if L is None else jnp.asarray(L, A.dtype))
-    return _result(X.T if across else X[:, 0] if vector else X, lams)
+    return _result(X.T if across else X[:, 0] if vector else X, lams[0] if vector else lams)
 
 
 def cg(H: Any, B: Any, *, axis: int, **options: Any) -> LinearResult:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stepwell.arrays import matrix_product
 from stepwell.checks import require_kind
 from stepwell.derivatives import jax_calls, jax_handlers, jax_nnls, jax_solve, least_squares
 from stepwell.derivatives.bounded import Problem, attached, read_problem
@@ -114,8 +115,8 @@ def _linear_solve(kind: Kind, entries: Array, free: Array, lam: Array, C: Array 
         image = matrix.normal_times(inner) + (lam * lam)[..., None] * inner
         if C is None:
             return jnp.where(inside, image, whole)
-        image = image + (whole[..., None, n:] @ C)[..., 0, :]
-        rows = jnp.where(idle, whole[..., n:], (C @ inner[..., None])[..., 0])
+        image = image + matrix_product(whole[..., None, n:], C)[..., 0, :]
+        rows = jnp.where(idle, whole[..., n:], matrix_product(C, inner[..., None])[..., 0])
         return jnp.concatenate([jnp.where(inside, image, whole[..., :n]), rows], axis=-1)
 
     def solved(entries: Array, free: Array, lam: Array, rhs: Array, *rows: Array) -> tuple[Array]:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of
+from stepwell.arrays import Array, matrix_product, namespace_of
 
 Solve = Callable[[Array], Array]
 
@@ -26,12 +26,12 @@ def reverse(
     A: Array, B: Array, lam: Array, L: Array | None, X: Array, U: Array
 ) -> tuple[Array, Array, Array, Array | None]:
     """Return the cotangents of A, B, λ (one a column) and L, given U; λ has one entry, or one a column."""
-    image, square = A @ U, lam * lam
-    own = (B - A @ X) @ U.T - image @ X.T
+    image, square = matrix_product(A, U), lam * lam
+    own = matrix_product(B - matrix_product(A, X), U.T) - matrix_product(image, X.T)
     if L is None:
         return own, image, -2 * lam * (X * U).sum(0), None
-    bent, other = L @ X, L @ U
-    penalty = -(bent * square) @ U.T - (other * square) @ X.T
+    bent, other = matrix_product(L, X), matrix_product(L, U)
+    penalty = -matrix_product(bent * square, U.T) - matrix_product(other * square, X.T)
     return own, image, -2 * lam * (bent * other).sum(0), penalty
 
 
@@ -51,13 +51,15 @@ def forward(
     """Return the tangent of X."""
     rhs = X * 0
     if A_dot is not None:
-        rhs = rhs + A_dot.T @ (B - A @ X) - A.T @ (A_dot @ X)
+        rest, moved = B - matrix_product(A, X), matrix_product(A_dot, X)
+        rhs = rhs + matrix_product(A_dot.T, rest) - matrix_product(A.T, moved)
     if B_dot is not None:
-        rhs = rhs + A.T @ B_dot
+        rhs = rhs + matrix_product(A.T, B_dot)
     if lam_dot is not None:
-        rhs = rhs - 2 * lam * lam_dot * (X if L is None else L.T @ (L @ X))
+        rhs = rhs - 2 * lam * lam_dot * (X if L is None else matrix_product(L.T, matrix_product(L, X)))
     if L_dot is not None and L is not None:
-        rhs = rhs - lam * lam * (L_dot.T @ (L @ X) + L.T @ (L_dot @ X))
+        bent, moved = matrix_product(L, X), matrix_product(L_dot, X)
+        rhs = rhs - lam * lam * (matrix_product(L_dot.T, bent) + matrix_product(L.T, moved))
     return solve(rhs)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from stepwell.arrays import Array, add_products, namespace_of
+from stepwell.arrays import Array, add_products, matrix_product, namespace_of
 from stepwell.nnls.convolution import convolve
 
 
@@ -84,24 +84,24 @@ class Dense(_Columns):
     def times(self, x: Array) -> Array:
         """A x."""
         A = self.entries
-        return x @ A.T if A.ndim == 2 else (A @ x[..., None])[..., 0]
+        return matrix_product(x, A.T) if A.ndim == 2 else matrix_product(A, x[..., None])[..., 0]
 
     def transposed_times(self, y: Array) -> Array:
         """Aᵀ y."""
         A = self.entries
-        return y @ A if A.ndim == 2 else (y[..., None, :] @ A)[..., 0, :]
+        return matrix_product(y, A) if A.ndim == 2 else matrix_product(y[..., None, :], A)[..., 0, :]
 
     def cotangent(self, y: Array, x: Array) -> Array:
         """Σ y xᵀ: a product of matrices where systems share A, so that no outer product is formed."""
         if self.entries.ndim == 2 and y.ndim == 2:
-            return y.T @ x
+            return matrix_product(y.T, x)
         return y[..., :, None] * x[..., None, :]
 
     def cotangent_of_two(self, y: Array, x: Array, other_y: Array, other_x: Array) -> Array:
         """The sum of two cotangents, of which each entry is written twice at the most."""
         first = self.cotangent(y, x)
         if self.entries.ndim == 2 and y.ndim == 2:
-            return first + other_y.T @ other_x
+            return first + matrix_product(other_y.T, other_x)
         return add_products(first, other_y[..., :, None], other_x[..., None, :])
 
 
@@ -127,7 +127,7 @@ class Gram(_Columns):
         """The symmetric part of y xᵀ: where systems share G one product, [y x] [x y]ᵀ / 2."""
         xp = namespace_of(y, x)
         if self.entries.ndim == 2 and y.ndim == 2:
-            return xp.concat([y, x]).T @ xp.concat([x / 2, y / 2])
+            return matrix_product(xp.concat([y, x]).T, xp.concat([x / 2, y / 2]))
         half = y / 2
         outer = half[..., :, None] * x[..., None, :]
         return add_products(outer, x[..., :, None], half[..., None, :])

@@ -22,6 +22,7 @@ from stepwell.arrays import (
     as_user_array,
     host_view,
     is_cuda,
+    matrix_product,
     namespace_of,
     on_device_of,
     solve_positive,
@@ -182,13 +183,13 @@ def solve_free_with_rows(
         solved = solve(entries, free, lam, xp.stack(apart))
     u, bent = solved[0], xp.moveaxis(solved[1:], 0, -2)
     rows = xp.broadcast_to(rows, bent.shape)
-    small = xp.matmul(rows, xp.matrix_transpose(bent))
+    small = matrix_product(rows, xp.matrix_transpose(bent))
     idle = xp.linalg.diagonal(small) == 0
-    missing = xp.where(idle, 0.0, xp.matmul(rows, u[..., None])[..., 0] - t)
+    missing = xp.where(idle, 0.0, matrix_product(rows, u[..., None])[..., 0] - t)
     unit = xp.eye(count, dtype=g.dtype, **on_device_of(g))
     small = small + xp.where(idle, 1.0, 0.0)[..., None] * unit
     multipliers = xp.linalg.solve(small, xp.astype(missing, small.dtype)[..., None])[..., 0]
-    u = u - xp.matmul(multipliers[..., None, :], bent)[..., 0, :]
+    u = u - matrix_product(multipliers[..., None, :], bent)[..., 0, :]
     return xp.astype(xp.concat([u, multipliers], axis=-1), g.dtype)
 
 

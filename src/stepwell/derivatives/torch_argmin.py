@@ -54,7 +54,7 @@ def argmin(fun: Any, x0: Any, theta: tuple[Any, ...], bounds: Any, options: Any,
 
     def solve(rhs: Tensor, told: list[str] | None = None) -> Tensor:
         found = cg(product, rhs.detach().contiguous(), tol=1e-10)
-        if any(status.name == "BREAKDOWN" for status in found.status):
+        if found.status.name == "BREAKDOWN":
             text = "the Hessian of fun is not positive definite in the free variables: x is no strict minimiser"
             if told is None:
                 return fail([text], found.x)

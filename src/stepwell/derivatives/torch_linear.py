@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
-from stepwell.arrays import without_graph
+from stepwell.arrays import matrix_product, without_graph
 from stepwell.arrays.autograd import is_transformed
 from stepwell.checks import read_axis, require, require_kind, warn_caller
 from stepwell.derivatives import linear
@@ -107,7 +107,7 @@ class _Cg(torch.autograd.Function):
     def backward(ctx: Any, G: Tensor) -> Any:
         H, X = ctx.saved_tensors
         U = _solved(H, G, ctx.how)
-        own = -(U @ X.mT + X @ U.mT) / 2 if ctx.needs_input_grad[0] else None
+        own = -(matrix_product(U, X.mT) + matrix_product(X, U.mT)) / 2 if ctx.needs_input_grad[0] else None
         return own, U, None, None, None, None
 
 
@@ -118,7 +118,7 @@ class _CgWithTangents(_Cg):
     def jvp(ctx: Any, H_dot: Any, B_dot: Any, *others: Any) -> Tensor:
         H, X = ctx.saved_tensors
         rhs = X * 0 if B_dot is None else B_dot
-        return _solved(H, rhs if H_dot is None else rhs - (H_dot + H_dot.mT) / 2 @ X, ctx.how)
+        return _solved(H, rhs if H_dot is None else rhs - matrix_product((H_dot + H_dot.mT) / 2, X), ctx.how)
 
 
 def _solved(H: Tensor, B: Tensor, how: tuple[Any, ...]) -> Tensor:
@@ -166,10 +166,11 @@ class _TikhonovWithTangents(_Tikhonov):
 
 def _normal_solve(A: Tensor, lam: Tensor, L: Tensor | None, G: Tensor, tol: float) -> Tensor:
     """(AᵀA + λ²LᵀL)⁻¹G by a factor of the matrix, through which all derivatives flow."""
-    penalty = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) if L is None else L.T @ L
+    penalty = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) if L is None else matrix_product(L.T, L)
+    normal = matrix_product(A.T, A)
     if lam.shape[0] == 1:
-        return _solved(A.T @ A + lam**2 * penalty, G, ("auto", tol, None))
-    matrices = A.T @ A + (lam**2)[:, None, None] * penalty
+        return _solved(normal + lam**2 * penalty, G, ("auto", tol, None))
+    matrices = normal + (lam**2)[:, None, None] * penalty
     return _solved(matrices, G.T[:, :, None], ("auto", tol, None))[:, :, 0].T
 
 
@@ -227,7 +228,7 @@ class _Constant(torch.autograd.Function):
 def _functions(A: Any) -> Any:
     """Return products with blocks of columns that keep the graph: those that the solver itself uses throw it away."""
     if isinstance(A, Tensor):
-        return (lambda X: A @ X), (lambda Y: A.T @ Y)
+        return (lambda X: matrix_product(A, X)), (lambda Y: matrix_product(A.T, Y))
     if isinstance(A, Operator):
         return A._forward, A._adjoint
     if isinstance(A, tuple | list):
@@ -238,7 +239,7 @@ def _functions(A: Any) -> Any:
         constant = as_operator(A)
         forward, adjoint = constant.forward, constant.adjoint
         return (lambda X: _Constant.apply(X, forward, adjoint)), (lambda Y: _Constant.apply(Y, adjoint, forward))
-    return (lambda X: A @ X), (lambda Y: A.T @ Y)
+    return (lambda X: matrix_product(A, X)), (lambda Y: matrix_product(A.T, Y))
 
 
 def _itself(X: Tensor) -> Tensor:
@@ -277,7 +278,7 @@ def tikhonov(A: Any, B: Any, lam: Any, L: Any, *, axis: int, **options: Any) -> 
             plain = plain_tikhonov(*map(without_graph, (A, B, lam, L)), axis=axis, **options)
         _warn_of_unsolved(plain)
         X = plain.x.T if across else plain.x if B.ndim == 2 else plain.x[:, None]
-        lam = torch.as_tensor(plain.lam) if isinstance(lam, str) else lam
+        lam = torch.as_tensor(plain.lam, dtype=torch.float64) if isinstance(lam, str) else lam
     lams = torch.atleast_1d(lam if isinstance(lam, Tensor) else torch.as_tensor(lam, dtype=torch.float64))
     if _dense(A, L) and (traced or A.shape[-1] <= DIRECT_SIZE):
         dtype = torch.float32 if all(t.dtype == torch.float32 for t in (A, B)) else torch.float64
@@ -306,7 +307,7 @@ def tikhonov(A: Any, B: Any, lam: Any, L: Any, *, axis: int, **options: Any) -> 
 
         X = _reattached(X, gradient, solve)
     x = X.T if across else X if B.ndim == 2 else X[:, 0]
-    return LinearResult.of_traced(x, lams) if plain is None else replace(plain, x=x)
+    return LinearResult.of_traced(x, lams[0] if B.ndim == 1 else lams) if plain is None else replace(plain, x=x)
 
 
 def _by_lam(product: Any, lams: Tensor, G: Tensor, options: dict[str, Any]) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.arrays import graph_library
+from stepwell.arrays import graph_library, matrix_product, plus_product
 from stepwell.arrays.autograd import apply_rule, is_transformed
 from stepwell.checks import read_axis, read_real, require, require_kind, require_shape, warn_caller
 from stepwell.derivatives import cuda, least_squares
@@ -178,7 +178,7 @@ def _pulled_back(
     if (
         found.u is not None and found.residual is not None
     ):  # one matrix for all: what each brings is added up by products of matrices
-        to_a = torch.addmm(found.residual.T @ found.u, found.image.T, points, alpha=-1)
+        to_a = plus_product(matrix_product(found.residual.T, found.u), found.image.T, points, -1)
     shrink = None if found.overlap is None else -2 * lam * found.overlap.sum()
     return to_a[0] if lone and to_a is not None else to_a, found.image[0] if lone else found.image, shrink
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,8 +15,9 @@ import numpy as np
 
 from stepwell.arrays import Array
 from stepwell.arrays.process_groups import GroupCommunicator, is_process_group
-from stepwell.checks import require_kind
+from stepwell.checks import require, require_kind
 from stepwell.distributed.rescue import Rescue, answer_rescue
+from stepwell.distributed.waiting import TIMEOUT_VARIABLE, ranks_in_words, read_timeout, wait_for
 
 _ALLOWED = (
     "None, 'self', an mpi4py communicator, a torch process group, what stepwell.distributed.split returned, or an "
@@ -31,7 +31,8 @@ class Communicator(Protocol):
 
     One that has an attribute ``waits_for_ever`` set to False takes ``allgather(row, counts, patience, meanwhile)``,
     raises TimeoutError if others have not come after so many seconds, and may be able to free ranks that wait elsewhere
-    (`stepwell.distributed.rescue`).
+    (`stepwell.distributed.rescue`). One that has a method ``within(timeout)`` returns the same ranks with a limit of so
+    many seconds for every exchange.
     """
 
     @property
@@ -61,9 +62,13 @@ class MPICommunicator:
 
     waits_for_ever = False
 
-    def __init__(self, comm: Any) -> None:
-        self._comm, self._given = _own_comm(comm), comm
+    def __init__(self, comm: Any, timeout: float | None = None) -> None:
+        self._comm, self._given, self._timeout = _own_comm(comm, timeout), comm, timeout
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
+
+    def within(self, timeout: float) -> MPICommunicator:
+        """Return the same ranks with a limit of so many seconds for every exchange."""
+        return MPICommunicator(self._given, timeout)
 
     def rescue(self, text: str) -> Rescue | None:
         """Try to free the other ranks, which may wait for this one in the caller's own communicator."""
@@ -96,34 +101,34 @@ class MPICommunicator:
             received, requests = prepared.received, prepared.requests
             prepared.own[:] = row
             prepared.start()
-        if patience is None:
-            _wait(requests)
-        else:
-            self._wait_patiently(requests, (row, received), patience, meanwhile)
+        self._finish(requests, (row, received), prepared, patience, meanwhile)
         return received if prepared is None else received.copy()  # the next such exchange writes there again
 
     def prepared(self, counts: Sequence[int]) -> PreparedExchange | None:
         """Return the exchange of rows of these lengths if there is one: who runs it need not call `allgather`."""
         return self._comm.prepared.get(tuple(counts))
 
-    def _wait_patiently(
-        self, requests: list[Any], buffers: Any, patience: float, meanwhile: tuple[float, Callable[[], None]] | None
+    def run(self, exchange: PreparedExchange) -> None:
+        """Run an exchange that was prepared, and whose own row is filled in."""
+        exchange.start()
+        self._finish(exchange.requests, exchange.received, exchange)
+
+    def _finish(
+        self,
+        requests: list[Any],
+        buffers: Any,
+        prepared: PreparedExchange | None,
+        patience: float | None = None,
+        meanwhile: tuple[float, Callable[[], None]] | None = None,
     ) -> None:
-        began = time.monotonic()
-        while not all(request.Test() for request in requests):
-            waited = time.monotonic() - began
-            if meanwhile is not None and waited > meanwhile[0]:
-                meanwhile[1]()
-                meanwhile = None
-            if waited > patience:
-                self._comm.abandoned.append((requests, buffers))  # MPI may write there yet
-                raise TimeoutError(f"other ranks have not come within {patience:g} s")
-            time.sleep(0.002)
-
-
-def _wait(requests: list[Any]) -> None:
-    for request in requests:
-        request.Wait()
+        """Wait for an exchange, as long as the limit or the patience of one call allows."""
+        limits = [limit for limit in (patience, self._timeout) if limit is not None]
+        missing = None if prepared is None else prepared.missing
+        try:
+            wait_for(requests, min(limits, default=None), meanwhile, missing)
+        except TimeoutError:
+            self._comm.abandoned.append((requests, buffers))  # MPI may write there yet
+            raise
 
 
 class PreparedExchange:
@@ -141,7 +146,7 @@ class PreparedExchange:
         The number of its last start among those of all exchanges that were prepared: the same on all ranks.
     """
 
-    __slots__ = ("_starts", "last", "own", "received", "requests")
+    __slots__ = ("_others", "_starts", "last", "own", "received", "requests")
 
     def __init__(self, comm: Any, counts: tuple[int, ...], starts: Iterator[int]) -> None:
         from mpi4py import MPI
@@ -151,8 +156,9 @@ class PreparedExchange:
         self.received = np.empty(sum(counts))
         rows = [self.received[end - count : end] for end, count in zip(ends, counts)]
         self.own = rows[rank]
+        self._others: list[int] = []
         if len(counts) <= _FEW:
-            others = [(rank + k) % len(counts) for k in range(1, len(counts))]
+            self._others = others = [(rank + k) % len(counts) for k in range(1, len(counts))]
             self.requests = [comm.Recv_init(rows[other], other) for other in others]
             self.requests += [comm.Send_init(self.own, other) for other in others]
         else:
@@ -164,10 +170,10 @@ class PreparedExchange:
         for request in self.requests:
             request.Start()
 
-    def run(self) -> None:
-        """Exchange the rows."""
-        self.start()
-        _wait(self.requests)
+    def missing(self) -> str:
+        """Say, in words, whose row has not come, where that can be told: of a collective it cannot."""
+        late = [other for other, request in zip(self._others, self.requests) if not request.Test()]
+        return ranks_in_words(late) if late else "other ranks have"
 
     def forget(self) -> None:
         """Give back what MPI holds for it."""
@@ -191,7 +197,7 @@ class _OwnComm:
     _MOST = 16
 
     def __init__(self, comm: Any) -> None:
-        self.comm = comm.Dup()
+        self.comm = comm
         #: By the lengths of rows; None: seen once.
         self.prepared: dict[tuple[int, ...], PreparedExchange | None] = {}
         self.abandoned: list[Any] = []
@@ -230,7 +236,11 @@ class _OwnComm:
 _keyval: int | None = None
 
 
-def _own_comm(comm: Any) -> _OwnComm:
+#: Duplicates that were never finished, as another rank did not come; MPI may write there yet.
+_unfinished: list[Any] = []
+
+
+def _own_comm(comm: Any, timeout: float | None) -> _OwnComm:
     """Return the duplicate of a communicator: made once, kept as its attribute, freed with it."""
     global _keyval
     from mpi4py import MPI
@@ -239,13 +249,19 @@ def _own_comm(comm: Any) -> _OwnComm:
         _keyval = MPI.Comm.Create_keyval(delete_fn=lambda _comm, _keyval, own: own.free())
     own = comm.Get_attr(_keyval)
     if own is None:
-        own = _OwnComm(comm)
+        duplicate, request = comm.Idup()  # all ranks are to come: a blocking one would not end where one does not
+        try:
+            wait_for([request], timeout)
+        except TimeoutError:
+            _unfinished.append((duplicate, request))
+            raise
+        own = _OwnComm(duplicate)
         comm.Set_attr(_keyval, own)
     found: _OwnComm = own
     return found
 
 
-def read_comm(comm: Any) -> Communicator | None:
+def read_comm(comm: Any, timeout: Any = None) -> Communicator | None:
     """Return the communicator that an argument `comm` stands for; None where there is none.
 
     Parameters
@@ -253,6 +269,9 @@ def read_comm(comm: Any) -> Communicator | None:
     comm : optional
         An mpi4py communicator, a torch process group, ``"self"`` (one rank), a layout from
         `stepwell.distributed.split`, or an object with `rank`, `size` and `allgather`.
+    timeout : float, optional
+        Seconds that a rank waits for the others in one exchange before it raises TimeoutError. By default what the
+        environment variable STEPWELL_RANK_TIMEOUT says, and without it no limit.
 
     Examples
     --------
@@ -263,16 +282,29 @@ def read_comm(comm: Any) -> Communicator | None:
         return None
     if isinstance(comm, str) and comm == "self":
         return SelfCommunicator()
-    inner = getattr(comm, "communicator", None)  # a layout has one
+    inner = getattr(comm, "communicator", None)  # a layout has one, with the limit that it was given
     if inner is not None:
-        return read_comm(inner)
+        return read_comm(inner, timeout) if timeout is not None else _checked(inner)
+    limit = read_timeout(timeout)
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is not None and isinstance(comm, mpi.Comm):
         usable = comm != mpi.COMM_NULL and not comm.Is_inter()
         require_kind(usable, "comm", comm, "an intracommunicator that this process is part of")
-        return MPICommunicator(comm)
+        return MPICommunicator(comm, limit)
     if is_process_group(comm):
-        return GroupCommunicator(comm)
+        return GroupCommunicator(comm, limit)
+    found = _checked(comm)
+    if limit is None:
+        return found
+    if hasattr(found, "within"):
+        limited: Communicator = found.within(limit)
+        return limited
+    allowed = f"None with a communicator of your own, which waits as it likes ({TIMEOUT_VARIABLE} does not reach it)"
+    require(timeout is None, "timeout", timeout, allowed)
+    return found
+
+
+def _checked(comm: Any) -> Communicator:
     require_kind(isinstance(comm, Communicator) and callable(comm.allgather), "comm", comm, _ALLOWED)
     found: Communicator = comm
     return found

@@ -130,7 +130,7 @@ class Layout(Pieces):
         return iter((self.begin, self.end))
 
 
-def split(n: int, comm: Any, align: int = 1) -> Layout:
+def split(n: int, comm: Any, align: int = 1, *, timeout: float | None = None) -> Layout:
     """Spread n variables over the ranks of a communicator, in whole chunks.
 
     Parameters
@@ -141,6 +141,10 @@ def split(n: int, comm: Any, align: int = 1) -> Layout:
         An mpi4py communicator, a torch process group, ``"self"``, or an object with `rank`, `size` and `allgather`.
     align : int
         Pieces begin and end at multiples of this: the length of a row of a grid, say.
+    timeout : float, optional
+        Seconds that a rank waits for the others in one exchange of a solver before it raises TimeoutError. By default
+        what the environment variable STEPWELL_RANK_TIMEOUT says, and without it no limit. It must exceed the time that
+        any rank takes for an evaluation. After a TimeoutError the communicator is not to be used again.
 
     Returns
     -------
@@ -155,7 +159,7 @@ def split(n: int, comm: Any, align: int = 1) -> Layout:
     >>> begin, end, layout.chunk_length, layout.chunks
     (0, 1000000, 8000, 125)
     """
-    communicator = read_comm(comm)
+    communicator = read_comm(comm, timeout)
     require(communicator is not None, "comm", comm, "a communicator")
     assert communicator is not None
     align = read_whole("align", align, 1)

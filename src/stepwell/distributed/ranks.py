@@ -14,13 +14,16 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from stepwell import _core
 from stepwell.distributed.communicators import Communicator, read_comm
 from stepwell.distributed.rescue import RankError, Rescue, was_rescued
+from stepwell.distributed.waiting import TIMEOUT_VARIABLE
+
+T = TypeVar("T")
 
 #: Numbers before those of a row: the flag and the digest.
 HEADER = 2
@@ -171,7 +174,7 @@ class Ranks:
             if self._held is not None or self._wish or not exchange.requests:
                 return False
             self._count(size)
-            exchange.run()
+            self._told_apart(lambda: self.communicator.run(exchange))  # type: ignore[attr-defined]
             self._last = time.monotonic()
             return True
 
@@ -184,9 +187,20 @@ class Ranks:
         if failing and not getattr(self.communicator, "waits_for_ever", True):
             received = self._allgather_patiently(row, counts)
         else:
-            received = self.communicator.allgather(row, counts)
+            received = self._told_apart(lambda: self.communicator.allgather(row, counts))
         self._last = time.monotonic()
         return received
+
+    def _told_apart(self, exchange: Callable[[], T]) -> T:
+        """Run an exchange; where others do not come, the error says in which message of whose call."""
+        try:
+            return exchange()
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"{error}: rank {self.rank} waits there with message {self.exchanges} of its call; allowed: every rank "
+                "calls the solver, as often as the others, and spends less time between two messages (timeout of "
+                f"stepwell.distributed.split, or {TIMEOUT_VARIABLE})"
+            ) from None
 
     def _count(self, size: int) -> None:
         wait = time.monotonic() - self._last
@@ -211,11 +225,11 @@ class Ranks:
 
         try:
             received: np.ndarray = communicator.allgather(row, counts, whole, (first, rescue))
-        except TimeoutError:
+        except TimeoutError as late:
             held.add_note(
-                f"raised on rank {self.rank} alone: the other ranks did not come to the next exchange within "
-                f"{whole:g} s and may wait in a communication of the objective's own (communicate first, then raise; "
-                "under `python -m mpi4py` this error ends all ranks)"
+                f"raised on rank {self.rank} alone: the other ranks did not come to the next exchange ({late}) and may "
+                "wait in a communication of the objective's own (communicate first, then raise; under "
+                "`python -m mpi4py` this error ends all ranks)"
             )
             raise held from None
         return received
@@ -259,12 +273,11 @@ class Ranks:
             for end, word, length in zip(ends, words, lengths.tolist())
         ]
 
-    def agree(self, argument: str, value: Any) -> None:
-        """Raise ValueError on all ranks unless all have the same text of a value; raise what any of them holds."""
-        self.agree_all({argument: value})
-
     def agree_all(self, values: Mapping[str, Any]) -> None:
-        """Do the same for several values, by their names, which must be the same on all ranks."""
+        """Raise ValueError on all ranks unless all have the same text of each value; raise what any of them holds.
+
+        The values go by their names, which must be the same on all ranks; the error names the first that differs.
+        """
         self.check()
         texts = [json.loads(text) for text in self.gather_texts(json.dumps([repr(value) for value in values.values()]))]
         for index, argument in enumerate(values):

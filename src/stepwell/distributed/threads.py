@@ -22,17 +22,24 @@ class ThreadCommunicator:
         self.rank, self.size = rank, len(rows)
         self._rows, self._meeting, self._timeout = rows, meeting, timeout
 
+    def within(self, timeout: float) -> ThreadCommunicator:
+        """Return the same ranks with a limit of so many seconds for every exchange."""
+        return ThreadCommunicator(self.rank, self._rows, self._meeting, timeout)
+
     def allgather(
         self, row: np.ndarray, counts: Sequence[int], patience: float | None = None, meanwhile: Any = None
     ) -> np.ndarray:
         """Return the rows of all ranks, one after the other; TimeoutError on all where one does not come."""
         self._rows[self.rank] = row
+        limit = self._timeout if patience is None else min(patience, self._timeout)
         try:
-            self._meeting.wait(self._timeout if patience is None else min(patience, self._timeout))
+            self._meeting.wait(limit)
             received: np.ndarray = np.concatenate(self._rows)
             self._meeting.wait(self._timeout)  # nobody puts down the next row before all have read this one
         except threading.BrokenBarrierError:
-            raise TimeoutError(f"a rank among {self.size} threads has not come to an exchange") from None
+            raise TimeoutError(
+                f"a rank among {self.size} threads has not come to an exchange within {limit:g} s"
+            ) from None
         if received.size != sum(counts):
             raise RuntimeError(f"rows of {received.size} numbers; expected {list(counts)}")
         return received

@@ -29,15 +29,16 @@ from stepwell.krylov.inputs import (
     Problem,
     iteration_limit,
     prepare,
+    soundly_scaled,
 )
 from stepwell.krylov.reductions import Sums
 from stepwell.krylov.results import LinearResult, Progress, ends_in_words
 from stepwell.krylov.rounds import OutOfRange
 from stepwell.krylov.selection import RULES, Choice, Rule, choose
-from stepwell.krylov.solving import DEFAULT_WIDTH, SETTINGS, Options, solve
+from stepwell.krylov.solving import DEFAULT_WIDTH, Options, solve
 from stepwell.krylov.systems import PositiveSystem, TikhonovSystem
 from stepwell.operators import from_functions
-from stepwell.typing import ArrayLike, Function, NumberOrArray, OperatorLike
+from stepwell.typing import ArrayLike, BoundsLike, Function, NumberOrArray, OperatorLike
 
 
 @renamed(max_iter="maxiter")
@@ -58,7 +59,7 @@ def tikhonov(
     joint: bool = False,
     memory: float | None = None,
     width: float = DEFAULT_WIDTH,
-    bounds: tuple[Any, Any] | None = None,
+    bounds: BoundsLike | None = None,
     comm: Any = None,
 ) -> LinearResult:
     """Minimise ‖AX − B‖² + λ²‖LX‖² for all columns of B, within bounds where they are given.
@@ -105,10 +106,10 @@ def tikhonov(
         Bytes for earlier directions. More of it saves products.
     width : int, default 256
         Maximum number of columns that ``"block"`` takes into one block.
-    bounds : pair (lower, upper), optional
-        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. Zero must
-        lie within them. L-BFGS-B takes all columns at once, whatever their λ; ``method`` stays
-        ``"auto"``, and the only rule for λ is ``"discrepancy"``.
+    bounds : pair (lower, upper), Bounds or array, optional
+        ``(0, None)``: X >= 0. Each a number, an array (n,) or one like X; None or an infinity is no bound. In whatever
+        form :func:`stepwell.lsq_linear` reads, too. Zero must lie within them. L-BFGS-B takes all columns
+        at once, whatever their λ; ``method`` stays ``"auto"``, and the only rule for λ is ``"discrepancy"``.
     comm : optional
         A communicator, as `stepwell.distributed.read_comm` takes it, where unknowns and equations lie over ranks: every
         rank hands in its piece of B and x0 and gets its piece of x, and A, L and the preconditioner map its pieces to
@@ -165,7 +166,7 @@ def tikhonov(
         alone = bounds is None or not sums.spread
         require(alone, "bounds", bounds, "None with comm: within bounds one process has all unknowns")
     sums.check()
-    sums.agree(f"{SETTINGS}, lam, noise, joint", (*options.settings, given.in_words))
+    sums.agree_all(options.by_argument | given.by_argument)
     for _ in range(2):
         try:
             box = None
@@ -179,11 +180,11 @@ def tikhonov(
             system = TikhonovSystem(*parts, sums=sums) if box is None else BoundedSystem(*parts, box)
             result = solve(problem, system, choice.lams, options, start, choice.products)
             if isinstance(lam, str):
-                result.lam_at_end = choice.ends
+                result.lam_at_end = problem.of_columns(choice.ends)
                 _warn_of_ends(lam, choice.ends)
             return result
         except OutOfRange as found:  # only of an operator that was not rescaled yet
-            problem = problem.rescaled(found.size)
+            problem = problem.rescaled(found)
     raise AssertionError("unreachable")
 
 
@@ -243,7 +244,8 @@ def cg(
         limit = iteration_limit(maxiter, problem.unknowns.whole)
         options = Options(method, tol, limit, preconditioner, callback, memory, width)
     sums.check()
-    sums.agree(SETTINGS, options.settings)
+    sums.agree_all(options.by_argument)
+    problem = soundly_scaled(problem)
     return solve(problem, PositiveSystem(problem.A, problem.B, sums=sums), None, options, start)
 
 
@@ -270,10 +272,9 @@ class _Lam:
     joint: bool
 
     @property
-    def in_words(self) -> tuple[Any, ...]:
-        """A short text that two ranks share only where they were given the same."""
-        arrays = (np.zeros(0) if array is None else array for array in (self.lams, self.noise))
-        return (self.rule, self.joint, *(f"{array.size} numbers of sum {array.sum()!r}" for array in arrays))
+    def by_argument(self) -> dict[str, Any]:
+        """Short texts, by the names of the arguments, that two ranks share only where they were given the same."""
+        return {"lam": self.rule or _in_words(self.lams), "noise": _in_words(self.noise), "joint": self.joint}
 
     def resolve(self, problem: Problem, box: Box | None) -> Choice:
         """One λ per column, and what choosing took."""
@@ -285,6 +286,14 @@ class _Lam:
         if box is not None and levels is not None:
             choice = choose_within(problem, box, levels, self.joint, choice)
         return replace(choice, lams=choice.lams * problem.unit)
+
+
+def _in_words(numbers: np.ndarray | None) -> Any:
+    """A number for all columns as it is; else how many there are, and their sum."""
+    if numbers is None or not numbers.size:
+        return None
+    alike = bool((numbers == numbers[0]).all())
+    return float(numbers[0]) if alike else f"{numbers.size} numbers of sum {float(numbers.sum())!r}"
 
 
 def _read_lam(lam: Any, problem: Problem, noise: Any, joint: bool, bounded: bool) -> _Lam:

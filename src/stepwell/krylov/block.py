@@ -17,9 +17,17 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, copy_to_device_of, is_cuda, namespace_of, take_columns, to_host
-from stepwell.krylov.ledger import Ledger
-from stepwell.krylov.reductions import WHOLE, Sums
+from stepwell.arrays import (
+    Array,
+    copy_to_device_of,
+    is_cuda,
+    namespace_of,
+    shapes_are_compiled,
+    take_columns,
+    to_host,
+)
+from stepwell.krylov.kept import kept_for
+from stepwell.krylov.ledger import ledger_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.operators.block_products import combined, plus_combined
@@ -40,6 +48,8 @@ class BlockCG(Method):
         Entries of a column, on all ranks together, as the memory is. By default those of the blocks.
     """
 
+    takes_idle = True
+
     def __init__(
         self, precondition: Callable[[Array], Array], memory: int, width: int, unknowns: int | None = None
     ) -> None:
@@ -58,7 +68,8 @@ class BlockCG(Method):
             system = task.system.take(columns)
             residual = take_columns(task.residual, columns)
             norms, relative = task.norms[columns], task.relative[columns]
-            part = Round(system, (), residual, norms, relative, task.tol, task.maxiter, task.watch)
+            idle = None if task.idle is None else task.idle[columns]
+            part = Round(system, (), residual, norms, relative, task.tol, task.maxiter, task.watch, idle=idle)
             parts.append(self._run(part))
         return Correction(
             namespace_of(task.residual).concat([part.x for part in parts], axis=1),
@@ -73,9 +84,10 @@ class BlockCG(Method):
         xp, sums = namespace_of(residual), task.system.sums
         on_device = is_cuda(residual)
         cut = rank_cut(residual)
-        ledger = Ledger(task)
+        ledger = ledger_for(task)
         x = xp.zeros_like(residual)
-        kept = _KeptBlocks(self.memory, on_device or sums.spread, sums, self.unknowns)
+        wide = shapes_are_compiled(residual)  # zero columns fill up what is narrower
+        kept = kept_for(residual, self.memory, sums, self.unknowns)
         candidates: Array | None = None
         steps = 0
         while True:
@@ -83,12 +95,12 @@ class BlockCG(Method):
                 stay = ledger.release(x)
                 if not stay.size:
                     return ledger.close()
-                x, residual = take_columns(x, stay), take_columns(residual, stay)
-                candidates = None if candidates is None else take_columns(candidates, stay)
+                x, residual = ledger.kept(stay, x, residual)
+                candidates = None if candidates is None else ledger.kept(stay, candidates)[0]
 
             if candidates is None:
                 candidates = kept.conjugate(self.precondition(residual))
-            mix = independent_combinations(to_host(sums.gram(candidates, candidates)), cut)
+            mix = independent_combinations(to_host(sums.gram(candidates, candidates)), cut, wide)
             if sums.stopped:  # told by another rank, with the sums
                 ledger.end_all(LinearStatus.STOPPED)
                 continue
@@ -99,74 +111,21 @@ class BlockCG(Method):
             products = task.system.product(directions)
             ledger.step(float(mix.shape[1]))
             energies, slopes = sums.several_grams((directions, products), (directions, residual))
-            mix = independent_combinations(to_host(energies), cut)
+            mix = independent_combinations(to_host(energies), cut)  # small matrices are the host's
             if mix is None or not mix.shape[1]:
                 ledger.end_all(LinearStatus.NONFINITE if mix is None else LinearStatus.BREAKDOWN)
                 continue
-            half = copy_to_device_of(mix, residual)
-            inverse = combined(half, half.T)  # (PᵀHP)⁻¹ on the independent part
-            step = combined(inverse, slopes)
+            inverse = combined(mix, mix.T)  # (PᵀHP)⁻¹ on the independent part
+            step = copy_to_device_of(combined(inverse, to_host(slopes)), residual)
             residual = plus_combined(residual, products, step, -1)
             norms = sums.norms(residual)
             x = plus_combined(x, directions, step)
             steps += 1
-            kept.add(directions, products, inverse)
+            kept.add(directions, products, copy_to_device_of(inverse, residual))
             # A device goes on with the next candidates while the host looks at the norms; columns that leave were
             # made conjugate for nothing, which a host would rather not pay for.
             candidates = kept.conjugate(self.precondition(residual)) if on_device else None
             ledger.look(steps, to_host(norms)[None, :])
-
-
-class _KeptBlocks:
-    """Earlier directions P, their products Q = HP and (PᵀHP)⁻¹, newest last, within a budget of bytes.
-
-    Joined, they lie side by side in one block, Q multiplied by the inverse once and for all, so that two large matrix
-    products do the work of many small ones. That pays on a GPU, where a small product takes as long as a large one, and
-    over ranks, where each takes a message; on a host the copies cost more than they save.
-
-    ``rows`` are the entries of a column on all ranks together, to which the budget belongs; by default those it has.
-    """
-
-    def __init__(self, budget: int, joined: bool, sums: Sums = WHOLE, rows: int | None = None) -> None:
-        self.budget = budget
-        self.joined = joined
-        self.sums, self.rows = sums, rows
-        self._blocks: list[tuple[Array, Array, Array | None]] = []
-
-    def add(self, directions: Array, products: Array, inverse: Array) -> None:
-        new: tuple[Array, Array, Array | None] = (directions, products, inverse)
-        if self.joined:
-            new = self._join(directions, combined(products, inverse))
-        self._blocks.append(new)
-        while len(self._blocks) > 1 and self.bytes_held > self.budget:
-            self._blocks.pop(0)
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes of the directions and their products."""
-        return sum(2 * self._bytes(directions) for directions, _, _ in self._blocks)
-
-    def conjugate(self, block: Array) -> Array:
-        """Remove from a block what is not conjugate to the kept directions."""
-        for directions, products, inverse in self._blocks:
-            share = self.sums.gram(products, block)
-            block = plus_combined(block, directions, share if inverse is None else combined(inverse, share), -1)
-        return block
-
-    def _join(self, *new: Array) -> tuple[Array, Array, None]:
-        """Put new directions and duals beside the old ones, of which the oldest go where the budget ends."""
-        if not self._blocks:
-            return new[0], new[1], None
-        old = self._blocks.pop()
-        kept = self.budget // max(1, 2 * self._bytes(new[0][:, :1])) - int(new[0].shape[1])
-        oldest = max(0, int(old[0].shape[1]) - max(0, kept))
-        concat = namespace_of(new[0]).concat
-        directions, duals = (concat([before[:, oldest:], now], axis=1) for before, now in zip(old, new))
-        return directions, duals, None
-
-    def _bytes(self, block: Array) -> int:
-        rows = int(block.shape[0]) if self.rows is None else self.rows
-        return rows * int(block.shape[1]) * int(getattr(block.dtype, "itemsize", 8))
 
 
 def rank_cut(block: Array) -> float:
@@ -175,7 +134,7 @@ def rank_cut(block: Array) -> float:
     return 50 * epsilon * max(1, int(block.shape[1]))
 
 
-def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
+def independent_combinations(gram: np.ndarray, cut: float, square: bool = False) -> np.ndarray | None:
     """Combinations of columns that are orthonormal in the inner product of a Gram matrix.
 
     Cholesky with diagonal pivoting of the Gram matrix of the normalised columns, ended at the first pivot not above
@@ -185,8 +144,10 @@ def independent_combinations(gram: np.ndarray, cut: float) -> np.ndarray | None:
     -------
     ndarray or None
         ``mix``, one row per column and one column per independent direction, with ``mixᵀ gram mix = I``; None where
-        the Gram matrix is not finite.
+        the Gram matrix is not finite. ``square``: columns of zeros follow, where there is any direction.
     """
     mix = np.empty(gram.shape)
     rank = _core.independent_combinations(np.ascontiguousarray(gram), cut, mix)
-    return None if rank < 0 else mix[:, :rank]
+    if rank < 0:
+        return None
+    return mix if square and rank > 0 else mix[:, :rank]

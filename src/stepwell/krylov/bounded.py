@@ -25,7 +25,8 @@ from stepwell.arrays import (
     take_columns,
     to_host,
 )
-from stepwell.checks import read_array, require, require_each, require_kind, require_one_home, require_shape
+from stepwell.bounds import split_bounds
+from stepwell.checks import read_array, require, require_each, require_one_home, require_shape
 from stepwell.krylov.inputs import Problem
 from stepwell.krylov.ledger import Ledger
 from stepwell.krylov.results import LinearStatus
@@ -92,6 +93,12 @@ class BoundedSystem(TikhonovSystem):
         """Return the system of some columns."""
         B = take_columns(self.B, columns)
         return BoundedSystem(self.A, self.L, self.lam[columns], B, self.box.take(columns), self.books)
+
+    def times(self, factors: np.ndarray) -> BoundedSystem:
+        """Return the system of columns, and their bounds, times powers of two."""
+        there = copy_to_device_of(factors, self.B)
+        sides = (None if side is None else side * there for side in (self.box.lower, self.box.upper))
+        return BoundedSystem(self.A, self.L, self.lam, self.B * there, Box(*sides), self.books)
 
 
 class BoundedLBFGS(Method):
@@ -258,10 +265,10 @@ def exactly_scaled(problem: Problem) -> Problem:
 
 
 def read_box(bounds: Any, problem: Problem) -> Box:
-    """Read bounds in the caller's units, ``(lower, upper)``, and return them in those of the problem."""
-    allowed = "a pair (lower, upper), each a number, (n,), as B's columns (n, k), or None for no bound"
-    require_kind(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", bounds, allowed)
-    lower, upper = (_side(side, name, problem) for side, name in zip(bounds, ("lower", "upper")))
+    """Read bounds in the caller's units and return them in those of the problem."""
+    ends = split_bounds(bounds, "ends")
+    assert ends is not None
+    lower, upper = (_side(side, name, problem) for side, name in zip(ends, ("lower", "upper")))
     for side, name, sign in ((lower, "lower", 1), (upper, "upper", -1)):
         if side is not None:
             words = "numbers of at most 0" if sign > 0 else "numbers of at least 0"
@@ -274,8 +281,6 @@ def read_box(bounds: Any, problem: Problem) -> Box:
 
 def _side(side: Any, name: str, problem: Problem) -> Array | None:
     """Read one bound as a block that broadcasts against the unknowns, None where it bounds nothing."""
-    if side is None:
-        return None
     argument = f"bounds: the {name} bound"
     array = read_array(argument, side)
     size, count = problem.size, problem.columns

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from stepwell.arrays import Array, factor_positive, namespace_of, on_device_of, plus_diagonal, to_host
 from stepwell.krylov.inputs import bytes_per_number
-from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.ledger import ledger_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import PositiveSystem, System, TikhonovSystem
@@ -22,12 +22,14 @@ class Direct(Method):
     (AᵀA + λ²I)⁻¹ = (I − Aᵀ(AAᵀ + λ²I)⁻¹A) / λ².
     """
 
+    takes_idle = True
+
     def __init__(self) -> None:
         self._solve: Callable[[Array], Array] | None = None
 
     def __call__(self, task: Round) -> Correction:
         """Solve with the factor; a matrix that is not positive definite ends every column as a breakdown."""
-        ledger = Ledger(task)
+        ledger = ledger_for(task)
         residual = task.residual
         xp = namespace_of(residual)
         if ledger.any_ended and task.maxiter <= 0:
@@ -38,9 +40,11 @@ class Direct(Method):
             self._solve = self._factored(task)
             made = _written_out(task.system)
             task.system.book(made)
+        if task.idle is not None:
+            ledger.release(xp.zeros_like(residual))
         x = self._solve(residual)
         failed = to_host(xp.all(xp.isfinite(x), axis=0)) == 0
-        ledger.end(failed, LinearStatus.BREAKDOWN)
+        ledger.end_each(failed, LinearStatus.BREAKDOWN)
         if failed.any():
             x = xp.zeros_like(residual)
         ledger.iterations[:] = 1
@@ -56,13 +60,13 @@ class Direct(Method):
         assert isinstance(system, TikhonovSystem)
         A, lam = system.A, float(system.lam[0])
         if uses_dual(A, system.L, lam):
-            inner = factor_positive(plus_diagonal(outer_gram(A, template), lam**2))
-            return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / lam**2
+            inner = factor_positive(plus_diagonal(outer_gram(A, template), lam * lam))
+            return lambda rhs: (rhs - A.adjoint(inner(A.forward(rhs)))) / (lam * lam)
         gram = A.gram(template)
         if system.L is None:
-            gram = plus_diagonal(gram, lam**2)
+            gram = plus_diagonal(gram, lam * lam)
         elif lam:
-            gram = gram + lam**2 * system.L.gram(template)
+            gram = gram + lam * lam * system.L.gram(template)
         return factor_positive(gram)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from stepwell.arrays import (
     copy_to_device_of,
     describe_home,
     dtype_name,
+    flushes_small_numbers,
     holds_double,
     host_view,
     is_array,
@@ -39,13 +41,13 @@ from stepwell.checks import (
 )
 from stepwell.krylov.reductions import WHOLE, Extent, Sums
 from stepwell.krylov.results import LinearResult, LinearStatus
-from stepwell.krylov.rounds import Account, scale_columns
+from stepwell.krylov.rounds import MAX_DATA, SOUND_SIZES, Account, OutOfRange, scale_columns
 from stepwell.operators import Operator, as_operator, in_library_of
 from stepwell.operators.error_state import callers_arithmetic
 from stepwell.operators.matrices import power_near, scaled
 
-#: Solutions that are to be multiplied by more than this may leave the range of their dtype.
-LARGE = {"float32": 1e15, "float64": 1e150}
+#: Solutions of a sound problem times such powers of two stay within the range of their dtype.
+PLAIN_POWERS = {"float32": 40, "float64": 400}
 
 
 @dataclass
@@ -53,7 +55,8 @@ class Problem:
     """Operators and right-hand sides in one library, on one device, in one dtype.
 
     ``B`` and ``x0`` are blocks whose columns were divided by ``scale`` (all ones unless ``scaled``); ``given`` is what
-    the caller gave as B, as columns (``rows``: they were rows, and so are solutions to be). ``A`` was divided by
+    the caller gave as B, as columns (``rows``: they were rows, and so are solutions to be). ``square``: A itself is the
+    positive definite matrix, of any size. ``A`` was divided by
     ``unit``: λ is to be, too, and the unknowns were multiplied by it. Where ``sums`` go over ranks, all arrays are this
     rank's pieces, and ``unknowns`` and ``equations`` say of what.
     """
@@ -71,6 +74,7 @@ class Problem:
     equations: Extent
     unit: float = 1.0
     rows: bool = False
+    square: bool = False
 
     @property
     def copied(self) -> bool:
@@ -90,26 +94,31 @@ class Problem:
             memory if not self.sums.spread else memory * (self.unknowns.local + self.equations.local) // max(1, whole)
         )
 
-    def rescaled(self, size: float) -> Problem:
-        """Return the same problem with A, which is about so large, divided by a power of two near its size."""
-        most = 120 if _dtype_name(self.B) == "float32" else 1000
-        unit = power_near(size, most)
+    def rescaled(self, found: OutOfRange) -> Problem:
+        """Return the same problem with A divided by a power of two: near its size, or that of λ beside it.
+
+        An A that is tiny beside λ would vanish; it is left at least so large that its entries keep all their bits.
+        """
+        dtype = _dtype_name(self.B)
+        most = 120 if dtype == "float32" else 1000
+        unit = power_near(found.size, most)
+        if found.operator > 0:
+            unit = min(unit, power_near(found.operator, most) * 2.0 ** MAX_DATA[dtype])
         return self.in_units(scaled(self.A, 1 / unit), unit)
 
     def in_units(self, A: Operator, unit: float) -> Problem:
         """Return the same problem, given A divided by a number."""
         return replace(self, A=A, x0=None if self.x0 is None else self.x0 * unit, unit=unit)
 
+    def of_columns(self, values: Any) -> Any:
+        """Return what every column has one of as the caller expects it: of a vector the one value."""
+        if len(self.given.shape) != 1:
+            return values
+        return values[0].item() if isinstance(values, np.ndarray) else values[0]
+
     def result(self, account: Account, **facts: Any) -> LinearResult:
         """Bring the solutions back to the caller's scale, library, dtype and shape."""
-        x = account.x
-        if self.scaled or self.unit != 1:
-            with np.errstate(over="ignore"):
-                x = x * (self.scale / self.unit)
-                large = float(np.max(to_host(self.scale), initial=0.0)) / self.unit
-            if large > LARGE[_dtype_name(x)]:
-                ends = zip(account.status, ~self.sums.finite(x))
-                account.status = [LinearStatus.OUT_OF_RANGE if gone else status for status, gone in ends]
+        x = self._in_given_units(account)
         if len(self.given.shape) == 1:
             x = x[:, 0]
         elif self.rows:
@@ -117,9 +126,11 @@ class Problem:
         if not same_library(x, self.given):
             x = as_user_array(host_view(x), self.given)
         exchanges, bytes_sent = self.sums.sent
+        if facts["lam"] is not None:
+            facts["lam"] = self.of_columns(facts["lam"])
         return LinearResult(
             x=x,
-            status=account.status,
+            status=self.of_columns(account.status),
             residual=account.residual,
             iterations=account.iterations,
             products=account.products,
@@ -128,6 +139,48 @@ class Problem:
             bytes_sent=bytes_sent,
             **facts,
         )
+
+    def _in_given_units(self, account: Account) -> Array:
+        """Return the solutions in the caller's units; those that leave the range of the dtype get their status."""
+        x, lift = account.x, account.lift
+        scale = to_host(self.scale).ravel()
+        fraction, power = np.frexp(scale)
+        power = power - round(math.log2(self.unit)) - (0 if lift is None else np.round(np.log2(lift)).astype(int))
+        dtype = _dtype_name(x)
+        plain = bool((np.abs(power) <= PLAIN_POWERS[dtype]).all())
+        if self.scaled or self.unit != 1 or lift is not None:
+            with np.errstate(over="ignore", under="ignore"):
+                if plain:
+                    x = x * copy_to_device_of(np.ldexp(fraction, power)[None, :], x)
+                else:
+                    x = _times_powers(x * copy_to_device_of(fraction[None, :], x), power, dtype)
+        if plain and self.unit == 1 and lift is None and not self.square:
+            return x
+        found, largest = self.sums.largest(account.x), self.sums.largest(x)
+        limits = np.finfo(dtype)
+        # Below the smallest normal number digits are lost: by columns that lie there as a whole and, where such numbers
+        # become zeros, by those that lose more than rounding would take.
+        small = largest < float(limits.tiny)
+        if flushes_small_numbers(x):
+            xp = namespace_of(x)
+            flushed = xp.where(xp.abs(x) < float(limits.tiny), account.x, xp.zeros_like(x))
+            small |= self.sums.largest(flushed) > float(limits.eps) * found
+        gone = ~np.isfinite(largest) | ((found > 0) & small)
+        kept = [status not in (LinearStatus.CONVERGED, LinearStatus.STAGNATED) for status in account.status]
+        gone &= ~(np.array(kept, dtype=bool) & np.isfinite(largest))
+        account.status = [
+            LinearStatus.OUT_OF_RANGE if out else status for status, out in zip(account.status, gone.tolist())
+        ]
+        return x
+
+
+def _times_powers(x: Array, powers: np.ndarray, dtype: str) -> Array:
+    """Return columns times powers of two, in factors that the dtype holds."""
+    while powers.any():
+        step = np.clip(powers, -PLAIN_POWERS[dtype], PLAIN_POWERS[dtype])
+        x = x * copy_to_device_of(np.exp2(step)[None, :], x)
+        powers = powers - step
+    return x
 
 
 def prepare(
@@ -152,7 +205,11 @@ def prepare(
         read = _read_operands(A, B, L, x0, name, square, axis)
     sums.check()
     operator, penalty, block, start, given, in_rows = read
-    sums.agree("dtype, columns, L, x0", (_dtype_name(block), int(block.shape[1]), penalty is None, start is None))
+    given_or_not = {"L": penalty, "x0": start}
+    sums.agree_all(
+        {"the dtype": _dtype_name(block), "the number of columns of B": int(block.shape[1])}
+        | {name: "None" if value is None else "given" for name, value in given_or_not.items()}
+    )
     unknowns, equations = sums.extents(int(operator.shape[1]), int(block.shape[0]))
     scaled, scale = scale_columns(block, sums)
     if start is not None:
@@ -173,7 +230,25 @@ def prepare(
         unknowns,
         equations,
         rows=in_rows,
+        square=square,
     )
+
+
+def soundly_scaled(problem: Problem) -> Problem:
+    """Return a positive definite system with its matrix divided by a power of two where that is extreme.
+
+    That is for single precision, of whose range squares of small residuals times such a matrix have nothing left; it
+    takes a product with one column.
+    """
+    if _dtype_name(problem.B) != "float32" or not problem.columns:
+        return problem
+    column = problem.B[:, :1]
+    data, image = (float(problem.sums.largest(block)[0]) for block in (column, problem.A.forward(column)))
+    size = image / data if data > 0 else 0.0
+    least, most = (bound**2 for bound in SOUND_SIZES["float32"])
+    if not 0 < size < np.inf or least <= size <= most:
+        return problem
+    return problem.rescaled(OutOfRange(size))
 
 
 def _read_operands(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepwell.arrays import Array, namespace_of, take_columns
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Round
 
@@ -36,6 +36,8 @@ class Ledger:
         self._finished: list[Array] = []
         self._places: list[np.ndarray] = []
         self.end(self._best <= task.tol, LinearStatus.CONVERGED)
+        if task.idle is not None:
+            self.end(task.idle, LinearStatus.CONVERGED)
         if task.maxiter <= 0:
             self.end_all(LinearStatus.ITERATION_LIMIT)
 
@@ -73,8 +75,12 @@ class Ledger:
         """End all columns that are still at work."""
         self.end(np.ones(self.columns.size, dtype=bool), status)
 
+    def end_each(self, which: np.ndarray, status: LinearStatus) -> None:
+        """End some of the columns (a mask over those of the blocks), unless they have ended already."""
+        self.end(which, status)
+
     def ended_so(self, status: LinearStatus) -> np.ndarray:
-        """Per column at work, whether it has just ended with this status."""
+        """Per column of the blocks, whether it has ended with this status."""
         return np.array([claim is status for claim in self._claims[self.columns]], dtype=bool)
 
     @property
@@ -83,7 +89,7 @@ class Ledger:
         return bool(self._ended[self.columns].any())
 
     def release(self, x: Array) -> np.ndarray:
-        """Take over the solutions of the ended columns and return the places of those that stay at work."""
+        """Take over the solutions of the ended columns and return the places of those that stay in the blocks."""
         ended = self._ended[self.columns]
         leave, stay = np.flatnonzero(ended), np.flatnonzero(~ended)
         self._finished.append(x if not stay.size else take_columns(x, leave))
@@ -91,14 +97,74 @@ class Ledger:
         self.columns = self.columns[stay]
         return stay
 
-    def close(self) -> Correction:
-        """Return all columns in their first order."""
+    def kept(self, stay: np.ndarray, *blocks: Array) -> list[Array]:
+        """Return blocks with the columns that stay in them."""
+        return [take_columns(block, stay) for block in blocks]
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all columns have ended in the same step."""
+        return len(self._places) == 1
+
+    def _solutions(self) -> Array:
+        """The solutions of all columns, in their first order."""
         x = self._finished[0]
         if len(self._finished) > 1:
             joined = namespace_of(x).concat(self._finished, axis=1)
             x = take_columns(joined, np.argsort(np.concatenate(self._places)))
+        return x
+
+    def close(self) -> Correction:
+        """Return all columns in their first order."""
+        x = self._solutions()
         history: list[list[float]] = [[] for _ in self._claims]
         for columns, relative in self._records:
             for column, values in zip(columns.tolist(), relative.T.tolist()):
                 history[column] += values
         return Correction(x, self.iterations, self.products, history, self._claims.tolist())
+
+
+class WideLedger(Ledger):
+    """The books of columns that stay in the blocks when they have ended, which so keep their shape.
+
+    That is for a library that compiles a program for every shape: it takes longer than the products of the columns that
+    have ended. What the method makes of those is not looked at any more.
+    """
+
+    def __init__(self, task: Round) -> None:
+        self._all = np.arange(int(task.residual.shape[1]))
+        super().__init__(task)
+
+    def look(self, steps: int, norms: np.ndarray) -> None:
+        """Book the residual norms of the latest steps, a row per step, and end the columns that are through."""
+        super().look(steps, norms[:, self.columns])
+
+    def ended_so(self, status: LinearStatus) -> np.ndarray:
+        """Per column of the blocks, whether it has ended with this status."""
+        return np.array([claim is status for claim in self._claims], dtype=bool)
+
+    def end_each(self, which: np.ndarray, status: LinearStatus) -> None:
+        """End some of the columns (a mask over those of the blocks)."""
+        self.end(which[self.columns], status)
+
+    def release(self, x: Array) -> np.ndarray:
+        """Take over the solutions of the ended columns; the blocks stay as they are while any column is at work."""
+        leave = self._ended & ~np.isin(self._all, np.concatenate([np.zeros(0, int), *self._places]))
+        mask = copy_to_device_of(leave, x)
+        self._finished = [namespace_of(x).where(mask, x, self._finished[0]) if self._finished else x]
+        self._places.append(np.flatnonzero(leave))
+        self.columns = np.flatnonzero(~self._ended)
+        return self._all if self.columns.size else self.columns
+
+    def kept(self, stay: np.ndarray, *blocks: Array) -> list[Array]:
+        """Return blocks in which the columns that have ended are zero."""
+        mask = copy_to_device_of(~self._ended, blocks[0])
+        return [namespace_of(block).where(mask, block, namespace_of(block).zeros_like(block)) for block in blocks]
+
+    def _solutions(self) -> Array:
+        return self._finished[0]
+
+
+def ledger_for(task: Round) -> Ledger:
+    """Return the books for a run, as the library of its blocks wants them."""
+    return WideLedger(task) if shapes_are_compiled(task.residual) else Ledger(task)

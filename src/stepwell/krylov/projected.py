@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from stepwell import checkpoints
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, plus_multiple, to_host, transposed_product
 from stepwell.checks import read_array, read_real, read_switch, require, require_function, require_shape, warn_caller
 from stepwell.deprecation import renamed
 from stepwell.krylov import saved_solver
@@ -218,13 +218,14 @@ class ProjectedCG:
         if problem.columns != 1:
             raise ValueError(f"b has {problem.columns} columns; allowed: one at a time")
         limit = iteration_limit(maxiter, problem.unknowns.whole)
-        sums.agree("lam, memory, augmented, tol, maxiter", (self.lam, self.memory, self.augmented, tol, limit))
+        kept = {name: getattr(self, name) for name in ("lam", "memory", "augmented")}
+        sums.agree_all(kept | {"tol": tol, "maxiter": limit})
         if self._in_units is not None:
             problem = problem.in_units(*self._in_units)
         try:
             return self._solve(problem, tol, limit, callback, start)
         except OutOfRange as found:  # only of an operator that was not rescaled yet
-            problem = problem.rescaled(found.size)
+            problem = problem.rescaled(found)
             self._in_units, self._space = (problem.A, problem.unit), None
             return self._solve(problem, tol, limit, callback, start)
 
@@ -248,7 +249,7 @@ class ProjectedCG:
             problem.A.memory + (0 if problem.L is None else problem.L.memory) + number * column_numbers(problem, True)
         )
         needed += space_bytes(problem.size, system.data_size, number, problem.share_of(self.memory))
-        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable)
+        account = solve_in_rounds(system, method, problem.x0, tol, limit, callback, needed, rescalable, True)
         return problem.result(
             account,
             method="aprcg" if self.augmented else "prcg",
@@ -324,8 +325,9 @@ class ProjectedCG:
         space = DirectionSpace(saved[1], saved[0], bytes_per_number(kept[0]), self.memory)
         mix = copy_to_device_of(np.random.default_rng(0).standard_normal((directions.shape[0], 1)), template)
         system = TikhonovSystem(operator, penalty, np.array([self.lam / unit]), kept[0].T)
-        expected = kept[1].T @ mix
-        gap = to_host(system.sums.norms(system.product(kept[0].T @ mix) - expected) / system.sums.norms(expected))
+        expected = transposed_product(kept[1], mix)
+        found = system.product(transposed_product(kept[0], mix))
+        gap = to_host(system.sums.norms(found - expected) / system.sums.norms(expected))
         if not gap[0] <= 1e-3:
             raise ValueError("A, L: not the operators for which the directions were saved")
         space.restore(kept[0], kept[1], kept[2], scores, held["panels"], float(held["longest"]))
@@ -373,7 +375,7 @@ class Projected(Method):
 
     def start(self, system: System) -> Start | None:
         """Start from the projection of the data, without Aᵀb; None where there is nothing to project on."""
-        panels = self.space.panels()
+        panels = self.space.working_panels()
         if not (self.augmented and panels and self.space.keeps_images and isinstance(system, TikhonovSystem)):
             return None
         data = system.data()
@@ -386,7 +388,7 @@ class Projected(Method):
         for panel, share in zip(panels, shares):  # Aᵀb = r + Hx
             rhs, overlap = plus_rows_and_overlaps(rhs, panel.products, share, gradient)
             overlaps += [] if overlap is None else [overlap]
-        coefficients = np.concatenate([to_host(share)[:, 0] for share in shares])
+        coefficients = np.concatenate([to_host(share)[: panel.count, 0] for panel, share in zip(panels, shares)])
         known = np.concatenate(system.sums.total(*overlaps)) if overlaps else None
         self._projected = gradient, coefficients.tolist(), known
         return Start(x, state, gradient, rhs)
@@ -459,15 +461,13 @@ class Projected(Method):
         """Galerkin solution over the kept directions, what remains of both residuals, and the coefficients."""
         x = namespace_of(residual).zeros_like(residual)
         coefficients: list[float] = []
-        for panel in self.space.panels():
-            width = panel.count if self.augmented else 1
-            for i in range(0, panel.count, width):
-                directions, products = panel.directions[i : i + width], panel.products[i : i + width]
-                share = self.space.sums.rows_times(directions, residual)  # PᵀHP = I
-                x, residual = plus_rows(x, directions, share), plus_rows(residual, products, share, -1)
-                if data is not None and panel.images is not None:
-                    data = plus_rows(data, panel.images[i : i + width], share, -1)
-                coefficients += to_host(share)[:, 0].tolist()
+        for panel in self.space.working_panels():
+            for part in [panel] if self.augmented else [panel.row(i) for i in range(panel.count)]:
+                share = self.space.sums.rows_times(part.directions, residual)  # PᵀHP = I
+                x, residual = plus_rows(x, part.directions, share), plus_rows(residual, part.products, share, -1)
+                if data is not None and part.images is not None:
+                    data = plus_rows(data, part.images, share, -1)
+                coefficients += to_host(share)[: part.count, 0].tolist()
         return x, residual, data, coefficients
 
 

@@ -18,7 +18,7 @@ from stepwell.arrays import (
     take_columns,
     to_host,
 )
-from stepwell.krylov.ledger import Ledger
+from stepwell.krylov.ledger import ledger_for
 from stepwell.krylov.results import LinearStatus
 from stepwell.krylov.rounds import Correction, Method, Round
 from stepwell.krylov.systems import Carried
@@ -30,6 +30,8 @@ STEPS_PER_LOOK_ON_GPU = 4
 class PseudoBlock(Method):
     """The method ``"pseudo-block"``; given one column at a time it is ``"cgls"``."""
 
+    takes_idle = True
+
     def __init__(self, precondition: Callable[[Array], Array]) -> None:
         self.precondition = precondition
 
@@ -38,7 +40,7 @@ class PseudoBlock(Method):
         system, state, residual = task.system, task.state, task.residual
         xp, sums = namespace_of(residual), system.sums
         per_look = STEPS_PER_LOOK_ON_GPU if is_cuda(residual) else 1
-        ledger = Ledger(task)
+        ledger = ledger_for(task)
         x = safe = xp.zeros_like(residual)
         direction = self.precondition(residual)
         rho = sums.dots(residual, direction)
@@ -50,17 +52,18 @@ class PseudoBlock(Method):
                 stay = ledger.release(x)
                 if not stay.size:
                     correction = ledger.close()
-                    if steps and x.shape[1] == task.residual.shape[1]:  # no column has left before
+                    if steps and ledger.at_once:
                         correction.carried = Carried(state[0], residual)
                     return correction
-                system = system.take(stay)
-                state = tuple(part if part is None else take_columns(part, stay) for part in state)
-                x, direction, rho = (
-                    take_columns(x, stay),
-                    take_columns(direction, stay),
-                    xp.take(rho, copy_to_device_of(stay, rho)),
-                )
-                safe = x
+                if stay.size < x.shape[1]:
+                    system = system.take(stay)
+                    state = tuple(part if part is None else take_columns(part, stay) for part in state)
+                    x, direction, rho = (
+                        take_columns(x, stay),
+                        take_columns(direction, stay),
+                        xp.take(rho, copy_to_device_of(stay, rho)),
+                    )
+                    safe = x
 
             image = system.image(direction)
             curvature = system.curvature(direction, image)
@@ -86,7 +89,7 @@ class PseudoBlock(Method):
             flats.append(flat)
 
             if steps % per_look == 0 or steps >= task.maxiter:
-                ledger.end((to_host(xp.stack(flats)) != 0).any(axis=0), LinearStatus.BREAKDOWN)
+                ledger.end_each((to_host(xp.stack(flats)) != 0).any(axis=0), LinearStatus.BREAKDOWN)
                 ledger.look(steps, to_host(xp.stack(norms)))
                 lost = ledger.ended_so(LinearStatus.NONFINITE)
                 if lost.any():  # hand back the last point that was seen to be finite

@@ -10,14 +10,14 @@ A message carries, besides the sums, what a rank wants all others to know: an er
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, column_dots, copy_to_device_of, namespace_of, to_host
+from stepwell.arrays import Array, column_dots, column_norms, copy_to_device_of, matrix_product, namespace_of, to_host
 from stepwell.distributed import Ranks, read_comm
 from stepwell.distributed.ranks import STOP
 from stepwell.operators import Operator
@@ -26,6 +26,9 @@ from stepwell.threads import default_threads
 
 #: Random numbers are drawn for so many entries of a spread vector at a time, seeded by where these begin.
 RANDOM_ROWS = 4096
+
+#: Norms whose squares every dtype holds.
+SAFE = (1e-15, 1e15)
 
 Pair = tuple[Array, Array]
 
@@ -90,6 +93,15 @@ class Sums:
         if self.ranks is None:
             return column_norms(block)
         return namespace_of(block).sqrt(self.dots(block, block))
+
+    def safe_norms(self, block: Array) -> np.ndarray:
+        """Euclidean norm of every column, on the host; also of columns whose squares are no numbers."""
+        norms = to_host(self.norms(block))
+        if ((norms > SAFE[0]) & (norms < SAFE[1])).all() or (not block.shape[0] and not self.spread):
+            return norms
+        largest = self.largest(block)
+        sizes = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+        return to_host(self.norms(block / copy_to_device_of(sizes, block))) * sizes
 
     def dots_and_norms(self, left: Array, right: Array) -> tuple[Array, Array]:
         """Inner products of equal columns, and the norms of the first block's columns, in one message."""
@@ -181,10 +193,10 @@ class Sums:
         if self.ranks is not None:
             self._exchange(np.empty(0))
 
-    def agree(self, argument: str, value: Any) -> None:
-        """Raise on all ranks unless all have the same value of an argument."""
+    def agree_all(self, values: Mapping[str, Any]) -> None:
+        """Raise on all ranks unless all have the same values of these arguments; the error names one that differs."""
         if self.ranks is not None:
-            self.ranks.agree(argument, value)
+            self.ranks.agree_all(values)
 
     def ask_to_stop(self) -> None:
         """Ask all ranks, with the next message, to stop."""
@@ -247,17 +259,10 @@ WHOLE = Sums()
 _NOTHING = np.empty(0)
 
 
-def column_norms(block: Array) -> Array:
-    """Euclidean norm of every column of what this rank has, on the block's device."""
-    if isinstance(block, np.ndarray):
-        return np.sqrt(column_dots(block, block))
-    return namespace_of(block).linalg.vector_norm(block, axis=0)
-
-
 def rows_times(rows: Array, column: Array) -> Array:
     """Inner products of all rows with a column, of what this rank has: ``rows @ column``."""
     if not isinstance(rows, np.ndarray):
-        return rows @ column
+        return matrix_product(rows, column)
     out = np.empty(rows.shape[0], dtype=rows.dtype)
     _core.rows_dots(rows, np.ascontiguousarray(column[:, 0], dtype=rows.dtype), out, default_threads())
     return out[:, None]

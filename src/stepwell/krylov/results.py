@@ -15,6 +15,10 @@ from stepwell.status import SolverStatus
 #: The methods that run (``"auto"`` chooses one of them; ``"bounded"`` runs where there are bounds).
 MethodName: TypeAlias = Literal["cgls", "pseudo-block", "block", "prcg", "aprcg", "direct", "bounded"]
 
+#: Of a vector one value, of a block one for each column. Which of the two it is depends on the shape of B, which types
+#: do not tell: checkers read Any.
+PerColumn: TypeAlias = Any
+
 #: In `LinearResult.lam_at_end`: λ lies within the range, but the L-curve has no corner.
 NO_CORNER = 2
 
@@ -78,8 +82,8 @@ class LinearResult:
     x : array
         The solutions, one column per right-hand side (a row with ``axis=0``; a vector for a vector), in the caller's
         kind of array.
-    status : list of LinearStatus
-        Why each right-hand side ended.
+    status : LinearStatus or list of LinearStatus
+        Why each right-hand side ended; of a vector one member, of a block a list.
     residual : ndarray of float64
         True relative residual of each column, recomputed from the operator at the end:
         ``‖Aᵀ(b − A x) − λ² LᵀL x‖ / ‖Aᵀ b‖`` (for ``cg``: ``‖b − H x‖ / ‖b‖``). With bounds that of the projected
@@ -95,15 +99,15 @@ class LinearResult:
         The method that ran.
     choice : str
         Why that method ran.
-    lam : ndarray or None
-        λ of each column, which enters squared (None for ``cg``).
+    lam : float, ndarray or None
+        λ of each column, which enters squared; of a vector one number (None for ``cg``).
     calls : int
         Sequential operator calls: products of whole blocks count once.
     seconds : float
         Wall-clock time of the whole call.
     memory : int
         Bytes the solver expected to hold beside the caller's own arrays, as told before the first product.
-    lam_at_end : ndarray or None
+    lam_at_end : int, ndarray or None
         Where a rule chose λ: -1 in columns whose λ lies at the lower end of the range that was searched, 1 at the upper
         end, 0 between; 2 where it lies between them, but the L-curve has no corner and only bends most there. None
         without a rule.
@@ -112,25 +116,25 @@ class LinearResult:
         the caller's own. 0 without ``comm``.
     success : bool
         Whether every right-hand side converged.
-    reason : list of LinearStatus
+    reason : LinearStatus or list of LinearStatus
         The same as `status`, under the name that the results of all solvers have for it.
     message : str
         How many right-hand sides ended how, and the worst residual.
     """
 
     x: Array
-    status: list[LinearStatus]
+    status: PerColumn
     residual: NDArray[np.float64]
     iterations: NDArray[np.int64]
     products: NDArray[np.float64]
     history: list[NDArray[np.float64]]
     method: MethodName
     choice: str
-    lam: NDArray[np.float64] | None
+    lam: PerColumn | None
     calls: int
     seconds: float
     memory: int
-    lam_at_end: NDArray[np.int64] | None = None
+    lam_at_end: PerColumn | None = None
     exchanges: int = 0
     bytes_sent: int = 0
 
@@ -148,29 +152,36 @@ class LinearResult:
     @property
     def success(self) -> bool:
         """Whether every column converged."""
-        return all(status.success for status in self.status)
+        return all(status.success for status in self._statuses)
 
     @property
-    def reason(self) -> list[LinearStatus]:
+    def reason(self) -> LinearStatus | list[LinearStatus]:
         """Why each column ended: `status`, under the name that the results of all solvers have for it."""
-        return self.status
+        found: LinearStatus | list[LinearStatus] = self.status
+        return found
+
+    @property
+    def _statuses(self) -> list[LinearStatus]:
+        return [self.status] if isinstance(self.status, LinearStatus) else self.status
 
     @property
     def message(self) -> str:
         """One line for a person: how many columns ended how, and the worst residual."""
-        counts = {status: self.status.count(status) for status in LinearStatus if status in self.status}
-        endings = "; ".join(f"{count} of {len(self.status)}: {status.message}" for status, count in counts.items())
+        ends = self._statuses
+        counts = {status: ends.count(status) for status in LinearStatus if status in ends}
+        endings = "; ".join(f"{count} of {len(ends)}: {status.message}" for status, count in counts.items())
         finite = self.residual[np.isfinite(self.residual)]
         worst = f"; worst true residual {finite.max():.2e}" if finite.size else ""
-        ends = ends_in_words(self.lam_at_end)
-        noted = f"; {ends}" if ends else ""
+        of_lam = ends_in_words(self.lam_at_end)
+        noted = f"; {of_lam}" if of_lam else ""
         return f"{self.method}: {endings}{worst}{noted}" if endings else f"{self.method}: no columns"
 
 
-def ends_in_words(ends: np.ndarray | None) -> str:
+def ends_in_words(ends: int | np.ndarray | None) -> str:
     """Say of how many columns λ lies at an end of the range searched, or at no corner; nothing where there is none."""
     if ends is None or not np.any(ends):
         return ""
+    ends = np.atleast_1d(ends)
     counts = {name: int(np.sum(ends == sign)) for sign, name in ((-1, "lower"), (1, "upper"))}
     found = ", ".join(f"{count} at the {name} end" for name, count in counts.items() if count)
     outer, bent = sum(counts.values()), int(np.sum(ends == NO_CORNER))

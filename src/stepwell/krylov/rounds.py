@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.arrays import Array, copy_to_device_of, namespace_of, take_columns, to_host
+from stepwell.arrays import Array, copy_to_device_of, namespace_of, shapes_are_compiled, take_columns, to_host
 from stepwell.krylov.reductions import WHOLE, Sums
 from stepwell.krylov.results import LinearStatus, Progress
 from stepwell.krylov.systems import Carried, State, System, TikhonovSystem
@@ -23,14 +23,21 @@ from stepwell.operators.error_state import callers_arithmetic, own_arithmetic
 MODERATE = 1e8
 #: Sizes of an operator, or of λ, of which the fourth power still has room for the squares of small residuals.
 SOUND_SIZES = {"float32": (1e-5, 1e8), "float64": (1e-60, 1e60)}
+#: Norms of right-hand sides whose residuals have squares, times those of a sound operator, within the range.
+SOUND_NORMS = {"float32": (1e-4, 1e6), "float64": (1e-40, 1e40)}
+#: Powers of two, at most: of a norm of the data, and of λ, whose square is a number.
+MAX_DATA, MAX_LAM = {"float32": 110, "float64": 950}, {"float32": 60, "float64": 500}
 
 
 class OutOfRange(ArithmeticError):
-    """The operator is so large or so small that its square may over- or underflow; ``size`` is about its norm."""
+    """The operator, or λ beside it, is so large or so small that its square may over- or underflow.
 
-    def __init__(self, size: float) -> None:
+    ``size`` is about the larger of their norms, ``operator`` that of the operator alone.
+    """
+
+    def __init__(self, size: float, operator: float | None = None) -> None:
         super().__init__(f"an operator of size {size:.1e}")
-        self.size = size
+        self.size, self.operator = size, size if operator is None else operator
 
 
 @dataclass
@@ -67,7 +74,7 @@ class Round:
     ``norms`` are those of the right-hand sides, to which residuals are relative, ``relative`` those of the residual
     relative to them. ``watch`` is told the iteration, the
     number of active columns and the largest relative residual, and answers whether to stop. ``x`` is the current point
-    (None: zero).
+    (None: zero). Columns that are ``idle`` are only there for the shape of the blocks (None: there are none).
     """
 
     system: System
@@ -79,10 +86,14 @@ class Round:
     maxiter: int
     watch: Callable[[int, int, float], bool]
     x: Array | None = None
+    idle: np.ndarray | None = None
 
 
 class Method(Protocol):
     """A way to solve the positive definite systems for a block of residuals."""
+
+    #: Whether blocks may hold columns that are idle, where a library compiles programs for shapes.
+    takes_idle: bool = False
 
     def start(self, system: System) -> Start | None:
         """Return a point better than zero that costs no more than Aᵀb does; None: there is none."""
@@ -94,7 +105,10 @@ class Method(Protocol):
 
 @dataclass
 class Account:
-    """The outcome of all rounds, column by column, in the solver's own kind of array."""
+    """The outcome of all rounds, column by column, in the solver's own kind of array.
+
+    ``lift`` has the powers of two by which the columns were multiplied for the solve, and x still is (None: ones).
+    """
 
     x: Array
     status: list[LinearStatus]
@@ -102,6 +116,7 @@ class Account:
     iterations: np.ndarray
     products: np.ndarray
     history: list[np.ndarray]
+    lift: np.ndarray | None = None
 
 
 @own_arithmetic()
@@ -114,16 +129,24 @@ def solve_in_rounds(
     callback: Callable[[Progress], object] | None = None,
     memory: int = 0,
     rescalable: bool = False,
+    liftable: bool = False,
 ) -> Account:
     """Solve for all columns; columns that are zero or not finite never reach the method.
 
     With ``rescalable`` an operator whose square may over- or underflow raises :class:`OutOfRange` before any product.
+    With ``liftable`` columns of which squares of residuals may do so are multiplied by powers of two; see `Account`.
     """
-    sums = system.sums
-    start = method.start(system) if x0 is None else None
-    rhs = system.rhs() if start is None else start.rhs
-    xp = namespace_of(rhs)
-    norms, lost = _right_hand_norms(system, rhs, rescalable)
+    lift = None
+    while True:
+        start = method.start(system) if x0 is None else None
+        rhs = system.rhs() if start is None else start.rhs
+        norms, lost, needed = _right_hand_norms(system, rhs, rescalable)
+        if not liftable or needed is None or lift is not None:
+            break
+        lift, factors = needed, copy_to_device_of(needed, rhs)
+        system = system.times(needed)
+        x0 = None if x0 is None else x0 * factors
+    sums, xp = system.sums, namespace_of(rhs)
     finite = np.isfinite(norms) & np.isfinite(system.data_norms())
     count = int(rhs.shape[1])
 
@@ -137,7 +160,7 @@ def solve_in_rounds(
     solved: list[Array] = []
     places: list[np.ndarray] = []
 
-    columns = np.flatnonzero(finite & (norms > 0))  # a zero right-hand side has the solution zero
+    columns = np.flatnonzero(finite & ~lost & (norms > 0))  # a zero right-hand side has the solution zero
     stopped = _stops(callback, Progress(0, columns.size, count, 1.0, 0.0, memory), sums)
     sums.check()
     stopped |= sums.stopped
@@ -147,6 +170,7 @@ def solve_in_rounds(
         places.append(rest)
 
     whole = columns.size == count
+    wide = method.takes_idle and shapes_are_compiled(rhs)
     work = system if whole else system.take(columns)
     rhs = rhs if whole else take_columns(rhs, columns)
     x = None if x0 is None else (x0 if whole else take_columns(x0, columns))
@@ -164,25 +188,28 @@ def solve_in_rounds(
         told = Progress(iteration, active, count, worst, float(system.products), memory)
         return _stops(callback, told, sums)
 
-    while columns.size:
-        limit = 0 if stopped else maxiter - int(iterations[columns].max())
-        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x))
+    active = np.ones(columns.size, dtype=bool)  # the others stay in the blocks for their shape alone
+    while active.any():
+        limit = 0 if stopped else maxiter - int(iterations[columns[active]].max())
+        idle = None if active.all() else ~active
+        correction = method(Round(work, state, gradient, norms[columns], before, tol, limit, watch, x, idle))
         previous = x
         if x is None or correction.replaces:
             x = xp.zeros_like(gradient) if correction.x is None else correction.x
         elif correction.x is not None:
             x = x + correction.x
-        iterations[columns] += correction.iterations
-        products[columns] += correction.products + 1  # one product for the true residual
+        iterations[columns[active]] += correction.iterations[active]
+        products[columns[active]] += correction.products[active] + 1  # one product for the true residual
         for place, column in enumerate(columns):
             history[column] += correction.history[place]
         state, gradient = work.state(x, rhs, correction.carried, tol)
         true = to_host(sums.norms(gradient)) / norms[columns]
         stopped |= sums.stopped
         if int(correction.iterations.max()) and not any(correction.history):  # in one step, of which nobody was told
-            for place, column in enumerate(columns):
-                history[column].append(float(true[place]))
-            stopped |= watch(int(iterations[columns].max()), int(np.sum(true > tol)), float(true.max()))
+            for place in np.flatnonzero(active).tolist():
+                history[columns[place]].append(float(true[place]))
+            shown = true[active]
+            stopped |= watch(int(iterations[columns].max()), int(np.sum(shown > tol)), float(shown.max()))
         worse = true > before
         if np.isnan(true).any():
             worse |= _diverged(sums, x, true, before, correction)
@@ -191,7 +218,7 @@ def solve_in_rounds(
             true = np.where(worse, before, true)
 
         again = np.zeros(columns.size, dtype=bool)
-        for place, column in enumerate(columns):
+        for place, column in zip(np.flatnonzero(active).tolist(), columns[active].tolist()):
             residual[column] = true[place]
             claim = correction.claims[place]
             if true[place] <= tol:
@@ -202,6 +229,9 @@ def solve_in_rounds(
                 status[column] = LinearStatus.STAGNATED if claim is LinearStatus.CONVERGED else claim
                 mendable = claim in (LinearStatus.CONVERGED, LinearStatus.STAGNATED, LinearStatus.BREAKDOWN)
                 again[place] = mendable and bool(true[place] <= 0.5 * before[place])
+        if wide and again.any():
+            active, before = again, true
+            continue
         keep, done = np.flatnonzero(again), np.flatnonzero(~again)
         if done.size:
             solved.append(x if not keep.size else take_columns(x, done))
@@ -210,7 +240,7 @@ def solve_in_rounds(
             work, rhs, x = work.take(keep), take_columns(rhs, keep), take_columns(x, keep)
             gradient = take_columns(gradient, keep)
             state = tuple(take_columns(part, keep) for part in state)
-        columns, before = columns[keep], true[keep]
+        columns, before, active = columns[keep], true[keep], np.ones(keep.size, dtype=bool)
 
     return Account(
         _assemble(solved, places, rhs),
@@ -219,6 +249,7 @@ def solve_in_rounds(
         iterations,
         products,
         [np.asarray(h) for h in history],
+        lift,
     )
 
 
@@ -237,24 +268,42 @@ def _stops(callback: Callable[[Progress], object] | None, told: Progress, sums: 
     return sums.stopped if sums.spread else wish
 
 
-def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of right-hand sides, and which of them only seem to be zero or infinite, as their squares are."""
+def _right_hand_norms(system: System, rhs: Array, rescalable: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Norms of right-hand sides, which of them have none that is a number, and by what to multiply columns.
+
+    The last are powers of two, None where all squares of residuals are far within the range.
+    """
     sums = system.sums
     norms = to_host(sums.norms(rhs))
     lost = np.zeros(norms.size, dtype=bool)
-    if not isinstance(system, TikhonovSystem):
-        return norms, lost
+    dtype = "float32" if "float32" in str(rhs.dtype) else "float64"
+    (least, most), (low, high) = SOUND_SIZES[dtype], SOUND_NORMS[dtype]
     data = system.data_norms()
-    least, most = SOUND_SIZES["float32" if "float32" in str(rhs.dtype) else "float64"]
-    lam = float(system.lam.max(initial=0.0))
-    if lam <= most and ((least * data <= norms) & (norms <= most * data)).all():
-        return norms, lost
+    lam = float(system.lam.max(initial=0.0)) if isinstance(system, TikhonovSystem) else 0.0
+    sound = (least * data <= norms) & (norms <= most * data)
+    comfortable = (low <= norms) & (norms <= high)
+    if lam <= most and (sound & comfortable).all():
+        return norms, lost, None
     largest = sums.largest(rhs) if rhs.shape[0] or sums.spread else norms
     usable = np.isfinite(largest) & (largest > 0) & np.isfinite(data) & (data > 0)
-    size = max(lam, float(np.max(largest[usable] / data[usable], initial=0.0)))
-    if rescalable and usable.any() and not least <= size <= most:
-        raise OutOfRange(size)
-    return norms, usable & ~((norms > 0) & np.isfinite(norms))
+    if isinstance(system, TikhonovSystem) and not (lam <= most and sound.all()):
+        operator = float(np.max(largest[usable] / data[usable], initial=0.0))
+        size = max(lam, operator)
+        if (
+            rescalable and (~np.isfinite(largest) & np.isfinite(data)).any()
+        ):  # too large, unless it is not finite itself
+            raise OutOfRange(max(size, 2.0 ** (MAX_DATA[dtype] - 10)))
+        if rescalable and usable.any() and not least <= size <= most:
+            raise OutOfRange(size, operator)
+    lost = usable & ~((norms > 0) & np.isfinite(norms))
+    if lam > 2.0 ** MAX_LAM[dtype]:
+        lost = usable
+    if not (usable & ~comfortable).any():
+        return norms, lost, None
+    sizes = np.where((norms > 0) & np.isfinite(norms), norms, largest)
+    powers = -np.round(np.log2(np.where(usable, sizes, 1.0)))
+    room = MAX_DATA[dtype] - np.ceil(np.log2(np.where(usable, data, 1.0)))
+    return norms, lost, np.where(usable & ~comfortable, np.exp2(np.minimum(powers, room)), 1.0)
 
 
 def _diverged(sums: Sums, x: Array, true: np.ndarray, before: np.ndarray, correction: Correction) -> np.ndarray:
@@ -284,10 +333,7 @@ def scale_columns(block: Array, sums: Sums = WHOLE) -> tuple[Array, Array]:
 
     One column whose largest entry is far from both is left as it is.
     """
-    xp = namespace_of(block)
-    unscaled = (
-        copy_to_device_of(np.ones((1, int(block.shape[1]))), block) if sums.spread else xp.ones_like(block[:1, :])
-    )
+    unscaled = copy_to_device_of(np.ones((1, int(block.shape[1]))), block)
     if (not block.shape[0] and not sums.spread) or not block.shape[1]:
         return block, unscaled
     largest = sums.largest(block)

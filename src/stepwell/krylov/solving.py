@@ -39,8 +39,6 @@ from stepwell.krylov.systems import System
 BLOCK_MEMORY, BLOCK_MEMORY_ON_GPU, PROJECTED_MEMORY = 2**26, 2**30, 2**28
 #: Vectors of unknowns, and of data, that ``bounded`` holds of a column where all of them meet a bound in one step.
 BOUNDED_VECTORS, BOUNDED_IMAGES = 16, 6
-#: The arguments that must be the same on all ranks.
-SETTINGS = "method, tol, maxiter, memory, width, preconditioner"
 #: Default largest number of columns in one block.
 DEFAULT_WIDTH = 256
 
@@ -66,9 +64,10 @@ class Options:
         require_function("callback", self.callback)
 
     @property
-    def settings(self) -> tuple[Any, ...]:
-        """What must be the same on all ranks."""
-        return self.method, self.tol, self.maxiter, self.memory, self.width, self.preconditioner is not None
+    def by_argument(self) -> dict[str, Any]:
+        """What must be the same on all ranks, by the names of the arguments."""
+        same = {name: getattr(self, name) for name in ("method", "tol", "maxiter", "memory", "width")}
+        return same | {"preconditioner": "None" if self.preconditioner is None else "given"}
 
 
 class Watch:
@@ -127,7 +126,7 @@ def solve(
         first = problem.x0 if whole or problem.x0 is None else take_columns(problem.x0, columns)
         part = system if whole else system.take(columns)
         accounts.append(
-            solve_in_rounds(part, run, first, options.tol, options.maxiter, watch, needed, problem.unit == 1)
+            solve_in_rounds(part, run, first, options.tol, options.maxiter, watch, needed, problem.unit == 1, True)
         )
     account = _join(accounts, [columns for columns, _ in groups], problem)
     accounts.clear()
@@ -219,4 +218,7 @@ def _join(accounts: list[Account], groups: list[np.ndarray], problem: Problem) -
         np.concatenate([account.iterations for account in accounts])[order],
         np.concatenate([account.products for account in accounts])[order],
         [histories[i] for i in order],
+        np.concatenate(
+            [account.lift if account.lift is not None else np.ones(len(account.status)) for account in accounts]
+        )[order],
     )

@@ -20,6 +20,7 @@ from stepwell.arrays import (
     host_copy,
     namespace_of,
     plus_product,
+    shapes_are_compiled,
     to_host,
     with_row,
 )
@@ -106,6 +107,11 @@ class Panel:
             return self
         images = None if self.images is None else self.images[: self.count]
         return Panel(self.directions[: self.count], self.products[: self.count], images, self.count)
+
+    def row(self, i: int) -> Panel:
+        """Return one direction by itself (views where the library has them)."""
+        images = None if self.images is None else self.images[i : i + 1]
+        return Panel(self.directions[i : i + 1], self.products[i : i + 1], images, 1)
 
     def add(self, unit: float, direction: Array, product: Array, image: Array | None) -> None:
         """Write one more direction, given in columns that are multiplied by a number."""
@@ -206,6 +212,10 @@ class DirectionSpace:
         """Panels that together hold all directions, the oldest first."""
         return [panel.filled() for panel in self._panels]
 
+    def working_panels(self) -> list[Panel]:
+        """The same for products: as they are, with rows of zeros, where a library compiles programs for shapes."""
+        return [panel if shapes_are_compiled(panel.directions) else panel.filled() for panel in self._panels]
+
     def conjugate(
         self, column: Array, overlaps: Array | None = None, *, projected: bool = False
     ) -> tuple[Array | None, float]:
@@ -230,7 +240,7 @@ class DirectionSpace:
         cancelled : float
             A direction of less than this energy norm needs :meth:`conjugate_again`.
         """
-        panels, sums = self.panels(), self.sums
+        panels, sums = self.working_panels(), self.sums
         if not panels:
             return column, 0.0
         epsilon = float(namespace_of(column).finfo(column.dtype).eps)
@@ -278,7 +288,7 @@ class DirectionSpace:
         self, direction: Array, product: Array, image: Array | None
     ) -> tuple[Array, Array, Array | None]:
         """Remove what a first removal left in, from a direction, its product and image alike: no product is needed."""
-        for panel in self.panels():
+        for panel in self.working_panels():
             share = self.sums.rows_times(panel.products, direction)
             direction = plus_rows(direction, panel.directions, share, -1)
             product = plus_rows(product, panel.products, share, -1)

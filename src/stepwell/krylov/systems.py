@@ -98,6 +98,9 @@ class System(Protocol):
     def take(self, columns: np.ndarray) -> System:
         """Return the system with the named right-hand sides only, counting into the same books."""
 
+    def times(self, factors: np.ndarray) -> System:
+        """Return the system with the right-hand sides, and so the solutions, times a power of two each."""
+
 
 class _Counted:
     """Books that a system shares with those taken from it, and its data."""
@@ -114,7 +117,7 @@ class _Counted:
     def data_norms(self) -> np.ndarray:
         """Euclidean norms of the columns of B, computed once."""
         if self._data_norms is None:
-            self._data_norms = to_host(self.sums.norms(self.B))
+            self._data_norms = self.sums.safe_norms(self.B)
         return self._data_norms
 
     def book(self, products: int) -> None:
@@ -153,7 +156,8 @@ class TikhonovSystem(_Counted):
         super().__init__(B, books, sums)
         self.A, self.L, self.lam = A, L, lam
         shared = lam.size and bool(np.all(lam == lam[0]))
-        self.scale: Array = float(lam[0]) if shared else copy_to_device_of(lam, B)
+        scale: Array = float(lam[0]) if shared else copy_to_device_of(lam, B)
+        self.square: Array = scale * scale  # of a λ that is out of range infinity, not an exception
 
     @property
     def size(self) -> int:
@@ -179,7 +183,7 @@ class TikhonovSystem(_Counted):
         self.count(block)
         image = self.A.forward(block)
         penalty = block if self.L is None else self.L.adjoint(self.L.forward(block))
-        return plus_multiple(self.A.adjoint(image), self.scale**2, penalty), image
+        return plus_multiple(self.A.adjoint(image), self.square, penalty), image
 
     def state(
         self, x: Array | None, rhs: Array, carried: Carried | None = None, tol: float = 0.0
@@ -208,7 +212,7 @@ class TikhonovSystem(_Counted):
     def curvature(self, block: Array, image: State) -> Array:
         """‖AP‖² + λ²‖LP‖², column by column."""
         data, penalty = self.sums.several_dots((image[0], image[0]), (image[1], image[1]))
-        return data + self.scale**2 * penalty
+        return data + self.square * penalty
 
     def advance(self, state: State, step: Array, image: State) -> State:
         """Subtract the step's image from both blocks."""
@@ -218,11 +222,16 @@ class TikhonovSystem(_Counted):
     def gradient(self, state: State) -> Array:
         """Aᵀ(B − AX) − λ²LᵀLX."""
         penalty = state[1] if self.L is None else self.L.adjoint(state[1])
-        return plus_multiple(self.A.adjoint(state[0]), self.scale**2, penalty)
+        return plus_multiple(self.A.adjoint(state[0]), self.square, penalty)
 
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
         return TikhonovSystem(self.A, self.L, self.lam[columns], take_columns(self.B, columns), self.books, self.sums)
+
+    def times(self, factors: np.ndarray) -> System:
+        """Return the system of columns times powers of two."""
+        B = self.B * copy_to_device_of(factors, self.B)
+        return TikhonovSystem(self.A, self.L, self.lam, B, self.books, self.sums)
 
     def _seminorm(self, block: Array) -> Array:
         return block if self.L is None else self.L.forward(block)
@@ -284,3 +293,7 @@ class PositiveSystem(_Counted):
     def take(self, columns: np.ndarray) -> System:
         """Return the system of some columns."""
         return PositiveSystem(self.H, take_columns(self.B, columns), self.books, self.sums)
+
+    def times(self, factors: np.ndarray) -> System:
+        """Return the system of columns times powers of two."""
+        return PositiveSystem(self.H, self.B * copy_to_device_of(factors, self.B), self.books, self.sums)

@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
 from stepwell import arrays
-from stepwell.checks import read_axis
+from stepwell.checks import read_array, read_axis
 from stepwell.deprecation import renamed
 from stepwell.derivatives import plug_for
 from stepwell.nnls.arguments import Insertion, MethodName, Rule, Update, check
@@ -51,10 +53,10 @@ def nnls(
         One matrix for all right-hand sides, or one for each. Any shape, rank and scale; zero and equal columns are
         legal.
     b : array, shape (m,) or (systems, m); (m, systems) with ``axis=1``
-        The right-hand sides. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or
-        float32 (arithmetic is float64 in either case). An array of dask, cut into blocks of whole systems, gives a
-        result whose fields are arrays of dask, not yet computed; a DataArray of xarray, of any dimensions, one of
-        DataArrays. The bits are those of a direct call.
+        The right-hand sides. (m, 1) is one, as in SciPy: x has shape (n,). NumPy, torch, CuPy or JAX, on the CPU or a
+        CUDA device, the same as `A`; float64 or float32 (arithmetic is float64 in either case). An array of dask, cut
+        into blocks of whole systems, gives a result whose fields are arrays of dask, not yet computed; a DataArray of
+        xarray, of any dimensions, one of DataArrays. The bits are those of a direct call.
     method : {"auto", "qr", "gram"}, default "auto"
         ``"qr"`` keeps Q and R of the positive columns. ``"gram"`` keeps R alone, from products of columns (all formed
         once where A is shared), refines with A, and goes over to Q and R where columns are nearly dependent.
@@ -125,6 +127,7 @@ def nnls(
         given |= dict(uncertainty=uncertainty, progress=progress)
         lazy: NNLSResult = over_blocks(nnls, A, b, given, axis=read_axis(axis), dim=dim)
         return lazy
+    b = _without_column(A, b, axis)
     plug = plug_for((A,), b, lam, weights, L, look=False)
     if plug is not None:
         options: dict[str, Any] = dict(
@@ -147,6 +150,16 @@ def nnls(
     if axis == 0 or batch.lone:
         return result
     return dataclasses.replace(result, x=result.x.T, dual=result.dual.T, active=result.active.T)
+
+
+def _without_column(A: Any, b: Any, axis: int) -> Any:
+    """Return a b of shape (m, 1), as SciPy takes it for one right-hand side, as a vector."""
+    if isinstance(b, list | tuple):
+        b = read_array("b", b)
+    if getattr(b, "ndim", 0) != 2 or b.shape[1] != 1 or read_axis(axis) == 1:
+        return b
+    shape = A.shape if hasattr(A, "shape") else np.shape(A)
+    return b[:, 0] if len(shape) == 2 and b.shape[0] == shape[0] != 1 else b
 
 
 def _within_bounds(plug: Any, A: Any, b: Any, axis: int, fields: dict[str, Any], options: dict[str, Any]) -> NNLSResult:

@@ -211,12 +211,18 @@ def _require_systems(rows_of_b: Array, b: Array, shape: tuple[int, ...], across:
         require_shape(fits, "b", b, f"{rows} entries a system, as A of shape {shape} has rows{hint}")
 
 
+def read_matrix(name: str, value: Any) -> Array:
+    """Return a dense matrix, or say who takes sparse ones."""
+    instead = "; or stepwell.tikhonov(A, b, lam, bounds=...), which takes sparse matrices and operators"
+    return read_array(name, value, instead=instead if name == "A" else "")
+
+
 def _alike(matrix: Any, b: Any, names: tuple[str, str] = ("A", "b")) -> tuple[Array, Array, bool]:
     """Bring both to arrays of one library and device, and say whether they are both of single precision.
 
     Those of a device are brought to one dtype; on the host that is left to each part of the batch.
     """
-    matrix, b = arrays.as_jax_mixes(read_array(names[0], matrix), read_array(names[1], b))
+    matrix, b = arrays.as_jax_mixes(read_matrix(names[0], matrix), read_array(names[1], b))
     require_one_home(names[0], matrix, names[1], b)
     xp = arrays.namespace_of(matrix, b)
     if matrix.dtype == b.dtype == xp.float64:
@@ -267,6 +273,31 @@ def _warm(
     return start, None, False
 
 
+def _require_symmetric(G: Array, single: bool) -> None:
+    """Raise for normal equations that no rounding has made unsymmetric.
+
+    Two sums of the same m products differ by at most 2 m ulp of √(G_ii G_jj): √ulp allows for 1e7 rows, and for 1e3 in
+    single precision, where rounding errors are of either sign.
+    """
+    xp = arrays.namespace_of(G)
+    turned = xp.matrix_transpose(G)
+    if bool(xp.all(turned == G)):
+        return
+    tolerance = float(np.finfo(np.float32 if single else np.float64).eps) ** 0.5
+    size = xp.sqrt(xp.abs(xp.linalg.diagonal(G)))
+    with np.errstate(all="ignore"):
+        apart = xp.abs(G - turned)
+        bad = xp.isfinite(apart) & (apart > tolerance * size[..., None] * size[..., None, :])
+    if not bool(xp.any(bad)):
+        return
+    apart = arrays.host_copy(xp.where(bad, apart, 0.0 * size[..., None]))
+    place = tuple(map(int, np.unravel_index(int(np.nanargmax(apart)), apart.shape)))
+    raise ValueError(
+        f"G is not symmetric: it differs from its transpose by {apart[place]:.3g} at index {place}; allowed: a "
+        f"symmetric matrix, to {tolerance:.1g} of √(G_ii G_jj); or (G + G.T) / 2"
+    )
+
+
 def check_gram(
     G: Any,
     c: Any,
@@ -296,8 +327,10 @@ def check_gram(
     lead = () if lone else (int(linear.shape[0]),)
     linear = linear[None] if lone else linear
     reader = Reader(linear, lead, False)
+    reader.rounds_bounds = single
     squared = None if bb is None else reader.rows("bb", bb, None).reshape(-1)
     given = reader.doubles(reader.home("G", matrix))
+    _require_symmetric(given, "float32" in str(matrix.dtype))
     xp = arrays.namespace_of(given)
     if not (is_number(lam) and read_real("lam", lam, at_least=0) == 0):
         unit = reader.doubles(reader.home("L", np.eye(n) if L is None else L))

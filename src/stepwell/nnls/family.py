@@ -47,6 +47,7 @@ class Family:
     penalty: Array | None  # (p, n): L; without, the unit matrix
     penalty_rows: int
     lam: Array | None  # (rows,)
+    given_lam: Array | None  # (rows,): λ as it was given, where it is in `penalty`
     rule: int  # how λ is chosen, as the core says it; 0: it is given
     chi2: float
     noise: Array | None  # (rows,): the standard deviation of an entry of b
@@ -71,6 +72,7 @@ class Family:
         "sum_low",
         "sum_high",
         "lam",
+        "given_lam",
         "noise",
         "gram",
         "linear",
@@ -102,6 +104,7 @@ class Reader:
 
     def __init__(self, b: Array, lead: tuple[int, ...], single: bool) -> None:
         self.b, self.lead, self.single = b, lead, single
+        self.rounds_bounds = single  # to what x can hold
         self.systems = math.prod(lead)
         self.on_device = bool(arrays.is_cuda(b))
 
@@ -170,15 +173,16 @@ class Reader:
         """Return numbers of the host's where b lives."""
         return arrays.bytes_on_device(values, self.b) if self.on_device else arrays.as_readable(values)
 
-    def bounds(self, name: str, value: Any, length: int | None) -> tuple[Array, Array]:
+    def bounds(self, name: str, value: tuple[Any, Any], length: int | None) -> tuple[Array, Array]:
         """Return two rows of bounds, either of which may be infinite on its own side."""
-        pair = isinstance(value, tuple | list) and len(value) == 2
-        require_kind(pair, name, value, "a pair (lower, upper)")
         ends = []
-        for end, given, sign in (("lower", value[0], -1.0), ("upper", value[1], 1.0)):
-            bound = sign * INFINITY if given is None else given
+        for end, bound, sign in (("lower", value[0], -1.0), ("upper", value[1], 1.0)):
             words = f"numbers, or {'-' if sign < 0 else ''}inf for none"
-            ends.append(self.rows(f"{name} ({end})", bound, length, functools.partial(_is_bound, sign), words))
+            row = self.rows(f"{name} ({end})", bound, length, functools.partial(_is_bound, sign), words)
+            if self.rounds_bounds and not self.single:
+                with np.errstate(over="ignore"):
+                    row = arrays.as_float(arrays.as_float(row, "float32"), "float64")
+            ends.append(row)
         return ends[0], ends[1]
 
     def mask(self, value: Any, length: int) -> Array:
@@ -278,6 +282,11 @@ def read_family(
     penalty = None if L is None or not penalized else reader.penalty(L, columns)
     if L is not None and penalty is None:
         reader.penalty(L, columns)  # a λ of zero does not excuse it
+    used_lam, given_lam = reader.lam(lam) if penalized and not rule else None, None
+    if used_lam is not None and is_number(lam) and not 1e-70 < float(lam) < 1e70:
+        # Its square would not be a number: it goes into L.
+        unit = np.eye(columns) if penalty is None else arrays.to_host(penalty)
+        penalty, used_lam, given_lam = reader.table(unit * float(lam)), reader.lam(1.0), used_lam
     taking_part = None if mask is None else reader.mask(mask, columns)
     spectrum = pencil = None
     own_spectra = False
@@ -303,7 +312,8 @@ def read_family(
         penalized=penalized,
         penalty=penalty,
         penalty_rows=columns if penalty is None else int(penalty.shape[0]),
-        lam=reader.lam(lam) if penalized and not rule else None,
+        lam=used_lam,
+        given_lam=given_lam,
         rule=rule,
         chi2=factor,
         noise=noise,
@@ -340,7 +350,10 @@ def pencil_spectrum(
 
 def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues and α of matrices with the columns that take part; eigenvalues of the others are 0."""
-    A, L = A * marks[:, None], L * marks[:, None]
+    # The eigenvalues know no scale; those of A and L are taken out, so that squares are numbers.
+    sizes = (float(np.abs(each[np.isfinite(each)]).max(initial=0)) for each in (A, L))
+    of_A, of_L = (2.0 ** -np.round(np.log2(max(size, 1e-300))) for size in sizes)
+    A, L = A * (marks[:, None] * of_A), L * (marks[:, None] * of_L)
     gram, K = np.swapaxes(A, 1, 2) @ A, np.swapaxes(L, 1, 2) @ L
     trace, of_K = (np.trace(each, axis1=1, axis2=2) for each in (gram, K))
     alpha = np.where(trace > 0, trace, 1.0) / np.where(of_K > 0, of_K, 1.0)
@@ -349,4 +362,4 @@ def _pencils(A: np.ndarray, L: np.ndarray, marks: np.ndarray) -> tuple[np.ndarra
     root = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     basis = vectors * root[:, None, :]
     inner = np.linalg.eigvalsh(np.swapaxes(basis, 1, 2) @ gram @ basis)
-    return np.clip(inner, 0.0, 1.0), alpha
+    return np.clip(inner, 0.0, 1.0), alpha * (of_L / of_A) ** 2

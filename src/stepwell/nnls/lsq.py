@@ -7,25 +7,29 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
+from stepwell.arrays import host_copy, is_array
+from stepwell.bounds import split_bounds
 from stepwell.checks import read_array
 from stepwell.derivatives import plug_for
 from stepwell.nnls.api import solve
-from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram
+from stepwell.nnls.arguments import Insertion, MethodName, Rule, check, check_gram, read_matrix, without_column
 from stepwell.nnls.blocks import are_containers, over_blocks
 from stepwell.nnls.convolution import Convolution
 from stepwell.nnls.equalities import read_equality, solve_with_equalities
 from stepwell.nnls.result import LSQResult
-from stepwell.typing import ArrayLike, NumberOrArray
+from stepwell.typing import ArrayLike, BoundsLike, NumberOrArray
 
-Bounds = tuple[Any, Any]
+NO_BOUNDS = float("-inf"), float("inf")
 
 
 def lsq_linear(
     A: ArrayLike | Convolution,
     b: ArrayLike,
-    bounds: Bounds = (float("-inf"), float("inf")),
+    bounds: BoundsLike = NO_BOUNDS,
     *,
-    sum_bounds: Bounds | None = None,
+    sum_bounds: tuple[Any, Any] | None = None,
     equality: tuple[Any, Any] | None = None,
     mask: ArrayLike | None = None,
     weights: ArrayLike | None = None,
@@ -55,8 +59,10 @@ def lsq_linear(
         shape. NumPy, torch, CuPy or JAX, on the CPU or a CUDA device, the same as `A`; float64 or float32. An array of
         dask, cut into blocks of whole systems, gives a result whose fields are arrays of dask, not yet computed; a
         DataArray of xarray one of DataArrays. Arguments that each system has its own of may be such arrays, too.
-    bounds : pair, default (-inf, inf)
-        l and u: a number, (n,) or (systems, n) each; infinite ends are open. Equal ends fix a variable.
+    bounds : pair, Bounds or array, default (-inf, inf)
+        l and u: a number, (n,) or (systems, n) each; infinite ends, or None, are open. Equal ends fix a variable. As in
+        SciPy also a ``scipy.optimize.Bounds`` or an array (2, n). Pairs (low, high), n of them or an array (n, 2), are
+        read where n is not 2: two members are always l and u.
     sum_bounds : pair, optional
         The least and the largest sum of x, a number or (systems,) each: ``(1, 1)`` sums to one, ``(-inf, 1)`` to at
         most one.
@@ -109,6 +115,7 @@ def lsq_linear(
     >>> stepwell.lsq_linear(A, np.array([0.5, 1.0, 0.2]), bounds=(0, np.inf), sum_bounds=(1, 1)).x
     array([0.65, 0.35])
     """
+    bounds, sum_bounds = _read_ends(bounds, sum_bounds)
     own = (bounds, sum_bounds, equality, mask, weights, which, lam, noise, warm_start)
     if are_containers(A, b, *own) or dim is not None:
         given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, equality=equality, mask=mask)
@@ -126,11 +133,11 @@ def lsq_linear(
         return differentiable
     coefficients = None
     if equality is not None:
-        matrix: Any = A if isinstance(A, Convolution) else read_array("A", A)
+        matrix: Any = A if isinstance(A, Convolution) else read_matrix("A", A)
         right: Any = read_array("b", b)
         A, b = matrix, right
-        in_rows = right[None] if right.ndim == 1 else right.reshape(-1, right.shape[-1])
-        C, d = read_equality(equality, in_rows, int(matrix.shape[-1]))
+        lead = without_column(right, tuple(matrix.shape), which is not None)[0].shape[:-1]
+        C, d = read_equality(equality, right, int(matrix.shape[-1]), tuple(map(int, lead)))
         if C.shape[0] > 1 or sum_bounds is not None or not bool((C > 0).all()):
             options: dict[str, Any] = dict(
                 bounds=bounds, sum_bounds=sum_bounds, mask=mask, weights=weights, which=which
@@ -171,14 +178,19 @@ def _ends(pair: Any) -> tuple[Any, ...]:
     return tuple(pair) if isinstance(pair, tuple | list) else ()
 
 
+def _read_ends(bounds: Any, sum_bounds: Any) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+    """Return lower and upper bounds of x and of its sum, in whatever form they were given."""
+    return split_bounds(bounds, "ends") or NO_BOUNDS, split_bounds(sum_bounds, "ends", name="sum_bounds", one=True)
+
+
 def lsq_gram(
     G: ArrayLike,
     c: ArrayLike,
-    bounds: Bounds = (float("-inf"), float("inf")),
+    bounds: BoundsLike = NO_BOUNDS,
     *,
     bb: NumberOrArray | None = None,
     rows: int | None = None,
-    sum_bounds: Bounds | None = None,
+    sum_bounds: tuple[Any, Any] | None = None,
     mask: ArrayLike | None = None,
     lam: NumberOrArray = 0.0,
     L: ArrayLike | None = None,
@@ -198,7 +210,7 @@ def lsq_gram(
     Parameters
     ----------
     G : array, shape (n, n) or (systems, n, n)
-        Symmetric and positive semidefinite. A column that depends on others to n ulp is not used.
+        Symmetric (to rounding) and positive semidefinite. A column that depends on others to n ulp is not used.
     c : array, shape (n,) or (systems, n)
         Of the same library and device as `G`.
     bb : float or array, shape (systems,), optional
@@ -221,6 +233,7 @@ def lsq_gram(
     >>> stepwell.lsq_gram(A.T @ A, A.T @ b, bounds=(-0.5, 1.5), bb=b @ b).x
     array([ 1.5, -0.5])
     """
+    bounds, sum_bounds = _read_ends(bounds, sum_bounds)
     plug = plug_for((G,), c, lam, L, *_ends(bounds), *_ends(sum_bounds), look=False)
     if plug is not None:
         given: dict[str, Any] = dict(bounds=bounds, sum_bounds=sum_bounds, mask=mask, lam=lam, L=L, gram=True)
@@ -240,7 +253,10 @@ def _lsq_gram(G: Any, c: Any, *, lam: Any, keep_factor: bool = False, **given: A
         batch = dataclasses.replace(batch, family=dataclasses.replace(batch.family, keep_factor=True))
     result = solve(batch)
     assert isinstance(result, LSQResult)
-    return result if isinstance(lam, float | int) and lam == 0 else dataclasses.replace(result, lam=lam)
+    if isinstance(lam, float | int) and lam == 0:
+        return result
+    one = float(np.ravel(host_copy(lam))[0]) if batch.lone and is_array(lam) else lam
+    return dataclasses.replace(result, lam=one)
 
 
 #: `lsq_gram` of arrays without a graph, whose result has what derivatives solve with.

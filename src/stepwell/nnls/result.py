@@ -234,13 +234,15 @@ class LSQResult(Outcome):
         w = Aᵀ(b − Ax) − λ²LᵀLx + Cᵀμ of this x (A and b with weights, C the equalities and μ their multipliers): not
         positive where x is at its lower bound, not negative at its upper, zero between.
     violation : float or array
-        The largest breach of that, over ‖a_j‖(‖b‖ + Σ‖a_j‖abs(x_j)).
+        The largest breach of that, over ‖a_j‖(‖b‖ + Σ‖a_j‖abs(x_j)); with several equalities, or one whose coefficients
+        are not all positive, over that and Σ abs(C_ij μ_i).
     state : int8 array
         −1 where x is at its lower bound, 1 at its upper, 0 between, 2 where a variable is masked or has equal bounds.
     multipliers : array, optional
         μ of the bound sum, or of the equalities, along the last axis.
     equality_error : float or array
-        How far the sum is outside its bounds, or the largest abs(Cx − d).
+        How far the sum is outside its bounds, or the largest abs(Cx − d). Where no x has the equalities, how far the
+        nearest is from them.
     gap : float or array, optional
         Where x ≥ 0 and a sum are all that is asked of x: the gap of Frank and Wolfe, 2 max wᵀ(s − x) over all s that
         are allowed, with w as above without μ. ‖Ax − b‖² + λ²‖Lx‖² is above its minimum by no more. Infinite where the
@@ -293,6 +295,14 @@ class LSQResult(Outcome):
 
     _problem: Any = dataclasses.field(default=None, repr=False, compare=False)
     _factor: KeptFactor | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def message(self) -> str:
+        """The status in words, and how well equalities are met where a system has not converged."""
+        said, missed = super().message, (NNLSStatus.LIMIT, NNLSStatus.STALLED, NNLSStatus.DEPENDENT)
+        if self.multipliers is None or not isinstance(self.status, NNLSStatus) or self.status not in missed:
+            return said
+        return f"{said}; equalities are met to {self.equality_error:.1e}"
 
     def covariance(self, index: int | tuple[int, ...] = 0) -> np.ndarray:
         """Return the covariance of one system's x in full, as an array of NumPy, by dense linear algebra.

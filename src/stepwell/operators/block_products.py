@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stepwell import _core
-from stepwell.arrays import Array, as_readable, plus_product
+from stepwell.arrays import Array, as_readable, matrix_product, plus_product, transposed_product
 from stepwell.threads import default_threads
 
 #: So many columns are multiplied by a transposed matrix one by one, in passes over it in its own order.
@@ -30,7 +30,7 @@ def inner_products(left: Array, right: Array) -> Array:
            [26., 35.]])
     """
     if not isinstance(left, np.ndarray):
-        return left.T @ right
+        return transposed_product(left, right)
     ordered = as_readable(left, left.dtype)
     out = np.empty((left.shape[1], right.shape[1]), dtype=left.dtype)
     _core.block_gram(ordered, ordered if right is left else as_readable(right, left.dtype), out, default_threads())
@@ -46,7 +46,7 @@ def combined(left: Array, right: Array) -> Array:
     array([[1.],
            [2.]])
     """
-    return left @ right if not isinstance(left, np.ndarray) else _combine(None, left, right, 1)
+    return matrix_product(left, right) if not isinstance(left, np.ndarray) else _combine(None, left, right, 1)
 
 
 def plus_combined(block: Array, left: Array, right: Array, sign: int = 1) -> Array:

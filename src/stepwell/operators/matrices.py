@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stepwell.arrays import Array, as_readable, is_array, is_cuda, namespace_of, without_graph
+from stepwell.arrays import (
+    Array,
+    as_readable,
+    empty_block,
+    is_array,
+    is_cuda,
+    matrix_product,
+    namespace_of,
+    transposed_product,
+    without_graph,
+)
 from stepwell.arrays.sparse import (
     csr_parts,
     csr_with_transpose,
@@ -81,7 +91,9 @@ def as_operator(A: Any, dtype: Any = None, *, name: str = "A", columns: int | No
         return _dense(A, dtype, name)
     if hasattr(A, "shape") and hasattr(A, "__matmul__") and hasattr(A, "T"):
         transposed = A.T
-        return Operator(lambda X: A @ X, lambda Y: transposed @ Y, tuple(A.shape), name=name)
+        return Operator(
+            lambda X: matrix_product(A, X), lambda Y: matrix_product(transposed, Y), tuple(A.shape), name=name
+        )
     raise WrongKind(
         f"{name} is a {type(A).__name__}; allowed: a dense or sparse matrix, a LinearOperator, a pair of functions "
         f"(forward, adjoint) or a stepwell.operators.Operator"
@@ -133,7 +145,14 @@ def _dense(A: Array, dtype: Any, name: str) -> Operator:
     copied = 0 if A.dtype == given.dtype else int(A.nbytes)
     if isinstance(A, np.ndarray) and A.dtype in (np.float32, np.float64):
         return Operator(*dense_products(A), tuple(A.shape), A[:0, :0], A, copied)
-    return Operator(lambda X: A @ X, lambda Y: A.T @ Y, tuple(A.shape), A[:0, :0], A, copied)
+    return Operator(
+        lambda X: matrix_product(A, X),
+        lambda Y: transposed_product(A, Y),
+        tuple(A.shape),
+        empty_block(0, 0, A),
+        A,
+        copied,
+    )
 
 
 def _require_sound(name: str, A: Any) -> None:
@@ -200,7 +219,7 @@ def _library_sparse(A: Any, dtype: Any, name: str, columns: int | None) -> Opera
 def _device_multiplier(csr: Any, by_groups: BlockProduct | None, home: Array) -> Callable[[Array], Array]:
     def apply(block: Array) -> Array:
         if by_groups is None or block.shape[1] < by_groups.least_columns or block.dtype != home.dtype:
-            return csr @ block
+            return csr @ block  # sparse products have no setting that rounds
         return by_groups(block)
 
     return apply

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from cil.optimisation.algorithms import Algorithm
 
+from stepwell.bounds import split_bounds
 from stepwell.quasi_newton.optimizer import LBFGSB as Solver
 
 
@@ -19,7 +20,7 @@ class LBFGSB(Algorithm):
         The starting point.
     objective_function : Function
         Callable, with ``gradient(x)``.
-    bounds : pair, optional
+    bounds : pair or Bounds, optional
         Lower and upper bound: numbers, arrays or DataContainers.
     options : dict, optional
         Those of `stepwell.LBFGSB`: ``m``, ``gtol``, ``ftol`` and others.
@@ -41,7 +42,8 @@ class LBFGSB(Algorithm):
         """Prepare a run; the constructor calls this."""
         self.initial, self.objective_function = initial, objective_function
         self.x = initial.copy()
-        pair = None if bounds is None else tuple(None if end is None else _numbers(end) for end in bounds)
+        ends = split_bounds(bounds, "ends")
+        pair = None if ends is None else tuple(map(_numbers, ends))
         self.solver = Solver(_numbers(initial).astype(np.float64), pair, **(options or {}))
         self.value = self._evaluate()
         self.configured = True

@@ -7,7 +7,7 @@
 `optimizer`             `LBFGSB`: you evaluate
 `driver`                the loop
 `run`                   variables, target and diagonal of one run
-`inputs`, `bounds`      start, bounds and diagonal, read once for every target
+`inputs`                start, bounds and diagonal, read once for every target
 `variables`             points handed out, values and gradients taken in
 `objective`             the caller's function and its gradient; `differences` where there is none
 `options`, `settings`   what the caller asks for, and what the engine is told

@@ -72,8 +72,9 @@ def minimize(
     hess, hessp, constraints
         Not used by this method; as in SciPy, a warning says so where they are given.
     bounds : optional
-        A `scipy.optimize.Bounds`; a *tuple* of two arrays or numbers (lower, upper); or pairs (low, high), one per
-        variable, as a list or tuple of pairs or an (n, 2) array, None standing for no bound.
+        A `scipy.optimize.Bounds`; a *tuple* of two arrays or numbers (lower, upper), or a (2, n) array; or pairs
+        (low, high), one per variable, as a list or tuple of pairs or an (n, 2) array, None standing for no bound. What
+        can be either at n = 2 is pairs, as in SciPy; of a tuple of two lists a warning shows both readings.
     tol : float, optional
         Sets `ftol` and `gtol` where the options do not.
     callback : callable, optional

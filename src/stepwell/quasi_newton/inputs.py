@@ -30,6 +30,7 @@ from stepwell.arrays import (
     view_foreign,
     without_graph,
 )
+from stepwell.bounds import split_bounds
 from stepwell.checks import (
     read_host_array,
     require_each,
@@ -39,7 +40,6 @@ from stepwell.checks import (
     view_on_host,
     warn_caller,
 )
-from stepwell.quasi_newton.bounds import split_bounds
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
 
@@ -90,7 +90,7 @@ def read_bounds(bounds: Any, variables: Variables) -> Box | None:
     inwards, so that points inside them are inside what the caller gave; an interval without such a number is held at
     the nearest.
     """
-    halves = split_bounds(bounds)
+    halves = split_bounds(bounds, shape=variables.shape)
     if halves is None:
         return None
     moved = variables.on_device and not any(map(variables.is_foreign, halves))

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from stepwell import _core
 from stepwell.arrays import Array, as_contiguous, copy_to_device_of, namespace_of
 from stepwell.distributed import Layout, Pieces, Ranks, local_piece
 from stepwell.distributed.layout import pieces_of
-from stepwell.quasi_newton.rank_values import PieceVariables
+from stepwell.quasi_newton.rank_values import CHUNK_VALUES, WHOLE_VALUE, PieceVariables
 from stepwell.quasi_newton.settings import Settings
 from stepwell.quasi_newton.target import Box
 from stepwell.quasi_newton.variables import Variables
@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 ANY_RANKS = "same bits on any number of ranks"
 THESE_RANKS = "same bits for these pieces"
+AS_GIVEN = "as long as fun returns f with the same bits"
 
 
 class Share(NamedTuple):
@@ -33,10 +34,12 @@ class Share(NamedTuple):
     pieces: Pieces
     threads: int  # that this rank may use
 
-    def mode(self, in_shares: bool) -> str:
-        """Say how many ranks there are, and what is promised of the bits of a result; `in_shares`: f came in such."""
+    def mode(self, value_kinds: Set[float]) -> str:
+        """Say how many ranks there are, and what is promised of the bits of a result, given the kinds of f's values."""
         count = f"{self.ranks.size} rank{'s' if self.ranks.size > 1 else ''}"
-        return f"{count}; {ANY_RANKS if self.pieces.aligned and not in_shares else THESE_RANKS}"
+        any_ranks = self.pieces.aligned and value_kinds <= {CHUNK_VALUES}
+        theirs = WHOLE_VALUE in value_kinds and self.ranks.size > 1  # f was summed by the caller
+        return f"{count}; {ANY_RANKS if any_ranks else THESE_RANKS}{f', {AS_GIVEN}' if theirs else ''}"
 
 
 def read_ranks(x0: Any, bounds: Any, comm: Any) -> tuple[Any, Any, Any, Ranks]:
@@ -67,8 +70,8 @@ def settle(
         "the dtype of x0": str(variables.dtype),
         "the place of x0": "a GPU" if variables.on_device else "the host",
         "h0": diagonal,
-        "the settings": dataclasses.replace(settings, threads=None),
         "the layout": (comm.n, comm.align) if isinstance(comm, Layout) else None,
+        **settings.by_option(),
     }
     ranks.agree_all(same)
     size = variables.size

@@ -50,12 +50,12 @@ class PieceTarget(HostTarget):
         super().__init__(start, box, weights, settings, weights_vary=weights_vary, spare=spare)
         self._engine.set_chunks(pieces.chunk_length, pieces.before, pieces.n == pieces.end - pieces.begin)
         self._tree = pieces.tree()
-        #: Whether values of f were sums over ranks, not over chunks.
-        self.took_shares = False
+        #: The kinds in which values of f came.
+        self.value_kinds: frozenset[float] = frozenset()
 
     def turn(self, f: Value, g: np.ndarray, part: int = WHOLE) -> None:
         """Take a value and a gradient at the trial point and move it on."""
-        self.took_shares |= f.kind == SHARE
+        self.value_kinds |= {f.kind}
         number = f.number
         if f.chunks is not None:
             number = self._tree.total_of_all(f.chunks)
@@ -71,8 +71,8 @@ class OverRanks:
     running: int
     stop: Callable[[int], None]
     states: Callable[[], np.ndarray]
-    #: Whether values of f were sums over ranks, not over chunks.
-    took_shares = False
+    #: The kinds in which values of f came.
+    value_kinds: frozenset[float] = frozenset()
 
     def _meet(self, ranks: Ranks, pieces: Pieces) -> _core.RankExchange:
         """Return what stands between the sums and the decisions."""
@@ -90,7 +90,7 @@ class OverRanks:
 
     def turn(self, f: Value, g: Array, part: int = WHOLE) -> None:
         """Take this rank's value and gradient at the trial point; all ranks move on together, or all raise."""
-        self.took_shares |= f.kind == SHARE
+        self.value_kinds |= {f.kind}
         messages = self._messages
         messages.value = f
         messages.looked = False

@@ -173,7 +173,7 @@ class Run:
             return {}
         ranks = self.share.ranks
         return {
-            "mode": self.share.mode(getattr(self.target, "took_shares", False)),
+            "mode": self.share.mode(getattr(self.target, "value_kinds", frozenset())),
             "exchanges": ranks.exchanges,
             "bytes_sent": ranks.bytes_sent,
             "nbytes": self.target.nbytes,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy.optimize import Bounds
 
 from stepwell import _core
+from stepwell.bounds import split_bounds
 from stepwell.checks import warn_caller
 from stepwell.quasi_newton.differences import SCHEMES
 from stepwell.quasi_newton.options import Plan, read_options
@@ -64,12 +64,10 @@ def warn_ignored(disp: Any, iprint: Any, return_all: Any) -> None:
 
 def read_pairs(bounds: Any, n: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Read bounds as SciPy does: a `Bounds`, or pairs in whatever sequence."""
-    if bounds is None:
+    sides = split_bounds(bounds, "scipy")
+    if sides is None:
         return None
-    if isinstance(bounds, Bounds):
-        low, high = np.asarray(bounds.lb, dtype=float), np.asarray(bounds.ub, dtype=float)
-    else:
-        low, high = _sides(bounds)
+    low, high = (np.asarray(side, dtype=float) for side in sides)
     if low.shape != (n,) or high.shape != (n,):
         try:
             low, high = np.broadcast_to(low, (n,)), np.broadcast_to(high, (n,))
@@ -77,21 +75,6 @@ def read_pairs(bounds: Any, n: int) -> tuple[np.ndarray, np.ndarray] | None:
             raise ValueError("The number of bounds is not compatible with the length of `x0`.") from None
     if (high < low).any():
         raise ValueError("An upper bound is less than the corresponding lower bound.")
-    return low, high
-
-
-def _sides(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Split pairs, in whatever sequence, into lower and upper bounds; None, which reads as NaN, is no bound."""
-    try:
-        table = np.array(pairs, dtype=float)
-    except (TypeError, ValueError):  # an iterator, for one
-        table = np.empty(0)
-    if table.ndim == 2 and table.shape[1] == 2:
-        low, high = table.T
-    else:  # numbers may be arrays of one element; anything else is refused here as SciPy does
-        sides = zip(*pairs)
-        low, high = (np.array([v if v is None else np.asarray(v).item() for v in side], dtype=float) for side in sides)
-    low[np.isnan(low)], high[np.isnan(high)] = -np.inf, np.inf
     return low, high
 
 

@@ -159,6 +159,16 @@ class Settings:
         for name, value in kept.items():  # plain numbers, whatever kind they were given as
             object.__setattr__(self, name, value)
 
+    def by_option(self) -> dict[str, Any]:
+        """Return what must be the same on all ranks, by the names that a caller has for it."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        search: LineSearch = fields.pop("line_search")
+        del fields["threads"]  # each rank has its own
+        constants = {
+            name if name == "maxls" else f"line_search {name}": value for name, value in search.constants().items()
+        }
+        return {"maxcor": fields.pop("m"), **fields, "line_search": search.preset, **constants}
+
     @functools.lru_cache(maxsize=64)  # noqa: B019 (settings are small, and few differ)
     def engine_options(
         self, *, bounded: bool, boxed: bool, weighted: bool, weights_vary: bool, single: bool = False

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/nnls/frank_wolfe.hpp"
+#include "core/nnls/judge.hpp"
 #include "core/nnls/small/sums.hpp"
 
 SW_BEGIN
@@ -79,16 +80,27 @@ struct Answer : Sums<Kind, Lanes> {
         return counts;
     }
 
-    // False where x is beyond the largest number of its kind.
+    // False where x is beyond the largest number of its kind or a far bound, or where it is not certified.
     SW_HD bool answer() {
         if (!write_vectors()) return false;
+        Measured measured{max_of(0.0, max_of(top, slope)), b_norm, size,
+                          square_root(max_of(0.0, squared_fit))};
+        if constexpr (Kind::summed) measure_sum(measured);
+        if constexpr (Kind::penalized) {
+            // (A norm beyond the largest number, by a lambda as large, says nothing.)
+            bool any = false;
+            this->each_column([&](int j, int t) {
+                any = any || (!(this->shut & bit_of(j)) && !(this->inverse_norm(j, t) > 0));
+            });
+            if (lanes.any(any)) return false;
+        }
+        if (!is_certified(job, measured, sizeof(Scalar) < sizeof(double))) return false;
         if (lanes.lane() == 0) {
-            const double measure = measure_of(job, b_norm, size);
             job.residual[system] = square_root(squared_fit);
-            job.violation[system] = measure > 0 ? max_of(top, slope) / measure : 0.0;
+            job.violation[system] = violation_of(job, measured);
             write_counts<1>(job, system, counted());
         }
-        if (job.family.general) write_more();
+        if (job.family.general) write_more(measured);
         return true;
     }
 
@@ -116,8 +128,14 @@ private:
             double value = x[j] * this->scale(j);
             int state = is_passive ? 0 : -1;
             if constexpr (Kind::bounded) {
-                const double low = this->given_bound(j, false), high = this->given_bound(j, true);
+                const double low = this->bound(j, false), high = this->bound(j, true);
                 const bool up = this->at_upper & bit_of(j), is_free = !is_finite(low) && !is_finite(high);
+                if (Kind::boxed && (this->far_below | this->far_above)) {
+                    const double at = is_passive ? value : is_free ? 0.0 : up ? high : low;
+                    if (!is_masked &&
+                        !(at >= this->given_bound(j, false) && at <= this->given_bound(j, true)))
+                        odd = 1;
+                }
                 if (is_passive)
                     value = clamp_to(value, low, high);
                 else
@@ -137,29 +155,28 @@ private:
         return !lanes.any(odd != 0);
     }
 
-    // What the sum of the x that is returned misses, and how far that x is from the best at most.
-    SW_HD void write_sum(const Scalar* out, const Scalar* dual) {
+    // What the sum of the x that is returned misses.
+    SW_HD void measure_sum(Measured& measured) const {
         const Family& family = job.family;
-        const int given = job.columns;
-        double sum = 0;
-        SW_ROLLED
-        for (int j = 0; j < given; ++j)
-            sum += (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
-        if (lanes.lane() != 0) return;
+        const Scalar* out = static_cast<const Scalar*>(job.x) + system * job.columns;
         const double low = family.sum_low[system * family.sum_stride],
                      high = family.sum_high[system * family.sum_stride];
-        family.equality_error[system] = max_of(0.0, max_of(low - sum, sum - high));
-        if (family.gap)
-            family.gap[system] = frank_wolfe_gap(
-                family, system, ascent_of(family, system, given, out, dual, this->multiplier));
+        double sum = 0, sum_size = absolute(is_finite(high) ? high : low);
+        SW_ROLLED
+        for (int j = 0; j < job.columns; ++j) {
+            const double part = (family.coefficients ? family.coefficients[j] : 1.0) * double(out[j]);
+            sum += part;
+            sum_size += absolute(part);
+        }
+        measured.sum_error = max_of(0.0, max_of(low - sum, sum - high));
+        measured.sum_size = sum_size;
     }
 
-    SW_HD void write_more() {
+    SW_HD void write_more(const Measured& measured) {
         const Family& family = job.family;
         const int given = job.columns;
         const Scalar* out = static_cast<const Scalar*>(job.x) + system * given;
         double seminorm = 0;
-        if constexpr (Kind::summed) write_sum(out, static_cast<const Scalar*>(job.dual) + system * given);
         if constexpr (Kind::penalized) {
             SW_ROLLED
             for (int i = lanes.lane(); i < family.penalty_rows; i += width) {
@@ -175,7 +192,13 @@ private:
         }
         if (lanes.lane() == 0) {
             family.multiplier[system] = this->multiplier;
-            if constexpr (!Kind::summed) family.equality_error[system] = 0;
+            family.equality_error[system] = measured.sum_error;
+            if constexpr (Kind::summed)
+                if (family.gap)
+                    family.gap[system] = frank_wolfe_gap(
+                        family, system,
+                        ascent_of(family, system, given, out,
+                                  static_cast<const Scalar*>(job.dual) + system * given, this->multiplier));
             if (family.used_lam) {
                 family.used_lam[system] = square_root(nu);
                 family.fit[system] = squared_fit;

@@ -82,6 +82,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
 
     // A dual and a solution, or one of them.
     SW_HD bool go_on() {
+        if (--turns_left < 0) return false;
         if (!this->on_the_way) {
             const Verdict verdict = judge_point();
             if (verdict == Verdict::look_again) return true;
@@ -92,6 +93,7 @@ struct Solver : Answer<Kind, Lanes>, private Searching<Kind::penalized> {
                         begin_set();
                         return true;
                     }
+                    if (misses_level()) return false;
                 }
                 solved = true;
                 return false;
@@ -124,6 +126,8 @@ private:
     enum class Verdict { optimal, leave, look_again, step };
     bool solved = false;
     int refinements = 0, looks = 0, limit = 0;
+    bool unfit = false;  // of a search for lambda
+    int turns_left = 0;  // with this lambda: few of them solve nothing
     // Bent steps that there may be; after them every step ends where a bound is met, so that nothing goes to
     // and fro.
     int bends_left = 0;
@@ -132,6 +136,7 @@ private:
         refinements = looks = 0;
         bends_left = 6;
         limit = min_of(job.options.max_solves, this->solves + 5 * n + 50);
+        turns_left = 2 * (limit - this->solves) + max_idle_turns;
     }
 
     SW_HD Verdict judge_point() {
@@ -339,14 +344,21 @@ private:
             level = family.chi2 * unpenalized;
             if (family.rule == rule_discrepancy) {
                 const double noise = family.noise[system * family.noise_stride];
-                level = job.rows * noise * noise;
+                level = min_of(job.rows * noise * noise, LevelSearch::highest);
             }
             const double rounding = job.options.rounding * b_norm;
-            if (!(level > unpenalized) || unpenalized <= rounding * rounding || count == 0) {
+            // (Of a fit to rounding a factor is one of rounding; noise that is given is not.)
+            const bool nothing_left = family.rule == rule_chi2 && unpenalized <= rounding * rounding;
+            const bool is_zero = count == 0 && !this->support;
+            if (!(level > unpenalized) || nothing_left || is_zero) {
                 at_end = -1;
                 return false;
             }
             const double unit = trace_ratio(), q = curvature_of_path();
+            if (!(unit > 1e-250 && unit < 1e250)) {  // squares beyond the range of numbers
+                unfit = true;
+                return false;
+            }
             this->along = LevelSearch(unit, max_of(0.5 * logarithm(q > 0 ? (level - unpenalized) / q : unit),
                                                    logarithm(1e-7 * unit)));
             trusting = true;
@@ -368,6 +380,14 @@ private:
         settled = count == 0;
         from_table = true;
         return true;
+    }
+
+    // Whether a level that was found with tables is missed by what A made of the point, or none was looked
+    // for.
+    SW_HD bool misses_level() const {
+        if (unfit) return true;
+        if (evaluations == 0 || at_end != 0) return false;
+        return absolute(squared_fit - level) > 10 * LevelSearch::tolerance * (level - unpenalized);
     }
 
     // (Where lambda is only tried those without it will do.)

@@ -46,6 +46,9 @@ struct System {
     // Columns in the factor; out of it at their upper bound; that take no part; and with x other than zero.
     uint64_t passive = 0, at_upper = 0, shut = 0, support = 0;
     uint64_t masked = 0;  // that are not there
+    // With bounds so far away that x would lose its digits to them: they do not count while nothing is beyond
+    // them (types.hpp: far_bounds).
+    uint64_t far_below = 0, far_above = 0;
     double squared_b = 0, b_norm = 0;
     double nu = 0;               // lambda^2 of a penalty
     double rho = 0, wanted = 0;  // what the row of the sum weighs; the sum
@@ -179,13 +182,20 @@ struct System {
         return upper ? family.upper[system * family.upper_stride + j]
                      : family.lower[system * family.lower_stride + j];
     }
+    // Bounds as they count: far ones are infinite.
+    SW_HD double bound(int j, bool upper) const {
+        if constexpr (Kind::boxed)
+            if ((upper ? far_above : far_below) & bit_of(j))
+                return upper ? double_infinity : -double_infinity;
+        return given_bound(j, upper);
+    }
     SW_HD double lower(int j) const {
         if (!Kind::boxed && !is_slack(j)) return 0.0;
-        return in_units_of(j, given_bound(j, false));
+        return in_units_of(j, bound(j, false));
     }
     SW_HD double upper(int j) const {
         if (!Kind::boxed && !is_slack(j)) return double_infinity;
-        const double high = in_units_of(j, given_bound(j, true));
+        const double high = in_units_of(j, bound(j, true));
         if (Kind::summed && drops_upper && is_finite(high)) {
             const double low = lower(j), s = coefficient(j);
             if (!(at_upper & bit_of(j)) && s * high - s * low >= wanted - least_sum) return double_infinity;
@@ -517,19 +527,51 @@ private:
         return 1 / (power * power);
     }
 
+    // Which bounds of column j are far, as a BoundSide. Called for few columns.
+    SW_CALL int far_sides(double low, double high, double low_in_units, double high_in_units,
+                          double reach) const {
+        if (!(low < high)) return 0;
+        return (is_finite(low) && absolute(low_in_units) > reach ? int(lower_side) : 0) |
+               (is_finite(high) && absolute(high_in_units) > reach ? int(upper_side) : 0);
+    }
+    // What b, or the sum, would make of x_j if nothing else took part in it.
+    SW_HD double reach_of(int j, double inverse) const {
+        double reach = b_norm * inverse;
+        if constexpr (Kind::summed) {
+            const Family& family = job.family;
+            const double low = family.sum_low[system * family.sum_stride],
+                         high = family.sum_high[system * family.sum_stride], s = coefficient(j);
+            if (s > 0) reach += absolute(is_finite(high) ? high : is_finite(low) ? low : 0.0) / s;
+        }
+        return reach;
+    }
+
     SW_HD bool put_at_bounds() {
         uint64_t out = 0, up = 0, nonzero = 0, unbounded = 0;
-        bool crossed = false;
+        bool crossed = false;  // bounds; or a square is beyond the largest number
         if constexpr (Lanes::has_sweeps && Kind::shares && !own_norms && !Kind::bounded) {
             shut |= (keeps_sum ? products.sum->nothing : products.nothing) | masked;
             return true;
         }
+        uint64_t below = 0, above = 0;
         each_column([&](int j, int t) {
             const uint64_t bit = bit_of(j);
             const bool nothing = !(scale(j) > 0) || !(inverse_norm(j, t) > 0), masked = is_masked(j);
             if (nothing || masked) out |= bit;
+            if (Kind::penalized && !(square(j) < double_infinity)) crossed = true;  // for another solver
             if constexpr (Kind::bounded) {
-                const double low = given_bound(j, false), high = given_bound(j, true);
+                double low = given_bound(j, false), high = given_bound(j, true);
+                if constexpr (Kind::boxed) {
+                    // (Of a column that changes nothing any bound but zero is far.)
+                    const double reach = nothing ? 0.0 : far_bounds * reach_of(j, inverse_norm(j, t)),
+                                 lowest = nothing ? low : in_units_of(j, low),
+                                 highest = nothing ? high : in_units_of(j, high);
+                    if (max_of(absolute(lowest), absolute(highest)) > reach && !is_slack(j) && !masked) {
+                        const int far = far_sides(low, high, lowest, highest, reach);
+                        if (far & lower_side) low = -double_infinity, below |= bit;
+                        if (far & upper_side) high = double_infinity, above |= bit;
+                    }
+                }
                 const bool fixed = low == high;
                 crossed = crossed || !(low <= high);
                 if (fixed) out |= bit;
@@ -545,8 +587,12 @@ private:
         });
         lanes.sync();
         shut |= lanes.join(out);
+        if constexpr (Kind::boxed) {
+            far_below = lanes.join(below);
+            far_above = lanes.join(above);
+        }
+        if (lanes.any(crossed)) return false;
         if constexpr (Kind::bounded) {
-            if (lanes.any(crossed)) return false;
             at_upper = lanes.join(up);
             support = lanes.join(nonzero);
             SW_ROLLED
