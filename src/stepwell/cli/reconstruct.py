@@ -360,6 +360,8 @@ def _check(output: Path, lam: str | None, relative: float, tol: float, size: int
         read_real("--noise", noise, at_least=0)
         read_whole("--size", size, 2)
         read_whole("--angles", angles, 1)
+        # Each angle has an entry of the projector for every pixel, and more.
+        require_memory("--angles", angles, 2 * angles * size * size)
         read_real("--tol", tol, above=0)
 
 
