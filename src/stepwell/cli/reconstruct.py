@@ -17,7 +17,7 @@ from rich.table import Table
 from stepwell.apps.tomography.scan import ORDERS, Order
 from stepwell.array_files import map_array_file
 from stepwell.arrays import host_copy
-from stepwell.checks import meant, read_real, read_whole, require
+from stepwell.checks import meant, read_real, read_whole, require, require_memory
 from stepwell.cli.console import make_table
 from stepwell.cli.inputs import (
     FiniteRange,
