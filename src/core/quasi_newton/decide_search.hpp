@@ -17,6 +17,16 @@ SW_HD double rounding_of_f(const State& s, const Options& o) {
     return o.f_rounding * absolute(s.f);
 }
 
+// The decrease of f in one iteration that is no more than ftol.
+SW_HD double smallest_decrease(const State& s, const Options& o) {
+    return o.ftol * max_of(max_of(absolute(s.f_before), absolute(s.f)), 1.0);
+}
+
+// Whether the model promises no more: half its slope is the way to its minimum.
+SW_HD bool promises_little(const State& s, const Options& o) {
+    return o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o);
+}
+
 // Whether this problem has a finite bound, and whether it has two for every variable.
 SW_HD bool has_bounds(const State& s, const Options& o) {
     return o.bounded && s.own_bounds != OwnBounds::none;
@@ -38,6 +48,28 @@ SW_HD void aim_without_history(State& s) {
     s.cauchy_time = 1;
     s.confine = Confine::project;
     s.action = Action::aim;
+}
+
+// Whether the last step was as long as a search makes any: the direction was too short, and the model that it
+// came from promises too little.
+SW_HD bool went_to_the_limit(const State& s, const Options& o) {
+    return s.step > 1 && s.step >= o.search.step_max;
+}
+
+// Takes the scale of H0 anew: no variable moves by more than 1, as in the first step of all, or by so much
+// that x can be seen to change. (The last pair may come from a place where f was steeper by forty orders of
+// magnitude. A step of the length that it suggests changes neither x nor f, and squares of such a gradient
+// overflow.) False if that is about the scale in use; a diagonal given says what the scale is.
+SW_HD bool renew_scale(State& s, const Options& o) {
+    const double seen = square_root(o.f_rounding) * s.x_norm;
+    const double length = is_finite(seen) ? max_of(1.0, seen) : 1.0;
+    const double scale = length / s.projected_gradient;
+    if (o.weighted || !is_finite(scale) || (s.gamma > 0.5 * scale && s.gamma < 2 * scale)) return false;
+    s.gamma = scale;
+    return true;
+}
+SW_HD bool lengthen_scale(State& s, const Options& o) {
+    return s.gamma < 1 / s.projected_gradient && renew_scale(s, o);
 }
 
 SW_HD void start_state(State& s) {
@@ -63,8 +95,20 @@ SW_HD bool return_to_best(State& s, Status why) {
 // of them, nothing can be told.
 constexpr double hidden_in_rounding = 64;
 
-SW_HD void search_failed(State& s, SearchInfo info, double f) {
+// Whether a search along the direction has gone as far as it may, ever farther, without a rise of f: the
+// direction is too short.
+SW_HD bool only_went_on(const State& s, SearchInfo info) {
+    return !s.search.bracketed && !s.search.nonfinite &&
+           (info == SearchInfo::step_max || info == SearchInfo::evaluations);
+}
+
+// `tried`: the last step of the search, the longest where it only went on.
+SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f, double tried) {
     s.info = info;
+    // A scale that leads no farther than where f was seen to be flat leads nowhere.
+    const bool renewed = only_went_on(s, info) &&
+                         (s.pairs == 0 || s.gamma * s.projected_gradient <= tried * s.direction_norm) &&
+                         lengthen_scale(s, o);
     // What a whole step would lower f by, as far as the slope knows.
     const double promised = -s.search.slope0 * min_of(1.0, s.search.step_max);
     const bool hidden = promised <= hidden_in_rounding * s.search.resolution;
@@ -72,7 +116,7 @@ SW_HD void search_failed(State& s, SearchInfo info, double f) {
                        : hidden || info == SearchInfo::rounding || info == SearchInfo::interval
                            ? Status::rounding
                            : Status::line_search;
-    if (s.pairs > 0) {
+    if (s.pairs > 0 || renewed) {
         aim_without_history(s);
     } else if (f < s.f && f <= s.search.f_best) {
         s.pending = why;  // keep the better point, then stop
@@ -108,9 +152,13 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
                          info == SearchInfo::step_min || info == SearchInfo::step_max;
     // A step cut short by a bound is as good as it can be, whatever the preset makes of a warning.
     const bool at_bound = info == SearchInfo::step_max && s.search.step_max < o.search.step_max;
+    // One that changed neither x nor f is none: the search ended where it began, or only went on and on.
+    const bool stayed = absolute(slope - s.search.slope0) <= 4 * double_epsilon * absolute(slope);
+    const bool met_bound = at_bound && tried >= s.step_limit;
+    const bool unseen = !met_bound && f == s.search.f0 && (stayed || only_went_on(s, info));
     const bool accept = !ending && finite &&
                         (info == SearchInfo::converged || f <= o.target ||
-                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0));
+                         (warning && (o.search.warning_is_step || at_bound) && f <= s.search.f0 && !unseen));
     if (accept) {
         s.action = Action::absorb;
     } else if (ending || spent) {
@@ -125,8 +173,10 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
         // The last evaluation goes to the best step so far, so that the run ends there.
         if (s.evaluations + 1 == o.max_evaluations && return_to_best(s, Status::max_evaluations))
             s.info = info;
+    } else if (unseen && s.search.bracketed && s.stalls > 0 && promises_little(s, o)) {
+        finish(s, Status::decrease);  // farther on f was seen to rise
     } else {
-        search_failed(s, info, finite ? f : double_infinity);
+        search_failed(s, o, info, finite ? f : double_infinity, tried);
     }
     s.steady = accept && s.search.evaluations == 1;
     if (s.action == Action::absorb) {
@@ -145,36 +195,68 @@ SW_HD bool expects_acceptance(const State& s) {
     return s.steady && s.pending == Status::running && s.search.evaluations == 0;
 }
 
-// The decrease of f in one iteration that is no more than ftol.
-SW_HD double smallest_decrease(const State& s, const Options& o) {
-    return o.ftol * max_of(max_of(absolute(s.f_before), absolute(s.f)), 1.0);
+// Whether the last iteration lowered f by no more than that.
+SW_HD bool stalls(const State& s, const Options& o) {
+    return !(s.f_before - s.f > smallest_decrease(s, o));
 }
 
 // Counts iterations running in which f fell by no more than ftol. One that lowers f by half as much again as
 // the one before does not count: a run that leaves a plateau or a saddle begins with such steps, one that
 // converges has ever smaller ones.
 constexpr double growth = 1.5;
+constexpr int32_t most_stalls = 0x7fffffff;
 SW_HD void count_stall(State& s, const Options& o) {
     const double decrease = s.f_before - s.f;
     const bool grows = s.iterations > 1 && decrease > growth * s.decrease_before + rounding_of_f(s, o);
-    if (decrease > smallest_decrease(s, o)) {
+    if (!stalls(s, o)) {
         s.stalls = 0;
-    } else if (!grows || o.patience == 1) {
+    } else if ((!grows || o.patience == 1) && s.stalls < most_stalls) {
         ++s.stalls;
     }
     s.decrease_before = decrease;
 }
 
-// Whether f has come to its minimum by all that is known: the last iteration lowered it by no more than ftol,
-// the model promises no more for the next one (half its slope is the way to the model's minimum), and the
-// projected gradient is small beside f, or what is promised is less than the rounding of f. Where one of
-// these speaks against it, ftol has to hold for longer (stopping_status): a single short step, across a kink
-// or along a poor direction, says little.
+// Whether the projected gradient is small beside f.
 constexpr double settled_gradient = 1e-4;  // ten times the default of gtol
+SW_HD bool has_small_gradient(const State& s) {
+    return s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f));
+}
+
+// Whether f has come to its minimum by all that is known: the last iteration lowered it by no more than ftol,
+// the model promises no more for the next one and was not refuted by the last search, and the projected
+// gradient is small beside f, or what is promised is less than the rounding of f. Where one of these speaks
+// against it, ftol has to hold for longer (is_out_of_patience): a single short step, across a kink or along a
+// poor direction, says little.
 SW_HD bool has_settled(const State& s, const Options& o) {
-    return s.stalls > 0 && o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o) &&
-           (s.projected_gradient <= settled_gradient * max_of(1.0, absolute(s.f)) ||
-            -s.slope <= 0.1 * rounding_of_f(s, o));
+    return s.stalls > 0 && promises_little(s, o) && !went_to_the_limit(s, o) &&
+           (has_small_gradient(s) || -s.slope <= 0.1 * rounding_of_f(s, o));
+}
+
+SW_HD bool is_out_of_patience(const State& s, const Options& o) {
+    return s.stalls >= (o.ftol > 0 ? o.patience : 1);
+}
+
+// Whether the scale of H0 is too short to say anything: the gradient is not small, but along all of it x
+// would not be seen to move even at the end of a search. What little the iterations change is then what a few
+// pairs know of.
+constexpr double longest_search = 1e10;
+SW_HD bool has_collapsed(const State& s, const Options& o) {
+    return !o.weighted && !has_small_gradient(s) &&
+           longest_search * s.gamma * s.projected_gradient <= o.f_rounding * s.x_norm;
+}
+
+// A run that makes no headway ends, but with a scale that says nothing only after a new one was tried, and
+// then not as one that has converged.
+constexpr int32_t renewed_in_vain = 1 << 30;  // number of stalls
+SW_HD void end_or_renew(State& s, const Options& o) {
+    if (!has_collapsed(s, o)) {
+        finish(s, Status::decrease);
+    } else if (s.stalls < renewed_in_vain && lengthen_scale(s, o)) {
+        s.stalls = renewed_in_vain;
+        aim_without_history(s);
+    } else {
+        finish(s, Status::rounding);
+    }
 }
 
 // The share of the Cauchy step's descent below which a projected direction is refused, and the share of such
@@ -206,22 +288,22 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         if (projected) {
             s.confine = Confine::measure;
             ++s.truncations;
-        } else if (s.pairs > 0) {
+        } else if (s.pairs > 0 || renew_scale(s, o)) {
             aim_without_history(s);
         } else {
             finish(s, found.direction_squared == 0 ? Status::rounding : Status::line_search);
         }
         return;
     }
-    if (has_settled(s, o)) {
-        finish(s, Status::decrease);
-        return;
-    }
+    if (has_settled(s, o) || (is_out_of_patience(s, o) && has_collapsed(s, o))) return end_or_renew(s, o);
     const bool first = s.iterations == 0;
     double step = 1, step_max = o.search.step_max;
-    if (first && o.search.first_step_gradient) {
+    if (!first || s.gamma != 1) {
+        // the whole of it; so does a scale that was taken anew
+    } else if (o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
-    } else if (first && !is_boxed(s, o) && !o.weighted) {
+        if (step < o.search.step_min && renew_scale(s, o)) return;  // aims again
+    } else if (!is_boxed(s, o) && !o.weighted) {
         step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
     if (has_bounds(s, o)) step_max = first ? 1.0 : min_of(step_max, s.step_limit);
