@@ -77,7 +77,7 @@ SW_HD void judge_point(State& s, const Options& o, const AbsorbTotals& found) {
     s.carry_time = -1;
     // A step as long as there is any says nothing of f but that the scale was too short: its pair has
     // another, and if that was refused, take it anew.
-    const bool longer = went_to_the_limit(s, o) && (s.pairs > 0 || lengthen_scale(s, o));
+    const bool longer = went_to_the_limit(s, o) && (s.pairs > 0 || renew_scale(s, o, NewScale::longer));
     s.cauchy_time = s.gamma;
     if (s.iterations > 0 && !(longer && stalls(s, o))) count_stall(s, o);
     const Status status = stopping_status(s, o);

@@ -27,6 +27,11 @@ SW_HD bool promises_little(const State& s, const Options& o) {
     return o.ftol > 0 && -0.5 * s.slope <= smallest_decrease(s, o);
 }
 
+// The same of H0, without the pairs. (Old ones may have a curvature that is long past, and hold x by it.)
+SW_HD bool gradient_promises_little(const State& s, const Options& o) {
+    return o.weighted || 0.5 * s.gamma * s.projected_norm * s.projected_norm <= smallest_decrease(s, o);
+}
+
 // Whether this problem has a finite bound, and whether it has two for every variable.
 SW_HD bool has_bounds(const State& s, const Options& o) {
     return o.bounded && s.own_bounds != OwnBounds::none;
@@ -59,17 +64,20 @@ SW_HD bool went_to_the_limit(const State& s, const Options& o) {
 // Takes the scale of H0 anew: no variable moves by more than 1, as in the first step of all, or by so much
 // that x can be seen to change. (The last pair may come from a place where f was steeper by forty orders of
 // magnitude. A step of the length that it suggests changes neither x nor f, and squares of such a gradient
-// overflow.) False if that is about the scale in use; a diagonal given says what the scale is.
-SW_HD bool renew_scale(State& s, const Options& o) {
+// overflow.) False if that is about the scale in use, or if it lies on the other side; a diagonal given says
+// what the scale is.
+enum class NewScale { longer, shorter, either };
+SW_HD bool renew_scale(State& s, const Options& o, NewScale wanted) {
     const double seen = square_root(o.f_rounding) * s.x_norm;
     const double length = is_finite(seen) ? max_of(1.0, seen) : 1.0;
     const double scale = length / s.projected_gradient;
-    if (o.weighted || !is_finite(scale) || (s.gamma > 0.5 * scale && s.gamma < 2 * scale)) return false;
+    const bool longer = s.gamma <= 0.5 * scale, shorter = s.gamma >= 2 * scale;
+    const bool fits = wanted == NewScale::longer    ? longer
+                      : wanted == NewScale::shorter ? shorter
+                                                    : longer || shorter;
+    if (o.weighted || !is_finite(scale) || !fits) return false;
     s.gamma = scale;
     return true;
-}
-SW_HD bool lengthen_scale(State& s, const Options& o) {
-    return s.gamma < 1 / s.projected_gradient && renew_scale(s, o);
 }
 
 SW_HD void start_state(State& s) {
@@ -105,10 +113,12 @@ SW_HD bool only_went_on(const State& s, SearchInfo info) {
 // `tried`: the last step of the search, the longest where it only went on.
 SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f, double tried) {
     s.info = info;
-    // A scale that leads no farther than where f was seen to be flat leads nowhere.
-    const bool renewed = only_went_on(s, info) &&
-                         (s.pairs == 0 || s.gamma * s.projected_gradient <= tried * s.direction_norm) &&
-                         lengthen_scale(s, o);
+    // A scale that leads no farther than where f was seen to be flat leads nowhere. One that led far, without
+    // a pair to say so, may have been too long.
+    const bool renewed = only_went_on(s, info)
+                             ? (s.pairs == 0 || s.gamma * s.projected_gradient <= tried * s.direction_norm) &&
+                                   renew_scale(s, o, NewScale::longer)
+                             : s.pairs == 0 && renew_scale(s, o, NewScale::shorter);
     // What a whole step would lower f by, as far as the slope knows.
     const double promised = -s.search.slope0 * min_of(1.0, s.search.step_max);
     const bool hidden = promised <= hidden_in_rounding * s.search.resolution;
@@ -173,7 +183,8 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
         // The last evaluation goes to the best step so far, so that the run ends there.
         if (s.evaluations + 1 == o.max_evaluations && return_to_best(s, Status::max_evaluations))
             s.info = info;
-    } else if (unseen && s.search.bracketed && s.stalls > 0 && promises_little(s, o)) {
+    } else if (unseen && s.search.bracketed && s.stalls > 0 && promises_little(s, o) &&
+               gradient_promises_little(s, o)) {
         finish(s, Status::decrease);  // farther on f was seen to rise
     } else {
         search_failed(s, o, info, finite ? f : double_infinity, tried);
@@ -224,12 +235,14 @@ SW_HD bool has_small_gradient(const State& s) {
 
 // Whether f has come to its minimum by all that is known: the last iteration lowered it by no more than ftol,
 // the model promises no more for the next one and was not refuted by the last search, and the projected
-// gradient is small beside f, or what is promised is less than the rounding of f. Where one of these speaks
+// gradient is small beside f, or what is promised is less than the rounding of f and the gradient alone
+// promises little. Where one of these speaks
 // against it, ftol has to hold for longer (is_out_of_patience): a single short step, across a kink or along a
 // poor direction, says little.
 SW_HD bool has_settled(const State& s, const Options& o) {
     return s.stalls > 0 && promises_little(s, o) && !went_to_the_limit(s, o) &&
-           (has_small_gradient(s) || -s.slope <= 0.1 * rounding_of_f(s, o));
+           (has_small_gradient(s) ||
+            (-s.slope <= 0.1 * rounding_of_f(s, o) && gradient_promises_little(s, o)));
 }
 
 SW_HD bool is_out_of_patience(const State& s, const Options& o) {
@@ -237,12 +250,11 @@ SW_HD bool is_out_of_patience(const State& s, const Options& o) {
 }
 
 // Whether the scale of H0 is too short to say anything: the gradient is not small, but along all of it x
-// would not be seen to move even at the end of a search. What little the iterations change is then what a few
-// pairs know of.
-constexpr double longest_search = 1e10;
+// would not move by a thousandth of its rounding. What little the iterations change is then what a few pairs
+// know of.
 SW_HD bool has_collapsed(const State& s, const Options& o) {
     return !o.weighted && !has_small_gradient(s) &&
-           longest_search * s.gamma * s.projected_gradient <= o.f_rounding * s.x_norm;
+           1e3 * s.gamma * s.projected_gradient <= o.f_rounding * s.x_norm;
 }
 
 // A run that makes no headway ends, but with a scale that says nothing only after a new one was tried, and
@@ -251,7 +263,7 @@ constexpr int32_t renewed_in_vain = 1 << 30;  // number of stalls
 SW_HD void end_or_renew(State& s, const Options& o) {
     if (!has_collapsed(s, o)) {
         finish(s, Status::decrease);
-    } else if (s.stalls < renewed_in_vain && lengthen_scale(s, o)) {
+    } else if (s.stalls < renewed_in_vain && renew_scale(s, o, NewScale::longer)) {
         s.stalls = renewed_in_vain;
         aim_without_history(s);
     } else {
@@ -288,7 +300,7 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         if (projected) {
             s.confine = Confine::measure;
             ++s.truncations;
-        } else if (s.pairs > 0 || renew_scale(s, o)) {
+        } else if (s.pairs > 0 || renew_scale(s, o, NewScale::either)) {
             aim_without_history(s);
         } else {
             finish(s, found.direction_squared == 0 ? Status::rounding : Status::line_search);
@@ -302,7 +314,7 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         // the whole of it; so does a scale that was taken anew
     } else if (o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
-        if (step < o.search.step_min && renew_scale(s, o)) return;  // aims again
+        if (step < o.search.step_min && renew_scale(s, o, NewScale::either)) return;  // aims again
     } else if (!is_boxed(s, o) && !o.weighted) {
         step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
