@@ -110,13 +110,19 @@ SW_HD bool only_went_on(const State& s, SearchInfo info) {
            (info == SearchInfo::step_max || info == SearchInfo::evaluations);
 }
 
-// `tried`: the last step of the search, the longest where it only went on.
-SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f, double tried) {
+// The same of one that ran out of evaluations, most of which it needed to get anywhere.
+constexpr double long_way = 1e3;
+SW_HD bool was_too_short(const State& s, SearchInfo info) {
+    return only_went_on(s, info) || (info == SearchInfo::evaluations && s.search.best >= long_way);
+}
+
+SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f) {
     s.info = info;
-    // A scale that leads no farther than where f was seen to be flat leads nowhere. One that led far, without
-    // a pair to say so, may have been too long.
-    const bool renewed = only_went_on(s, info)
-                             ? (s.pairs == 0 || s.gamma * s.projected_gradient <= tried * s.direction_norm) &&
+    // A scale that leads no farther than the search has been leads nowhere. One that led far, without a pair
+    // to say so, may have been too long.
+    const double length = s.gamma * s.projected_gradient;
+    const bool renewed = was_too_short(s, info)
+                             ? (s.pairs == 0 || length <= s.search.best * s.direction_norm) &&
                                    renew_scale(s, o, NewScale::longer)
                              : s.pairs == 0 && renew_scale(s, o, NewScale::shorter);
     // What a whole step would lower f by, as far as the slope knows.
@@ -187,7 +193,7 @@ SW_HD void decide_slope(State& s, const Options& o, double f, double slope) {
                gradient_promises_little(s, o)) {
         finish(s, Status::decrease);  // farther on f was seen to rise
     } else {
-        search_failed(s, o, info, finite ? f : double_infinity, tried);
+        search_failed(s, o, info, finite ? f : double_infinity);
     }
     s.steady = accept && s.search.evaluations == 1;
     if (s.action == Action::absorb) {
