@@ -15,8 +15,7 @@ SW_HD Status stopping_status(const State& s, const Options& o) {
         return Status::gradient_norm;
     if (s.f <= o.target) return Status::target;
     if (s.pending != Status::running) return s.pending;
-    if (is_out_of_patience(s, o) && !has_collapsed(s, o))
-        return o.ftol > 0 ? Status::decrease : Status::rounding;
+    if (is_out_of_patience(s, o) && !may_go_on(s, o)) return o.ftol > 0 ? Status::decrease : Status::rounding;
     if (s.iterations >= o.max_iterations) return Status::max_iterations;
     if (s.evaluations >= o.max_evaluations) return Status::max_evaluations;
     return Status::running;

@@ -263,17 +263,31 @@ SW_HD bool has_collapsed(const State& s, const Options& o) {
            1e3 * s.gamma * s.projected_gradient <= o.f_rounding * s.x_norm;
 }
 
-// A run that makes no headway ends, but with a scale that says nothing only after a new one was tried, and
-// then not as one that has converged.
-constexpr int32_t renewed_in_vain = 1 << 30;  // number of stalls
-SW_HD void end_or_renew(State& s, const Options& o) {
-    if (!has_collapsed(s, o)) {
-        finish(s, Status::decrease);
-    } else if (s.stalls < renewed_in_vain && renew_scale(s, o, NewScale::longer)) {
-        s.stalls = renewed_in_vain;
+// Whether the pairs hold x by a curvature that is long past: the gradient alone promises more than ftol, the
+// model hardly any of it.
+constexpr double kept_promise = 1e-6;
+SW_HD bool has_stale_pairs(const State& s, const Options& o) {
+    return s.pairs > 0 && !has_small_gradient(s) && !gradient_promises_little(s, o) &&
+           -s.slope <= kept_promise * s.gamma * s.projected_norm * s.projected_norm;
+}
+
+// Whether it is to be seen, once the next step is known, that a run which is out of patience has only lost
+// its way.
+SW_HD bool may_go_on(const State& s, const Options& o) {
+    return has_collapsed(s, o) || (s.pairs > 0 && !has_small_gradient(s) && !gradient_promises_little(s, o));
+}
+
+// A run that makes no headway ends; but one that may have lost its way only after it was tried without the
+// pairs, and with a scale that says something; and if there is none, not as one that has converged.
+constexpr int32_t tried_in_vain = 1 << 30;  // number of stalls
+SW_HD void end_or_go_on(State& s, const Options& o) {
+    const bool collapsed = has_collapsed(s, o);
+    if (s.stalls < tried_in_vain &&
+        (collapsed ? renew_scale(s, o, NewScale::longer) : has_stale_pairs(s, o))) {
+        s.stalls = tried_in_vain;
         aim_without_history(s);
     } else {
-        finish(s, Status::rounding);
+        finish(s, collapsed || o.ftol == 0 ? Status::rounding : Status::decrease);
     }
 }
 
@@ -313,7 +327,8 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         }
         return;
     }
-    if (has_settled(s, o) || (is_out_of_patience(s, o) && has_collapsed(s, o))) return end_or_renew(s, o);
+    const bool just_tried = s.stalls == tried_in_vain && s.pairs == 0;
+    if (!just_tried && (has_settled(s, o) || is_out_of_patience(s, o))) return end_or_go_on(s, o);
     const bool first = s.iterations == 0;
     double step = 1, step_max = o.search.step_max;
     if (!first || s.gamma != 1) {
