@@ -66,12 +66,14 @@ SW_HD bool went_to_the_limit(const State& s, const Options& o) {
 // magnitude. A step of the length that it suggests changes neither x nor f, and squares of such a gradient
 // overflow.) False if that is about the scale in use, or if it lies on the other side; a diagonal given says
 // what the scale is.
+constexpr double long_way = 1e3;  // for a search; what is less it finds by itself
+constexpr double longest_way = 1e10;
 enum class NewScale { longer, shorter, either };
 SW_HD bool renew_scale(State& s, const Options& o, NewScale wanted) {
     const double seen = square_root(o.f_rounding) * s.x_norm;
     const double length = is_finite(seen) ? max_of(1.0, seen) : 1.0;
     const double scale = length / s.projected_gradient;
-    const bool longer = s.gamma <= 0.5 * scale, shorter = s.gamma >= 2 * scale;
+    const bool longer = long_way * s.gamma <= scale, shorter = s.gamma >= long_way * scale;
     const bool fits = wanted == NewScale::longer    ? longer
                       : wanted == NewScale::shorter ? shorter
                                                     : longer || shorter;
@@ -111,7 +113,6 @@ SW_HD bool only_went_on(const State& s, SearchInfo info) {
 }
 
 // The same of one that ran out of evaluations, most of which it needed to get anywhere.
-constexpr double long_way = 1e3;
 SW_HD bool was_too_short(const State& s, SearchInfo info) {
     return only_went_on(s, info) || (info == SearchInfo::evaluations && s.search.best >= long_way);
 }
@@ -121,10 +122,12 @@ SW_HD void search_failed(State& s, const Options& o, SearchInfo info, double f) 
     // A scale that leads no farther than the search has been leads nowhere. One that led far, without a pair
     // to say so, may have been too long.
     const double length = s.gamma * s.projected_gradient;
-    const bool renewed = was_too_short(s, info)
-                             ? (s.pairs == 0 || length <= s.search.best * s.direction_norm) &&
-                                   renew_scale(s, o, NewScale::longer)
-                             : s.pairs == 0 && renew_scale(s, o, NewScale::shorter);
+    const bool too_short =
+        was_too_short(s, info) && (s.pairs == 0 || length <= s.search.best * s.direction_norm);
+    const bool too_long = s.search.bracketed && s.pairs == 0 && info != SearchInfo::step_min;
+    // (Not of the first search, which begins with such a step.)
+    const bool renewed = s.iterations > 0 && ((too_short && renew_scale(s, o, NewScale::longer)) ||
+                                              (too_long && renew_scale(s, o, NewScale::shorter)));
     // What a whole step would lower f by, as far as the slope knows.
     const double promised = -s.search.slope0 * min_of(1.0, s.search.step_max);
     const bool hidden = promised <= hidden_in_rounding * s.search.resolution;
@@ -335,7 +338,8 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
         // the whole of it; so does a scale that was taken anew
     } else if (o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
-        if (step < o.search.step_min && renew_scale(s, o, NewScale::either)) return;  // aims again
+        // The shortest step allowed is far too long.
+        if (longest_way * step < o.search.step_min && renew_scale(s, o, NewScale::shorter)) return;
     } else if (!is_boxed(s, o) && !o.weighted) {
         step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
