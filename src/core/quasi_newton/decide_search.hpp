@@ -67,7 +67,6 @@ SW_HD bool went_to_the_limit(const State& s, const Options& o) {
 // overflow.) False if that is about the scale in use, or if it lies on the other side; a diagonal given says
 // what the scale is.
 constexpr double long_way = 1e3;  // for a search; what is less it finds by itself
-constexpr double longest_way = 1e10;
 enum class NewScale { longer, shorter, either };
 SW_HD bool renew_scale(State& s, const Options& o, NewScale wanted) {
     const double seen = square_root(o.f_rounding) * s.x_norm;
@@ -266,12 +265,13 @@ SW_HD bool has_collapsed(const State& s, const Options& o) {
            1e3 * s.gamma * s.projected_gradient <= o.f_rounding * s.x_norm;
 }
 
-// Whether the pairs hold x by a curvature that is long past: the gradient alone promises more than ftol, the
-// model hardly any of it.
+// Whether the gradient alone promises more than ftol, and the model hardly any of it, or had to be given up:
+// the pairs hold x by a curvature that is long past.
 constexpr double kept_promise = 1e-6;
 SW_HD bool has_stale_pairs(const State& s, const Options& o) {
-    return s.pairs > 0 && !has_small_gradient(s) && !gradient_promises_little(s, o) &&
-           -s.slope <= kept_promise * s.gamma * s.projected_norm * s.projected_norm;
+    const double promised = s.gamma * s.projected_norm * s.projected_norm;
+    return !has_small_gradient(s) && !gradient_promises_little(s, o) &&
+           (s.pairs == 0 || -s.slope <= kept_promise * promised);
 }
 
 // Whether it is to be seen, once the next step is known, that a run which is out of patience has only lost
@@ -339,7 +339,7 @@ SW_HD void decide_aim(State& s, const Options& o, const AimTotals& found) {
     } else if (o.search.first_step_gradient) {
         step = 1 / s.projected_norm;
         // The shortest step allowed is far too long.
-        if (longest_way * step < o.search.step_min && renew_scale(s, o, NewScale::shorter)) return;
+        if (long_way * step < o.search.step_min && renew_scale(s, o, NewScale::shorter)) return;
     } else if (!is_boxed(s, o) && !o.weighted) {
         step = 1 / s.direction_norm;  // nothing is known of the scale; a diagonal given says it
     }
