@@ -12,7 +12,6 @@ from fuzzing.lsq.cases import Case
 from fuzzing.lsq.drawing import draw
 from fuzzing.lsq.judging import judge
 
-
 #: Cases of which something is called so are left out: `--avoid` of tests/fuzz.py.
 avoided: list[str] = []
 

@@ -59,7 +59,7 @@ def draw(rng: np.random.Generator) -> Case:
     with np.errstate(over="ignore", under="ignore"):
         A, b, x, noise = A * alpha, b * beta, x * (beta / alpha), noise * beta
     unit = float(np.median(np.abs(x[x != 0]))) if (x != 0).any() else beta / alpha
-    if d.function == "lsq_linear" and d.chance(0.85) or d.function == "lsq_gram" and d.chance(0.85):
+    if (d.function == "lsq_linear" and d.chance(0.85)) or (d.function == "lsq_gram" and d.chance(0.85)):
         constraints.bounds(d, x, unit)
     d.general = False
     if d.function != "nnls" and d.chance(0.3):
